@@ -1,0 +1,154 @@
+"""The accepted schema: every type and property with its stable identity.
+
+Invariant: a `Catalog` is consistent. Names resolve, interfaces are expanded, constraints name
+properties that exist and fit them. `accept` and `codec` are its only producers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from omnigraph.types import Kind, PropertyId, TableKey, TypeId, ValueType, table_key
+
+Literal = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """`@name(value, key=value)`, kept as written. A bare word as value is a string here."""
+
+    name: str
+    value: Literal | None = None
+    kwargs: tuple[tuple[str, Literal], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Embed:
+    """The text a vector property is computed from, and by which model."""
+
+    source: str
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """`low ≤ value ≤ high`; a missing bound is open."""
+
+    property: str
+    low: int | float | None
+    high: int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The regular expression that a value must contain a match of."""
+
+    property: str
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cardinality:
+    """How many outgoing edges of one type a source node may have. `high` None: no upper bound."""
+
+    low: int = 0
+    high: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.low}..{'' if self.high is None else self.high}"
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A property of a node, an edge or an interface."""
+
+    id: PropertyId
+    name: str
+    type: ValueType
+    annotations: tuple[Annotation, ...] = ()  # without @key, @unique, @index and @rename_from
+    embed: Embed | None = None
+    injected_from: str | None = None  # an interface, when the node itself is silent
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """A reusable list of properties. It has no table."""
+
+    id: TypeId
+    name: str
+    properties: tuple[Property, ...]
+    keys: tuple[str, ...] = ()  # property-level @key, @unique, @index
+    uniques: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeType:
+    """A node type with interfaces expanded and constraints in one place."""
+
+    id: TypeId
+    name: str
+    properties: tuple[Property, ...]
+    key: tuple[str, ...] = ()  # in order of property ids; empty: ids are generated
+    uniques: tuple[tuple[str, ...], ...] = ()
+    indexes: tuple[str, ...] = ()
+    ranges: tuple[Range, ...] = ()
+    checks: tuple[Check, ...] = ()
+    implements: tuple[str, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
+
+    @property
+    def table(self) -> TableKey:
+        return table_key(Kind.NODE, self.name)
+
+    def property(self, name: str) -> Property | None:
+        return next((p for p in self.properties if p.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeType:
+    """An edge type from one node type to another. Unique constraints may name `src` and `dst`."""
+
+    id: TypeId
+    name: str
+    source: str
+    target: str
+    properties: tuple[Property, ...] = ()
+    cardinality: Cardinality = Cardinality()
+    uniques: tuple[tuple[str, ...], ...] = ()
+    indexes: tuple[str, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
+
+    @property
+    def table(self) -> TableKey:
+        return table_key(Kind.EDGE, self.name)
+
+    def property(self, name: str) -> Property | None:
+        return next((p for p in self.properties if p.name == name), None)
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Everything the graph's schema declares, by name, in declaration order."""
+
+    nodes: Mapping[str, NodeType]
+    edges: Mapping[str, EdgeType]
+    interfaces: Mapping[str, Interface]
+    next_type_id: int
+    next_property_ids: Mapping[TypeId, int]
+    fingerprint: str  # equal for equal meaning and identities
+
+    @cached_property
+    def _edges_folded(self) -> dict[str, EdgeType]:
+        return {name.lower(): edge for name, edge in self.edges.items()}
+
+    def node(self, name: str) -> NodeType | None:
+        return self.nodes.get(name)
+
+    def edge(self, name: str) -> EdgeType | None:
+        """By exact name, else ignoring case: `WorksAt` is traversed as `worksAt`."""
+        return self.edges.get(name) or self._edges_folded.get(name.lower())
+
+    def edges_of(self, node_name: str) -> tuple[EdgeType, ...]:
+        """Every edge type that starts or ends at a node type."""
+        return tuple(e for e in self.edges.values() if node_name in (e.source, e.target))

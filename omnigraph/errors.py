@@ -1,0 +1,386 @@
+"""Every failure a caller can see, cut by what the caller does next.
+
+OmnigraphError
+├── SourceError        fix the text             ParseError, TypeCheckError (both carry a position)
+├── Refused            change the request       BadRequest, NotFound, AlreadyExists, LimitExceeded,
+│                                               ConstraintViolated, MigrationUnsupported,
+│                                               UnsupportedVersion, Forbidden
+├── Conflict           prepare again, or stop   VersionMismatch, KeyTaken, PreconditionFailed,
+│                                               MergeConflicts
+├── NotInstalled       install what it names
+├── RecoveryRequired   recover, then look
+└── StorageFailed      report it; nothing was published
+
+Invariant: fields carry the facts and survive pickling; the message is derived from them.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from omnigraph.types import Span, TableKey
+
+
+@dataclass(eq=False)
+class OmnigraphError(Exception):
+    """The root of every error this package raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions pickle by `args`, which a dataclass leaves empty; Spark workers raise these.
+        facts = {field.name: getattr(self, field.name) for field in fields(self)}
+        return _rebuild, (type(self), facts)
+
+
+def _rebuild(kind: type[OmnigraphError], facts: dict[str, Any]) -> OmnigraphError:
+    return kind(**facts)
+
+
+def _with_hint(text: str, hint: str) -> str:
+    return f"{text}; {hint}" if hint else text
+
+
+# Source text
+
+
+@dataclass(eq=False)
+class SourceError(OmnigraphError):
+    """Source text that cannot be used. Lines and columns count from 1, bytes from 0."""
+
+    text: str
+    code: str | None
+    line: int
+    column: int
+    byte_span: tuple[int, int]
+    excerpt: str
+    hint: str = ""
+
+    prefix = "error"
+
+    @classmethod
+    def at(
+        cls, source: str, span: Span, text: str, *, code: str | None = None, hint: str = ""
+    ) -> Self:
+        """The error that points at `span` of `source`."""
+        start = min(span.start, len(source))
+        end = max(min(span.end, len(source)), start)
+        line_start = source.rfind("\n", 0, start) + 1
+        first_byte = len(source[:start].encode("utf-8", "surrogatepass"))
+        width = len(source[start:end].encode("utf-8", "surrogatepass"))
+        line = source.count("\n", 0, start) + 1
+        return cls(
+            text=text,
+            code=code,
+            line=line,
+            column=start - line_start + 1,
+            byte_span=(first_byte, first_byte + max(width, 1)),
+            excerpt=_excerpt(source, line, line_start, start, end),
+            hint=hint,
+        )
+
+    @property
+    def headline(self) -> str:
+        """The message on one line, without position and excerpt."""
+        return f"{self.prefix}: {self.text}"
+
+    def __str__(self) -> str:
+        help_line = f"\nhelp: {self.hint}" if self.hint else ""
+        return (
+            f"{self.headline} (line {self.line}, column {self.column})\n{self.excerpt}{help_line}"
+        )
+
+
+_EXCERPT_COLUMNS = 120
+
+
+def _excerpt(source: str, line: int, line_start: int, start: int, end: int) -> str:
+    """The source line with carets under the piece that is wrong."""
+    line_end = source.find("\n", start)
+    if line_end < 0:
+        line_end = len(source)
+    # A generated one-line file must not fill the terminal: show a window around the place.
+    window_start = max(line_start, start - _EXCERPT_COLUMNS // 2)
+    window_end = min(line_end, window_start + _EXCERPT_COLUMNS)
+    shown = source[window_start:window_end].rstrip("\r")
+    margin = "".join("\t" if char == "\t" else " " for char in source[window_start:start])
+    carets = "^" * max(1, min(end, window_end) - start)
+    number = str(line)
+    gutter = " " * len(number)
+    return f"{number} | {shown}\n{gutter} | {margin}{carets}"
+
+
+# Faults of a schema as a whole, which its grammar cannot see.
+CATALOG_CODES = frozenset({"duplicate", "unknown-type", "edge-name-collision", "reserved-name"})
+
+
+@dataclass(eq=False)
+class ParseError(SourceError):
+    """Text that is not in the language, or a schema whose declarations do not fit together."""
+
+    @property
+    def headline(self) -> str:
+        if self.code == "D2":
+            return self.text
+        prefix = "catalog error" if self.code in CATALOG_CODES else "parse error"
+        return f"{prefix}: {self.text}"
+
+
+@dataclass(eq=False)
+class TypeCheckError(SourceError):
+    """A query that the schema does not allow. `code` is T1 to T24, or None."""
+
+    @property
+    def headline(self) -> str:
+        return f"type error: {self.code}: {self.text}" if self.code else f"type error: {self.text}"
+
+
+# The request
+
+
+@dataclass(eq=False)
+class Refused(OmnigraphError):
+    """The request cannot be served as it stands."""
+
+
+@dataclass(eq=False)
+class BadRequest(Refused):
+    """A value, name or combination of arguments that makes no sense."""
+
+    text: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return _with_hint(self.text, self.hint)
+
+
+@dataclass(eq=False)
+class NotFound(Refused):
+    """A graph, branch, commit or other named thing that is not there."""
+
+    kind: str
+    name: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return _with_hint(f"{self.kind} '{self.name}' not found", self.hint)
+
+
+@dataclass(eq=False)
+class AlreadyExists(Refused):
+    """A name that is taken. Nothing was changed."""
+
+    kind: str
+    name: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return _with_hint(f"{self.kind} '{self.name}' already exists", self.hint)
+
+
+@dataclass(eq=False)
+class LimitExceeded(Refused):
+    """More than a limit allows. Checked before any effect."""
+
+    resource: str
+    actual: int
+    limit: int
+    hint: str = ""
+
+    def __str__(self) -> str:
+        text = (
+            f"resource limit exceeded for {self.resource}: actual {self.actual}, limit {self.limit}"
+        )
+        return _with_hint(text, self.hint or "send less at a time, or raise the limit")
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One rule broken by one value."""
+
+    rule: str
+    type_name: str
+    property: str | None
+    id: str | None
+    value: str | None
+    text: str
+
+
+@dataclass(eq=False)
+class ConstraintViolated(Refused):
+    """The data breaks rules of the schema. The first violations are listed; nothing was written."""
+
+    violations: tuple[Violation, ...]
+    total: int
+
+    def __str__(self) -> str:
+        listed = "; ".join(violation.text for violation in self.violations)
+        more = self.total - len(self.violations)
+        tail = f"; and {more} more" if more > 0 else ""
+        return f"{listed}{tail}; correct the data and write again"
+
+
+@dataclass(eq=False)
+class MigrationUnsupported(Refused):
+    """A schema change that cannot be applied to a graph in place."""
+
+    entity: str
+    reason: str
+    code: str | None = None
+
+    def __str__(self) -> str:
+        prefix = f"[{self.code}] " if self.code else ""
+        return f"{prefix}{self.entity}: {self.reason}"
+
+
+@dataclass(eq=False)
+class UnsupportedVersion(Refused):
+    """A graph written in a storage version this program does not read."""
+
+    found: int
+    supported: int
+
+    def __str__(self) -> str:
+        if self.found > self.supported:
+            way_out = "upgrade omnigraph"
+        else:
+            way_out = (
+                "export it with the omnigraph that wrote it, init a new graph and load the export"
+            )
+        versions = f"internal schema {self.found}, this program reads {self.supported}"
+        return f"the graph has {versions}; {way_out}"
+
+
+@dataclass(eq=False)
+class Forbidden(Refused):
+    """Policy denied the action."""
+
+    action: str
+    actor: str | None
+    branch: str | None = None
+    target_branch: str | None = None
+
+    def __str__(self) -> str:
+        where = f" on branch '{self.branch}'" if self.branch else ""
+        target = f" targeting branch '{self.target_branch}'" if self.target_branch else ""
+        who = f"actor '{self.actor}'" if self.actor else "an unknown actor"
+        return f"policy denied action '{self.action}'{where}{target} for {who}"
+
+
+# Races
+
+
+@dataclass(eq=False)
+class Conflict(OmnigraphError):
+    """Another writer came first. Nothing of this write is durable."""
+
+
+@dataclass(eq=False)
+class VersionMismatch(Conflict):
+    """A table moved after this write chose its base. Nothing of ours is durable."""
+
+    table_key: TableKey
+    expected: int
+    actual: int
+
+    def __str__(self) -> str:
+        moved = f"{self.table_key} is at version {self.actual}, not {self.expected}"
+        return f"{moved}; read again and retry"
+
+
+@dataclass(eq=False)
+class KeyTaken(Conflict):
+    """A strict insert found its id in use."""
+
+    entity_kind: str
+    type_name: str
+    entity_id: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.entity_kind} type '{self.type_name}' already has id '{self.entity_id}'; "
+            "load with mode merge to replace it, or use another id"
+        )
+
+
+@dataclass(eq=False)
+class PreconditionFailed(Conflict):
+    """The branch is not at the commit the caller named."""
+
+    branch: str
+    expected: str
+    actual: str | None
+
+    def __str__(self) -> str:
+        return (
+            f"precondition failed on branch '{self.branch}': expected head '{self.expected}' "
+            f"but current is {self.actual}; read again and decide"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MergeConflict:
+    """One entity that two branches changed in ways that do not fit together."""
+
+    entity_kind: str
+    type_name: str
+    entity_id: str
+    kind: str
+    message: str = ""
+
+
+_CONFLICTS_SHOWN = 5
+
+
+@dataclass(eq=False)
+class MergeConflicts(Conflict):
+    """A merge that needs a decision. Nothing was published."""
+
+    conflicts: tuple[MergeConflict, ...]
+
+    def __str__(self) -> str:
+        shown = self.conflicts[:_CONFLICTS_SHOWN]
+        listed = "; ".join(
+            f"{c.entity_kind} type '{c.type_name}', entity id '{c.entity_id}' ({c.kind})"
+            for c in shown
+        )
+        more = len(self.conflicts) - len(shown)
+        tail = f"; and {more} more" if more > 0 else ""
+        return f"merge conflicts: {listed}{tail}; change one side and merge again"
+
+
+# The surroundings
+
+
+@dataclass(eq=False)
+class NotInstalled(OmnigraphError):
+    """Something this machine lacks."""
+
+    what: str
+    looked: str
+    install: str
+
+    def __str__(self) -> str:
+        return f"{self.what} was not found ({self.looked}); {self.install}"
+
+
+@dataclass(eq=False)
+class RecoveryRequired(OmnigraphError):
+    """A write stopped half-way. Its sidecar is kept and the next read-write open settles it."""
+
+    operation_id: str
+    reason: str = "the write stopped after its sidecar was written"
+
+    def __str__(self) -> str:
+        return (
+            f"recovery required for operation {self.operation_id}: {self.reason}; "
+            "reopen the graph read-write to recover, then look at its head"
+        )
+
+
+@dataclass(eq=False)
+class StorageFailed(OmnigraphError):
+    """The storage under the graph refused. Nothing was published."""
+
+    operation: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"storage failed while it {self.operation}: {self.detail}; nothing was published"

@@ -1,0 +1,175 @@
+"""From text to tree: what the two grammars share.
+
+Invariant: `Reader.read` returns a finished tree or raises `ParseError`, whatever the text. Tree
+builders run while the parser reduces, so no step recurses over the text's nesting, and the nesting
+itself is bounded so that no later step has to fear it either.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import resources
+from typing import Any, Generic, TypeVar
+
+from lark import Lark, Token, Transformer
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
+
+from omnigraph.errors import ParseError
+from omnigraph.types import Span
+
+NESTING_MAX = 64
+
+Tree = TypeVar("Tree")
+
+
+class Fault(Exception):
+    """What a tree builder found wrong. `Reader` turns it into a `ParseError`."""
+
+    def __init__(self, span: Span, text: str, *, code: str = "syntax", hint: str = "") -> None:
+        super().__init__(text)
+        self.span, self.text, self.code, self.hint = span, text, code, hint
+
+
+def token_span(token: Token) -> Span:
+    """Where a token stands."""
+    start = token.start_pos or 0
+    return Span(start, token.end_pos if token.end_pos is not None else start + len(token))
+
+
+@dataclass(frozen=True)
+class Reader(Generic[Tree]):
+    """A grammar with its tree builder. The parser is built on first use."""
+
+    package: str
+    start: str
+    builder: Callable[[], Transformer[Token, Tree]]
+    terminals: Mapping[str, str] = field(default_factory=dict)  # how a terminal is called in errors
+
+    @cached_property
+    def _parser(self) -> Lark:
+        grammar = resources.files(self.package).joinpath("grammar.lark").read_text("utf-8")
+        return Lark(
+            grammar,
+            start=self.start,
+            parser="lalr",
+            lexer="contextual",
+            propagate_positions=True,
+            maybe_placeholders=True,
+            transformer=self.builder(),
+        )
+
+    def read(self, source: str) -> Tree:
+        """The tree of `source`, or `ParseError`."""
+        _require_shallow(source)
+        try:
+            tree: Any = self._parser.parse(source)
+        except Fault as fault:
+            raise ParseError.at(
+                source, fault.span, fault.text, code=fault.code, hint=fault.hint
+            ) from None
+        except (UnexpectedToken, UnexpectedCharacters, UnexpectedEOF) as cause:
+            raise self._syntax_error(source, cause) from None
+        return tree  # type: ignore[no-any-return]
+
+    def _syntax_error(self, source: str, cause: Exception) -> ParseError:
+        if isinstance(cause, UnexpectedToken) and cause.token.type != "$END":
+            span = token_span(cause.token)
+            found = f"'{_shorten(str(cause.token))}'"
+        elif isinstance(cause, UnexpectedCharacters):
+            at = cause.pos_in_stream or 0
+            span = Span(at, at + 1)
+            found = _describe_character(source, at)
+        else:
+            end = len(source.rstrip())
+            span = Span(max(end - 1, 0), end)
+            found = "the end of the text"
+        names = _expected(cause, self.terminals)
+        expected = f"; expected {names}" if names else ""
+        return ParseError.at(source, span, f"unexpected {found}{expected}", code="syntax")
+
+
+def _describe_character(source: str, at: int) -> str:
+    if source.startswith('"', at):
+        return "'\"': the string is not closed"
+    if source.startswith("/*", at):
+        return "'/*': the comment is not closed"
+    return f"character {source[at]!r}"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:37]}…"
+
+
+_EXPECTED_SHOWN = 8
+
+
+def _expected(cause: Exception, terminals: Mapping[str, str]) -> str:
+    """What the parser could have taken instead, in the words of the language."""
+    if isinstance(cause, UnexpectedToken):
+        accepted = cause.accepts or cause.expected
+    elif isinstance(cause, UnexpectedCharacters):
+        accepted = cause.allowed or set()
+    else:
+        accepted = set(cause.expected) if isinstance(cause, UnexpectedEOF) else set()
+    names = sorted({terminals.get(name, f"'{name.lower()}'") for name in accepted})
+    if not names or len(names) > _EXPECTED_SHOWN:
+        return ""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+_BRACKET_OR_OPAQUE = re.compile(
+    r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|[{}()\[\]]',
+    re.DOTALL,
+)
+
+
+def _require_shallow(source: str) -> None:
+    """Refuse text nested deeper than any later step is built for."""
+    depth = 0
+    for match in _BRACKET_OR_OPAQUE.finditer(source):
+        char = match.group()
+        if char in ("{", "(", "["):
+            depth += 1
+            if depth > NESTING_MAX:
+                raise ParseError.at(
+                    source,
+                    Span(match.start(), match.end()),
+                    f"nested deeper than {NESTING_MAX} levels",
+                    code="too-deep",
+                    hint="split the text into smaller parts",
+                )
+        elif char in ("}", ")", "]"):
+            depth -= 1
+
+
+_ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+def unquote(token: Token) -> str:
+    """The text between a string literal's quotes, escapes resolved."""
+    body = str(token)[1:-1]
+    if "\\" not in body:
+        return body
+
+    def resolve(match: re.Match[str]) -> str:
+        char = match.group(1)
+        if char not in _ESCAPES:
+            start = token_span(token).start + 1 + match.start()
+            raise Fault(
+                Span(start, start + 2),
+                f"unsupported escape sequence '\\{char}'",
+                code="unsupported-escape",
+                hint=r"write one of \" \\ \n \r \t",
+            )
+        return _ESCAPES[char]
+
+    return _ESCAPE.sub(resolve, body)
+
+
+def quote(text: str) -> str:
+    """The string literal that reads as `text`."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    escaped = escaped.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return f'"{escaped}"'

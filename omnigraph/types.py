@@ -1,0 +1,124 @@
+"""Words every room shares: names, value types and positions in source text.
+
+Invariant: a `ValueType` says everything that decides how a value is written, stored, compared and
+shown, so no room asks for more than it. Nothing here imports another room.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NewType
+
+TableKey = NewType("TableKey", str)
+"""`node:<Type>` or `edge:<Type>`: the name of a table in a plan, a manifest row and an error."""
+
+TypeId = NewType("TypeId", int)
+"""A type's identity. It survives renames and is never given out twice in one graph."""
+
+PropertyId = NewType("PropertyId", int)
+"""A property's identity inside its type. It survives renames and is never given out twice there."""
+
+
+class Kind(StrEnum):
+    """What a type declares."""
+
+    NODE = "node"
+    EDGE = "edge"
+    INTERFACE = "interface"
+
+
+def table_key(kind: Kind, type_name: str) -> TableKey:
+    """The key of the table that holds a node or edge type."""
+    return TableKey(f"{kind}:{type_name}")
+
+
+class Scalar(StrEnum):
+    """The base types of the schema language, and `Vector`."""
+
+    STRING = "String"
+    BLOB = "Blob"
+    BOOL = "Bool"
+    I32 = "I32"
+    I64 = "I64"
+    U32 = "U32"
+    U64 = "U64"
+    F32 = "F32"
+    F64 = "F64"
+    DATE = "Date"
+    DATETIME = "DateTime"
+    VECTOR = "Vector"
+
+
+INTEGERS = frozenset({Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64})
+FLOATS = frozenset({Scalar.F32, Scalar.F64})
+NUMERICS = INTEGERS | FLOATS
+
+INTEGER_BOUNDS: dict[Scalar, tuple[int, int]] = {
+    Scalar.I32: (-(2**31), 2**31 - 1),
+    Scalar.I64: (-(2**63), 2**63 - 1),
+    Scalar.U32: (0, 2**32 - 1),
+    Scalar.U64: (0, 2**64 - 1),
+}
+
+VECTOR_DIMENSION_MAX = 2_147_483_647
+
+RESERVED_COLUMNS = frozenset(
+    {
+        "_rowid",
+        "_rowaddr",
+        "_rowoffset",
+        "_row_created_at_version",
+        "_row_last_updated_at_version",
+    }
+)
+"""Column names the storage engine keeps for itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """The type of a property, a parameter or an expression."""
+
+    scalar: Scalar
+    nullable: bool = False
+    is_list: bool = False
+    enum_values: tuple[str, ...] | None = None  # sorted
+    dimension: int | None = None  # vectors only
+
+    @property
+    def is_vector(self) -> bool:
+        return self.scalar is Scalar.VECTOR
+
+    @property
+    def is_blob(self) -> bool:
+        return self.scalar is Scalar.BLOB
+
+    @property
+    def is_numeric(self) -> bool:
+        return self.scalar in NUMERICS and not self.is_list
+
+    @property
+    def is_text(self) -> bool:
+        """A single string, enums included."""
+        return self.scalar is Scalar.STRING and not self.is_list
+
+    def __str__(self) -> str:
+        if self.enum_values is not None:
+            base = f"enum({', '.join(self.enum_values)})"
+        elif self.is_vector:
+            base = f"Vector({self.dimension})"
+        else:
+            base = str(self.scalar)
+        if self.is_list:
+            base = f"[{base}]"
+        return f"{base}?" if self.nullable else base
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of source text, in characters: `text[start:end]`."""
+
+    start: int
+    end: int
+
+    def to(self, other: "Span") -> "Span":
+        """From the beginning of this piece to the end of another."""
+        return Span(self.start, other.end)
