@@ -2,9 +2,9 @@
 
 OmnigraphError
 ├── SourceError        fix the text             ParseError, TypeCheckError (both carry a position)
-├── Refused            change the request       BadRequest, NotFound, AlreadyExists, LimitExceeded,
-│                                               ConstraintViolated, MigrationUnsupported,
-│                                               UnsupportedVersion, Forbidden
+├── Refused            change the request       BadRequest, NotFound, AlreadyExists, InUse,
+│                                               LimitExceeded, ConstraintViolated,
+│                                               MigrationUnsupported, UnsupportedVersion, Forbidden
 ├── Conflict           prepare again, or stop   VersionMismatch, KeyTaken, PreconditionFailed,
 │                                               MergeConflicts
 ├── NotInstalled       install what it names
@@ -173,6 +173,21 @@ class AlreadyExists(Refused):
 
     def __str__(self) -> str:
         return _with_hint(f"{self.kind} '{self.name}' already exists", self.hint)
+
+
+@dataclass(eq=False)
+class InUse(Refused):
+    """Something that cannot go while another thing needs it. Nothing was changed."""
+
+    kind: str
+    name: str
+    by: str
+
+    def __str__(self) -> str:
+        return (
+            f"cannot delete {self.kind} '{self.name}' because descendant {self.kind} '{self.by}' "
+            "still depends on it"
+        )
 
 
 @dataclass(eq=False)

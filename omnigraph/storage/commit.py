@@ -1,0 +1,236 @@
+"""Make a write to many tables visible as one commit.
+
+    stage ─▶ write_sidecar ─▶ commit_staged ─▶ publish ─▶ delete_sidecar
+    files    durable note     table heads      manifest   note gone
+    only     (phase A)        (phase B)        (phase C)  (phase D)
+
+Invariant: before `publish` no reader sees the write; after `write_sidecar` no crash loses track of
+it. Whichever arrow a crash lands on, `recover` leaves the graph before the write or after it. The
+locks of every table the write touches or relies on are held from before phase A to after phase D,
+so a base that was checked under them cannot move until the write is done.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed
+from omnigraph.storage import failpoints
+from omnigraph.storage.datasets import ForkId
+from omnigraph.storage.fold import Folding
+from omnigraph.storage.locks import LOCK_WAIT_S, Guard, Locks, hold
+from omnigraph.storage.manifest import Change, Manifest, publish_lock
+from omnigraph.storage.names import lock_name
+from omnigraph.storage.records import (
+    Commit,
+    CommitId,
+    OperationId,
+    Sidecar,
+    SidecarTable,
+    TablePin,
+)
+from omnigraph.storage.sidecars import Sidecars
+from omnigraph.storage.stats import Stats
+from omnigraph.storage.tables import StagedWrite, Tables
+from omnigraph.types import TableKey
+
+Step = Callable[[TablePin], StagedWrite | None]
+"""A further version of a table, staged once the one before it is its head."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableWrite:
+    """What a write does to one table: one staged version, and rarely more after it."""
+
+    staged: StagedWrite
+    then: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A write with everything decided and nothing durable but unreferenced files."""
+
+    operation_id: OperationId
+    commit_id: CommitId
+    rollback_id: CommitId
+    kind: str
+    branch: str
+    branch_identity: ForkId | None
+    writes: tuple[TableWrite, ...]
+    actor: str | None = None
+    merged_parent: CommitId | None = None
+    expected_head: CommitId | None = None
+    relied_on: Mapping[TableKey, int] = field(default_factory=dict)
+
+    @property
+    def expected_table_versions(self) -> dict[TableKey, int]:
+        """The versions of written and relied-on tables that this write is valid for."""
+        written = {w.staged.table_key: w.staged.base.version for w in self.writes}
+        return {**self.relied_on, **written}
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether the branch head must stand still from the check to the publish."""
+        return self.expected_head is not None or not self.writes
+
+
+class HeadAhead(Exception):
+    """A table head ran ahead of the manifest: somebody stopped half-way."""
+
+    def __init__(self, table_key: TableKey, pinned: int, head: int) -> None:
+        super().__init__(f"{table_key} is at version {head}, published is {pinned}")
+        self.table_key, self.pinned, self.head = table_key, pinned, head
+
+
+class Committer:
+    """Walks one `Prepared` write through the protocol. Keeps nothing between writes."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        manifest: Manifest,
+        sidecars: Sidecars,
+        locks: Locks,
+        folding: Folding,
+        stats: Stats,
+        *,
+        wait_s: float = LOCK_WAIT_S,
+    ) -> None:
+        self._tables = tables
+        self._manifest = manifest
+        self._sidecars = sidecars
+        self._locks = locks
+        self._folding = folding
+        self._stats = stats
+        self._wait_s = wait_s
+
+    def commit(self, prepared: Prepared) -> Commit:
+        """Publish, or raise: a `Conflict` before anything is durable, `RecoveryRequired` after."""
+        with hold(self._locks, lock_names(prepared), wait_s=self._wait_s) as guard:
+            failpoints.hit("commit.locked")
+            self._require_base(prepared)
+            sidecar = self._note(prepared)
+            self._write_sidecar(sidecar)
+            try:
+                pins = self._commit_tables(prepared, sidecar, guard)
+                commit = self._publish(prepared, pins, guard)
+            except Exception as cause:
+                # A table head may have moved, so from here no failure is harmless.
+                self._stats.event("commit.stopped", operation=prepared.operation_id, cause=cause)
+                raise RecoveryRequired(prepared.operation_id, _reason(cause)) from cause
+            self._sidecars.delete_published(sidecar.operation_id)
+            failpoints.hit("commit.sidecar_deleted")
+        return commit
+
+    def _require_base(self, prepared: Prepared) -> None:
+        """Under the locks: the branch is the one we know, its pins and the heads stand still."""
+        state = self._manifest.state(prepared.branch)
+        if state.identity != prepared.branch_identity:
+            raise NotFound(
+                "branch", prepared.branch, "it was deleted and created again; prepare once more"
+            )
+        self._manifest.require(state, prepared.expected_table_versions, prepared.expected_head)
+        for write in prepared.writes:
+            base = write.staged.base
+            head = self._tables.head(base)
+            if head != base.version:
+                raise HeadAhead(base.table_key, base.version, head)
+        failpoints.hit("commit.checked")
+
+    def _note(self, prepared: Prepared) -> Sidecar:
+        folds = any(self._folding.wanted(w.staged.base) for w in prepared.writes)
+        return Sidecar(
+            operation_id=prepared.operation_id,
+            kind=prepared.kind,
+            actor=prepared.actor,
+            branch=prepared.branch,
+            commit_id=prepared.commit_id,
+            rollback_id=prepared.rollback_id,
+            merged_parent=prepared.merged_parent,
+            multi_step=folds or any(write.then for write in prepared.writes),
+            tables=tuple(_table_note(write) for write in prepared.writes),
+        )
+
+    def _write_sidecar(self, sidecar: Sidecar) -> None:
+        try:
+            self._sidecars.write(sidecar)
+        except StorageFailed:
+            # The put may have landed although its answer was a failure.
+            with suppress(StorageFailed):
+                self._sidecars.delete(sidecar.operation_id)
+            raise
+        failpoints.hit("commit.sidecar_written")
+
+    def _commit_tables(
+        self, prepared: Prepared, sidecar: Sidecar, guard: Guard
+    ) -> tuple[TablePin, ...]:
+        pins = tuple(self._commit_table(w, sidecar, guard) for w in prepared.writes)
+        if sidecar.multi_step:
+            guard.require_alive()
+            self._sidecars.confirm(sidecar.confirmed({p.table_key: p.version for p in pins}))
+            failpoints.hit("commit.confirmed")
+        failpoints.hit("commit.tables_done")
+        return pins
+
+    def _commit_table(self, write: TableWrite, sidecar: Sidecar, guard: Guard) -> TablePin:
+        guard.require_alive()
+        failpoints.hit("commit.table_before")
+        pin = self._tables.commit_staged(write.staged, sidecar.operation_id)
+        self._stats.event("phase_b.committed", table=pin.table_key, version=pin.version)
+        failpoints.hit("commit.table_after")
+        for step in write.then:
+            failpoints.hit("commit.step_before")
+            staged = step(pin)
+            guard.require_alive()
+            if staged is not None:
+                pin = self._tables.commit_staged(staged, sidecar.operation_id)
+            failpoints.hit("commit.step_after")
+        if sidecar.multi_step and self._folding.wanted(write.staged.base):
+            pin = self._folding.fold_table(pin)
+        return pin
+
+    def _publish(self, prepared: Prepared, pins: tuple[TablePin, ...], guard: Guard) -> Commit:
+        guard.require_alive()
+        return self._manifest.publish(
+            prepared.branch,
+            Change(
+                commit_id=prepared.commit_id,
+                pins=pins,
+                actor=prepared.actor,
+                merged_parent=prepared.merged_parent,
+                operation_id=prepared.operation_id,
+            ),
+            expected_table_versions=prepared.expected_table_versions,
+            expected_head=prepared.expected_head,
+            locked=prepared.is_serial,
+        )
+
+
+def lock_names(prepared: Prepared) -> tuple[str, ...]:
+    """The locks a write holds from before its sidecar until after its deletion."""
+    tables = tuple(lock_name(key, prepared.branch) for key in prepared.expected_table_versions)
+    return (*tables, publish_lock(prepared.branch)) if prepared.is_serial else tables
+
+
+def sidecar_lock_names(sidecar: Sidecar) -> tuple[str, ...]:
+    """The locks the writer of a sidecar holds while it lives. A note without tables belongs to a
+    writer that holds the publish lock."""
+    if not sidecar.tables:
+        return (publish_lock(sidecar.branch),)
+    return tuple(lock_name(table.table_key, sidecar.branch) for table in sidecar.tables)
+
+
+def _table_note(write: TableWrite) -> SidecarTable:
+    base = write.staged.base
+    return SidecarTable(
+        table_key=base.table_key,
+        table_path=base.location,
+        table_branch=base.branch,
+        fork=base.fork,
+        expected_version=base.version,
+        post_commit_pin=base.version + 1 + len(write.then),
+    )
+
+
+def _reason(cause: Exception) -> str:
+    return f"the write stopped after its sidecar was written ({cause})"

@@ -1,0 +1,201 @@
+"""Lance datasets of one graph: opened, looked at, committed, branched.
+
+Invariant: every call into Lance passes `lance_call`, which counts it and turns Lance's errors into
+ours, so no other module reads an error text of Lance. A handle is pinned to one version for its
+whole life, and a branch is only ever reached through a handle opened below its own `tree/` folder:
+committing a branch's transaction through the root would silently change main.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, NewType
+
+import lance
+import orjson
+import pyarrow as pa
+from lance.commit import CommitConflictError
+from lance.dataset import Transaction
+from lance.lance import _Session as Session
+
+from omnigraph.errors import AlreadyExists, NotFound, StorageFailed
+from omnigraph.storage.names import encode
+from omnigraph.storage.objects import Objects, Place
+from omnigraph.storage.records import TablePin
+from omnigraph.storage.stats import Stats
+
+Handle = lance.LanceDataset
+ForkId = NewType("ForkId", str)
+
+OPERATION_PROPERTY = "omnigraph:operation"
+_HANDLES_MAX = 512
+
+
+class CommitRaced(Exception):
+    """Another commit came first. Nothing of this one is durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A Lance branch: the point it starts from, and its identity."""
+
+    parent_branch: str | None  # as Lance names it
+    parent_version: int
+    identity: ForkId
+
+
+class Datasets:
+    """The datasets below one graph's root."""
+
+    def __init__(self, where: Place, objects: Objects, stats: Stats) -> None:
+        self._where = where
+        self._objects = objects
+        self._stats = stats
+        self._session = Session()
+        self._handles: OrderedDict[tuple[str, str, str, int], Handle] = OrderedDict()
+        self._turn = Lock()
+
+    # Opening
+
+    def address(self, location: str, branch: str | None) -> str:
+        """Where a dataset, or its branch, lives."""
+        root = self._where.join(location)
+        return root if branch is None else f"{root}/tree/{encode(branch)}"
+
+    def open(self, location: str, branch: str | None = None, version: int | None = None) -> Handle:
+        """A new handle, pinned to a version or to the latest one."""
+        with self.lance_call("open", f"{location} on {branch or 'main'}"):
+            return lance.dataset(
+                self.address(location, branch),
+                version=version,
+                storage_options=self._where.storage_options,
+                session=self._session,
+            )
+
+    def at(self, pin: TablePin) -> Handle:
+        """The handle of a published version, opened at most once while it is in use."""
+        key = (pin.location, pin.branch or "", pin.fork, pin.version)
+        with self._turn:
+            handle = self._handles.get(key)
+            if handle is not None:
+                self._handles.move_to_end(key)
+                return handle
+        handle = self.open(pin.location, pin.branch, pin.version)
+        self.keep(pin, handle)
+        return handle
+
+    def keep(self, pin: TablePin, handle: Handle) -> None:
+        """Remember the handle of a version this process wrote or opened."""
+        with self._turn:
+            self._handles[(pin.location, pin.branch or "", pin.fork, pin.version)] = handle
+            while len(self._handles) > _HANDLES_MAX:
+                self._handles.popitem(last=False)
+
+    # Versions
+
+    def latest_version(self, handle: Handle) -> int:
+        """The head of the dataset, or of the branch, a handle belongs to."""
+        with self.lance_call("latest_version", handle.uri):
+            return int(handle.latest_version)
+
+    def head(self, location: str, branch: str | None) -> int:
+        """The head of a dataset or branch no handle is at hand for."""
+        return int(self.open(location, branch).version)
+
+    def operation_of(self, handle: Handle, version: int) -> str | None:
+        """The operation that wrote a version, if it was one of ours."""
+        with self.lance_call("read_transaction", handle.uri):
+            found = handle.read_transaction(version)
+        return (
+            None if found is None else (found.transaction_properties or {}).get(OPERATION_PROPERTY)
+        )
+
+    # Writing
+
+    def create(self, location: str, rows: pa.Table, *, replace: bool = False) -> Handle:
+        """A new dataset with stable row ids; of two creators one gets `AlreadyExists`."""
+        with self.lance_call("create", location):
+            return lance.write_dataset(
+                rows,
+                self._where.join(location),
+                mode="overwrite" if replace else "create",
+                enable_stable_row_ids=True,
+                storage_options=self._where.storage_options,
+            )
+
+    def create_or_replace(self, location: str, rows: pa.Table) -> Handle:
+        """A new dataset, in place of one that an unfinished init left behind."""
+        try:
+            return self.create(location, rows)
+        except AlreadyExists:
+            return self.create(location, rows, replace=True)
+
+    def commit(self, handle: Handle, transaction: Transaction) -> Handle:
+        """Commit through exactly the handle it was staged on, without a retry by Lance."""
+        with self.lance_call("commit", handle.uri):
+            return lance.LanceDataset.commit(handle, transaction, max_retries=0)
+
+    # Branches
+
+    def refs(self, location: str) -> dict[str, Ref]:
+        """Every Lance branch of a dataset, by its encoded name."""
+        with self.lance_call("list_branches", location):
+            found: dict[str, Any] = dict(self.open(location).branches.list())
+        return {
+            name: Ref(
+                facts["parent_branch"],
+                int(facts["parent_version"]),
+                ForkId(facts["branch_identifier"][-1][1]),
+            )
+            for name, facts in found.items()
+        }
+
+    def ref(self, location: str, branch: str) -> Ref | None:
+        """One Lance branch, by one small read: listing would read them all."""
+        found = self._objects.get(f"{location}/_refs/branches/{encode(branch)}.json")
+        if found is None:
+            return None
+        facts = orjson.loads(found.data)
+        identity = facts["identifier"]["version_mapping"][-1][1]
+        return Ref(facts["parentBranch"], int(facts["parentVersion"]), ForkId(identity))
+
+    def create_branch(
+        self, location: str, branch: str, *, source: str | None, version: int
+    ) -> None:
+        """A Lance branch that starts at a version of the dataset or of another branch."""
+        start = (None if source is None else encode(source), version)
+        root = self.open(location)
+        with self.lance_call("create_branch", f"{location} {branch}"):
+            root.create_branch(encode(branch), start, self._where.storage_options)
+
+    def delete_branch(self, location: str, branch: str) -> None:
+        """Remove a Lance branch and whatever an unfinished creation of it left behind."""
+        root = self.open(location)
+        if self.ref(location, branch) is not None:
+            with self.lance_call("delete_branch", f"{location} {branch}"):
+                root.branches.delete(encode(branch))
+        self._objects.delete_prefix(f"{location}/tree/{encode(branch)}")
+
+    # The one place Lance is called from
+
+    @contextmanager
+    def lance_call(self, name: str, subject: str) -> Iterator[None]:
+        """Count a call into Lance and translate what it raises."""
+        self._stats.call(f"lance.{name}")
+        try:
+            yield
+        except CommitConflictError as cause:
+            raise CommitRaced(str(cause)) from cause
+        except (OSError, ValueError, RuntimeError) as cause:
+            raise _translated(name, subject, cause) from cause
+
+
+def _translated(name: str, subject: str, cause: Exception) -> Exception:
+    text = str(cause)
+    if "was not found" in text or text.startswith("Not found"):
+        return NotFound("dataset", subject, "it was never written, or cleanup reclaimed it")
+    if "already exists" in text:
+        return AlreadyExists("dataset", subject)
+    return StorageFailed(f"ran {name} on {subject}", text.split(", /")[0])

@@ -1,0 +1,110 @@
+"""Commits: the lineage as the manifest tells it.
+
+Invariant: there is no second store of commits. The DAG in memory is a projection of the
+`graph_commit` rows a branch's manifest holds, its own and the inherited ones.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from threading import Lock
+
+import pyarrow as pa
+
+from omnigraph.errors import NotFound
+from omnigraph.storage.datasets import Datasets, ForkId, Handle
+from omnigraph.storage.manifest import LOCATION, Manifest
+from omnigraph.storage.names import MAIN, decode
+from omnigraph.storage.records import (
+    GRAPH_COMMIT,
+    Commit,
+    CommitId,
+    Snapshot,
+    decode_commit,
+)
+
+_COLUMNS = ["object_id", "metadata", "_row_created_at_version"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lineage:
+    identity: ForkId | None
+    version: int
+    seen: frozenset[int]
+    commits: dict[CommitId, Commit]
+
+
+class History:
+    """The commits of one graph."""
+
+    def __init__(self, datasets: Datasets, manifest: Manifest) -> None:
+        self._datasets = datasets
+        self._manifest = manifest
+        self._lineages: dict[str, _Lineage] = {}
+        self._snapshots: dict[CommitId, Snapshot] = {}
+        self._turn = Lock()
+
+    def list(
+        self, branch: str = MAIN, *, actor: str | None = None, limit: int | None = None
+    ) -> tuple[Commit, ...]:
+        """The commits a branch has and inherited, newest first."""
+        commits = (c for c in self.dag(branch).values() if actor is None or c.actor == actor)
+        newest = sorted(commits, key=_age, reverse=True)
+        return tuple(newest if limit is None else newest[:limit])
+
+    def dag(self, branch: str) -> dict[CommitId, Commit]:
+        """Every commit a branch can reach, by id."""
+        state = self._manifest.state(branch)
+        known = self._lineages.get(branch)
+        if known is not None and known.identity != state.identity:
+            known = None
+        if known is not None and known.version == state.version:
+            return known.commits
+        seen = frozenset() if known is None else known.seen
+        fresh = [f for f in state.handle.get_fragments() if f.fragment_id not in seen]
+        read = self._read(state.handle, f"object_type = '{GRAPH_COMMIT}'", fresh)
+        commits = {**(known.commits if known else {}), **{c.id: c for c in read}}
+        lineage = _Lineage(state.identity, state.version, state.seen, commits)
+        with self._turn:
+            self._lineages[branch] = lineage
+        return commits
+
+    def get(self, commit_id: str) -> Commit:
+        """One commit of any live branch."""
+        for branch in self._branches():
+            found = self.find(branch, [CommitId(commit_id)])
+            if found:
+                return found[0]
+        raise NotFound("commit", commit_id)
+
+    def find(self, branch: str, ids: Iterable[CommitId]) -> tuple[Commit, ...]:
+        """Those of the commits that a branch has, looked up without reading the whole lineage."""
+        wanted = ", ".join(f"'{commit_id.replace(chr(39), '')}'" for commit_id in ids)
+        handle = self._manifest.state(branch).handle
+        filter = f"object_type = '{GRAPH_COMMIT}' AND object_id IN ({wanted})"
+        return self._read(handle, filter, None)
+
+    def snapshot(self, commit_id: str) -> Snapshot:
+        """What a read at a past commit sees."""
+        known = self._snapshots.get(CommitId(commit_id))
+        if known is None:
+            commit = self.get(commit_id)
+            known = self._manifest.at_commit(commit)
+            if commit.branch is None:  # a named branch may be deleted, and its commits with it
+                self._snapshots[commit.id] = known
+        return known
+
+    def _branches(self) -> tuple[str, ...]:
+        return (MAIN, *sorted(map(decode, self._datasets.refs(LOCATION))))
+
+    def _read(self, handle: Handle, filter: str, fragments: object) -> tuple[Commit, ...]:
+        with self._datasets.lance_call("scan_lineage", LOCATION):
+            rows: pa.Table = handle.scanner(
+                columns=_COLUMNS,
+                filter=filter,
+                fragments=fragments,  # type: ignore[arg-type]
+            ).to_table()
+        return tuple(decode_commit(row) for row in rows.to_pylist())
+
+
+def _age(commit: Commit) -> tuple[int, int, str]:
+    return commit.manifest_version, commit.created_at, commit.id

@@ -1,0 +1,292 @@
+"""Write locks that work across processes and die with their holder.
+
+On local disk a lock is `flock` on a file below `__locks/`: the kernel frees it when the process
+ends, kill -9 included. Elsewhere it is a lease: an object its holder rewrites while it lives.
+
+Invariant: at most one holder a name. A lease is taken over only after its object stayed unchanged
+for a whole term on the observer's own clock, so clocks of different machines are never compared.
+A holder that could not renew in time finds out through `require_alive` before it moves a head.
+"""
+
+import fcntl
+import os
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import orjson
+
+from omnigraph.errors import OmnigraphError, StorageFailed
+from omnigraph.storage.objects import Objects, Place
+from omnigraph.storage.stats import Stats
+
+FOLDER = "__locks"
+LEASE_TERM_S = 10.0
+LOCK_WAIT_S = 60.0
+_POLL_FIRST_S, _POLL_MAX_S = 0.001, 0.02
+
+
+class Held(Protocol):
+    """One lock, held until `release`."""
+
+    def require_alive(self) -> None:
+        """Pass while the lock is certainly ours."""
+
+    def release(self) -> None:
+        """Give it up."""
+
+
+class Locks(Protocol):
+    """Locks by name."""
+
+    def acquire(self, name: str, *, wait_s: float) -> Held | None:
+        """Take the lock, or None when a live holder kept it for `wait_s`."""
+
+    def probe(self, name: str) -> Held | None:
+        """Take the lock if its holder is dead or gone; None as soon as one is seen alive."""
+
+
+def make_locks(where: Place, objects: Objects, stats: Stats, *, term_s: float) -> Locks:
+    """The locks of a place."""
+    if where.path is not None:
+        return FileLocks(where.path / FOLDER, stats)
+    return LeaseLocks(objects, stats, term_s=term_s)
+
+
+class Guard:
+    """Several locks held together."""
+
+    def __init__(self) -> None:
+        self._held: list[Held] = []
+
+    def add(self, held: Held) -> None:
+        self._held.append(held)
+
+    def require_alive(self) -> None:
+        """Pass while every lock is certainly ours."""
+        for held in self._held:
+            held.require_alive()
+
+
+@contextmanager
+def hold(locks: Locks, names: Iterable[str], *, wait_s: float = LOCK_WAIT_S) -> Iterator[Guard]:
+    """Hold all the names. They are taken in one order everywhere, so two holders never deadlock."""
+    guard = Guard()
+    with ExitStack() as stack:
+        for name in sorted(set(names)):
+            held = locks.acquire(name, wait_s=wait_s)
+            if held is None:
+                raise StorageFailed(
+                    f"waited {wait_s:g} s for the write lock {name}", "another writer still has it"
+                )
+            stack.callback(held.release)
+            guard.add(held)
+        yield guard
+
+
+@contextmanager
+def hold_if_idle(locks: Locks, names: Iterable[str]) -> Iterator[Guard | None]:
+    """Hold all the names, or none (and yield None) when one belongs to a live holder."""
+    guard = Guard()
+    with ExitStack() as stack:
+        for name in sorted(set(names)):
+            held = locks.probe(name)
+            if held is None:
+                stack.close()
+                yield None
+                return
+            stack.callback(held.release)
+            guard.add(held)
+        yield guard
+
+
+# Local disk
+
+
+class FileLocks:
+    """`flock` on one file a name. Files are never removed: that would split a lock in two."""
+
+    def __init__(self, folder: Path, stats: Stats) -> None:
+        self._folder = folder
+        self._stats = stats
+
+    def acquire(self, name: str, *, wait_s: float) -> Held | None:
+        descriptor = self._open(name)
+        deadline = time.monotonic() + wait_s
+        pause = _POLL_FIRST_S
+        while not _flocked(descriptor):
+            if time.monotonic() >= deadline:
+                os.close(descriptor)
+                return None
+            time.sleep(pause)
+            pause = min(pause * 1.5, _POLL_MAX_S)
+        return _FileHeld(descriptor)
+
+    def probe(self, name: str) -> Held | None:
+        return self.acquire(name, wait_s=0)
+
+    def _open(self, name: str) -> int:
+        self._stats.call("lock.acquire")
+        path = self._folder / f"{name}.lock"
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            try:
+                return os.open(path, flags, 0o666)
+            except FileNotFoundError:
+                self._folder.mkdir(exist_ok=True)
+                return os.open(path, flags, 0o666)
+        except OSError as cause:
+            raise StorageFailed(f"opened the lock {path}", str(cause)) from cause
+
+
+def _flocked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@dataclass(slots=True)
+class _FileHeld:
+    descriptor: int
+
+    def require_alive(self) -> None:
+        """A file lock cannot be lost while the process lives."""
+
+    def release(self) -> None:
+        os.close(self.descriptor)
+
+
+# Object stores
+
+
+class LeaseLocks:
+    """One small object a name: free, or held and renewed every third of its term."""
+
+    def __init__(self, objects: Objects, stats: Stats, *, term_s: float = LEASE_TERM_S) -> None:
+        self._objects = objects
+        self._stats = stats
+        self._term_s = term_s
+        self._free_tags: dict[str, str] = {}
+
+    def acquire(self, name: str, *, wait_s: float) -> Held | None:
+        return self._take(name, wait_s=wait_s, until_alive=False)
+
+    def probe(self, name: str) -> Held | None:
+        return self._take(name, wait_s=float("inf"), until_alive=True)
+
+    def _take(self, name: str, *, wait_s: float, until_alive: bool) -> Held | None:
+        self._stats.call("lock.acquire")
+        path, owner = f"{FOLDER}/{name}.json", uuid.uuid4().hex
+        known = self._free_tags.pop(path, None)
+        tag = self._objects.put_if_match(path, _lease(owner), known) if known else None
+        deadline = time.monotonic() + wait_s
+        seen, seen_at = None, 0.0
+        while tag is None:
+            found = self._objects.get(path)
+            now = time.monotonic()
+            if found is None:
+                tag = self._objects.put_if_absent(path, _lease(owner))
+                continue
+            if _owner(found.data) in (None, owner) or (
+                found.tag == seen and now - seen_at > self._term_s
+            ):
+                tag = self._objects.put_if_match(path, _lease(owner), found.tag)
+                continue
+            if until_alive and seen not in (None, found.tag):
+                return None
+            if found.tag != seen:
+                seen, seen_at = found.tag, now
+            if now >= deadline:
+                return None
+            time.sleep(min(0.05, self._term_s / 10))
+        held = _LeaseHeld(self, path, owner, tag, time.monotonic())
+        held.start()
+        return held
+
+    def renewed(self, path: str, owner: str, tag: str) -> str | None:
+        """The next tag of a lease that is still ours."""
+        return self._objects.put_if_match(path, _lease(owner), tag)
+
+    def tag_if_owned(self, path: str, owner: str) -> str | None:
+        """The current tag, if the lease still names this owner."""
+        found = self._objects.get(path)
+        return found.tag if found is not None and _owner(found.data) == owner else None
+
+    def freed(self, path: str, tag: str) -> None:
+        """Mark the lease free, unless somebody else has it by now."""
+        free = self._objects.put_if_match(path, _lease(None), tag)
+        if free is not None:
+            self._free_tags[path] = free
+
+    @property
+    def term_s(self) -> float:
+        return self._term_s
+
+
+def _lease(owner: str | None) -> bytes:
+    # The nonce makes every renewal a new tag, also where tags are hashes of the content.
+    return orjson.dumps({"owner": owner, "nonce": uuid.uuid4().hex})
+
+
+def _owner(data: bytes) -> str | None:
+    owner = orjson.loads(data)["owner"]
+    return None if owner is None else str(owner)
+
+
+@dataclass(slots=True)
+class _LeaseHeld:
+    locks: LeaseLocks
+    path: str
+    owner: str
+    tag: str
+    renewed_at: float
+    _done: threading.Event = field(default_factory=threading.Event)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def start(self) -> None:
+        threading.Thread(target=self._renew, name="omnigraph-lease", daemon=True).start()
+
+    def require_alive(self) -> None:
+        if time.monotonic() - self.renewed_at > self.locks.term_s:
+            raise StorageFailed(f"held the lease {self.path}", "it ran out before it was renewed")
+
+    def release(self) -> None:
+        self._done.set()
+        with self._turn:
+            try:
+                self.locks.freed(self.path, self.tag)
+            except OmnigraphError:
+                return  # it runs out by itself
+
+    def _renew(self) -> None:
+        while not self._done.wait(self.locks.term_s / 3):
+            with self._turn:
+                if self._done.is_set():
+                    return
+                self._renew_once()
+
+    def _renew_once(self) -> None:
+        started = time.monotonic()
+        try:
+            tag = self.locks.renewed(self.path, self.owner, self.tag)
+            if tag is not None:
+                self.tag, self.renewed_at = tag, started
+            else:
+                self._look_again()
+        except OmnigraphError:
+            return  # tried again at the next turn; `require_alive` watches the term
+
+    def _look_again(self) -> None:
+        """A renewal whose answer got lost left a tag we do not know; anything else is a loss."""
+        tag = self.locks.tag_if_owned(self.path, self.owner)
+        if tag is None:
+            self.renewed_at = float("-inf")
+        else:
+            self.tag = tag

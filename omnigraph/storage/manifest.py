@@ -1,0 +1,382 @@
+"""`__manifest`: which table versions are visible on a branch, and the one write that changes it.
+
+Invariant: `publish` is one Lance commit that replaces the branch's head row, so two publishers on a
+branch always touch the same fragment and Lance lets one of them through. Lance never retries for
+us: each attempt reads the branch again and re-checks what the caller expects, so a concurrent
+advance surfaces as `VersionMismatch` and is never rebased through.
+
+A `State` is immutable. A newer one is read from the fragments the older one has not seen, so a
+refresh costs what was published since, and costs nothing but a version check when nothing was.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from threading import Lock
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance.dataset import LanceOperation, Transaction
+from lance.fragment import FragmentMetadata, write_fragments
+
+from omnigraph.errors import (
+    NotFound,
+    PreconditionFailed,
+    StorageFailed,
+    VersionMismatch,
+)
+from omnigraph.storage import failpoints, stamp
+from omnigraph.storage.datasets import CommitRaced, Datasets, ForkId, Handle
+from omnigraph.storage.locks import Locks, hold
+from omnigraph.storage.names import MAIN, decode, lock_name, owner_of
+from omnigraph.storage.records import (
+    GRAPH_COMMIT,
+    GRAPH_HEAD,
+    MANIFEST_SCHEMA,
+    TABLE_TOMBSTONE,
+    TABLE_VERSION,
+    Commit,
+    CommitId,
+    OperationId,
+    Row,
+    Snapshot,
+    TablePin,
+    Tombstone,
+    commit_row,
+    decode_head,
+    decode_pin,
+    head_id,
+    head_row,
+    manifest_batch,
+    table_row,
+    tombstone_row,
+    version_row,
+    visible,
+)
+from omnigraph.storage.stats import Stats
+from omnigraph.types import TableKey
+
+LOCATION = "__manifest"
+PUBLISHER_RETRY_BUDGET = 5
+
+_STATE_COLUMNS = [
+    "object_id",
+    "object_type",
+    "location",
+    "metadata",
+    "table_key",
+    "table_version",
+    "table_branch",
+    "row_count",
+]
+
+
+def publish_lock(branch: str) -> str:
+    """The lock publishers of a branch take turns on. The commit itself decides; turns only keep
+    writers of different tables from using up each other's attempts."""
+    return lock_name("publish", branch)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one publish makes visible."""
+
+    commit_id: CommitId
+    pins: tuple[TablePin, ...] = ()
+    tombstones: tuple[Tombstone, ...] = ()
+    new_tables: tuple[TablePin, ...] = ()
+    actor: str | None = None
+    merged_parent: CommitId | None = None
+    operation_id: OperationId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A branch's manifest at one version."""
+
+    branch: str
+    identity: ForkId | None
+    handle: Handle
+    seen: frozenset[int]
+    pins: dict[TableKey, TablePin]
+    tombstones: tuple[Tombstone, ...]
+    heads: dict[str, tuple[CommitId, int]]  # head row → commit, fragment
+
+    @property
+    def version(self) -> int:
+        return int(self.handle.version)
+
+
+class Manifest:
+    """The manifest of one graph, on all its branches."""
+
+    def __init__(self, uri: str, datasets: Datasets, locks: Locks, stats: Stats) -> None:
+        self._uri = uri
+        self._datasets = datasets
+        self._locks = locks
+        self._stats = stats
+        self._states: dict[str, State] = {}
+        self._turn = Lock()
+
+    # Reading
+
+    def state(self, branch: str) -> State:
+        """The branch as it is now."""
+        identity = self.identity(branch)
+        known = self._states.get(branch)
+        if known is not None and known.identity != identity:
+            known = None
+        version = None
+        if known is not None:
+            version = self._datasets.latest_version(known.handle)
+            if version == known.version:
+                return known
+        handle = self._datasets.open(LOCATION, owner_of(branch), version)
+        state = self._read(branch, identity, handle, known)
+        self._remember(state)
+        return state
+
+    def _remember(self, state: State) -> None:
+        """Keep the newest state of a branch; threads that read at once may finish in any order."""
+        with self._turn:
+            known = self._states.get(state.branch)
+            if known is None or known.identity != state.identity or known.version < state.version:
+                self._states[state.branch] = state
+
+    def identity(self, branch: str) -> ForkId | None:
+        """The incarnation of a branch: None for main, `NotFound` when there is no such branch."""
+        if branch == MAIN:
+            return None
+        ref = self._datasets.ref(LOCATION, branch)
+        if ref is None:
+            raise NotFound("branch", branch)
+        return ref.identity
+
+    def head(self, state: State) -> CommitId:
+        """The commit a branch is at. One never written to is at the commit it was created from."""
+        found = state.heads.get(self._head_row_of(state))
+        if found is None:
+            raise StorageFailed(
+                f"read the head of branch {state.branch}", "__manifest has no head row for it"
+            )
+        return found[0]
+
+    def snapshot(self, state: State) -> Snapshot:
+        """What a read of this state sees."""
+        return Snapshot(
+            branch=state.branch,
+            commit_id=self.head(state),
+            manifest_version=state.version,
+            internal_schema_version=stamp.read(state.handle.schema, uri=self._uri),
+            tables=dict(state.pins),
+        )
+
+    def at_commit(self, commit: Commit) -> Snapshot:
+        """What a read at a past commit sees."""
+        handle = self._datasets.open(LOCATION, commit.branch, commit.manifest_version)
+        state = self._read(commit.branch or MAIN, None, handle, None)
+        return replace(self.snapshot(state), commit_id=commit.id)
+
+    def _read(
+        self, branch: str, identity: ForkId | None, handle: Handle, known: State | None
+    ) -> State:
+        stamp.require_supported(handle.schema, uri=self._uri)
+        fragments = handle.get_fragments()
+        seen = frozenset() if known is None else known.seen
+        fresh = [fragment for fragment in fragments if fragment.fragment_id not in seen]
+        with self._datasets.lance_call("scan_manifest", branch):
+            rows = handle.scanner(
+                columns=_STATE_COLUMNS,
+                filter=f"object_type <> '{GRAPH_COMMIT}'",
+                fragments=fresh,
+                with_row_address=True,
+            ).to_table()
+        pins = tuple(known.pins.values()) if known else ()
+        stones = known.tombstones if known else ()
+        return State(
+            branch,
+            identity,
+            handle,
+            frozenset(fragment.fragment_id for fragment in fragments),
+            visible((*pins, *_latest_pins(rows)), stones := (*stones, *_tombstones(rows))),
+            stones,
+            {**(known.heads if known else {}), **_heads(rows)},
+        )
+
+    def _head_row_of(self, state: State) -> str:
+        """The head row that speaks for a branch: its own, or the nearest ancestor's."""
+        branch = state.branch
+        while head_id(branch) not in state.heads and branch != MAIN:
+            ref = self._datasets.ref(LOCATION, branch)
+            parent = None if ref is None else ref.parent_branch
+            branch = MAIN if parent is None else decode(parent)
+        return head_id(branch)
+
+    # Publishing
+
+    def publish(
+        self,
+        branch: str,
+        change: Change,
+        *,
+        expected_table_versions: Mapping[TableKey, int],
+        expected_head: CommitId | None = None,
+        locked: bool = False,
+    ) -> Commit:
+        """Make a change visible as one commit, or raise with nothing of it visible."""
+        if locked:
+            return self._publish(branch, change, expected_table_versions, expected_head)
+        with hold(self._locks, [publish_lock(branch)]):
+            return self._publish(branch, change, expected_table_versions, expected_head)
+
+    def _publish(
+        self,
+        branch: str,
+        change: Change,
+        expected: Mapping[TableKey, int],
+        expected_head: CommitId | None,
+    ) -> Commit:
+        for _ in range(PUBLISHER_RETRY_BUDGET):
+            state = self.state(branch)
+            self.require(state, expected, expected_head)
+            try:
+                return self._publish_once(state, change)
+            except CommitRaced:
+                self._stats.event("phase_c.raced", branch=branch, commit=change.commit_id)
+        raise StorageFailed(
+            f"published commit {change.commit_id}",
+            f"{PUBLISHER_RETRY_BUDGET} attempts lost to other writers",
+        )
+
+    def require(
+        self, state: State, expected: Mapping[TableKey, int], expected_head: CommitId | None = None
+    ) -> None:
+        """Pass only when each named table is at exactly the version the caller saw."""
+        for table_key, version in expected.items():
+            pin = state.pins.get(table_key)
+            actual = 0 if pin is None else pin.version
+            if actual != version:
+                raise VersionMismatch(table_key, version, actual)
+        if expected_head is not None and (head := self.head(state)) != expected_head:
+            raise PreconditionFailed(state.branch, expected_head, head)
+
+    def _publish_once(self, state: State, change: Change) -> Commit:
+        commit = Commit(
+            id=change.commit_id,
+            parent=self.head(state),
+            merged_parent=change.merged_parent,
+            actor=change.actor,
+            created_at=time.time_ns() // 1000,
+            branch=owner_of(state.branch),
+            manifest_version=state.version + 1,
+            operation_id=change.operation_id,
+        )
+        failpoints.hit("publish.before")
+        transaction = self._stage(state, change, commit)
+        failpoints.hit("publish.staged")
+        handle = self._datasets.commit(state.handle, transaction)
+        commit = replace(commit, manifest_version=int(handle.version))
+        self._advance(state, handle, change)
+        self._stats.event("phase_c.published", branch=state.branch, commit=commit.id)
+        failpoints.hit("publish.after")
+        return commit
+
+    def _stage(self, state: State, change: Change, commit: Commit) -> Transaction:
+        """Stage the new rows together with the removal of the head row they supersede."""
+        old_head = self._head_row_of(state)
+        rows: list[Row] = [head_row(state.branch, commit.id)]
+        if old_head != head_id(state.branch):
+            # The branch's first commit also rewrites the head row it inherited: without an existing
+            # row to collide on, two first commits would both go through.
+            rows.append(head_row(old_head.partition(":")[2], state.heads[old_head][0]))
+        rows += (table_row(pin.table_key, pin.location) for pin in change.new_tables)
+        rows += map(version_row, change.pins)
+        rows += map(tombstone_row, change.tombstones)
+        rows.append(commit_row(commit))
+        with self._datasets.lance_call("stage_publish", state.branch):
+            fragments = write_fragments(manifest_batch(rows), state.handle, mode="append")
+            return Transaction(
+                state.version,
+                _replacing(state.handle, state.heads[old_head][1], old_head, fragments),
+            )
+
+    def _advance(self, state: State, handle: Handle, change: Change) -> None:
+        """Remember what was just published without reading it back."""
+        if handle.version != state.version + 1:
+            return  # rebased over a fold: the next look reads it
+        ids = frozenset(fragment.fragment_id for fragment in handle.get_fragments())
+        new = max(ids)
+        old_head = self._head_row_of(state)
+        heads = dict(state.heads)
+        heads[old_head] = (heads[old_head][0], new)
+        heads[head_id(state.branch)] = (change.commit_id, new)
+        stones = (*state.tombstones, *change.tombstones)
+        pins = visible((*state.pins.values(), *change.pins), stones)
+        self._remember(State(state.branch, state.identity, handle, ids, pins, stones, heads))
+
+    def forget(self, branch: str) -> None:
+        """Drop what is remembered of a branch."""
+        with self._turn:
+            self._states.pop(branch, None)
+
+
+def create(
+    datasets: Datasets, pins: Iterable[TablePin], genesis: CommitId, actor: str | None
+) -> None:
+    """Write the first version of a manifest: every table, and a commit without parent or data."""
+    commit = Commit(genesis, None, None, actor, time.time_ns() // 1000, None, 1)
+    rows = [head_row(MAIN, genesis)]
+    for pin in pins:
+        rows += [table_row(pin.table_key, pin.location), version_row(pin)]
+    rows.append(commit_row(commit))
+    datasets.create(LOCATION, manifest_batch(rows))
+
+
+def _replacing(
+    handle: Handle, fragment_id: int, head: str, fragments: list[FragmentMetadata]
+) -> LanceOperation.BaseOperation:
+    """The update that swaps the head row for the new rows. It must touch the old row's fragment:
+    that is what the compare-and-swap collides on."""
+    fragment = handle.get_fragment(fragment_id)
+    if fragment is None:
+        raise StorageFailed("staged a publish", f"the fragment of {head} is gone")
+    left = fragment.delete(f"object_id = '{_quoted(head)}'")
+    if left is not None and left.num_deletions == fragment.num_deletions:
+        raise StorageFailed("staged a publish", f"{head} is not where the manifest showed it")
+    fields = list(range(len(MANIFEST_SCHEMA) + 1))
+    return LanceOperation.Update(
+        removed_fragment_ids=[fragment_id] if left is None else [],
+        updated_fragments=[] if left is None else [left],
+        new_fragments=fragments,
+        fields_for_preserving_frag_bitmap=fields,
+        update_mode="rewrite_rows",
+    )
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "''")
+
+
+def _latest_pins(rows: pa.Table) -> list[TablePin]:
+    """The latest version of each table and branch. Arrow drops history before Python sees it."""
+    rows = rows.filter(pc.equal(rows["object_type"], TABLE_VERSION))
+    rows = rows.sort_by("table_version")
+    columns = ["location", "metadata", "table_version", "row_count"]
+    last = rows.group_by(["table_key", "table_branch"], use_threads=False).aggregate(
+        [(column, "last", pc.ScalarAggregateOptions(skip_nulls=False)) for column in columns]
+    )
+    last = last.rename_columns([name.removesuffix("_last") for name in last.column_names])
+    return [decode_pin(row) for row in last.to_pylist()]
+
+
+def _tombstones(rows: pa.Table) -> tuple[Tombstone, ...]:
+    rows = rows.filter(pc.equal(rows["object_type"], TABLE_TOMBSTONE))
+    return tuple(
+        Tombstone(TableKey(row["table_key"]), row["table_version"], row["table_branch"])
+        for row in rows.to_pylist()
+    )
+
+
+def _heads(rows: pa.Table) -> dict[str, tuple[CommitId, int]]:
+    rows = rows.filter(pc.equal(rows["object_type"], GRAPH_HEAD))
+    return {row["object_id"]: (decode_head(row), row["_rowaddr"] >> 32) for row in rows.to_pylist()}

@@ -1,0 +1,95 @@
+"""Names on disk: table folders, Lance branches, locks.
+
+Invariant: an encoded name is one flat path segment of letters, digits, `-` and `_`, and two names
+never share one. Flat, because Lance cannot recreate a branch whose name is a path prefix of another
+one's; and free of `.`, because Lance refuses `..` and `.lock`.
+"""
+
+from omnigraph.errors import BadRequest
+from omnigraph.types import TableKey
+
+MAIN = "main"
+RESERVED_BRANCHES = frozenset({"__schema_apply_lock__"})
+_ENCODED_MAX = 180  # a path segment holds 255 bytes, and temporary names add a little
+
+_FNV_OFFSET = 0xCBF29CE484222325
+_FNV_PRIME = 0x100000001B3
+
+
+def fnv1a64(text: str) -> str:
+    """The 64-bit FNV-1a hash of UTF-8 text, as 16 hex digits."""
+    value = _FNV_OFFSET
+    for byte in text.encode():
+        value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"
+
+
+def table_location(table_key: TableKey) -> str:
+    """Where a new table lives below the graph's root."""
+    kind, _, type_name = table_key.partition(":")
+    if kind not in ("node", "edge") or not type_name:
+        raise BadRequest(f"'{table_key}' is no table key", "write node:<Type> or edge:<Type>")
+    return f"{kind}s/{fnv1a64(type_name)}"
+
+
+def encode(name: str) -> str:
+    """A name as one flat path segment."""
+    return "".join(
+        char if (char.isascii() and char.isalnum()) or char == "-" else _escape(char)
+        for char in name
+    )
+
+
+def _escape(char: str) -> str:
+    return "".join(f"_{byte:02x}" for byte in char.encode())
+
+
+def decode(segment: str) -> str:
+    """The name an encoded segment stands for."""
+    head, *parts = segment.split("_")
+    data = head.encode() + b"".join(bytes.fromhex(p[:2]) + p[2:].encode() for p in parts)
+    return data.decode()
+
+
+def branch_segment(branch: str) -> str | None:
+    """The Lance branch of a graph branch: None for `main`, which is no Lance branch."""
+    return None if branch == MAIN else encode(branch)
+
+
+def owner_of(branch: str) -> str | None:
+    """The `table_branch` of a table written on a graph branch: None for `main`."""
+    return None if branch == MAIN else branch
+
+
+def lock_name(subject: str, branch: str) -> str:
+    """The lock of one subject (a table key, or a word of ours) on one branch.
+
+    Locks are taken in the order of their names: `branches`, then tables (`edge…`, `node…`), then
+    `publish`. A long name keeps its beginning, and with it its place in that order.
+    """
+    segment = encode(f"{subject}@{branch}")
+    return segment if len(segment) <= _ENCODED_MAX else f"{segment[:60]}--{fnv1a64(segment)}"
+
+
+def checked_branch(name: str) -> str:
+    """A name a new branch may have, trimmed, or `BadRequest`."""
+    name = name.strip()
+    if not name:
+        raise BadRequest("branch name cannot be empty")
+    if name == MAIN:
+        raise BadRequest("cannot create branch 'main'")
+    if name in RESERVED_BRANCHES:
+        raise BadRequest(f"branch name '{name}' is reserved")
+    _require_plain(name)
+    return name
+
+
+def _require_plain(name: str) -> None:
+    segments = name.split("/")
+    if ".." in name or "" in segments or any(not c.isprintable() or c.isspace() for c in name):
+        raise BadRequest(
+            f"'{name}' cannot name a branch",
+            "use segments of visible characters with single slashes between them, without '..'",
+        )
+    if len(encode(name)) > _ENCODED_MAX:
+        raise BadRequest("the branch name is too long", "use a shorter one")

@@ -1,0 +1,158 @@
+"""Small objects (sidecars, leases, schema files) on local disk and on S3 alike.
+
+Invariant: an object or a non-empty prefix exists, nothing else does; and a failure to look is an
+error, never "absent". Puts are atomic: a reader sees the whole object or none of it.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import unquote, urlparse
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.store import LocalStore, S3Store
+
+from omnigraph.errors import BadRequest, StorageFailed
+from omnigraph.storage.stats import Stats
+
+StorageOptions = dict[str, str]
+_CLIENT_OPTIONS = frozenset({"allow_http", "timeout", "connect_timeout"})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a graph lives. `path` is set on local disk only."""
+
+    uri: str
+    path: Path | None
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_local(self) -> bool:
+        return self.path is not None
+
+    @property
+    def storage_options(self) -> StorageOptions | None:
+        return dict(self.options) or None
+
+    def join(self, relative: str) -> str:
+        """The address of something below the root."""
+        return f"{self.uri}/{relative}"
+
+
+def place(uri: str | os.PathLike[str], options: StorageOptions | None = None) -> Place:
+    """The place a caller names: a path, `file://…` or `s3://bucket/prefix`."""
+    text = os.fspath(uri)
+    if text.startswith("s3://"):
+        return Place(text.rstrip("/"), None, tuple(sorted((options or {}).items())))
+    if text.startswith("file://"):
+        text = unquote(urlparse(text).path)
+    elif "://" in text:
+        raise BadRequest(f"'{text}' is no place for a graph", "use a path, file:// or s3://")
+    path = Path(text).expanduser().absolute()
+    return Place(str(path), path)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One object as it was read: its bytes and the tag a conditional put names."""
+
+    data: bytes
+    tag: str
+
+
+class Objects:
+    """The objects below one graph's root."""
+
+    def __init__(self, where: Place, stats: Stats) -> None:
+        self._where = where
+        self._stats = stats
+        self._opened: LocalStore | S3Store | None = None
+
+    @property
+    def _store(self) -> LocalStore | S3Store:
+        if self._opened is None:
+            self._opened = _open_store(self._where)
+        return self._opened
+
+    def get(self, path: str) -> Stored | None:
+        """The object, or None when there is none."""
+        with self._call("get", path):
+            try:
+                found = obstore.get(self._store, path)
+            except FileNotFoundError:
+                return None
+            return Stored(bytes(found.bytes()), str(found.meta["e_tag"]))
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write the object, over what was there."""
+        with self._call("put", path):
+            obstore.put(self._store, path, data)
+
+    def put_if_absent(self, path: str, data: bytes) -> str | None:
+        """Create the object and return its tag; None when it exists already."""
+        with self._call("put", path):
+            try:
+                return str(obstore.put(self._store, path, data, mode="create")["e_tag"])
+            except AlreadyExistsError:
+                return None
+
+    def put_if_match(self, path: str, data: bytes, tag: str) -> str | None:
+        """Replace the object that carries `tag` and return the new tag; None when it moved on."""
+        with self._call("put", path):
+            try:
+                return str(obstore.put(self._store, path, data, mode={"e_tag": tag})["e_tag"])
+            except (PreconditionError, FileNotFoundError):
+                return None
+
+    def delete(self, path: str) -> None:
+        """Remove the object. One that is gone already is no failure."""
+        with self._call("delete", path):
+            try:
+                obstore.delete(self._store, path)
+            except FileNotFoundError:
+                return
+
+    def list(self, prefix: str) -> tuple[str, ...]:
+        """The paths of all objects below a prefix, sorted."""
+        with self._call("list", prefix):
+            found = obstore.list(self._store, prefix).collect()
+            return tuple(sorted(str(meta["path"]) for meta in found))
+
+    def exists(self, path: str) -> bool:
+        """Whether an object, or a prefix with objects, is there."""
+        with self._call("head", path):
+            try:
+                obstore.head(self._store, path)
+            except FileNotFoundError:
+                return bool(self.list(path))
+            return True
+
+    def delete_prefix(self, prefix: str) -> None:
+        """Remove everything below a prefix."""
+        for path in self.list(prefix):
+            self.delete(path)
+
+    @contextmanager
+    def _call(self, verb: str, path: str) -> Iterator[None]:
+        self._stats.call(f"object.{verb}")
+        try:
+            yield
+        except (BaseError, OSError) as cause:
+            raise StorageFailed(f"ran {verb} on {self._where.join(path)}", str(cause)) from cause
+
+
+def _open_store(where: Place) -> LocalStore | S3Store:
+    if where.path is not None:
+        return LocalStore(prefix=where.path)
+    config = {k: v for k, v in where.options if k not in _CLIENT_OPTIONS}
+    client: dict[str, Any] = {k: v for k, v in where.options if k in _CLIENT_OPTIONS}
+    if "allow_http" in client:
+        client["allow_http"] = str(client["allow_http"]).lower() == "true"
+    return S3Store.from_url(
+        where.uri, config=cast(Any, config), client_options=cast(Any, client) or None
+    )

@@ -1,0 +1,275 @@
+"""The storage room's own door: one open graph, its parts put together.
+
+Invariant: a read-only store writes nothing, not even a lock file. Opening reads the stamp before
+anything else.
+"""
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from ulid import ULID
+
+from omnigraph.errors import (
+    AlreadyExists,
+    BadRequest,
+    NotFound,
+    RecoveryRequired,
+    StorageFailed,
+)
+from omnigraph.storage import failpoints, manifest, stamp
+from omnigraph.storage.audit import Audit
+from omnigraph.storage.branches import Branches
+from omnigraph.storage.commit import Committer, HeadAhead, Prepared
+from omnigraph.storage.datasets import Datasets
+from omnigraph.storage.fold import Folding
+from omnigraph.storage.history import History
+from omnigraph.storage.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold, make_locks
+from omnigraph.storage.manifest import Manifest
+from omnigraph.storage.names import MAIN, lock_name, table_location
+from omnigraph.storage.objects import Objects, Place, StorageOptions, place
+from omnigraph.storage.records import Commit, CommitId, OperationId, Snapshot, TablePin
+from omnigraph.storage.recover import Recoverer
+from omnigraph.storage.sidecars import Sidecars
+from omnigraph.storage.stats import Stats
+from omnigraph.storage.tables import TableReader, Tables
+from omnigraph.storage.write import Write
+from omnigraph.types import TableKey
+
+ROLLBACK_PENDING = "a pending recovery sidecar requires rollback — reopen the graph read-write"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a store behaves. `fold` off leaves small fragments to `optimize`."""
+
+    fold: bool = True
+    lease_term_s: float = LEASE_TERM_S
+    lock_wait_s: float = LOCK_WAIT_S
+
+
+class Store:
+    """One open graph."""
+
+    def __init__(self, where: Place, *, read_only: bool, settings: Settings) -> None:
+        self.where = where
+        self.read_only = read_only
+        self.stats = Stats()
+        self.objects = Objects(where, self.stats)
+        self.locks: Locks = make_locks(
+            where, self.objects, self.stats, term_s=settings.lease_term_s
+        )
+        self.datasets = Datasets(where, self.objects, self.stats)
+        self.tables = Tables(self.datasets)
+        self.manifest = Manifest(where.uri, self.datasets, self.locks, self.stats)
+        self.history = History(self.datasets, self.manifest)
+        self.branches = Branches(self.datasets, self.manifest, self.locks, self.stats)
+        self.sidecars = Sidecars(self.objects, self.stats)
+        self.audit = Audit(self.datasets, self.tables)
+        self._folding = Folding(
+            self.datasets, self.tables, self.manifest, self.locks, self.stats, on=settings.fold
+        )
+        self._recoverer = Recoverer(
+            self.datasets,
+            self.tables,
+            self.manifest,
+            self.history,
+            self.sidecars,
+            self.audit,
+            self.locks,
+            self.stats,
+        )
+        self._committer = Committer(
+            self.tables,
+            self.manifest,
+            self.sidecars,
+            self.locks,
+            self._folding,
+            self.stats,
+            wait_s=settings.lock_wait_s,
+        )
+
+    # Reading
+
+    def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
+        """What a read sees now, or saw at a commit."""
+        if commit is not None:
+            return self.history.snapshot(commit)
+        return self.manifest.snapshot(self.manifest.state(branch))
+
+    def reader(self, snapshot: Snapshot, table_key: TableKey) -> TableReader:
+        """One table as a snapshot sees it."""
+        pin = snapshot.tables.get(table_key)
+        if pin is None:
+            raise NotFound("table", table_key)
+        return self.tables.reader(pin)
+
+    # Writing
+
+    def begin(self, branch: str = MAIN, *, kind: str, actor: str | None = None) -> Write:
+        """Begin a write at the branch's head, after settling what dead writers left."""
+        self.require_writable()
+        self.heal()
+        state = self.manifest.state(branch)
+        return Write(state, self.tables, self.branches, self.commit, kind=kind, actor=actor)
+
+    def commit(self, prepared: Prepared) -> Commit:
+        """Walk a prepared write through the protocol."""
+        try:
+            commit = self._committer.commit(prepared)
+        except HeadAhead as ahead:
+            raise self._settled(prepared, ahead) from ahead
+        self._folding.fold_manifest_quietly(prepared.branch)
+        return commit
+
+    def _settled(self, prepared: Prepared, ahead: HeadAhead) -> Exception:
+        """A writer died between our look and our locks: settle it, then say what this write met."""
+        alive = self.heal()
+        state = self.manifest.state(prepared.branch)
+        self.manifest.require(state, prepared.expected_table_versions)
+        blocking = self._blocking(alive, ahead.table_key, prepared.branch)
+        if blocking is not None:
+            return RecoveryRequired(blocking, ROLLBACK_PENDING)
+        return StorageFailed(
+            f"checked {ahead.table_key} on {prepared.branch}",
+            f"its head {ahead.head} is ahead of the published version {ahead.pinned} and no "
+            "sidecar explains it; run `omnigraph repair`",
+        )
+
+    def _blocking(
+        self, operations: Sequence[OperationId], table_key: TableKey, branch: str
+    ) -> OperationId | None:
+        for operation in operations:
+            sidecar = self.sidecars.read(operation)
+            if sidecar is None or sidecar.branch != branch:
+                continue
+            if any(table.table_key == table_key for table in sidecar.tables):
+                return operation
+        return None
+
+    def heal(self) -> tuple[OperationId, ...]:
+        """Settle every sidecar whose writer is dead; the operations whose writer lives."""
+        self.require_writable()
+        return self._recoverer.heal()
+
+    def fold_manifest(self, branch: str = MAIN) -> None:
+        """Fold the manifest now, if it has too many small fragments."""
+        self.require_writable()
+        self._folding.fold_manifest(branch)
+
+    def require_writable(self) -> None:
+        """Pass unless the store was opened read-only."""
+        if self.read_only:
+            raise BadRequest("the graph is open read-only", "open it without read_only to write")
+
+
+def create(
+    uri: str | os.PathLike[str],
+    tables: Sequence[tuple[TableKey, pa.Schema]],
+    *,
+    files: Mapping[str, bytes] | None = None,
+    actor: str | None = None,
+    storage_options: StorageOptions | None = None,
+    settings: Settings | None = None,
+) -> Store:
+    """A new graph of empty tables. Its manifest comes last: until then there is no graph."""
+    where = place(uri, storage_options)
+    locations = _locations(tables)
+    _require_no_graph(where)
+    _make_folder(where)
+    store = Store(where, read_only=False, settings=settings or Settings())
+    with hold(store.locks, [lock_name("init", "")]):
+        _require_no_graph(where)
+        pins = [
+            TablePin(key, locations[key], _created(store, locations[key], schema))
+            for key, schema in tables
+        ]
+        failpoints.hit("init.tables")
+        store.audit.create()
+        for path, data in (files or {}).items():
+            store.objects.put(path, data)
+        failpoints.hit("init.objects")
+        manifest.create(store.datasets, pins, CommitId(str(ULID())), actor)
+        failpoints.hit("init.manifest")
+    store.stats.event("graph.created", level=logging.INFO, uri=where.uri, tables=len(tables))
+    return store
+
+
+def open_store(
+    uri: str | os.PathLike[str],
+    *,
+    read_only: bool = False,
+    storage_options: StorageOptions | None = None,
+    settings: Settings | None = None,
+) -> Store:
+    """An existing graph. Read-write settles what dead writers left; read-only never writes."""
+    where = place(uri, storage_options)
+    store = Store(where, read_only=read_only, settings=settings or Settings())
+    _require_graph(store)
+    if not read_only:
+        _require_writable_folder(where)
+        store.heal()
+    store.stats.event("graph.opened", uri=where.uri, read_only=read_only)
+    return store
+
+
+def _locations(tables: Sequence[tuple[TableKey, pa.Schema]]) -> dict[TableKey, str]:
+    locations = {key: table_location(key) for key, _ in tables}
+    if len(set(locations.values())) != len(tables):
+        raise BadRequest("two types share one folder", "rename one of them")
+    return locations
+
+
+def _created(store: Store, location: str, schema: pa.Schema) -> int:
+    return int(store.datasets.create_or_replace(location, keyed(schema).empty_table()).version)
+
+
+def keyed(schema: pa.Schema) -> pa.Schema:
+    """The schema with `id` declared as Lance's unenforced primary key."""
+    index = schema.get_field_index("id")
+    if index < 0:
+        raise BadRequest("a table needs an `id` column")
+    field = schema.field(index).with_nullable(False)
+    metadata = {**(field.metadata or {}), b"lance-schema:unenforced-primary-key": b"true"}
+    return schema.set(index, field.with_metadata(metadata))
+
+
+def _require_graph(store: Store) -> None:
+    missing = NotFound("graph", store.where.uri, "create it with init")
+    if store.where.path is not None and not store.where.path.is_dir():
+        raise missing
+    try:
+        handle = store.datasets.open(manifest.LOCATION)
+    except NotFound as cause:
+        raise missing from cause
+    stamp.require_supported(handle.schema, uri=store.where.uri)
+
+
+def _require_no_graph(where: Place) -> None:
+    store = Store(where, read_only=True, settings=Settings())
+    if where.path is not None and not where.path.exists():
+        return
+    try:
+        store.datasets.open(manifest.LOCATION)
+    except NotFound:
+        return
+    raise AlreadyExists("graph", where.uri, "open it, or init elsewhere")
+
+
+def _make_folder(where: Place) -> None:
+    if where.path is None:
+        return
+    try:
+        where.path.mkdir(parents=True, exist_ok=True)
+    except OSError as cause:
+        raise StorageFailed(f"made the folder {where.path}", str(cause)) from cause
+    _require_writable_folder(where)
+
+
+def _require_writable_folder(where: Place) -> None:
+    if where.path is not None and not os.access(where.path, os.W_OK | os.X_OK):
+        raise StorageFailed(
+            f"opened {where.path} for writing", "the folder is read-only; open it with read_only"
+        )

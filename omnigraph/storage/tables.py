@@ -1,0 +1,185 @@
+"""Tables, read and staged: no method here moves a table head but `commit_staged`.
+
+Invariant: a staged write remembers the handle it was staged on and is committed through that handle
+alone, and the version it makes is the staged version + 1. Anything else means another writer moved
+the head without holding the table's lock, and raises `CommitRaced` after the fact: the sidecar is
+there, and recovery settles it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance.dataset import LanceOperation, Transaction
+from lance.fragment import write_fragments
+
+from omnigraph.errors import BadRequest
+from omnigraph.storage.datasets import OPERATION_PROPERTY, CommitRaced, Datasets, Handle
+from omnigraph.storage.records import OperationId, TablePin
+from omnigraph.types import TableKey
+
+KEY = "id"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedWrite:
+    """Files written against one version of one table. No head has moved."""
+
+    base: TablePin
+    handle: Handle
+    transaction: Transaction
+
+    @property
+    def table_key(self) -> TableKey:
+        return self.base.table_key
+
+
+@dataclass(frozen=True, slots=True)
+class TableReader:
+    """One table as one snapshot sees it. Arrow in and out, never the handle."""
+
+    pin: TablePin
+    _handle: Handle
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._handle.schema
+
+    def count(self, filter: str | None = None) -> int:
+        """How many rows match."""
+        return int(self._handle.count_rows(filter))
+
+    def batches(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        filter: str | None = None,
+        limit: int | None = None,
+        **options: Any,
+    ) -> Iterator[pa.RecordBatch]:
+        """Stream the matching rows; `options` are the scanner's own (nearest, full text, …)."""
+        names = None if columns is None else list(columns)
+        scanner = self._handle.scanner(columns=names, filter=filter, limit=limit, **options)
+        yield from scanner.to_batches()
+
+    def rows(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        filter: str | None = None,
+        limit: int | None = None,
+        **options: Any,
+    ) -> pa.Table:
+        """The matching rows at once."""
+        names = None if columns is None else list(columns)
+        return self._handle.scanner(columns=names, filter=filter, limit=limit, **options).to_table()
+
+
+class Tables:
+    """Staged-only storage of a graph's tables."""
+
+    def __init__(self, datasets: Datasets) -> None:
+        self._datasets = datasets
+
+    def reader(self, pin: TablePin) -> TableReader:
+        """The table at a published version."""
+        return TableReader(pin, self._datasets.at(pin))
+
+    # Staging
+
+    def stage_append(self, pin: TablePin, rows: pa.Table) -> StagedWrite:
+        """Stage rows to add."""
+        handle = self._datasets.at(pin)
+        with self._datasets.lance_call("stage_append", pin.table_key):
+            transaction = write_fragments(rows, handle, mode="append", return_transaction=True)
+        return StagedWrite(pin, handle, transaction)
+
+    def stage_merge_insert(self, pin: TablePin, rows: pa.Table) -> StagedWrite:
+        """Stage rows to add, or to replace those of the same id."""
+        _require_distinct(rows, pin)
+        handle = self._datasets.at(pin)
+        with self._datasets.lance_call("stage_merge_insert", pin.table_key):
+            upsert = handle.merge_insert(KEY).when_matched_update_all()
+            transaction, _ = upsert.when_not_matched_insert_all().execute_uncommitted(rows)
+        return StagedWrite(pin, handle, transaction)
+
+    def stage_overwrite(self, pin: TablePin, rows: pa.Table) -> StagedWrite:
+        """Stage rows that replace all others. No rows is a table of no fragments."""
+        handle = self._datasets.at(pin)
+        with self._datasets.lance_call("stage_overwrite", pin.table_key):
+            fragments = (
+                write_fragments(rows, handle, mode="overwrite", enable_stable_row_ids=True)
+                if rows.num_rows
+                else []
+            )
+            operation = LanceOperation.Overwrite(handle.schema, fragments)
+        return StagedWrite(pin, handle, Transaction(handle.version, operation))
+
+    def stage_delete(self, pin: TablePin, predicate: str) -> StagedWrite | None:
+        """Stage the removal of matching rows; None when nothing matches."""
+        handle = self._datasets.at(pin)
+        changed, gone = [], []
+        with self._datasets.lance_call("stage_delete", pin.table_key):
+            for fragment in handle.get_fragments():
+                after = fragment.delete(predicate)
+                if after is None:
+                    gone.append(fragment.fragment_id)
+                elif after.num_deletions != fragment.num_deletions:
+                    changed.append(after)
+        if not changed and not gone:
+            return None
+        operation = LanceOperation.Delete(changed, gone, predicate)
+        return StagedWrite(pin, handle, Transaction(handle.version, operation))
+
+    def stage_create_index(
+        self, pin: TablePin, column: str, index_type: str, *, name: str, **parameters: Any
+    ) -> StagedWrite:
+        """Stage an index over every fragment, replacing one of the same name."""
+        handle = self._datasets.at(pin)
+        with self._datasets.lance_call("stage_create_index", pin.table_key):
+            segment = handle.create_index_uncommitted(
+                column, index_type, name=name, replace=True, **parameters
+            )
+            if index_type == "INVERTED":
+                # A text index is unreadable until its segments are merged.
+                segment = handle.merge_existing_index_segments([segment])
+            old = [index for index in _segments(handle) if index.name == name]
+            operation = LanceOperation.CreateIndex([segment], old)
+        return StagedWrite(pin, handle, Transaction(handle.version, operation))
+
+    # Committing
+
+    def commit_staged(self, staged: StagedWrite, operation: OperationId) -> TablePin:
+        """Advance one table head by exactly one version, marked as this operation's."""
+        transaction = staged.transaction
+        transaction.transaction_properties = {OPERATION_PROPERTY: operation}
+        handle = self._datasets.commit(staged.handle, transaction)
+        if handle.version != staged.base.version + 1:
+            raise CommitRaced(
+                f"{staged.table_key} went from {staged.base.version} to {handle.version} "
+                "under this writer's lock"
+            )
+        return self.pinned(staged.base, handle)
+
+    def pinned(self, base: TablePin, handle: Handle) -> TablePin:
+        """The pin of a handle that follows `base` on the same branch."""
+        pin = replace(base, version=int(handle.version), row_count=int(handle.count_rows()))
+        self._datasets.keep(pin, handle)
+        return pin
+
+    def head(self, pin: TablePin) -> int:
+        """The table head on the branch a pin belongs to."""
+        return self._datasets.latest_version(self._datasets.at(pin))
+
+
+def _segments(handle: Handle) -> list[Any]:
+    return [segment for index in handle.describe_indices() for segment in index.segments]
+
+
+def _require_distinct(rows: pa.Table, pin: TablePin) -> None:
+    # Lance inserts both rows of a new id that comes twice.
+    ids = rows.column(KEY)
+    if pc.count_distinct(ids).as_py() != len(ids):
+        raise BadRequest(f"rows for {pin.table_key} hold one id twice", "keep the last of each id")

@@ -1,0 +1,129 @@
+"""One write, from its snapshot to its commit: what every writer builds on.
+
+A writer begins a `Write`, reads through it, stages at most one change a table and commits. Reading
+a table through the write makes its version a condition of the commit.
+
+Invariant: nothing durable happens before `commit`, except forks and files nothing refers to.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pyarrow as pa
+from ulid import ULID
+
+from omnigraph.errors import BadRequest, NotFound, VersionMismatch
+from omnigraph.storage.branches import Branches
+from omnigraph.storage.commit import Prepared, Step, TableWrite
+from omnigraph.storage.manifest import State
+from omnigraph.storage.records import Commit, CommitId, OperationId, TablePin
+from omnigraph.storage.tables import StagedWrite, TableReader, Tables
+from omnigraph.types import TableKey
+
+WRITE_ATTEMPTS = 32
+Result = TypeVar("Result")
+
+
+class Write:
+    """A write under preparation. Not shared between threads."""
+
+    def __init__(
+        self,
+        state: State,
+        tables: Tables,
+        branches: Branches,
+        finish: Callable[[Prepared], Commit],
+        *,
+        kind: str,
+        actor: str | None,
+    ) -> None:
+        self._state = state
+        self._tables = tables
+        self._branches = branches
+        self._finish = finish
+        self._kind = kind
+        self._actor = actor
+        self._operation = OperationId(str(ULID()))
+        self._bases: dict[TableKey, TablePin] = {}
+        self._relied_on: dict[TableKey, int] = {}
+        self._writes: dict[TableKey, TableWrite] = {}
+
+    @property
+    def operation_id(self) -> OperationId:
+        return self._operation
+
+    def read(self, table_key: TableKey) -> TableReader:
+        """The table at this write's base. The commit holds only if it stays at that version."""
+        pin = self._state.pins.get(table_key)
+        if pin is None:
+            raise NotFound("table", table_key)
+        self._relied_on[table_key] = pin.version
+        return self._tables.reader(pin)
+
+    def append(self, table_key: TableKey, rows: pa.Table) -> None:
+        """Stage rows to add."""
+        self._keep(self._tables.stage_append(self._base(table_key), rows))
+
+    def upsert(self, table_key: TableKey, rows: pa.Table) -> None:
+        """Stage rows to add, or to replace those of the same id."""
+        self._keep(self._tables.stage_merge_insert(self._base(table_key), rows))
+
+    def overwrite(self, table_key: TableKey, rows: pa.Table) -> None:
+        """Stage rows that replace all others."""
+        self._keep(self._tables.stage_overwrite(self._base(table_key), rows))
+
+    def delete(self, table_key: TableKey, predicate: str) -> bool:
+        """Stage the removal of matching rows; whether any match."""
+        staged = self._tables.stage_delete(self._base(table_key), predicate)
+        if staged is not None:
+            self._keep(staged)
+        return staged is not None
+
+    def then(self, table_key: TableKey, step: Callable[[Tables, TablePin], StagedWrite]) -> None:
+        """A further version of a table that has a staged one: what a branch merge needs."""
+        write = self._writes[table_key]
+        bound: Step = lambda pin: step(self._tables, pin)  # noqa: E731
+        self._writes[table_key] = TableWrite(write.staged, (*write.then, bound))
+
+    def commit(
+        self, *, expected_head: CommitId | None = None, merged_parent: CommitId | None = None
+    ) -> Commit:
+        """Publish everything staged as one commit."""
+        return self._finish(
+            Prepared(
+                operation_id=self._operation,
+                commit_id=CommitId(str(ULID())),
+                rollback_id=CommitId(str(ULID())),
+                kind=self._kind,
+                branch=self._state.branch,
+                branch_identity=self._state.identity,
+                writes=tuple(self._writes[key] for key in sorted(self._writes)),
+                actor=self._actor,
+                merged_parent=merged_parent,
+                expected_head=expected_head,
+                relied_on=dict(self._relied_on),
+            )
+        )
+
+    def _base(self, table_key: TableKey) -> TablePin:
+        if table_key in self._writes:
+            raise BadRequest(f"{table_key} has a staged write", "fold the rows of a table into one")
+        if table_key not in self._bases:
+            self._bases[table_key] = self._branches.fork(self._state, table_key)
+        return self._bases[table_key]
+
+    def _keep(self, staged: StagedWrite) -> None:
+        self._writes[staged.table_key] = TableWrite(staged)
+
+
+def prepared_again(attempt: Callable[[], Result], *, attempts: int = WRITE_ATTEMPTS) -> Result:
+    """Run an insert or a merge by key, again from a new base when another writer came first.
+
+    Strict updates and deletes do not use this: for them the conflict is the answer.
+    """
+    for _ in range(attempts - 1):
+        try:
+            return attempt()
+        except VersionMismatch:
+            continue
+    return attempt()
