@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,6 +11,9 @@ from omnigraph.errors import NotInstalled
 from omnigraph.pipeline import session as module
 from omnigraph.pipeline.session import Profile, session, settings
 from tests.pipeline import jobs
+
+AT_START = dict(os.environ)
+PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def test_a_new_session_is_tuned(spark: SparkSession) -> None:
@@ -33,24 +37,35 @@ def test_it_shuffles_and_runs_python_workers(spark: SparkSession) -> None:
     assert jobs.doubled_sum_by_parity(spark) == jobs.SUM_BY_PARITY
 
 
-def test_the_active_session_is_returned_as_it_is(spark: SparkSession) -> None:
+@pytest.fixture
+def set_by_its_owner(spark: SparkSession) -> Iterator[SparkSession]:
+    """The active session, with a setting that its owner changed and nobody else may."""
     before = spark.sparkContext.getConf().getAll()
-    assert session("bulk", master="local[1]", app_name="another") is spark
+    ours = str(spark.conf.get(PARTITIONS))
+    spark.conf.set(PARTITIONS, "5")
+    yield spark
+    left = spark.conf.get(PARTITIONS)
+    spark.conf.set(PARTITIONS, ours)
+    assert left == "5"
     assert spark.sparkContext.getConf().getAll() == before
 
 
-def test_another_thread_gets_the_same_session(spark: SparkSession) -> None:
+def test_the_active_session_is_returned_as_it_is(set_by_its_owner: SparkSession) -> None:
+    assert session("bulk", master="local[1]", app_name="another") is set_by_its_owner
+
+
+def test_another_thread_gets_it_as_it_is(set_by_its_owner: SparkSession) -> None:
     got: list[SparkSession] = []
     thread = threading.Thread(target=lambda: got.append(session()))
     thread.start()
     thread.join()
-    assert got == [spark]
+    assert got == [set_by_its_owner]
 
 
 @pytest.mark.usefixtures("spark")
-def test_the_environment_is_left_as_it_was() -> None:
-    assert os.environ.get("PYSPARK_PYTHON") is None
-    assert os.environ.get("SPARK_LOCAL_IP") is None
+@pytest.mark.parametrize("name", ["JAVA_HOME", "PYSPARK_PYTHON", "SPARK_LOCAL_IP"])
+def test_the_environment_is_left_as_it_was(name: str) -> None:
+    assert os.environ.get(name) == AT_START.get(name)
 
 
 def test_variables_are_restored_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
