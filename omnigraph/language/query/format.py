@@ -3,6 +3,7 @@
 Invariant: `parse_queries(format_queries(file)) == file`, for every tree the parser makes.
 """
 
+from types import UnionType
 from typing import assert_never
 
 from omnigraph.language.moments import format_date, format_datetime
@@ -95,18 +96,30 @@ def _condition(condition: ast.Condition) -> str:
         case ast.Exists(clauses=clauses):
             return _inline_block("exists", clauses)
         case ast.Not(condition=inner):
-            return f"not ({_condition(inner)})"
+            return f"not {_grouped(inner, ast.And | ast.Or | ast.Not)}"
         case ast.And(conditions=conditions):
-            return " and ".join(map(_grouped, conditions))
+            return " and ".join(_grouped(part, ast.Or) for part in conditions)
         case ast.Or(conditions=conditions):
-            return " or ".join(map(_grouped, conditions))
+            return " or ".join(map(_condition, conditions))
         case _:
             assert_never(condition)
 
 
-def _grouped(condition: ast.Condition) -> str:
+def _grouped(condition: ast.Condition, kinds: type | UnionType) -> str:
+    """In parentheses when it is one of `kinds`, or where `not` must have them."""
     text = _condition(condition)
-    return f"({text})" if isinstance(condition, ast.And | ast.Or) else text
+    return f"({text})" if isinstance(condition, kinds) or _is_own(condition) else text
+
+
+def _is_own(condition: ast.Condition) -> bool:
+    """Whether it tests an entity's own property, as in `where`."""
+    match condition:
+        case ast.Comparison(left=ast.OwnProperty()):
+            return True
+        case ast.IsNull(subject=ast.OwnProperty()) | ast.Membership(subject=ast.OwnProperty()):
+            return True
+        case _:
+            return False
 
 
 def _inline_block(head: str, clauses: tuple[ast.Clause, ...]) -> str:
