@@ -8,6 +8,7 @@ import importlib
 import logging
 import os
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,32 +38,40 @@ _ALWAYS = {
 }
 
 
+_making = threading.Lock()
+
+
 def session(
     profile: Profile = "interactive", master: str | None = None, app_name: str = "omnigraph"
 ) -> "SparkSession":
     """The active session, or a new one tuned for `profile` on `master` (this machine if None)."""
     # Spark takes a second to import and most commands never need it.
     spark_session: type[SparkSession] = importlib.import_module("pyspark.sql").SparkSession
-    active = _existing(spark_session)
-    if active is not None:
-        return active
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        # spark-submit started the JVM and this process, and was told every setting.
-        return spark_session.builder.appName(app_name).getOrCreate()
-    master = master or "local[*]"
-    builder = spark_session.builder.master(master).appName(app_name)
-    for key, value in settings(profile, master).items():
-        builder = builder.config(key, value)
-    with _environment(_launch_variables(master)):
-        made = builder.getOrCreate()
-    _quieten()
-    return made
+    # One at a time: the environment that a launch borrows belongs to the whole process.
+    with _making:
+        active = _existing(spark_session)
+        if active is not None:
+            return active
+        if "PYSPARK_GATEWAY_PORT" in os.environ:
+            # spark-submit started the JVM and this process, and was told every setting.
+            return spark_session.builder.appName(app_name).getOrCreate()
+        return _make(spark_session.builder.appName(app_name), profile, master or "local[*]")
 
 
 def _existing(spark_session: "type[SparkSession]") -> "SparkSession | None":
     """The session of this thread, else the one another thread of this process made."""
     default: SparkSession | None = spark_session._instantiatedSession
     return spark_session.getActiveSession() or default
+
+
+def _make(builder: "SparkSession.Builder", profile: Profile, master: str) -> "SparkSession":
+    builder = builder.master(master)
+    for key, value in settings(profile, master).items():
+        builder = builder.config(key, value)
+    with _environment(_launch_variables(master)):
+        made = builder.getOrCreate()
+    _quieten()
+    return made
 
 
 def _quieten() -> None:
