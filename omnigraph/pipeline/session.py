@@ -37,7 +37,6 @@ _ALWAYS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS),
 }
 
-
 _making = threading.Lock()
 
 
@@ -60,8 +59,12 @@ def session(
 
 def _existing(spark_session: "type[SparkSession]") -> "SparkSession | None":
     """The session of this thread, else the one another thread of this process made."""
+    active = spark_session.getActiveSession()
+    if active is not None:
+        return active
     default: SparkSession | None = spark_session._instantiatedSession
-    return spark_session.getActiveSession() or default
+    # Stopping the context alone leaves a session behind that can do nothing.
+    return default if default is not None and default.sparkContext._jsc is not None else None
 
 
 def _make(builder: "SparkSession.Builder", profile: Profile, master: str) -> "SparkSession":

@@ -1,6 +1,8 @@
 """The session: tuned when it is new, untouched when it is not."""
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -92,3 +94,25 @@ def test_a_cluster_can_reach_the_driver(profile: Profile) -> None:
     told = settings(profile, "spark://master:7077")
     assert "spark.driver.host" not in told
     assert "spark.driver.bindAddress" not in told
+
+
+STOPPED_AND_STARTED = """
+from omnigraph.pipeline.session import session
+first = session(master="local[1]")
+first.sparkContext.stop()
+second = session(master="local[1]")
+assert second is not first
+assert second.range(3).count() == 3
+second.stop()
+third = session(master="local[1]")
+assert third.range(3).count() == 3
+third.stop()
+"""
+
+
+@pytest.mark.slow
+def test_a_stopped_session_is_replaced() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED_AND_STARTED], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
