@@ -97,7 +97,8 @@ def _excerpt(source: str, line: int, line_start: int, start: int, end: int) -> s
     if line_end < 0:
         line_end = len(source)
     # A generated one-line file must not fill the terminal: show a window around the place.
-    window_start = max(line_start, start - _EXCERPT_COLUMNS // 2)
+    fits = line_end - line_start <= _EXCERPT_COLUMNS
+    window_start = line_start if fits else max(line_start, start - _EXCERPT_COLUMNS // 2)
     window_end = min(line_end, window_start + _EXCERPT_COLUMNS)
     shown = source[window_start:window_end].rstrip("\r")
     margin = "".join("\t" if char == "\t" else " " for char in source[window_start:start])

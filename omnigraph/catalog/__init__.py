@@ -1,1 +1,1 @@
-"""OmniGraph."""
+"""What the graph means: names and stable identities, constraints, schema changes."""

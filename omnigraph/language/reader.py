@@ -83,7 +83,7 @@ class Reader(Generic[Tree]):
         else:
             end = len(source.rstrip())
             span = Span(max(end - 1, 0), end)
-            found = "the end of the text"
+            found = "end of the text"
         names = _expected(cause, self.terminals)
         expected = f"; expected {names}" if names else ""
         return ParseError.at(source, span, f"unexpected {found}{expected}", code="syntax")
@@ -112,6 +112,8 @@ def _expected(cause: Exception, terminals: Mapping[str, str]) -> str:
         accepted = cause.allowed or set()
     else:
         accepted = set(cause.expected) if isinstance(cause, UnexpectedEOF) else set()
+    if "IDENT" in accepted:  # any word will do, so the keywords among them say nothing
+        accepted = {name for name in accepted if name in terminals}
     names = sorted({terminals.get(name, f"'{name.lower()}'") for name in accepted})
     if not names or len(names) > _EXPECTED_SHOWN:
         return ""

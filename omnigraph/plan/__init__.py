@@ -1,1 +1,1 @@
-"""OmniGraph."""
+"""What must be done? Queries and a catalog to a checked, engine-neutral plan. Pure."""

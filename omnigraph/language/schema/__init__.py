@@ -1,1 +1,1 @@
-"""OmniGraph."""
+"""The schema language (`.pg`): text to tree and back."""

@@ -1,0 +1,62 @@
+"""Schema text to catalog: the only door for a schema that a person wrote.
+
+Invariant: `accept` and `evolve` return a consistent `Catalog` or raise `ParseError` with a
+position, whatever the text. Nothing here loads Arrow unless the schema has a `@check`.
+"""
+
+from dataclasses import dataclass
+
+from omnigraph.catalog.identity import identify
+from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.resolve import resolve
+from omnigraph.errors import ParseError
+from omnigraph.language.reader import Fault
+from omnigraph.language.schema.parser import parse_schema
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """A remark about a schema that is accepted all the same."""
+
+    code: str
+    entity: str
+    text: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.entity}: {self.text} [{self.code}] (line {self.line}, column {self.column})"
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """An accepted schema and what there is to say about it."""
+
+    catalog: Catalog
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def accept(text: str) -> Catalog:
+    """The catalog of a new graph."""
+    return admit(text).catalog
+
+
+def evolve(old: Catalog, text: str) -> Catalog:
+    """The catalog that follows an accepted one: what goes on keeps its identity."""
+    return admit(text, old).catalog
+
+
+def admit(text: str, old: Catalog | None = None) -> Admission:
+    """`accept` or `evolve`, with diagnostics."""
+    schema = parse_schema(text)
+    try:
+        catalog, notes = identify(resolve(schema), old)
+    except Fault as fault:
+        raise ParseError.at(
+            text, fault.span, fault.text, code=fault.code, hint=fault.hint
+        ) from None
+    diagnostics = []
+    for note in notes:
+        place = ParseError.at(text, note.span, note.text)
+        diagnostics.append(Diagnostic(note.code, note.entity, note.text, place.line, place.column))
+    return Admission(catalog, tuple(diagnostics))

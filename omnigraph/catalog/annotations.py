@@ -1,0 +1,146 @@
+"""The annotations that mean something, and where they may stand.
+
+Invariant: what leaves here has been read: `@key`, `@unique` and `@index` are flags, `@rename_from`
+is a hint, `@embed` is an `Embed`, and the rest is opaque metadata.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from omnigraph.catalog.draft import NO_PROPERTY_ID, Hint
+from omnigraph.catalog.model import Annotation, Embed, Property
+from omnigraph.language.reader import Fault
+from omnigraph.language.schema import ast
+from omnigraph.language.schema.ast import Columns
+from omnigraph.types import Kind, Span
+
+METADATA = frozenset({"description", "instruction"})
+_FLAGS = frozenset(Columns)
+_ONCE = METADATA | _FLAGS | {"rename_from", "embed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A property with what its annotations say."""
+
+    property: Property
+    flags: tuple[Columns, ...]
+    hint: Hint | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class TypeNotes:
+    """What the annotations of a node or edge type say."""
+
+    annotations: tuple[Annotation, ...]
+    hint: Hint | None
+
+
+def read_type_notes(kind: Kind, annotations: Sequence[ast.Annotation]) -> TypeNotes:
+    """The annotations of a node or edge type."""
+    _require_once(annotations)
+    kept: list[Annotation] = []
+    hint: Hint | None = None
+    for note in annotations:
+        match note.name:
+            case "embed":
+                raise _misplaced(note, f"{kind} types", "annotate a Vector property of a node")
+            case "rename_from":
+                hint = Hint(_one_text(note), note.span)
+            case _:
+                kept.append(_opaque(note))
+    return TypeNotes(tuple(kept), hint)
+
+
+def read_property(kind: Kind, owner: str, declared: ast.Property) -> Declared:
+    """A property and its annotations."""
+    _require_once(declared.annotations)
+    name, value_type = declared.name.text, declared.type.value
+    kept: list[Annotation] = []
+    flags: list[Columns] = []
+    hint: Hint | None = None
+    embed: Embed | None = None
+    for note in declared.annotations:
+        match note.name:
+            case "key" | "unique" | "index":
+                flags.append(Columns(note.name))
+            case "rename_from":
+                hint = Hint(_one_text(note), note.span)
+            case "embed":
+                if kind is Kind.EDGE:
+                    raise _misplaced(note, "edges", "only nodes have embeddings")
+                if not value_type.is_vector:
+                    where = f"property {owner}.{name} of type {value_type}"
+                    raise _misplaced(note, where, "annotate a Vector property")
+                embed = _embed(note)
+            case "instruction":
+                raise _misplaced(note, "properties", "use @description, or annotate the type")
+            case _:
+                kept.append(_opaque(note))
+    prop = Property(NO_PROPERTY_ID, name, value_type, tuple(kept), embed)
+    return Declared(prop, tuple(flags), hint, declared.span)
+
+
+def _require_once(annotations: Sequence[ast.Annotation]) -> None:
+    seen: set[str] = set()
+    for note in annotations:
+        if note.name in _ONCE and note.name in seen:
+            raise Fault(
+                note.span,
+                f"@{note.name} appears twice",
+                code="bad-annotation",
+                hint="keep one of them",
+            )
+        seen.add(note.name)
+
+
+def _misplaced(note: ast.Annotation, where: str, hint: str) -> Fault:
+    return Fault(
+        note.span, f"@{note.name} is not supported on {where}", code="misplaced", hint=hint
+    )
+
+
+def _opaque(note: ast.Annotation) -> Annotation:
+    if note.name in METADATA:
+        _text(note)
+    return Annotation(note.name, note.value, note.kwargs)
+
+
+def _text(note: ast.Annotation) -> str:
+    if not isinstance(note.value, str) or not note.value.strip():
+        raise Fault(
+            note.span,
+            f"@{note.name} needs a text that is not empty",
+            code="bad-annotation",
+            hint=f'write @{note.name}("…")',
+        )
+    return note.value
+
+
+def _one_text(note: ast.Annotation) -> str:
+    if note.kwargs:
+        raise Fault(
+            note.span,
+            f"@{note.name} takes one value and no keyword arguments",
+            code="bad-annotation",
+            hint=f'write @{note.name}("OldName")',
+        )
+    return _text(note)
+
+
+def _embed(note: ast.Annotation) -> Embed:
+    source = _text(note)
+    model: str | None = None
+    for key, value in note.kwargs:
+        if key != "model":
+            raise Fault(
+                note.span,
+                f"@embed has no argument '{key}'",
+                code="bad-annotation",
+                hint='write @embed(source) or @embed(source, model="id")',
+            )
+        if not isinstance(value, str) or not value.strip():
+            raise Fault(note.span, "the model of @embed must be a text", code="bad-annotation")
+        model = value
+    return Embed(source, model)

@@ -1,0 +1,213 @@
+"""Which constraints a type may carry.
+
+Invariant: the `Constraints` of a type name properties that exist and whose type can bear them.
+Property-level `@key`, `@unique` and `@index` arrive here as one-column constraints.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar, assert_never
+
+from omnigraph.catalog.annotations import Declared
+from omnigraph.catalog.model import Check, Range
+from omnigraph.catalog.regex import regex_error
+from omnigraph.language.reader import Fault
+from omnigraph.language.schema import ast
+from omnigraph.language.schema.ast import Columns, Name
+from omnigraph.types import FLOATS, Kind, Span, ValueType
+
+T = TypeVar("T")
+
+_ENDPOINTS = frozenset({"src", "dst"})
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The type that carries the constraints."""
+
+    kind: Kind
+    name: str
+    types: Mapping[str, ValueType]
+
+
+@dataclass(slots=True)
+class Constraints:
+    """The constraints of one type, each kept once."""
+
+    keys: list[tuple[str, ...]] = field(default_factory=list)
+    uniques: list[tuple[str, ...]] = field(default_factory=list)
+    indexes: list[str] = field(default_factory=list)
+    ranges: list[Range] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+
+
+def read_constraints(
+    owner: Owner, declared: Sequence[Declared], constraints: Sequence[ast.Constraint]
+) -> Constraints:
+    """Everything the properties and the body of a type demand."""
+    found = Constraints()
+    for item in declared:
+        for flag in item.flags:
+            name = Name(item.property.name, item.span)
+            _add_columns(found, owner, flag, (name,), item.span, in_body=False)
+    for constraint in constraints:
+        match constraint:
+            case ast.ColumnConstraint(kind=kind, columns=columns, span=span):
+                _add_columns(found, owner, kind, columns, span, in_body=True)
+            case ast.RangeConstraint():
+                _require_node(owner, "range", constraint.span)
+                _add_once(found.ranges, _range(owner, constraint))
+            case ast.CheckConstraint():
+                _require_node(owner, "check", constraint.span)
+                _add_once(found.checks, _check(owner, constraint))
+            case _:
+                assert_never(constraint)
+    return found
+
+
+def _require_node(owner: Owner, name: str, span: Span) -> None:
+    if owner.kind is Kind.EDGE:
+        raise Fault(
+            span,
+            f"@{name} is not supported on edges",
+            code="misplaced",
+            hint="edges take @unique and @index",
+        )
+
+
+def _add_columns(
+    found: Constraints,
+    owner: Owner,
+    kind: Columns,
+    columns: Sequence[Name],
+    span: Span,
+    *,
+    in_body: bool,
+) -> None:
+    if kind is Columns.KEY:
+        _require_node(owner, "key", span)
+    for column in columns:
+        if not (owner.kind is Kind.EDGE and column.text in _ENDPOINTS):
+            _check_column(owner, kind, column, in_body=in_body)
+    names = tuple(column.text for column in columns)
+    match kind:
+        case Columns.KEY:
+            if found.keys and owner.kind is Kind.NODE:
+                raise _multiple_keys(owner, span)
+            found.keys.append(names)
+        case Columns.UNIQUE:
+            if not any(set(names) == set(other) for other in found.uniques):
+                found.uniques.append(names)
+        case Columns.INDEX:
+            for name in names:
+                _add_once(found.indexes, name)
+        case _:
+            assert_never(kind)
+
+
+def _add_once(items: list[T], item: T) -> None:
+    if item not in items:
+        items.append(item)
+
+
+def _multiple_keys(owner: Owner, span: Span) -> Fault:
+    return Fault(
+        span,
+        f"node type {owner.name} has multiple @key constraints; only one is supported",
+        code="multiple-keys",
+        hint="for a key of several properties write one @key(a, b)",
+    )
+
+
+def _type_of(owner: Owner, constraint: str, column: Name) -> ValueType:
+    value_type = owner.types.get(column.text)
+    if value_type is None:
+        raise Fault(
+            column.span,
+            f"@{constraint} on {owner.name} references unknown property '{column}'",
+            code="unknown-property",
+            hint=_unknown_hint(owner, column.text),
+        )
+    return value_type
+
+
+def _unknown_hint(owner: Owner, name: str) -> str:
+    if owner.kind is Kind.EDGE and name in ("from", "to"):
+        return "the ends of an edge are called src and dst here"
+    known = ", ".join(sorted(owner.types))
+    return f"{owner.name} has {known}" if known else f"{owner.name} has no properties"
+
+
+def _check_column(owner: Owner, kind: Columns, column: Name, *, in_body: bool) -> None:
+    value_type = _type_of(owner, kind, column)
+    shape = _shape(value_type)
+    refused = {
+        Columns.KEY: {"list", "Vector", "Blob"},
+        Columns.UNIQUE: {"list", "Vector", "Blob"},
+        Columns.INDEX: {"Blob"} if in_body else {"list", "Blob"},
+    }[kind]
+    if shape in refused:
+        raise Fault(
+            column.span,
+            f"@{kind} is not supported on {shape} property {owner.name}.{column}",
+            code="misplaced",
+            hint="choose a property that holds one comparable value",
+        )
+    if kind is Columns.KEY and value_type.nullable:
+        raise Fault(
+            column.span,
+            f"@key property {owner.name}.{column} cannot be nullable",
+            code="nullable-key",
+            hint=f"remove the '?' of {column}",
+        )
+
+
+def _shape(value_type: ValueType) -> str:
+    if value_type.is_list:
+        return "list"
+    return str(value_type.scalar)
+
+
+def _range(owner: Owner, constraint: ast.RangeConstraint) -> Range:
+    name = constraint.property
+    value_type = _type_of(owner, "range", name)
+    if not value_type.is_numeric:
+        raise _wrong_type(owner, "range", name, value_type, "@range needs a number property")
+    wants_float = value_type.scalar in FLOATS
+    low, high = (_fit(bound, wants_float) for bound in (constraint.low, constraint.high))
+    return Range(name.text, low, high)
+
+
+def _fit(bound: int | float | None, wants_float: bool) -> int | float | None:
+    """One spelling for one bound: 0 and 0.0 are the same, in the property's own kind of number."""
+    if isinstance(bound, float) and not wants_float and bound.is_integer():
+        return int(bound)
+    if isinstance(bound, int) and wants_float and float(bound) == bound:
+        return float(bound)
+    return bound
+
+
+def _check(owner: Owner, constraint: ast.CheckConstraint) -> Check:
+    name = constraint.property
+    value_type = _type_of(owner, "check", name)
+    if not value_type.is_text:
+        raise _wrong_type(owner, "check", name, value_type, "@check needs a String property")
+    if problem := regex_error(constraint.pattern):
+        raise Fault(
+            constraint.pattern_span,
+            f"@check on {owner.name}.{name} is not a regular expression: {problem}",
+            code="bad-regex",
+            hint="use RE2 syntax: no back-references, no look-around",
+        )
+    return Check(name.text, constraint.pattern)
+
+
+def _wrong_type(
+    owner: Owner, constraint: str, name: Name, value_type: ValueType, hint: str
+) -> Fault:
+    return Fault(
+        name.span,
+        f"@{constraint} is not supported on property {owner.name}.{name} of type {value_type}",
+        code="misplaced",
+        hint=hint,
+    )

@@ -1,0 +1,260 @@
+"""Migration planning: from the accepted schema to the desired one, step by step.
+
+Invariant: old and new are compared by identity, never by name, and every difference yields a step.
+A plan without steps means that both have the same fingerprint.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.catalog.accept import Diagnostic, admit
+from omnigraph.catalog.annotations import METADATA
+from omnigraph.catalog.demands import demands
+from omnigraph.catalog.documents import annotation_document
+from omnigraph.catalog.draft import AnyType, entity
+from omnigraph.catalog.lint import PROPERTY_TYPE_CHANGED, REQUIRED_PROPERTY_ADDED
+from omnigraph.catalog.model import Annotation, Catalog, EdgeType, NodeType, Property
+from omnigraph.catalog.steps import (
+    HARD,
+    SOFT,
+    AddIndex,
+    AddProperty,
+    AddType,
+    DropProperty,
+    DropType,
+    ExtendEnum,
+    RenameProperty,
+    RenameType,
+    Step,
+    UnsupportedChange,
+    UpdatePropertyMetadata,
+    UpdateTypeMetadata,
+)
+from omnigraph.errors import MigrationUnsupported
+from omnigraph.types import Kind, TypeId, ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationPlan:
+    """What has to happen, in order, and the catalog that holds afterwards."""
+
+    steps: tuple[Step, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    catalog: Catalog
+
+    @property
+    def supported(self) -> bool:
+        return not any(isinstance(step, UnsupportedChange) for step in self.steps)
+
+    def require_supported(self) -> None:
+        """Raise the first unsupported step as an error."""
+        for step in self.steps:
+            if isinstance(step, UnsupportedChange):
+                raise MigrationUnsupported(step.entity, step.reason, step.code)
+
+    def to_json(self) -> dict[str, Any]:
+        """`{"supported", "steps"}`, the wire form."""
+        return {"supported": self.supported, "steps": [dict(s.to_json()) for s in self.steps]}
+
+    def lines(self) -> tuple[str, ...]:
+        """One line a step, or the one line that says there is none."""
+        return tuple(f"- {step}" for step in self.steps) or ("no schema changes",)
+
+    def render(self, uri: str) -> str:
+        """The plan for a person."""
+        verdict = f"supported: {'yes' if self.supported else 'no'}"
+        return "\n".join((f"schema plan for {uri}", verdict, *self.lines()))
+
+
+def plan_migration(old: Catalog, new_text: str, *, allow_data_loss: bool = False) -> MigrationPlan:
+    """The plan that turns an accepted schema into the one `new_text` declares."""
+    admission = admit(new_text, old)
+    new = admission.catalog
+    steps = tuple(_Diff(old, new, HARD if allow_data_loss else SOFT).steps())
+    if not steps and new.fingerprint != old.fingerprint:
+        steps = (UnsupportedChange("schema", "this change is not classified"),)
+    return MigrationPlan(steps, admission.diagnostics, new)
+
+
+@dataclass(frozen=True, slots=True)
+class _Diff:
+    old: Catalog
+    new: Catalog
+    drop_mode: str
+
+    def steps(self) -> Iterator[Step]:
+        yield from self._kind(Kind.INTERFACE, self.old.interfaces, self.new.interfaces)
+        yield from self._kind(Kind.NODE, self.old.nodes, self.new.nodes)
+        yield from self._kind(Kind.EDGE, self.old.edges, self.new.edges)
+
+    def _kind(
+        self, kind: Kind, old: Mapping[str, AnyType], new: Mapping[str, AnyType]
+    ) -> Iterator[Step]:
+        before = {each.id: each for each in old.values()}
+        for each in new.values():
+            origin = before.pop(each.id, None)
+            if origin is None:
+                yield AddType(kind, each.name)
+            else:
+                yield from self._type(kind, origin, each)
+        for gone in before.values():
+            if kind is Kind.INTERFACE:
+                reason = "removing an interface is not supported"
+                yield UnsupportedChange(entity(kind, gone.name), reason)
+            else:
+                yield DropType(kind, gone.name, self.drop_mode)
+
+    def _type(self, kind: Kind, old: AnyType, new: AnyType) -> Iterator[Step]:
+        if old.name != new.name:
+            yield RenameType(kind, old.name, new.name)
+        if isinstance(old, NodeType) and isinstance(new, NodeType):
+            yield from self._implements(old, new)
+            yield from _type_notes(kind, new.name, old.annotations, new.annotations)
+        if isinstance(old, EdgeType) and isinstance(new, EdgeType):
+            yield from self._ends(old, new)
+            yield from _type_notes(kind, new.name, old.annotations, new.annotations)
+        yield from self._properties(kind, old, new)
+        yield from _constraints(kind, old, new)
+
+    def _implements(self, old: NodeType, new: NodeType) -> Iterator[Step]:
+        before = {self.old.interfaces[name].id for name in old.implements}
+        after = {self.new.interfaces[name].id for name in new.implements}
+        if before != after:
+            where = entity(Kind.NODE, new.name)
+            yield UnsupportedChange(where, "changing implemented interfaces is not supported")
+
+    def _ends(self, old: EdgeType, new: EdgeType) -> Iterator[Step]:
+        where = entity(Kind.EDGE, new.name)
+        if self._end_ids(self.old, old) != self._end_ids(self.new, new):
+            change = f"{old.source} -> {old.target} to {new.source} -> {new.target}"
+            reason = f"changing edge endpoints from {change} is not supported"
+            yield UnsupportedChange(where, reason)
+        if old.cardinality != new.cardinality:
+            change = f"{old.cardinality} to {new.cardinality}"
+            yield UnsupportedChange(where, f"changing @card from {change} is not supported")
+
+    def _end_ids(self, catalog: Catalog, edge: EdgeType) -> tuple[TypeId, TypeId]:
+        return catalog.nodes[edge.source].id, catalog.nodes[edge.target].id
+
+    def _properties(self, kind: Kind, old: AnyType, new: AnyType) -> Iterator[Step]:
+        before = {prop.id: prop for prop in old.properties}
+        for prop in new.properties:
+            origin = before.pop(prop.id, None)
+            if origin is None:
+                yield _added(kind, new.name, prop)
+            else:
+                yield from _property(kind, new.name, origin, prop)
+                yield from _embed(kind, (old, origin), (new, prop))
+        for gone in before.values():
+            yield DropProperty(kind, new.name, gone.name, self.drop_mode)
+
+
+def _added(kind: Kind, owner: str, prop: Property) -> Step:
+    if prop.type.nullable:
+        return AddProperty(kind, owner, prop.name, prop.type)
+    reason = f"adding required property of type {prop.type}: existing rows would have no value"
+    code = REQUIRED_PROPERTY_ADDED.code
+    return UnsupportedChange(entity(kind, owner, prop.name), reason, code)
+
+
+def _property(kind: Kind, owner: str, old: Property, new: Property) -> Iterator[Step]:
+    where = entity(kind, owner, new.name)
+    if old.name != new.name:
+        yield RenameProperty(kind, owner, old.name, new.name)
+    if (old.injected_from is None) != (new.injected_from is None):
+        reason = "moving a property between a node and its interface is not supported"
+        yield UnsupportedChange(where, reason)
+    if old.type != new.type:
+        yield _retyped(kind, owner, old.type, new)
+    metadata, other = _split_notes(old.annotations, new.annotations)
+    if metadata is not None:
+        yield UpdatePropertyMetadata(kind, owner, new.name, metadata)
+    if other:
+        yield UnsupportedChange(where, f"changing {other} is not supported")
+
+
+def _retyped(kind: Kind, owner: str, old: ValueType, new: Property) -> Step:
+    before, after = set(old.enum_values or ()), set(new.type.enum_values or ())
+    widened = ValueType(old.scalar, old.nullable, enum_values=new.type.enum_values)
+    if before and widened == new.type and before < after:
+        return ExtendEnum(kind, owner, new.name, tuple(sorted(after - before)))
+    reason = f"changing property type from {old} to {new.type} is not supported"
+    return UnsupportedChange(entity(kind, owner, new.name), reason, PROPERTY_TYPE_CHANGED.code)
+
+
+def _embed(
+    kind: Kind, old: tuple[AnyType, Property], new: tuple[AnyType, Property]
+) -> Iterator[Step]:
+    if _embedding(*old) != _embedding(*new):
+        owner, prop = new
+        where = entity(kind, owner.name, prop.name)
+        yield UnsupportedChange(where, "changing @embed is not supported")
+
+
+def _embedding(owner: AnyType, prop: Property) -> tuple[object, str | None] | None:
+    """The source by identity, so that renaming it changes nothing. An interface may name a source
+    that only its nodes have."""
+    if prop.embed is None:
+        return None
+    ids = {each.name: each.id for each in owner.properties}
+    return ids.get(prop.embed.source, prop.embed.source), prop.embed.model
+
+
+def _type_notes(
+    kind: Kind, name: str, old: tuple[Annotation, ...], new: tuple[Annotation, ...]
+) -> Iterator[Step]:
+    metadata, other = _split_notes(old, new)
+    if metadata is not None:
+        yield UpdateTypeMetadata(kind, name, metadata)
+    if other:
+        yield UnsupportedChange(entity(kind, name), f"changing {other} is not supported")
+
+
+def _split_notes(
+    old: tuple[Annotation, ...], new: tuple[Annotation, ...]
+) -> tuple[tuple[Annotation, ...] | None, str]:
+    """The texts for people if they changed, and the names of other annotations that did."""
+    metadata = tuple(note for note in new if note.name in METADATA)
+    changed = _canonical(metadata) != _canonical(n for n in old if n.name in METADATA)
+    before = _canonical(note for note in old if note.name not in METADATA)
+    after = _canonical(note for note in new if note.name not in METADATA)
+    differing = {name for name, _ in _difference(before, after)}
+    return metadata if changed else None, ", ".join(f"@{name}" for name in sorted(differing))
+
+
+def _canonical(notes: Iterable[Annotation]) -> list[tuple[str, str]]:
+    """Order means nothing among annotations; `1`, `1.0` and `true` are different values."""
+    return sorted(
+        (note.name, json.dumps(annotation_document(note), sort_keys=True)) for note in notes
+    )
+
+
+def _difference(
+    before: list[tuple[str, str]], after: list[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    rest = list(after)
+    gone = []
+    for item in before:
+        if item in rest:
+            rest.remove(item)
+        else:
+            gone.append(item)
+    return gone + rest
+
+
+def _constraints(kind: Kind, old: AnyType, new: AnyType) -> Iterator[Step]:
+    before, after = demands(old), demands(new)
+    where = entity(kind, new.name)
+    for demand, shown in after.items():
+        if demand in before:
+            continue
+        if demand.name == "index":
+            yield AddIndex(kind, new.name, shown.columns)
+        else:
+            reason = f"adding constraint {shown} to an existing type is not supported"
+            yield UnsupportedChange(where, reason)
+    for demand, shown in before.items():
+        if demand not in after:
+            yield UnsupportedChange(where, f"removing constraints is not supported: {shown}")

@@ -1,0 +1,205 @@
+"""Which declaration is which: stable ids across schema changes.
+
+Invariant: a type or property keeps its id for as long as it exists, under any name, and no id is
+given out twice. A new type numbers its properties in order of their names; properties added later
+follow, again by name.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from omnigraph.catalog.documents import fingerprint
+from omnigraph.catalog.draft import AnyType, Draft, Hint, entity
+from omnigraph.catalog.model import Catalog, EdgeType, Interface, NodeType
+from omnigraph.language.reader import Fault
+from omnigraph.types import Kind, PropertyId, Span, TypeId
+
+_FIRST_ID = 1
+
+T = TypeVar("T", Interface, NodeType, EdgeType)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something about a hint that its author may want to know. It stops nothing."""
+
+    code: str
+    entity: str
+    text: str
+    span: Span
+
+
+EMPTY = Catalog({}, {}, {}, _FIRST_ID, {}, fingerprint({}, {}, {}))
+
+
+def identify(draft: Draft, accepted: Catalog | None) -> tuple[Catalog, tuple[Note, ...]]:
+    """The catalog of a draft, with the identities of the accepted one carried over."""
+    mint = _Mint(draft.hints, accepted or EMPTY, initial=accepted is None)
+    interfaces = mint.types(Kind.INTERFACE, draft.interfaces, mint.accepted.interfaces)
+    nodes = mint.types(Kind.NODE, draft.nodes, mint.accepted.nodes)
+    edges = mint.types(Kind.EDGE, draft.edges, mint.accepted.edges)
+    nodes = {name: _with_ordered_key(node) for name, node in nodes.items()}
+    catalog = Catalog(
+        nodes,
+        edges,
+        interfaces,
+        mint.next_type_id,
+        mint.next_property_ids,
+        fingerprint(nodes, edges, interfaces),
+    )
+    return catalog, tuple(mint.notes)
+
+
+def _with_ordered_key(node: NodeType) -> NodeType:
+    """A key's columns in order of property ids, which is the order inside composite ids."""
+    order = {prop.name: prop.id for prop in node.properties}
+    return replace(node, key=tuple(sorted(node.key, key=lambda name: order[name])))
+
+
+class _Mint:
+    """Gives out ids, old ones where a declaration is an old one."""
+
+    def __init__(self, hints: Mapping[str, Hint], accepted: Catalog, *, initial: bool) -> None:
+        self.hints = hints
+        self.accepted = accepted
+        self.initial = initial
+        self.next_type_id = accepted.next_type_id
+        self.next_property_ids: dict[TypeId, int] = {}
+        self.notes: list[Note] = []
+
+    def types(self, kind: Kind, drafts: Sequence[T], accepted: Mapping[str, T]) -> dict[str, T]:
+        names = [draft.name for draft in drafts]
+        scope = _Scope(
+            {name: hint for name in names if (hint := self.hints.get(entity(kind, name)))},
+            label=lambda name: entity(kind, name),
+            missing=lambda old: self._no_such_type(kind, old),
+        )
+        origins = self._match(names, tuple(accepted), scope)
+        return {
+            draft.name: self._identified(kind, draft, accepted.get(origins.get(draft.name, "")))
+            for draft in drafts
+        }
+
+    def _identified(self, kind: Kind, draft: T, origin: T | None) -> T:
+        if origin is None:
+            type_id, next_id = TypeId(self.next_type_id), _FIRST_ID
+            self.next_type_id += 1
+        else:
+            type_id, next_id = origin.id, self.accepted.next_property_ids[origin.id]
+        ids = self._kept_property_ids(kind, draft, origin)
+        for name in sorted(prop.name for prop in draft.properties if prop.name not in ids):
+            ids[name] = PropertyId(next_id)
+            next_id += 1
+        self.next_property_ids[type_id] = next_id
+        properties = tuple(replace(prop, id=ids[prop.name]) for prop in draft.properties)
+        return replace(draft, id=type_id, properties=properties)
+
+    def _kept_property_ids(
+        self, kind: Kind, draft: AnyType, origin: AnyType | None
+    ) -> dict[str, PropertyId]:
+        old = {prop.name: prop.id for prop in origin.properties} if origin else {}
+        names = [prop.name for prop in draft.properties]
+        old_name = origin.name if origin else None
+        scope = _Scope(
+            self._property_hints(kind, draft, old),
+            label=lambda name: entity(kind, draft.name, name),
+            missing=lambda hinted: _no_such_property(draft.name, old_name, hinted),
+        )
+        return {new: old[name] for new, name in self._match(names, tuple(old), scope).items()}
+
+    def _property_hints(
+        self, kind: Kind, draft: AnyType, old: Mapping[str, PropertyId]
+    ) -> dict[str, Hint]:
+        """The hints to follow. One that came with an interface is answered for there: where the
+        node never had the property it says nothing."""
+        current = {prop.name for prop in draft.properties}
+        hints: dict[str, Hint] = {}
+        for prop in draft.properties:
+            hint = self.hints.get(entity(kind, draft.name, prop.name))
+            if hint is None:
+                continue
+            applies = prop.name not in old and hint.old in old and hint.old not in current
+            if applies or not hint.injected:
+                hints[prop.name] = hint
+        return hints
+
+    def _match(
+        self, names: Sequence[str], accepted: Sequence[str], scope: "_Scope"
+    ) -> dict[str, str]:
+        """New name to accepted name, for every declaration that existed before."""
+        origins = {name: name for name in names if name in accepted}
+        taken = dict(origins)
+        for name, hint in scope.hints.items():
+            if self.initial:
+                self._note("inert_initialization_rename_hint", scope.label(name), hint)
+            elif name in origins:
+                self._note("ignored_exact_match_rename_hint", scope.label(name), hint)
+            else:
+                _require_free_origin(scope, hint, accepted, taken)
+                origins[name] = hint.old
+                taken[hint.old] = name
+        return origins
+
+    def _note(self, code: str, label: str, hint: Hint) -> None:
+        self.notes.append(Note(code, label, _NOTES[code].format(old=hint.old), hint.span))
+
+    def _no_such_type(self, kind: Kind, old: str) -> str:
+        kinds = {
+            Kind.NODE: self.accepted.nodes,
+            Kind.EDGE: self.accepted.edges,
+            Kind.INTERFACE: self.accepted.interfaces,
+        }
+        for other, declarations in kinds.items():
+            if other is not kind and old in declarations:
+                return f"the accepted '{old}' is {_article(other)} type, not {_article(kind)} type"
+        return f"the accepted schema has no {kind} type '{old}'"
+
+
+_NOTES = {
+    "inert_initialization_rename_hint": (
+        '@rename_from("{old}") has no effect when a graph is created'
+    ),
+    "ignored_exact_match_rename_hint": (
+        '@rename_from("{old}") is ignored: the accepted schema has this name already'
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """One set of names to match, and how to speak of them."""
+
+    hints: Mapping[str, Hint]
+    label: Callable[[str], str]
+    missing: Callable[[str], str]
+    code: str = field(default="bad-rename", init=False)
+
+
+def _require_free_origin(
+    scope: _Scope, hint: Hint, accepted: Sequence[str], taken: Mapping[str, str]
+) -> None:
+    if hint.old not in accepted:
+        raise Fault(
+            hint.span,
+            f'@rename_from("{hint.old}"): {scope.missing(hint.old)}',
+            code=scope.code,
+            hint="correct the old name, or remove the hint to add something new",
+        )
+    if hint.old in taken:
+        raise Fault(
+            hint.span,
+            f"@rename_from(\"{hint.old}\"): '{hint.old}' is already {scope.label(taken[hint.old])}",
+            code=scope.code,
+            hint="one declaration can continue as one other; remove this hint or the other",
+        )
+
+
+def _no_such_property(type_name: str, old_type: str | None, old: str) -> str:
+    if old_type is None:
+        return f"{type_name} is a new type and has no earlier properties"
+    return f"the accepted type {old_type} has no property '{old}'"
+
+
+def _article(kind: Kind) -> str:
+    return f"a {kind}" if kind is Kind.NODE else f"an {kind}"

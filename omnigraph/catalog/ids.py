@@ -1,0 +1,129 @@
+"""Entity ids that follow from key values.
+
+Invariant: equal keys have equal ids and different keys different ones, whichever way a value came
+in, and an id never changes while its key does not.
+"""
+
+import json
+import math
+import struct
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+from omnigraph.catalog.model import NodeType
+from omnigraph.errors import BadRequest
+from omnigraph.types import FLOATS, INTEGER_BOUNDS, Scalar, ValueType
+
+KeyValue = str | bool | int | float | date | datetime
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def entity_id(node: NodeType, values: Mapping[str, KeyValue | None]) -> str | None:
+    """The id of a node with these property values, or None for a type without key."""
+    texts = []
+    for name in node.key:
+        prop = node.property(name)
+        value = values.get(name)
+        if prop is None or value is None:
+            raise BadRequest(
+                f"{node.name}.{name} is part of the key and has no value", "give it a value"
+            )
+        texts.append(canonical_text(prop.type, value, what=f"{node.name}.{name}"))
+    if not texts:
+        return None
+    if len(texts) == 1:
+        return texts[0]
+    return json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
+
+
+def canonical_text(value_type: ValueType, value: KeyValue, *, what: str = "the key") -> str:
+    """The one text of a key value. `what` names the property in errors."""
+    scalar = value_type.scalar
+    if scalar is Scalar.STRING and isinstance(value, str):
+        return value
+    if scalar is Scalar.BOOL and isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bool):
+        raise _unfit(what, value_type, value)
+    if scalar in INTEGER_BOUNDS and isinstance(value, int):
+        low, high = INTEGER_BOUNDS[scalar]
+        if low <= value <= high:
+            return str(value)
+    if scalar in FLOATS and isinstance(value, int | float):
+        return _float_text(scalar, value, what)
+    if scalar is Scalar.DATE and isinstance(value, date) and not isinstance(value, datetime):
+        return str((value - _EPOCH.date()).days)
+    if scalar is Scalar.DATETIME and isinstance(value, datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return str((aware - _EPOCH) // _MILLISECOND)
+    if scalar in (Scalar.DATE, Scalar.DATETIME) and isinstance(value, int):
+        return str(value)
+    raise _unfit(what, value_type, value)
+
+
+def _unfit(what: str, value_type: ValueType, value: KeyValue) -> BadRequest:
+    return BadRequest(f"{what} is {value_type} and cannot be {value!r}")
+
+
+def _float_text(scalar: Scalar, value: float, what: str) -> str:
+    stored = _stored(scalar, value)
+    if not math.isfinite(stored):
+        raise BadRequest(f"{what} is part of a key and cannot be {value}", "use a finite number")
+    if stored == 0:
+        return "0"
+    digits = _shortest_f32(stored) if scalar is Scalar.F32 else Decimal(repr(stored))
+    text = format(digits, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _stored(scalar: Scalar, value: float) -> float:
+    """The value at the width it is stored in; infinite if it does not fit."""
+    try:
+        if scalar is Scalar.F32:
+            return float(struct.unpack("<f", struct.pack("<f", value))[0])
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+_F32_DIGITS_MAX = 9
+
+
+def _shortest_f32(value: float) -> Decimal:
+    """The decimal with the fewest digits that no other float32 is nearer to."""
+    exact = Decimal(value)
+    for digits in range(1, _F32_DIGITS_MAX + 1):
+        unit = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+        exact_units = Fraction(exact) / Fraction(unit)
+        towards_zero = int(exact_units)
+        away = towards_zero + (1 if value > 0 else -1)
+        # The nearer one first, the even one of two that are equally near.
+        nearest = sorted(
+            (towards_zero, away),
+            key=lambda count: (abs(count - exact_units), count % 2),
+        )
+        for count in nearest:
+            if _rounds_to(count * unit, value):
+                return count * unit
+    return exact
+
+
+def _rounds_to(candidate: Decimal, value: float) -> bool:
+    """Whether a decimal read as float32 is `value`, decided without rounding twice."""
+    bits: int = struct.unpack("<I", struct.pack("<f", abs(value)))[0]
+    below = _from_bits(bits - 1)
+    # The neighbour above the greatest float32 would be 2**128.
+    above = Fraction(2) ** 128 if bits == 0x7F7FFFFF else Fraction(_from_bits(bits + 1))
+    middle = Fraction(abs(value))
+    low, high = (Fraction(below) + middle) / 2, (middle + above) / 2
+    size = abs(Fraction(candidate))
+    ties_to_even = bits % 2 == 0
+    return low <= size <= high if ties_to_even else low < size < high
+
+
+def _from_bits(bits: int) -> float:
+    return float(struct.unpack("<f", struct.pack("<I", bits))[0])

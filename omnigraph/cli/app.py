@@ -1,0 +1,69 @@
+"""The `omnigraph` command.
+
+Invariant: starting it loads the command line alone. Languages, storage and Spark are each loaded
+by the command that needs them, so `omnigraph --help` answers at once.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from omnigraph import __version__
+from omnigraph.cli import queries, schema
+from omnigraph.cli.terminal import show, warn
+
+app = typer.Typer(
+    name="omnigraph",
+    help="A typed property-graph database with branches, commits and merges.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(schema.app)
+app.command()(queries.lint)
+app.command()(queries.explain)
+
+
+def _version_flag(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", "-v", callback=_version_flag, is_eager=True, help="As version."),
+    ] = False,
+) -> None:
+    """A typed property-graph database with branches, commits and merges."""
+
+
+@app.command()
+def version() -> None:
+    """Print the program's version and the storage format it reads."""
+    from omnigraph.storage.stamp import INTERNAL_SCHEMA_VERSION
+
+    show(f"omnigraph {__version__}")
+    show(f"internal-schema {INTERNAL_SCHEMA_VERSION}")
+
+
+_OLDER_SPELLINGS = {
+    ("check",): ("lint",),
+    ("query", "lint"): ("lint",),
+    ("query", "check"): ("lint",),
+}
+
+
+def main() -> None:
+    """The entry point: spellings of older releases still work, with a warning."""
+    arguments = sys.argv[1:]
+    for old, new in _OLDER_SPELLINGS.items():
+        if tuple(arguments[: len(old)]) == old:
+            warn(f"'omnigraph {' '.join(old)}' is now 'omnigraph {' '.join(new)}'")
+            arguments = [*new, *arguments[len(old) :]]
+            break
+    app(args=arguments, prog_name="omnigraph")

@@ -1,0 +1,108 @@
+"""`omnigraph schema …`: what can be asked of a schema."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph.cli.terminal import read_text, show, show_json, told_plainly, warn
+from omnigraph.errors import ParseError
+
+if TYPE_CHECKING:
+    from omnigraph.catalog.accept import Admission
+    from omnigraph.catalog.diff import MigrationPlan
+
+app = typer.Typer(name="schema", help="Check schemas.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def schema() -> None:
+    """Check schemas."""
+
+
+@app.command()
+def check(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The schema (.pg).")],
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="An older schema: also plan the change from it."),
+    ] = None,
+    allow_data_loss: Annotated[
+        bool, typer.Option(help="With --against: plan drops that reclaim the data.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check a schema file. Exits with 1 if it is not accepted."""
+    from omnigraph.catalog.accept import accept, admit
+    from omnigraph.catalog.diff import plan_migration
+
+    with told_plainly():
+        text = read_text(file)
+        plan = None
+        try:
+            admission = admit(text)
+            if against is not None:
+                old = accept(read_text(against))
+                plan = plan_migration(old, text, allow_data_loss=allow_data_loss)
+        except ParseError as cause:
+            if not json:
+                raise
+            show_json(_error_document(file, cause))
+            raise typer.Exit(1) from None
+        if json:
+            show_json(_document(file, admission, plan))
+        else:
+            _show(file, admission, plan)
+
+
+def _document(file: str, admission: Admission, plan: MigrationPlan | None) -> dict[str, object]:
+    catalog = admission.catalog
+    document: dict[str, object] = {
+        "status": "ok",
+        "schema_path": file,
+        "nodes": list(catalog.nodes),
+        "edges": list(catalog.edges),
+        "interfaces": list(catalog.interfaces),
+        "diagnostics": [
+            {
+                "code": diagnostic.code,
+                "entity": diagnostic.entity,
+                "message": diagnostic.text,
+                "line": diagnostic.line,
+                "column": diagnostic.column,
+            }
+            for diagnostic in (plan or admission).diagnostics
+        ],
+    }
+    if plan is not None:
+        document["plan"] = plan.to_json()
+    return document
+
+
+def _error_document(file: str, cause: ParseError) -> dict[str, object]:
+    return {
+        "status": "error",
+        "schema_path": file,
+        "error": {
+            "message": cause.headline,
+            "code": cause.code,
+            "line": cause.line,
+            "column": cause.column,
+            "byte_span": list(cause.byte_span),
+            "hint": cause.hint,
+        },
+    }
+
+
+def _show(file: str, admission: Admission, plan: MigrationPlan | None) -> None:
+    catalog = admission.catalog
+    counts = (
+        f"{len(catalog.nodes)} node type(s), {len(catalog.edges)} edge type(s), "
+        f"{len(catalog.interfaces)} interface(s)"
+    )
+    show(f"OK    {file}: {counts}")
+    for diagnostic in (plan or admission).diagnostics:
+        warn(str(diagnostic))
+    if plan is not None:
+        show(plan.render(file))

@@ -1,0 +1,409 @@
+"""The syntax tree of a `.gq` file: what the author wrote, with where it stands.
+
+Invariant: two texts that differ only in layout, comments and optional commas give equal trees, so
+positions take no part in comparison. Nothing here knows a schema.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from omnigraph.types import Scalar, Span, ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Anything with a place in the text."""
+
+    span: Span = field(default=Span(0, 0), compare=False, repr=False, kw_only=True)
+
+
+# Names and values
+
+
+@dataclass(frozen=True, slots=True)
+class Name(Node):
+    """A word of the text, without any sigil."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Variable(Node):
+    """`$name`: a parameter or a bound variable; the checker tells which."""
+
+    name: str
+
+
+ANONYMOUS = "_"
+
+ConstantValue = bool | int | float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(Node):
+    """A constant. Dates are epoch days, DateTimes epoch milliseconds; `scalar` None is `null`."""
+
+    value: ConstantValue
+    scalar: Scalar | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListLiteral(Node):
+    """`[a, b]`: constants of one type."""
+
+    items: tuple[Literal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Now(Node):
+    """`now()`: the moment of the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyRef(Node):
+    """`$variable.property`."""
+
+    variable: Variable
+    property: Name
+
+
+@dataclass(frozen=True, slots=True)
+class OwnProperty(Node):
+    """A property of the entity that a mutation selects, by its bare name."""
+
+    property: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Alias(Node):
+    """A bare word: a name given by `as`."""
+
+    name: str
+
+
+# Calls
+
+
+class TextFunction(StrEnum):
+    """Text conditions."""
+
+    SEARCH = "search"
+    FUZZY = "fuzzy"
+    MATCH_TEXT = "match_text"
+
+
+@dataclass(frozen=True, slots=True)
+class TextCall(Node):
+    """`search(field, query)`, `match_text(field, query)` or `fuzzy(field, query[, edits])`."""
+
+    function: TextFunction
+    subject: "Expr"
+    query: "Expr"
+    edits: "Expr | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest(Node):
+    """`nearest($variable.property, query)`."""
+
+    subject: PropertyRef
+    query: "Expr"
+
+
+@dataclass(frozen=True, slots=True)
+class Bm25(Node):
+    """`bm25(field, query)`."""
+
+    subject: "Expr"
+    query: "Expr"
+
+
+@dataclass(frozen=True, slots=True)
+class Rrf(Node):
+    """`rrf(first, second[, k])`."""
+
+    first: Nearest | Bm25
+    second: Nearest | Bm25
+    k: "Expr | None" = None
+
+
+class AggregateFunction(StrEnum):
+    """Functions over the rows of a group."""
+
+    COUNT = "count"
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate(Node):
+    """`count(x)`, `count(distinct x)`, `sum(x)` …"""
+
+    function: AggregateFunction
+    argument: "Expr"
+    distinct: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CountBlock(Node):
+    """`count { … }`: how many solutions an inner pattern has for a row."""
+
+    clauses: "tuple[Clause, ...]"
+
+
+Rank = Nearest | Bm25 | Rrf
+Value = Literal | ListLiteral | Now | Variable
+Expr = Value | PropertyRef | OwnProperty | Alias | TextCall | Rank | Aggregate | CountBlock
+
+
+# Conditions
+
+
+class Comparator(StrEnum):
+    """How two values are compared."""
+
+    EQ = "="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+    CONTAINS = "contains"
+    STARTS_WITH = "starts_with"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Node):
+    """`left op right`."""
+
+    left: Expr
+    comparator: Comparator
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull(Node):
+    """`x is null`, or with `negated` `x is not null`."""
+
+    subject: Expr
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Membership(Node):
+    """`x in collection`."""
+
+    subject: Expr
+    collection: ListLiteral | Variable | PropertyRef
+
+
+@dataclass(frozen=True, slots=True)
+class TextCondition(Node):
+    """A text call that stands alone."""
+
+    call: TextCall
+
+
+@dataclass(frozen=True, slots=True)
+class Exists(Node):
+    """`exists { … }`."""
+
+    clauses: "tuple[Clause, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Node):
+    """`not (…)`."""
+
+    condition: "Condition"
+
+
+@dataclass(frozen=True, slots=True)
+class And(Node):
+    """Conditions that must all hold."""
+
+    conditions: "tuple[Condition, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Node):
+    """Conditions of which one must hold."""
+
+    conditions: "tuple[Condition, ...]"
+
+
+Condition = Comparison | IsNull | Membership | TextCondition | Exists | Not | And | Or
+
+
+# Clauses of a pattern
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyMatch(Node):
+    """`name: value` in a binding."""
+
+    property: Name
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Binding(Node):
+    """`$variable: Type { name: value, … }`."""
+
+    variable: Variable
+    type_name: Name
+    properties: tuple[PropertyMatch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hops(Node):
+    """`{low,high}`; a missing `high` parses and is refused by the checker."""
+
+    low: int
+    high: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Traversal(Node):
+    """`$left edge{hops} $right`, with an edge variable or without."""
+
+    left: Variable
+    edge: Name
+    right: Variable
+    edge_variable: Variable | None = None
+    undirected: bool = False
+    hops: Hops | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Negation(Node):
+    """`not { … }`: keep rows for which the inner pattern has no solution."""
+
+    clauses: "tuple[Clause, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalBlock(Node):
+    """`optional { … }`: extend rows with the inner pattern's solutions, or with nulls."""
+
+    clauses: "tuple[Clause, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(Node):
+    """A condition on the row."""
+
+    condition: Condition
+
+
+Clause = Binding | Traversal | Negation | OptionalBlock | Filter
+
+
+# Queries
+
+
+@dataclass(frozen=True, slots=True)
+class Projection(Node):
+    """`expression as alias`."""
+
+    expression: Expr
+    alias: Name | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering(Node):
+    """`expression asc|desc`."""
+
+    expression: Expr
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Node):
+    """`match … return … order … limit … offset`."""
+
+    clauses: tuple[Clause, ...]
+    projections: tuple[Projection, ...]
+    distinct: bool = False
+    orderings: tuple[Ordering, ...] = ()
+    limit: int | None = None
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment(Node):
+    """`name: value` in a mutation."""
+
+    property: Name
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Insert(Node):
+    """`insert Type { … }`."""
+
+    type_name: Name
+    assignments: tuple[Assignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Node):
+    """`update Type set { … } where …`."""
+
+    type_name: Name
+    assignments: tuple[Assignment, ...]
+    where: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Delete(Node):
+    """`delete Type where …`."""
+
+    type_name: Name
+    where: Condition
+
+
+Statement = Insert | Update | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation(Node):
+    """Statements that take effect together. Inserts and updates, or deletes; never both."""
+
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter(Node):
+    """`$name: Type`."""
+
+    name: str
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Query(Node):
+    """One declaration of a file."""
+
+    name: Name
+    parameters: tuple[Parameter, ...]
+    body: Read | Mutation
+    description: str | None = None
+    instruction: str | None = None
+
+    @property
+    def is_mutation(self) -> bool:
+        return isinstance(self.body, Mutation)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFile:
+    """Every query of a file, with the text they came from."""
+
+    queries: tuple[Query, ...]
+    source: str = field(default="", compare=False, repr=False)

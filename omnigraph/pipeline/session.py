@@ -1,0 +1,141 @@
+"""The Spark session that the pipeline runs in.
+
+Invariant: a session that is already there is used as it is, whoever made it and however it is
+set; this process's environment is the same after a session was made as it was before.
+"""
+
+import importlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, assert_never
+
+from omnigraph.pipeline.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Profile = Literal["interactive", "bulk"]
+"""What the session is for: an answer soon, or much data."""
+
+ARROW_BATCH_ROWS = 65_536
+SHUFFLE_PARTITIONS_MAX = 8
+
+_LOOPBACK = "127.0.0.1"
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+
+_ALWAYS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS),
+}
+
+_making = threading.Lock()
+
+
+def session(
+    profile: Profile = "interactive", master: str | None = None, app_name: str = "omnigraph"
+) -> "SparkSession":
+    """The active session, or a new one tuned for `profile` on `master` (this machine if None)."""
+    # Spark takes a second to import and most commands never need it.
+    spark_session: type[SparkSession] = importlib.import_module("pyspark.sql").SparkSession
+    # One at a time: the environment that a launch borrows belongs to the whole process.
+    with _making:
+        active = _existing(spark_session)
+        if active is not None:
+            return active
+        if "PYSPARK_GATEWAY_PORT" in os.environ:
+            # spark-submit started the JVM and this process, and was told every setting.
+            return spark_session.builder.appName(app_name).getOrCreate()
+        return _make(spark_session.builder.appName(app_name), profile, master or "local[*]")
+
+
+def _existing(spark_session: "type[SparkSession]") -> "SparkSession | None":
+    """The session of this thread, else the one another thread of this process made."""
+    active = spark_session.getActiveSession()
+    if active is not None:
+        return active
+    default: SparkSession | None = spark_session._instantiatedSession
+    # Stopping the context alone leaves a session behind that can do nothing.
+    return default if default is not None and default.sparkContext._jsc is not None else None
+
+
+def _make(builder: "SparkSession.Builder", profile: Profile, master: str) -> "SparkSession":
+    builder = builder.master(master)
+    for key, value in settings(profile, master).items():
+        builder = builder.config(key, value)
+    with _environment(_launch_variables(master)):
+        made = builder.getOrCreate()
+    _quieten()
+    return made
+
+
+def _quieten() -> None:
+    """Keep PySpark from printing, as JSON, each exception that it also raises."""
+    logger = importlib.import_module("pyspark.logger").PySparkLogger
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logger.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def settings(profile: Profile, master: str) -> dict[str, str]:
+    """What a new session is told. Other settings keep Spark's own defaults."""
+    chosen = dict(_ALWAYS)
+    chosen["spark.driver.extraJavaOptions"] = " ".join(_java_options(profile))
+    if _is_local(master):
+        chosen["spark.driver.host"] = _LOOPBACK
+        chosen["spark.driver.bindAddress"] = _LOOPBACK
+        chosen["spark.sql.shuffle.partitions"] = str(_shuffle_partitions())
+    return chosen
+
+
+def _java_options(profile: Profile) -> tuple[str, ...]:
+    quiet = f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
+    match profile:
+        case "interactive":
+            # The quick compiler and the plain collector halve the time to a first answer, and
+            # cost a long job almost half its speed.
+            return (quiet, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+        case "bulk":
+            return (quiet,)
+        case _:
+            assert_never(profile)
+
+
+def _is_local(master: str) -> bool:
+    return master.startswith("local")
+
+
+def _shuffle_partitions() -> int:
+    return max(2, min(SHUFFLE_PARTITIONS_MAX, os.cpu_count() or 1))
+
+
+def _launch_variables(master: str) -> dict[str, str]:
+    """What the JVM, and the Python workers it starts, must find in their environment."""
+    variables = {"JAVA_HOME": str(find_java().home)}
+    if _is_local(master):
+        variables["SPARK_LOCAL_IP"] = _LOOPBACK
+        # Workers must have the packages this process has; Spark would take `python3` on the path.
+        variables["PYSPARK_PYTHON"] = sys.executable
+    return variables
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Add `variables` to the environment that a process started meanwhile inherits."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

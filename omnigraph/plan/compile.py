@@ -1,0 +1,65 @@
+"""Text to plan in one call, remembered.
+
+Invariant: a plan depends on the text, the query's name and the schema's fingerprint alone, so a
+remembered one is as good as a new one. Failures are not remembered.
+"""
+
+from collections import OrderedDict
+from threading import Lock
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import BadRequest
+from omnigraph.language.query import ast
+from omnigraph.language.query.parser import parse_queries
+from omnigraph.plan.check import check_query
+from omnigraph.plan.ir import Plan
+from omnigraph.plan.lower import lower
+
+_PLANS_MAX = 1024
+
+_Key = tuple[str, str | None, str]
+_plans: OrderedDict[_Key, Plan] = OrderedDict()
+_lock = Lock()
+
+
+def compile_query(text: str, catalog: Catalog, name: str | None = None) -> Plan:
+    """The plan of the query called `name`, or of the only one there is."""
+    key = (text, name, catalog.fingerprint)
+    with _lock:
+        plan = _plans.get(key)
+        if plan is not None:
+            _plans.move_to_end(key)
+            return plan
+    plan = _compile(text, catalog, name)
+    with _lock:
+        _plans[key] = plan
+        while len(_plans) > _PLANS_MAX:
+            _plans.popitem(last=False)
+    return plan
+
+
+def _compile(text: str, catalog: Catalog, name: str | None) -> Plan:
+    file = parse_queries(text)
+    return plan_query(select_query(file, name), catalog, file.source)
+
+
+def plan_query(query: ast.Query, catalog: Catalog, source: str) -> Plan:
+    """Check and lower one parsed query."""
+    return lower(query, check_query(query, catalog, source))
+
+
+def select_query(file: ast.QueryFile, name: str | None) -> ast.Query:
+    """The query of that name, the first if it occurs twice; without a name the only query."""
+    if name is None:
+        if len(file.queries) != 1:
+            raise BadRequest("query file contains multiple queries; pass --name", _known(file))
+        return file.queries[0]
+    for query in file.queries:
+        if query.name.text == name:
+            return query
+    raise BadRequest(f"query '{name}' not found", _known(file))
+
+
+def _known(file: ast.QueryFile) -> str:
+    names = ", ".join(query.name.text for query in file.queries)
+    return f"the file has {names}" if names else "the file has no query"

@@ -1,0 +1,197 @@
+"""Plans as text, one line an operator, for people and golden files.
+
+Invariant: two plans that differ print differently.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import assert_never
+
+from omnigraph.language.moments import format_date, format_datetime
+from omnigraph.plan import ir
+from omnigraph.types import Scalar, ValueType
+
+_INDENT = "  "
+
+
+def explain(plan: ir.Plan) -> str:
+    """The whole plan."""
+    declared = ", ".join(f"${p.name}: {p.type}" for p in plan.parameters)
+    match plan:
+        case ir.ReadPlan():
+            lines = [f"read {plan.name}({declared})", *_indented(_read_lines(plan))]
+        case ir.MutationPlan():
+            lines = [f"mutation {plan.name}({declared})"]
+            lines += _indented(_statement_line(statement) for statement in plan.statements)
+        case _:
+            assert_never(plan)
+    return "\n".join(lines) + "\n"
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"{_INDENT}{line}" for line in lines]
+
+
+def _read_lines(plan: ir.ReadPlan) -> list[str]:
+    lines = [line for op in plan.pattern for line in operator_lines(op)]
+    lines += [_score_line(score) for score in plan.scores]
+    if plan.aggregate is not None:
+        lines.append(_aggregate_line(plan.aggregate))
+    columns = ", ".join(f"{c.name}: {c.type} = {expression(c.value)}" for c in plan.columns)
+    lines.append(f"{'project distinct' if plan.distinct else 'project'} {columns}")
+    if plan.order:
+        lines.append(f"order by {', '.join(map(_sort_key, plan.order))}")
+    if plan.limit is not None or plan.offset:
+        limit = "" if plan.limit is None else f" limit {plan.limit}"
+        offset = f" offset {plan.offset}" if plan.offset else ""
+        lines.append(f"slice{limit}{offset}")
+    return lines
+
+
+def operator_lines(op: ir.PatternOp) -> list[str]:
+    """One operator of a pattern, inner patterns indented below it."""
+    match op:
+        case ir.NodeScan(out=out, table=table, where=where):
+            condition = "" if where is None else f" where {expression(where)}"
+            return [f"scan {table} as ${out}{condition}"]
+        case ir.Expand():
+            return [_expand_line(op)]
+        case ir.ExpandEdges():
+            closes = " (bound)" if op.closes else ""
+            steps = f"{op.direction} {op.edge} as ${op.edge_var}"
+            return [f"expand edges ${op.source} {steps} to ${op.out} in {op.target}{closes}"]
+        case ir.Filter(where=where):
+            return [f"filter {expression(where)}"]
+        case ir.SemiJoin(inner=inner, anti=anti):
+            return _block("anti join" if anti else "semi join", inner)
+        case ir.Matches(inner=inner, out=slot, exists=exists):
+            return _block(f"{'exists' if exists else 'count'} into {slot}", inner)
+        case ir.LeftJoin(inner=inner, binds=binds):
+            return _block(f"left join binding {', '.join(f'${var}' for var in binds)}", inner)
+        case _:
+            assert_never(op)
+
+
+def _expand_line(op: ir.Expand) -> str:
+    hops = "" if (op.hops_min, op.hops_max) == (1, 1) else f"{{{op.hops_min},{op.hops_max}}}"
+    closes = " (bound)" if op.closes else ""
+    return f"expand ${op.source} {op.direction} {op.edge}{hops} to ${op.out} in {op.target}{closes}"
+
+
+def _block(head: str, inner: tuple[ir.PatternOp, ...]) -> list[str]:
+    return [head, *_indented(line for op in inner for line in operator_lines(op))]
+
+
+def _score_line(score: ir.Score) -> str:
+    required = ", rows without one dropped" if score.required else ""
+    position = f", place into {score.position}" if score.position else ""
+    return f"score {_ranking(score.ranking)} into {score.out}{position}{required}"
+
+
+def _ranking(ranking: ir.Ranking) -> str:
+    match ranking:
+        case ir.Nearest(column=column, query=query, model=model):
+            embedded = f", model {json.dumps(model)}" if model is not None else ""
+            return f"nearest({expression(column)}, {expression(query)}{embedded})"
+        case ir.Bm25(column=column, query=query):
+            return f"bm25({expression(column)}, {expression(query)})"
+        case ir.Rrf(first=first, second=second, k=k, depth=depth):
+            return f"rrf({_ranking(first)}, {_ranking(second)}, k {expression(k)}, depth {depth})"
+        case _:
+            assert_never(ranking)
+
+
+def _aggregate_line(aggregate: ir.Aggregate) -> str:
+    keys = ", ".join(map(expression, aggregate.keys)) or "nothing"
+    measures = ", ".join(map(_measure, aggregate.measures))
+    return f"group by {keys} computing {measures}"
+
+
+def _measure(measure: ir.Measure) -> str:
+    operand = "*" if measure.operand is None else expression(measure.operand)
+    distinct = "distinct " if measure.distinct else ""
+    return f"{measure.out} = {measure.op}({distinct}{operand})"
+
+
+def _sort_key(key: ir.SortKey) -> str:
+    return f"{expression(key.value)}{' desc' if key.descending else ''}"
+
+
+def _statement_line(statement: ir.StatementOp) -> str:
+    match statement:
+        case ir.InsertNode(table=table, sets=sets, key=key):
+            how = f"upsert by ({', '.join(key)})" if key else "insert"
+            return f"{how} {table} {_sets(sets)}"
+        case ir.InsertEdge(table=table, source=source, target=target, sets=sets):
+            ends = f"{expression(source)} in {statement.source_table}"
+            ends += f" -> {expression(target)} in {statement.target_table}"
+            return f"insert {table} {ends} {_sets(sets)}"
+        case ir.UpdateRows(table=table, sets=sets, where=where):
+            return f"update {table} {_sets(sets)} where {expression(where)}"
+        case ir.DeleteRows(table=table, where=where, cascades=cascades):
+            cascade = ", ".join(f"{c.edge} by {'/'.join(c.ends)}" for c in cascades)
+            tail = f" cascading to {cascade}" if cascade else ""
+            return f"delete {table} where {expression(where)}{tail}"
+        case _:
+            assert_never(statement)
+
+
+def _sets(sets: tuple[ir.SetColumn, ...]) -> str:
+    return f"set {{{', '.join(f'{s.name}: {s.type} = {expression(s.value)}' for s in sets)}}}"
+
+
+def expression(value: ir.Expr) -> str:
+    """A typed expression on one line."""
+    match value:
+        case ir.Const(value=constant, type=value_type):
+            return _constant(constant, value_type)
+        case ir.Param(name=name):
+            return f"param {name}"
+        case ir.Now():
+            return "now()"
+        case ir.Column(var=var, name=name, property_id=property_id):
+            return f"${var}.{name}#{property_id}"
+        case ir.EntityId(var=var):
+            return f"id(${var})"
+        case ir.EndpointId(var=var, end=end):
+            return f"{end}(${var})"
+        case ir.SlotRef(slot=slot):
+            return slot
+        case ir.Compare(op=op, left=left, right=right):
+            return f"{expression(left)} {op} {expression(right)}"
+        case ir.ListContains(items=items, value=item):
+            return f"{expression(item)} in {expression(items)}"
+        case ir.TextContains(text=text, part=part, prefix=prefix):
+            word = "starts_with" if prefix else "contains"
+            return f"{expression(text)} {word} {expression(part)}"
+        case ir.IsNull(operand=operand, negated=negated):
+            return f"{expression(operand)} is {'not ' if negated else ''}null"
+        case ir.TextMatch(mode=mode, column=column, query=query, edits_max=edits):
+            limit = "" if edits is None else f", edits {expression(edits)}"
+            return f"{mode}({expression(column)}, {expression(query)}{limit})"
+        case ir.And(parts=parts):
+            return " and ".join(map(_grouped, parts))
+        case ir.Or(parts=parts):
+            return " or ".join(map(_grouped, parts))
+        case ir.Not(part=part):
+            return f"not ({expression(part)})"
+        case _:
+            assert_never(value)
+
+
+def _grouped(part: ir.Expr) -> str:
+    text = expression(part)
+    return f"({text})" if isinstance(part, ir.And | ir.Or) else text
+
+
+def _constant(constant: ir.Constant, value_type: ValueType) -> str:
+    if constant is None:
+        return f"null {value_type}"
+    if isinstance(constant, tuple):
+        inner = ValueType(Scalar.F32 if value_type.is_vector else value_type.scalar)
+        return f"[{', '.join(_constant(item, inner) for item in constant)}]"
+    if value_type.scalar is Scalar.DATE and isinstance(constant, int):
+        return f"date {format_date(constant)}"
+    if value_type.scalar is Scalar.DATETIME and isinstance(constant, int):
+        return f"datetime {format_datetime(constant)}"
+    return json.dumps(constant, ensure_ascii=False)

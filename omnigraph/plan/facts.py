@@ -1,0 +1,172 @@
+"""What a query touches and returns, read off its plan: the `operation` of lint and of registries.
+
+Invariant: reads and writes name every type whose data the plan may look at or change, sorted and
+without repeats.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import assert_never
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.language.query import ast
+from omnigraph.plan import ir
+from omnigraph.types import FLOATS, Scalar, TableKey, ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One result value. `item_kind` is set for lists, `vector_dim` for vectors."""
+
+    name: str
+    kind: str
+    nullable: bool
+    item_kind: str | None = None
+    vector_dim: int | None = None
+
+    def to_json(self) -> dict[str, object]:
+        document: dict[str, object] = {"name": self.name, "kind": self.kind}
+        if self.item_kind is not None:
+            document["item_kind"] = self.item_kind
+        if self.vector_dim is not None:
+            document["vector_dim"] = self.vector_dim
+        return {**document, "nullable": self.nullable}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """The shape of a query: what comes out, what is read, what is written."""
+
+    result: tuple[Field, ...]
+    reads: tuple[TableKey, ...]
+    writes: tuple[TableKey, ...]
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "result": [field.to_json() for field in self.result],
+            "reads": [_fact(table) for table in self.reads],
+            "writes": [_fact(table) for table in self.writes],
+        }
+
+
+def _fact(table: TableKey) -> dict[str, str]:
+    kind, _, type_name = table.partition(":")
+    return {"kind": kind, "type_name": type_name}
+
+
+def describe(query: ast.Query, plan: ir.Plan, catalog: Catalog) -> Operation:
+    """The operation of a query that compiled to `plan`."""
+    match plan:
+        case ir.ReadPlan():
+            assert isinstance(query.body, ast.Read)
+            pairs = zip(query.body.projections, plan.columns, strict=True)
+            result = tuple(_field(projection, column) for projection, column in pairs)
+            return Operation(result, _sorted(tables_read(plan, catalog)), ())
+        case ir.MutationPlan(statements=statements):
+            reads = _sorted(tables_read(plan, catalog))
+            writes = _sorted(table for s in statements for table in tables_written(s))
+            return Operation((), reads, writes)
+        case _:
+            assert_never(plan)
+
+
+def _sorted(tables: Iterable[TableKey]) -> tuple[TableKey, ...]:
+    return tuple(sorted(set(tables)))
+
+
+def tables_read(plan: ir.Plan, catalog: Catalog) -> frozenset[TableKey]:
+    """Every table whose data decides the result. Both ends of an edge count as read."""
+    match plan:
+        case ir.ReadPlan(pattern=pattern):
+            return frozenset[TableKey]().union(*(_op_tables(op, catalog) for op in pattern))
+        case ir.MutationPlan(statements=statements):
+            return frozenset[TableKey]().union(*map(_statement_reads, statements))
+        case _:
+            assert_never(plan)
+
+
+def _op_tables(op: ir.PatternOp, catalog: Catalog) -> frozenset[TableKey]:
+    match op:
+        case ir.NodeScan(table=table):
+            return frozenset({table})
+        case ir.Expand(edge=edge) | ir.ExpandEdges(edge=edge):
+            declared = catalog.edges[edge.partition(":")[2]]
+            ends = (catalog.nodes[declared.source].table, catalog.nodes[declared.target].table)
+            return frozenset({edge, *ends})
+        case ir.Filter():
+            return frozenset()
+        case ir.SemiJoin(inner=inner) | ir.Matches(inner=inner) | ir.LeftJoin(inner=inner):
+            return frozenset[TableKey]().union(*(_op_tables(o, catalog) for o in inner))
+        case _:
+            assert_never(op)
+
+
+def _statement_reads(statement: ir.StatementOp) -> frozenset[TableKey]:
+    match statement:
+        case ir.InsertEdge(table=table, source_table=source, target_table=target):
+            return frozenset({table, source, target})
+        case ir.InsertNode(table=table) | ir.UpdateRows(table=table) | ir.DeleteRows(table=table):
+            return frozenset({table})
+        case _:
+            assert_never(statement)
+
+
+def tables_written(statement: ir.StatementOp) -> frozenset[TableKey]:
+    """Every table a statement may change, those it cascades to included."""
+    match statement:
+        case ir.DeleteRows(table=table, cascades=cascades):
+            return frozenset({table, *(cascade.edge for cascade in cascades)})
+        case ir.InsertNode(table=table) | ir.InsertEdge(table=table) | ir.UpdateRows(table=table):
+            return frozenset({table})
+        case _:
+            assert_never(statement)
+
+
+# Result fields
+
+
+def _field(projection: ast.Projection, column: ir.OutputColumn) -> Field:
+    name = projection.alias.text if projection.alias else _static_name(projection.expression)
+    value_type = column.type
+    if isinstance(projection.expression, ast.Variable) and isinstance(column.value, ir.EntityId):
+        return Field(name, "object", value_type.nullable)
+    if value_type.is_vector:
+        return Field(name, "vector", value_type.nullable, vector_dim=value_type.dimension)
+    if value_type.is_list:
+        item = _kind(ValueType(value_type.scalar))
+        return Field(name, "list", value_type.nullable, item_kind=item)
+    return Field(name, _kind(value_type), value_type.nullable)
+
+
+_KINDS = {
+    Scalar.STRING: "string",
+    Scalar.BLOB: "blob",
+    Scalar.BOOL: "bool",
+    Scalar.I32: "int",
+    Scalar.U32: "int",
+    Scalar.I64: "bigint",
+    Scalar.U64: "bigint",
+    Scalar.DATE: "date",
+    Scalar.DATETIME: "datetime",
+}
+
+
+def _kind(value_type: ValueType) -> str:
+    return "float" if value_type.scalar in FLOATS else _KINDS[value_type.scalar]
+
+
+def _static_name(expression: ast.Expr) -> str:
+    """The bare property or function name: descriptors do not use runtime column names."""
+    match expression:
+        case ast.PropertyRef(property=name):
+            return name.text
+        case ast.Variable(name=text):
+            return text
+        case ast.Aggregate(function=function) | ast.TextCall(function=function):
+            return str(function)
+        case ast.Nearest() | ast.Bm25() | ast.Rrf():
+            return type(expression).__name__.lower()
+        case ast.Now():
+            return "now"
+        case _:
+            return "literal"

@@ -1,0 +1,511 @@
+"""Query IR: what to do, every name already resolved.
+
+Invariant: an operator holds table keys, variables and typed expressions, never source text, and
+nothing of an engine. `lower` is the only producer, so a plan that exists can be executed; one
+process and Spark run the same plan and must return the same rows.
+
+A read is a pipeline over rows of bindings. It starts with one empty row; each pattern operator maps
+rows to rows; then rows are scored, grouped or projected, ordered and cut:
+
+    NodeScan · Expand · ExpandEdges · Filter · SemiJoin · Matches · LeftJoin     the pattern
+    Score                                                                       ranking numbers
+    Aggregate | Project, Distinct                                               the columns
+    Order, Slice                                                                which, in what order
+
+Values: a condition is true, false or unknown. A comparison with a null operand is unknown, `and`,
+`or` and `not` follow three-valued logic, and a row stays only where its condition is true. Numbers
+compare by mathematical value across types, strings by UTF-8 bytes, false before true.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NewType
+
+from omnigraph.types import PropertyId, TableKey, ValueType
+
+Var = NewType("Var", str)
+"""A row's binding: a node, or an edge of `ExpandEdges`. `_1`, `_2` … are anonymous ones."""
+
+Slot = NewType("Slot", str)
+"""A number or truth value that an operator adds to each row."""
+
+SELF = Var("self")
+"""The entity that a mutation's condition is about."""
+
+Constant = bool | int | float | str | tuple["Constant", ...] | None
+"""Dates are epoch days, DateTimes epoch milliseconds, lists and vectors tuples."""
+
+
+# ---- expressions
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A constant of a known type."""
+
+    value: Constant
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A value given with the request."""
+
+    name: str
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The moment of the request: one value, however often it is asked."""
+
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A property of a bound entity. Its identity finds it in versions that had another name."""
+
+    var: Var
+    name: str
+    property_id: PropertyId
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class EntityId:
+    """The id of a bound node or edge."""
+
+    var: Var
+    type: ValueType
+
+
+class End(StrEnum):
+    """The two ends of an edge, by the names of their columns."""
+
+    SRC = "src"
+    DST = "dst"
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointId:
+    """The id of the node at one end of a bound edge."""
+
+    var: Var
+    end: End
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRef:
+    """What an earlier operator put into a slot, or an aggregate's result."""
+
+    slot: Slot
+    type: ValueType
+
+
+class CompareOp(StrEnum):
+    """Comparisons of two scalars."""
+
+    EQ = "="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """Unknown when either side is null."""
+
+    op: CompareOp
+    left: "Expr"
+    right: "Expr"
+
+
+@dataclass(frozen=True, slots=True)
+class ListContains:
+    """Whether a list holds a value. Unknown when the list or the value is null."""
+
+    items: "Expr"
+    value: "Expr"
+
+
+@dataclass(frozen=True, slots=True)
+class TextContains:
+    """Whether a string holds another, or with `prefix` starts with it. No character is special."""
+
+    text: "Expr"
+    part: "Expr"
+    prefix: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """Never unknown."""
+
+    operand: "Expr"
+    negated: bool
+
+
+class TextMode(StrEnum):
+    """How query tokens meet document tokens."""
+
+    ANY_TOKEN = "any_token"
+    FUZZY = "fuzzy"
+
+
+@dataclass(frozen=True, slots=True)
+class TextMatch:
+    """Whether a text shares an analysed token with the query. Null text: false, never unknown."""
+
+    mode: TextMode
+    column: Column
+    query: "Expr"
+    edits_max: "Expr | None" = None  # fuzzy only
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """Every part holds."""
+
+    parts: "tuple[Expr, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Some part holds."""
+
+    parts: "tuple[Expr, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The part does not hold; unknown stays unknown."""
+
+    part: "Expr"
+
+
+Operand = Const | Param | Now | Column | EntityId | EndpointId | SlotRef
+Predicate = Compare | ListContains | TextContains | IsNull | TextMatch | And | Or | Not
+Expr = Operand | Predicate
+
+
+# ---- pattern operators
+
+
+@dataclass(frozen=True, slots=True)
+class NodeScan:
+    """Bind `out` to every node of a table that satisfies `where`; cross join with the rows so far.
+
+    `where` mentions no variable but `out`.
+    """
+
+    out: Var
+    table: TableKey
+    where: Expr | None = None
+
+
+class Direction(StrEnum):
+    """Which way a walk goes along its edges."""
+
+    OUT = "out"  # src to dst
+    IN = "in"  # dst to src
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True)
+class Expand:
+    """Walk from `source` and bind `out` to each node reached, once a row.
+
+    Breadth first from the source, which counts as visited. A node belongs to its shortest distance
+    and is produced when that lies within the bounds. A self edge of a node at distance d produces
+    the node at d + 1, if that lies within the bounds and the node was not produced already; it is
+    not walked on from there again. With `closes`, `out` is bound already and the row stays when its
+    node is among those reached.
+    """
+
+    source: Var
+    out: Var
+    edge: TableKey
+    target: TableKey
+    direction: Direction
+    hops_min: int = 1
+    hops_max: int = 1
+    closes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandEdges:
+    """One step from `source`, one row an edge: bind `edge_var` to it and `out` to its other end.
+
+    In both directions a self edge still gives one row. With `closes`, `out` is bound already and
+    only edges that end there count.
+    """
+
+    source: Var
+    out: Var
+    edge_var: Var
+    edge: TableKey
+    target: TableKey
+    direction: Direction
+    closes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Keep the rows for which the condition is true."""
+
+    where: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class SemiJoin:
+    """Keep the rows for which the inner pattern has a solution; with `anti`, those without one.
+
+    `inner` continues from the row, so it sees the row's variables; what it binds is gone after.
+    A row variable that is null, left so by `LeftJoin`, has no match in it.
+    """
+
+    inner: "tuple[PatternOp, ...]"
+    anti: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Put into `out` how many solutions the inner pattern has for the row.
+
+    With `exists` only whether there is one, as a truth value.
+    """
+
+    inner: "tuple[PatternOp, ...]"
+    out: Slot
+    exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeftJoin:
+    """Continue each row with the inner pattern's solutions; without one, with nulls for `binds`."""
+
+    inner: "tuple[PatternOp, ...]"
+    binds: tuple[Var, ...]
+
+
+PatternOp = NodeScan | Expand | ExpandEdges | Filter | SemiJoin | Matches | LeftJoin
+
+
+# ---- ranking
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """L2 distance of a vector property to the query, less is better. Null vectors have none.
+
+    A query of type String is embedded first, with `model` if the property names one.
+    """
+
+    column: Column
+    query: Expr
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bm25:
+    """BM25 of a text property (k1 = 1.2, b = 0.75), more is better. No token matches: none."""
+
+    column: Column
+    query: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Rrf:
+    """Reciprocal rank fusion, more is better.
+
+    Each arm ranks the distinct entities of its variable among the rows, ties by id: `nearest` to
+    `depth` entities, `bm25` all that match. An entity's score is the sum over the arms that hold it
+    of 1 / (k + rank + 1), rank from 0. Ties keep the order of the first arm, then of the second.
+    An entity that no arm holds has no score.
+    """
+
+    first: Nearest | Bm25
+    second: Nearest | Bm25
+    k: Expr
+    depth: int
+
+
+Ranking = Nearest | Bm25 | Rrf
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Put a ranking number into `out`, null for rows that have none.
+
+    With `required` those rows are dropped: it is what the query is ordered by. `position`, for
+    fusion only, gets the place of the row's entity in the ranking, from 0, ties resolved.
+    """
+
+    out: Slot
+    ranking: Ranking
+    required: bool
+    position: Slot | None = None
+
+
+# ---- columns
+
+
+class AggregateOp(StrEnum):
+    """Functions over the rows of a group. All but `count` are null over nothing."""
+
+    COUNT = "count"
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One aggregate. `operand` None counts rows; otherwise nulls are left out."""
+
+    out: Slot
+    op: AggregateOp
+    operand: Expr | None
+    distinct: bool
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """Group rows by `keys`, null being a value like others. Without keys there is one group.
+
+    Groups leave in ascending order of their keys, nulls first.
+    """
+
+    keys: tuple[Expr, ...]
+    measures: tuple[Measure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputColumn:
+    """A column of the result. Two may have one name; a JSON row keeps the last."""
+
+    name: str
+    value: Expr
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """Nulls come first when ascending and last when descending."""
+
+    value: Expr
+    descending: bool = False
+
+
+# ---- plans
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A declared parameter."""
+
+    name: str
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """A read: pattern, scores, columns, order and cut, in this order.
+
+    `order` ends with the tie-break, so rows leave in one order only: after the query's own keys
+    come the ids of all named variables by name, or without an `order` in order of appearance. With
+    `aggregate`, keys refer to its keys and measures, and groups that tie keep their order. With
+    `distinct`, equal output rows are one, and rows that tie are in ascending order of the columns.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    pattern: tuple[PatternOp, ...]
+    scores: tuple[Score, ...]
+    aggregate: Aggregate | None
+    columns: tuple[OutputColumn, ...]
+    distinct: bool
+    order: tuple[SortKey, ...]
+    limit: int | None
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetColumn:
+    """A property and the value it gets."""
+
+    name: str
+    property_id: PropertyId
+    type: ValueType
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class InsertNode:
+    """Write one node. With `key` it replaces the node of that id whole; without, the id is new.
+
+    Properties that are not set are null. `key` is in the order that makes the id.
+    """
+
+    table: TableKey
+    sets: tuple[SetColumn, ...]
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InsertEdge:
+    """Write one new edge between two nodes that exist when the query ends."""
+
+    table: TableKey
+    source_table: TableKey
+    target_table: TableKey
+    source: Expr
+    target: Expr
+    sets: tuple[SetColumn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRows:
+    """Set properties of the nodes or edges that satisfy `where`; others keep their values."""
+
+    table: TableKey
+    sets: tuple[SetColumn, ...]
+    where: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Cascade:
+    """An edge table that loses the edges which touch a deleted node at one of `ends`."""
+
+    edge: TableKey
+    ends: tuple[End, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRows:
+    """Remove the nodes or edges that satisfy `where`, and the edges of removed nodes."""
+
+    table: TableKey
+    where: Expr
+    cascades: tuple[Cascade, ...]
+
+
+StatementOp = InsertNode | InsertEdge | UpdateRows | DeleteRows
+
+
+@dataclass(frozen=True, slots=True)
+class MutationPlan:
+    """Statements that become one commit, in order. Each sees what the earlier ones wrote."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    statements: tuple[StatementOp, ...]
+
+
+Plan = ReadPlan | MutationPlan

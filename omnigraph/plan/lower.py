@@ -1,0 +1,223 @@
+"""Typed trees to plans: the order in which a pattern is solved.
+
+Invariant: every clause is executed exactly once, as soon as the variables it needs are bound, and
+the rows do not depend on the order chosen here. A walk of two or more hops keeps the end it was
+written from, because self edges make its result depend on that.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from omnigraph.language.query import ast
+from omnigraph.plan import ir
+from omnigraph.plan.check import TypedMutation, TypedRead
+from omnigraph.plan.expressions import conjunction, needs
+from omnigraph.plan.typed import (
+    Anchor,
+    TypedNode,
+    TypedPattern,
+    TypedStep,
+)
+
+
+def lower(query: ast.Query, typed: TypedRead | TypedMutation) -> ir.Plan:
+    """The plan of a checked query."""
+    name = query.name.text
+    parameters = tuple(ir.Parameter(p.name, p.type) for p in query.parameters)
+    if isinstance(typed, TypedMutation):
+        return ir.MutationPlan(name, parameters, typed.statements)
+    returns = typed.returns
+    return ir.ReadPlan(
+        name=name,
+        parameters=parameters,
+        pattern=_Solver(typed.pattern, frozenset()).solve(),
+        scores=returns.scores,
+        aggregate=returns.aggregate,
+        columns=returns.columns,
+        distinct=typed.distinct,
+        order=returns.order,
+        limit=typed.limit,
+        offset=typed.offset,
+    )
+
+
+class _Solver:
+    """Turns one block into operators, keeping what is bound and what still waits."""
+
+    def __init__(self, pattern: TypedPattern, bound: frozenset[ir.Var]) -> None:
+        self.pattern = pattern
+        self.ready = set[str](bound)  # variables and slots that rows have
+        self.ops = list[ir.PatternOp]()
+        self.nodes = {node.var: node for node in pattern.nodes}
+        self.steps = list(pattern.steps)
+        self.filters = [where for node in pattern.nodes for where in node.where]
+        self.filters += pattern.filters
+        self.semi_joins = list(pattern.semi_joins)
+        self.matches = list(pattern.matches)
+
+    def solve(self) -> tuple[ir.PatternOp, ...]:
+        self._flush()
+        while self.steps or self.nodes:
+            step = self._next_step()
+            if step is not None:
+                self._expand(step)
+            else:
+                self._scan(self._next_node())
+            self._flush()
+        for block in self.pattern.optionals:
+            inner = _Solver(block, self._bound()).solve()
+            self.ops.append(ir.LeftJoin(inner, block.binds))
+            self.ready.update(block.binds)
+            self._flush()
+        left_over = [*self.filters, *self.semi_joins, *self.matches]
+        assert not left_over, f"{left_over} use what nothing binds"
+        return tuple(self.ops)
+
+    def _bound(self) -> frozenset[ir.Var]:
+        return frozenset(ir.Var(name) for name in self.ready)
+
+    # Steps
+
+    def _next_step(self) -> TypedStep | None:
+        """A step that can be walked now: one that closes a cycle first, then as written."""
+        walkable = [step for step in self.steps if self._source_of(step) is not None]
+        closing = (s for s in walkable if s.left in self.ready and s.right in self.ready)
+        return next(closing, walkable[0] if walkable else None)
+
+    def _source_of(self, step: TypedStep) -> ir.Var | None:
+        """The end to walk from, if it is bound."""
+        if step.hops_min > 1:
+            anchor = _anchor_of(step)
+            return anchor if anchor in self.ready else None
+        if step.left in self.ready:
+            return step.left
+        return step.right if step.right in self.ready else None
+
+    def _expand(self, step: TypedStep) -> None:
+        self.steps.remove(step)
+        source = self._source_of(step)
+        assert source is not None
+        forward = source == step.left
+        out, node = (step.right, step.right_node) if forward else (step.left, step.left_node)
+        direction = step.direction if forward else _REVERSED[step.direction]
+        closes = out in self.ready
+        if step.edge_var is None:
+            self.ops.append(
+                ir.Expand(
+                    source,
+                    out,
+                    step.edge.table,
+                    node.table,
+                    direction,
+                    step.hops_min,
+                    step.hops_max,
+                    closes,
+                )
+            )
+        else:
+            self.ops.append(
+                ir.ExpandEdges(
+                    source, out, step.edge_var, step.edge.table, node.table, direction, closes
+                )
+            )
+            self.ready.add(step.edge_var)
+        self._bind(out)
+
+    def _bind(self, var: ir.Var) -> None:
+        self.ready.add(var)
+        self.nodes.pop(var, None)
+
+    # Scans
+
+    def _next_node(self) -> TypedNode:
+        """The unbound node with the narrowest condition; anchors of long walks come first."""
+        far_ends = {_far_end(step) for step in self.steps if step.hops_min > 1}
+        free = [node for node in self.nodes.values() if node.var not in far_ends]
+        return min(free or self.nodes.values(), key=self._breadth)
+
+    def _breadth(self, node: TypedNode) -> int:
+        """0 names one node, 1 fixes some property, 2 has a condition, 3 has none."""
+        own = self._own_filters(node.var)
+        fixed = set[str]().union(*map(_fixed_columns, own)) if own else set[str]()
+        if "id" in fixed or (node.node.key and fixed.issuperset(node.node.key)):
+            return 0
+        if fixed:
+            return 1
+        return 2 if own else 3
+
+    def _own_filters(self, var: ir.Var) -> list[ir.Expr]:
+        return [where for where in self.filters if needs(where) == {var}]
+
+    def _scan(self, node: TypedNode) -> None:
+        own = self._own_filters(node.var)
+        self.filters = [where for where in self.filters if where not in own]
+        self.ops.append(ir.NodeScan(node.var, node.node.table, conjunction(own)))
+        self._bind(node.var)
+
+    # Conditions
+
+    def _flush(self) -> None:
+        """Apply every condition whose variables are bound: plain ones, then inner patterns."""
+        self._flush_filters()
+        for match in _take(self.matches, lambda m: m.pattern.uses <= self.ready):
+            inner = _Solver(match.pattern, self._bound()).solve()
+            self.ops.append(ir.Matches(inner, match.slot, match.exists))
+            self.ready.add(match.slot)
+        self._flush_filters()
+        for join in _take(self.semi_joins, lambda j: j.pattern.uses <= self.ready):
+            inner = _Solver(join.pattern, self._bound()).solve()
+            self.ops.append(ir.SemiJoin(inner, join.anti))
+
+    def _flush_filters(self) -> None:
+        usable = [where for where in self.filters if needs(where) <= self.ready]
+        self.filters = [where for where in self.filters if where not in usable]
+        where = conjunction(usable)
+        if where is not None:
+            self.ops.append(ir.Filter(where))
+
+
+_REVERSED = {
+    ir.Direction.OUT: ir.Direction.IN,
+    ir.Direction.IN: ir.Direction.OUT,
+    ir.Direction.BOTH: ir.Direction.BOTH,
+}
+
+Waiting = TypeVar("Waiting")
+
+
+def _take(waiting: list[Waiting], usable: Callable[[Waiting], bool]) -> list[Waiting]:
+    """Remove and return what can be used now."""
+    taken = [item for item in waiting if usable(item)]
+    waiting[:] = [item for item in waiting if item not in taken]
+    return taken
+
+
+def _anchor_of(step: TypedStep) -> ir.Var:
+    return step.left if step.anchor is Anchor.LEFT else step.right
+
+
+def _far_end(step: TypedStep) -> ir.Var:
+    return step.right if step.anchor is Anchor.LEFT else step.left
+
+
+def _fixed_columns(where: ir.Expr) -> set[str]:
+    """The columns a condition gives exactly one value."""
+    match where:
+        case ir.And(parts=parts):
+            return set[str]().union(*map(_fixed_columns, parts))
+        case ir.Compare(op=ir.CompareOp.EQ, left=left, right=right):
+            return _fixed_by(left, right) | _fixed_by(right, left)
+        case _:
+            return set()
+
+
+def _fixed_by(subject: ir.Expr, value: ir.Expr) -> set[str]:
+    if needs(value):
+        return set()
+    match subject:
+        case ir.Column(name=name):
+            return {name}
+        case ir.EntityId():
+            return {"id"}
+        case _:
+            return set()

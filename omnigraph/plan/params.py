@@ -1,0 +1,152 @@
+"""Parameter values of a request: JSON to the values a plan is run with.
+
+Invariant: after `bind_parameters` every declared parameter has a value of its type, or null where
+its type allows that. Dates are epoch days, DateTimes epoch milliseconds, lists and vectors tuples.
+"""
+
+import datetime
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from omnigraph.errors import BadRequest
+from omnigraph.language.moments import days_of, milliseconds_of, parse_date, parse_datetime
+from omnigraph.plan.ir import Constant, Parameter
+from omnigraph.types import FLOATS, INTEGER_BOUNDS, INTEGERS, Scalar, ValueType
+
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
+
+
+def bind_parameters(declared: tuple[Parameter, ...], given: object) -> dict[str, Constant]:
+    """The value of each declared parameter. Keys nobody declared are ignored."""
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping):
+        raise BadRequest("params must be a JSON object")
+    return {parameter.name: _bound(parameter, given) for parameter in declared}
+
+
+def _bound(parameter: Parameter, given: Mapping[Any, Any]) -> Constant:
+    name, value_type = parameter.name, parameter.type
+    if name not in given and not value_type.nullable:
+        raise BadRequest(f"parameter '{name}' not provided", f"give a value of type {value_type}")
+    value = given.get(name)
+    if value is None:
+        if value_type.nullable:
+            return None
+        raise BadRequest(f"param '{name}': null is not accepted for non-nullable parameter")
+    try:
+        return _convert(value, value_type)
+    except _Wrong as cause:
+        raise BadRequest(f"param '{name}': {cause}") from None
+
+
+class _Wrong(Exception):
+    pass
+
+
+def _convert(value: object, value_type: ValueType) -> Constant:
+    if value_type.is_vector:
+        return _vector(value, value_type.dimension or 0)
+    if value_type.is_list:
+        return tuple(_scalar(item, value_type.scalar) for item in _items(value))
+    return _scalar(value, value_type.scalar)
+
+
+def _items(value: object) -> list[object]:
+    if hasattr(value, "tolist"):  # numpy arrays
+        value = value.tolist()
+    if not isinstance(value, list | tuple):
+        raise _Wrong(f"expected array, got {_json_type(value)}")
+    return list(value)
+
+
+def _vector(value: object, dimension: int) -> tuple[Constant, ...]:
+    items = _items(value)
+    if len(items) != dimension:
+        raise _Wrong(f"expected {dimension} numbers, got {len(items)}")
+    return tuple(_float(item) for item in items)
+
+
+def _scalar(value: object, scalar: Scalar) -> Constant:
+    if scalar in INTEGERS:
+        return _integer(value, scalar)
+    if scalar in FLOATS:
+        return _float(value)
+    match scalar:
+        case Scalar.STRING | Scalar.BLOB:
+            if not isinstance(value, str):
+                raise _Wrong(f"expected string, got {_json_type(value)}")
+            return value
+        case Scalar.BOOL:
+            if not isinstance(value, bool):
+                raise _Wrong(f"expected boolean, got {_json_type(value)}")
+            return value
+        case Scalar.DATE:
+            return _date(value)
+        case _:
+            return _datetime(value)
+
+
+def _integer(value: object, scalar: Scalar) -> int:
+    if isinstance(value, str) and _DECIMAL.fullmatch(value):
+        value = int(value)
+    elif hasattr(value, "__index__") and not isinstance(value, bool):  # numpy integers
+        value = value.__index__()
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _Wrong(f"expected integer, got {_json_type(value)}")
+    low, high = INTEGER_BOUNDS[scalar]
+    if not low <= value <= high:
+        raise _Wrong(f"value {value} exceeds {scalar}")
+    return value
+
+
+def _float(value: object) -> float:
+    if isinstance(value, bool) or not (isinstance(value, int) or hasattr(value, "__float__")):
+        raise _Wrong("expected float")
+    try:
+        number = float(value)
+    except OverflowError:
+        raise _Wrong(f"value {value} exceeds F64") from None
+    if not math.isfinite(number):
+        raise _Wrong("expected a finite float")
+    return number
+
+
+def _date(value: object) -> int:
+    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        return days_of(value)
+    if not isinstance(value, str):
+        raise _Wrong("expected date string")
+    try:
+        return parse_date(value)
+    except ValueError as cause:
+        raise _Wrong(f"expected date string: {cause}") from None
+
+
+def _datetime(value: object) -> int:
+    if isinstance(value, datetime.datetime):
+        return milliseconds_of(value)
+    if not isinstance(value, str):
+        raise _Wrong("expected datetime string")
+    try:
+        return parse_datetime(value)
+    except ValueError as cause:
+        raise _Wrong(f"expected datetime string: {cause}") from None
+
+
+def _json_type(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case list() | tuple():
+            return "array"
+        case _:
+            return "object" if isinstance(value, Mapping) else type(value).__name__

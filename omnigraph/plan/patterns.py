@@ -1,0 +1,327 @@
+"""Clauses of a pattern to a typed pattern.
+
+Invariant: the meaning of a block does not depend on the order of its clauses, except that a
+traversal takes its direction from what was bound before it. So bindings and traversals are read
+first, in order; then optional blocks; then conditions, which may mention all of these.
+"""
+
+from typing import assert_never
+
+from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.language.query import ast
+from omnigraph.plan import ir
+from omnigraph.plan.conditions import condition_predicate
+from omnigraph.plan.operands import (
+    NOW,
+    as_type,
+    compatible,
+    element,
+    literal_operand,
+    parameter_operand,
+)
+from omnigraph.plan.scope import ID_TYPE, EdgeVar, Names, NodeVar, Scope
+from omnigraph.plan.typed import (
+    Anchor,
+    TypedMatches,
+    TypedNode,
+    TypedPattern,
+    TypedSemiJoin,
+    TypedStep,
+)
+from omnigraph.types import Span, ValueType
+
+
+def check_pattern(scope: Scope, clauses: tuple[ast.Clause, ...]) -> TypedPattern:
+    """The typed pattern of a block. Its variables are bound in `scope` afterwards."""
+    return _Pattern(scope).check(clauses)
+
+
+class _Pattern:
+    """Collects one block."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.names: Names = scope.names
+        self.where = dict[ir.Var, list[ir.Expr]]()
+        self.nodes = dict[ir.Var, NodeType]()
+        self.steps = list[TypedStep]()
+        self.filters = list[ir.Expr]()
+        self.semi_joins = list[TypedSemiJoin]()
+        self.matches = list[TypedMatches]()
+        self.optionals = list[TypedPattern]()
+
+    def check(self, clauses: tuple[ast.Clause, ...]) -> TypedPattern:
+        for clause in clauses:
+            if isinstance(clause, ast.Binding):
+                self._binding(clause)
+            elif isinstance(clause, ast.Traversal):
+                self._traversal(clause)
+        for clause in clauses:
+            if isinstance(clause, ast.OptionalBlock):
+                self._optional(clause)
+        for clause in clauses:
+            if isinstance(clause, ast.Filter):
+                self._condition(clause.condition)
+            elif isinstance(clause, ast.Negation):
+                inner = self._inner(self.scope, clause.clauses, clause.span, "not")
+                self.semi_joins.append(TypedSemiJoin(inner, anti=True))
+        return TypedPattern(
+            nodes=tuple(
+                TypedNode(var, node, tuple(self.where.get(var, ())))
+                for var, node in self.nodes.items()
+            ),
+            steps=tuple(self.steps),
+            filters=tuple(self.filters),
+            semi_joins=tuple(self.semi_joins),
+            matches=tuple(self.matches),
+            optionals=tuple(self.optionals),
+            uses=frozenset(self.scope.uses),
+        )
+
+    # Bindings
+
+    def _binding(self, binding: ast.Binding) -> None:
+        node = self.names.node(binding.type_name, "T1")
+        bound = self._bind_node(binding.variable, node)
+        for match in binding.properties:
+            predicate = self._property_match(bound.var, node, match)
+            if bound.var in self.nodes:
+                self.where.setdefault(bound.var, []).append(predicate)
+            else:  # a variable of the row around this block
+                self.filters.append(predicate)
+
+    def _bind_node(self, variable: ast.Variable, node: NodeType) -> NodeVar:
+        name = variable.name
+        if name == ast.ANONYMOUS:
+            bound = NodeVar(self.names.anonymous(), node)
+            self.nodes[bound.var] = node
+            return bound
+        found = self.scope.find(name)
+        if isinstance(found, EdgeVar):
+            text = f"${name} is bound to the edge {found.edge.name}, not to a node"
+            raise self.names.fail(variable.span, text, code="T23", hint="use another name")
+        if found is not None:
+            if found.node.name != node.name:
+                text = (
+                    f"variable ${name} already bound to type {found.node.name}, "
+                    f"cannot rebind to {node.name}"
+                )
+                raise self.names.fail(variable.span, text)
+            return found
+        bound = NodeVar(ir.Var(name), node)
+        self.scope.bind(name, bound)
+        self.nodes[bound.var] = node
+        return bound
+
+    def _property_match(self, var: ir.Var, node: NodeType, match: ast.PropertyMatch) -> ir.Expr:
+        if match.property.text == "id":
+            value = self._value(match.value, ID_TYPE, f"{node.name}.id")
+            return ir.Compare(ir.CompareOp.EQ, ir.EntityId(var, ID_TYPE), value)
+        found = self.names.property(node, match.property, "T2")
+        what = f"{node.name}.{found.name}"
+        if found.type.is_blob or found.type.is_vector:
+            text = f"{what} is a {found.type} and cannot be matched"
+            raise self.names.fail(match.span, text, code="T3")
+        column = ir.Column(var, found.name, found.id, found.type)
+        if found.type.is_list:  # one element: it matches lists that hold it
+            value = self._value(match.value, element(found.type), f"an element of {what}")
+            return ir.ListContains(column, value)
+        return ir.Compare(ir.CompareOp.EQ, column, self._value(match.value, found.type, what))
+
+    def _value(self, given: ast.Value, wanted: ValueType, what: str) -> ir.Expr:
+        """The value of an inline match."""
+        names = self.names
+        match given:
+            case ast.Literal(scalar=None):
+                return ir.Const(None, wanted)
+            case ast.Literal() if wanted.is_numeric and literal_operand(given).type.is_numeric:
+                return literal_operand(given)  # 2.5 equals no integer, which is not an error
+            case ast.Literal():
+                return as_type(names, given, wanted, what)
+            case ast.ListLiteral():
+                text = f"{what} cannot be matched with a list"
+                hint = "give one element, or write $v.property in [..] as a filter"
+                raise names.fail(given.span, text, code="T3", hint=hint)
+            case ast.Now():
+                if not compatible(NOW.type, wanted):
+                    raise names.fail(given.span, f"{what} is {wanted}, now() is not", code="T7")
+                return NOW
+            case ast.Variable():
+                return self._parameter(given, wanted, what)
+            case _:
+                assert_never(given)
+
+    def _parameter(self, given: ast.Variable, wanted: ValueType, what: str) -> ir.Expr:
+        parameter = parameter_operand(self.names, given)
+        if parameter is None:
+            text = f"variable ${given.name} is not bound"
+            hint = f"declare it as a parameter: ${given.name}: {wanted}"
+            raise self.names.fail(given.span, text, hint=hint)
+        if not compatible(parameter.type, wanted):
+            text = f"{what} has type {wanted}, ${given.name} is {parameter.type}"
+            raise self.names.fail(given.span, text, code="T7")
+        return parameter
+
+    # Traversals
+
+    def _traversal(self, traversal: ast.Traversal) -> None:
+        edge = self.names.edge(traversal.edge, "T4")
+        self._require_traversable(traversal, edge)
+        hops_min, hops_max = self._hops(traversal)
+        left, right = self._endpoint(traversal.left), self._endpoint(traversal.right)
+        direction, anchor = self._direction(traversal, edge, left, right)
+        ends = (edge.source, edge.target)
+        left_name, right_name = ends if direction is not ir.Direction.IN else ends[::-1]
+        nodes = self.names.catalog.nodes
+        left_node, right_node = nodes[left_name], nodes[right_name]
+        left_var = self._bind_endpoint(traversal.left, left_node, edge)
+        right_var = self._bind_endpoint(traversal.right, right_node, edge)
+        self.steps.append(
+            TypedStep(
+                left=left_var,
+                right=right_var,
+                left_node=left_node,
+                right_node=right_node,
+                edge=edge,
+                direction=direction,
+                hops_min=hops_min,
+                hops_max=hops_max,
+                anchor=anchor,
+                edge_var=self._bind_edge(traversal.edge_variable, edge),
+            )
+        )
+
+    def _require_traversable(self, traversal: ast.Traversal, edge: EdgeType) -> None:
+        if traversal.undirected and edge.source != edge.target:
+            text = f"{edge.name} goes from {edge.source} to {edge.target}"
+            hint = f"write {traversal.edge} without < >: its direction follows from the types"
+            raise self.names.fail(traversal.span, text, code="T22", hint=hint)
+        if traversal.edge_variable is not None and traversal.hops is not None:
+            text = "an edge variable takes exactly one hop"
+            hint = "leave out the hop bounds or the edge variable"
+            raise self.names.fail(traversal.hops.span, text, code="T23", hint=hint)
+
+    def _hops(self, traversal: ast.Traversal) -> tuple[int, int]:
+        hops = traversal.hops
+        if hops is None:
+            return 1, 1
+        fault = ""
+        if hops.high is None:
+            fault = "hop bounds need a maximum"
+        elif hops.low < 1:
+            fault = "hop bounds start at 1"
+        elif hops.high < hops.low:
+            fault = "the maximum of hop bounds is less than the minimum"
+        if hops.high is None or fault:
+            hint = f"write {traversal.edge}{{1,3}}"
+            raise self.names.fail(hops.span, fault, code="T15", hint=hint)
+        return hops.low, hops.high
+
+    def _endpoint(self, variable: ast.Variable) -> NodeVar | None:
+        if variable.name == ast.ANONYMOUS:
+            return None
+        found = self.scope.find(variable.name)
+        if isinstance(found, EdgeVar):
+            text = f"${variable.name} is an edge and cannot be an end of another"
+            hint = f"use ${variable.name}.from or ${variable.name}.to"
+            raise self.names.fail(variable.span, text, code="T23", hint=hint)
+        return found
+
+    def _direction(
+        self,
+        traversal: ast.Traversal,
+        edge: EdgeType,
+        left: NodeVar | None,
+        right: NodeVar | None,
+    ) -> tuple[ir.Direction, Anchor]:
+        """From what is bound: the left end decides, else the right one, else forward."""
+        both_ways = ir.Direction.BOTH if traversal.undirected else None
+        if left is not None:
+            bound, variable, anchor, declared = left, traversal.left, Anchor.LEFT, edge.source
+        elif right is not None:
+            bound, variable, anchor, declared = right, traversal.right, Anchor.RIGHT, edge.target
+        else:
+            return both_ways or ir.Direction.OUT, Anchor.LEFT
+        name = bound.node.name
+        if name not in (edge.source, edge.target):
+            text = (
+                f"{edge.name} goes from {edge.source} to {edge.target}, "
+                f"${variable.name} is a {name}"
+            )
+            raise self.names.fail(variable.span, text, code="T5")
+        directed = ir.Direction.OUT if name == declared else ir.Direction.IN
+        return both_ways or directed, anchor
+
+    def _bind_endpoint(self, variable: ast.Variable, node: NodeType, edge: EdgeType) -> ir.Var:
+        found = self._endpoint(variable)
+        if found is not None and found.node.name != node.name:
+            text = (
+                f"{edge.name} goes from {edge.source} to {edge.target}, "
+                f"${variable.name} is a {found.node.name} and must be a {node.name} here"
+            )
+            raise self.names.fail(variable.span, text, code="T5")
+        return self._bind_node(variable, node).var
+
+    def _bind_edge(self, variable: ast.Variable | None, edge: EdgeType) -> ir.Var | None:
+        if variable is None or variable.name == ast.ANONYMOUS:
+            return None
+        if self.scope.find(variable.name) is not None:
+            text = f"${variable.name} is bound already"
+            raise self.names.fail(
+                variable.span, text, code="T23", hint="an edge variable needs a name of its own"
+            )
+        self.scope.bind(variable.name, EdgeVar(ir.Var(variable.name), edge))
+        return ir.Var(variable.name)
+
+    # Blocks and conditions
+
+    def _optional(self, block: ast.OptionalBlock) -> None:
+        inner_scope = self.scope.inner()
+        pattern = self._inner(inner_scope, block.clauses, block.span, "optional", entered=True)
+        self.optionals.append(pattern)
+        for name, bound in inner_scope.own.items():
+            if isinstance(bound, NodeVar):
+                self.scope.bind(name, NodeVar(bound.var, bound.node, optional=True))
+            else:
+                self.scope.bind(name, EdgeVar(bound.var, bound.edge, optional=True))
+
+    def _inner(
+        self,
+        scope: Scope,
+        clauses: tuple[ast.Clause, ...],
+        span: Span,
+        word: str,
+        *,
+        entered: bool = False,
+    ) -> TypedPattern:
+        inner_scope = scope if entered else scope.inner()
+        pattern = check_pattern(inner_scope, clauses)
+        if not pattern.uses:
+            text = f"the {word} block uses no variable from outside it"
+            hint = "it would be the same for every row; mention a variable of the pattern around it"
+            raise self.names.fail(span, text, code="T9", hint=hint)
+        return pattern
+
+    def _condition(self, condition: ast.Condition) -> None:
+        """Conditions joined by `and` stand each on their own."""
+        match condition:
+            case ast.And(conditions=parts):
+                for part in parts:
+                    self._condition(part)
+            case ast.Exists(clauses=clauses, span=span):
+                inner = self._inner(self.scope, clauses, span, "exists")
+                self.semi_joins.append(TypedSemiJoin(inner, anti=False))
+            case ast.Not(condition=ast.Exists(clauses=clauses, span=span)):
+                inner = self._inner(self.scope, clauses, span, "exists")
+                self.semi_joins.append(TypedSemiJoin(inner, anti=True))
+            case _:
+                self.filters.append(condition_predicate(self.scope, condition, self._slot))
+
+    def _slot(
+        self, scope: Scope, clauses: tuple[ast.Clause, ...], span: Span, exists: bool
+    ) -> ir.Slot:
+        word = "exists" if exists else "count"
+        slot = self.names.slot(word)
+        pattern = self._inner(scope, clauses, span, word)
+        self.matches.append(TypedMatches(pattern, slot, exists))
+        return slot

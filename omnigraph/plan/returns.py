@@ -1,0 +1,324 @@
+"""`return` and `order` to typed columns, measures, scores and sort keys.
+
+Invariant: a column, a measure and a score exist once each, however often the query mentions them;
+the sort keys end with what makes the order of rows the only possible one.
+"""
+
+from dataclasses import dataclass, field
+
+from omnigraph.language.query import ast
+from omnigraph.plan import ir
+from omnigraph.plan.aggregates import measure_of
+from omnigraph.plan.operands import (
+    BOOL,
+    NOW,
+    NUMBER,
+    literal_operand,
+    parameter_operand,
+    property_operand,
+)
+from omnigraph.plan.scope import ID_TYPE, EdgeVar, Scope
+from omnigraph.plan.search import ranking, require_nearest_limit, text_match
+from omnigraph.types import ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class TypedReturn:
+    """Everything after the pattern."""
+
+    scores: tuple[ir.Score, ...]
+    aggregate: ir.Aggregate | None
+    columns: tuple[ir.OutputColumn, ...]
+    order: tuple[ir.SortKey, ...]
+
+
+def check_return(scope: Scope, read: ast.Read) -> TypedReturn:
+    """Types the columns, then the order, which may name them."""
+    return _Return(scope, read).check()
+
+
+@dataclass
+class _Return:
+    scope: Scope
+    read: ast.Read
+    columns: list[ir.OutputColumn] = field(default_factory=list)
+    keys: list[ir.Expr] = field(default_factory=list)
+    measures: list[ir.Measure] = field(default_factory=list)
+    scores: list[ir.Score] = field(default_factory=list)
+
+    @property
+    def aggregating(self) -> bool:
+        return any(isinstance(p.expression, ast.Aggregate) for p in self.read.projections)
+
+    def check(self) -> TypedReturn:
+        for projection in self.read.projections:
+            self._project(projection)
+        order = self._order()
+        aggregate = None
+        if self.aggregating:
+            aggregate = ir.Aggregate(tuple(self.keys), tuple(self.measures))
+        return TypedReturn(tuple(self.scores), aggregate, tuple(self.columns), order)
+
+    # Columns
+
+    def _project(self, projection: ast.Projection) -> None:
+        expression = projection.expression
+        value, value_type = self._value(expression)
+        if value_type.is_blob:
+            text = "a Blob cannot be returned"
+            hint = "read it with omnigraph blob get, or count it"
+            raise self.scope.names.fail(expression.span, text, code="T24", hint=hint)
+        if self.aggregating and not isinstance(expression, ast.Aggregate):
+            self._group_by(expression, value, value_type)
+        elif self.read.distinct:
+            self._require_hashable(expression, value_type)
+        name = projection.alias.text if projection.alias else column_name(expression)
+        self.columns.append(ir.OutputColumn(name, value, value_type))
+
+    def _value(self, expression: ast.Expr) -> tuple[ir.Expr, ValueType]:
+        """A projected expression and its type."""
+        names = self.scope.names
+        match expression:
+            case ast.Aggregate():
+                measure = self._measure(expression)
+                return ir.SlotRef(measure.out, measure.type), measure.type
+            case ast.Nearest() | ast.Bm25() | ast.Rrf():
+                slot = self._score(expression, required=False).out
+                return ir.SlotRef(slot, NUMBER), NUMBER
+            case ast.TextCall():
+                return text_match(self.scope, expression), BOOL
+            case ast.Alias(name=name):
+                text = f"the alias '{name}' cannot be returned"
+                raise names.fail(expression.span, text, hint=f"a variable is written ${name}")
+            case _:
+                operand = self._operand(expression)
+                return operand, operand.type
+
+    def _operand(self, expression: ast.Expr) -> ir.Operand:
+        names = self.scope.names
+        match expression:
+            case ast.Literal() | ast.ListLiteral():
+                return literal_operand(expression)
+            case ast.Now():
+                return NOW
+            case ast.PropertyRef():
+                return property_operand(self.scope, expression)
+            case ast.Variable():
+                return self._variable(expression)
+            case _:
+                raise names.fail(expression.span, "this cannot be returned")
+
+    def _variable(self, variable: ast.Variable) -> ir.Operand:
+        parameter = parameter_operand(self.scope.names, variable)
+        return parameter if parameter is not None else self._entity_id(variable)
+
+    def _entity_id(self, variable: ast.Variable) -> ir.EntityId:
+        names = self.scope.names
+        bound = self.scope.find(variable.name)
+        if bound is None:
+            raise names.fail(variable.span, f"variable ${variable.name} is not bound")
+        if isinstance(bound, EdgeVar):
+            text = f"the edge ${variable.name} has no value of its own"
+            hint = f"use ${variable.name}.id or one of its properties"
+            raise names.fail(variable.span, text, code="T23", hint=hint)
+        return ir.EntityId(bound.var, ValueType(ID_TYPE.scalar, bound.optional))
+
+    def _measure(self, aggregate: ast.Aggregate) -> ir.Measure:
+        op, operand, value_type = measure_of(self.scope, aggregate, self._variable)
+        for known in self.measures:
+            if (known.op, known.operand, known.distinct) == (op, operand, aggregate.distinct):
+                return known
+        slot = self.scope.names.slot(str(op))
+        measure = ir.Measure(slot, op, operand, aggregate.distinct, value_type)
+        self.measures.append(measure)
+        return measure
+
+    def _group_by(self, expression: ast.Expr, value: ir.Expr, value_type: ValueType) -> None:
+        if not isinstance(value, ir.Column | ir.EntityId | ir.EndpointId):
+            raise self.scope.names.fail(
+                expression.span,
+                "beside an aggregate only $v.property and $v can be returned",
+                code="T9",
+                hint="they are what rows are grouped by",
+            )
+        self._require_hashable(expression, value_type)
+        if value not in self.keys:
+            self.keys.append(value)
+
+    def _require_hashable(self, expression: ast.Expr, value_type: ValueType) -> None:
+        if value_type.is_list or value_type.is_vector:
+            text = f"rows cannot be grouped or made distinct by a {value_type}"
+            raise self.scope.names.fail(expression.span, text, code="T9")
+
+    def _score(self, call: ast.Rank, *, required: bool) -> ir.Score:
+        names = self.scope.names
+        if self.aggregating:
+            text = "a ranking cannot be used beside an aggregate"
+            raise names.fail(call.span, text, code="T9")
+        wanted = self.read.limit
+        if wanted is not None:
+            wanted += self.read.offset or 0
+        typed = ranking(self.scope, call, wanted)
+        for at, known in enumerate(self.scores):
+            if known.ranking == typed:
+                merged = ir.Score(known.out, typed, known.required or required, known.position)
+                self.scores[at] = merged
+                return merged
+        position = names.slot("position") if isinstance(typed, ir.Rrf) else None
+        score = ir.Score(names.slot(_RANK_NAMES[type(call)]), typed, required, position)
+        self.scores.append(score)
+        return score
+
+    # Order
+
+    def _order(self) -> tuple[ir.SortKey, ...]:
+        self._require_no_alias_beside_nearest()
+        keys, ties = list[ir.SortKey](), list[ir.SortKey]()
+        for at, ordering in enumerate(self.read.orderings):
+            rank = self._rank_of(ordering)
+            if rank is None:
+                keys.append(ir.SortKey(self._sort_value(ordering), ordering.descending))
+                continue
+            score = self._score(rank, required=at == 0)
+            keys.append(self._rank_key(ordering, score))
+            ties.append(ir.SortKey(ir.EntityId(_ranked_var(score.ranking), ID_TYPE)))
+        if self.aggregating or self.read.distinct:
+            return tuple(keys)
+        return _without_repeats((*keys, *ties, *self._tie_break()))
+
+    def _require_no_alias_beside_nearest(self) -> None:
+        orderings = self.read.orderings
+        if not any(isinstance(o.expression, ast.Nearest) for o in orderings):
+            return
+        for ordering in orderings:
+            if isinstance(ordering.expression, ast.Alias):
+                text = f"the alias '{ordering.expression.name}' cannot be used beside nearest"
+                hint = "order by the expression itself"
+                raise self.scope.names.fail(ordering.span, text, code="T18", hint=hint)
+
+    def _rank_of(self, ordering: ast.Ordering) -> ast.Rank | None:
+        """The ranking an ordering means, by itself or through an alias."""
+        expression = ordering.expression
+        if isinstance(expression, ast.Alias):
+            expression = self._aliased(expression)[0].expression
+        if not isinstance(expression, ast.Rank):
+            return None
+        if isinstance(expression, ast.Nearest):
+            require_nearest_limit(self.scope, expression, self.read.limit)
+            if ordering.descending:
+                text = "nearest takes no direction"
+                hint = "it always puts the closest first"
+                raise self.scope.names.fail(ordering.span, text, hint=hint)
+        return expression
+
+    def _aliased(self, alias: ast.Alias) -> tuple[ast.Projection, ir.OutputColumn]:
+        pairs = zip(self.read.projections, self.columns, strict=True)
+        for projection, column in reversed(tuple(pairs)):
+            if projection.alias is not None and projection.alias.text == alias.name:
+                return projection, column
+        text = f"no column has the alias '{alias.name}'"
+        raise self.scope.names.fail(alias.span, text, hint="name one with as, in return")
+
+    def _rank_key(self, ordering: ast.Ordering, score: ir.Score) -> ir.SortKey:
+        if score.position is not None:
+            key = ir.SortKey(ir.SlotRef(score.position, ValueType(_POSITION, nullable=True)))
+        else:
+            best_last = isinstance(score.ranking, ir.Bm25)
+            key = ir.SortKey(ir.SlotRef(score.out, NUMBER), descending=best_last)
+        if self.read.distinct:
+            projected = ir.SlotRef(score.out, NUMBER)
+            self._require_returned(ordering, projected)
+        return key
+
+    def _sort_value(self, ordering: ast.Ordering) -> ir.Expr:
+        names, expression = self.scope.names, ordering.expression
+        match expression:
+            case ast.Alias():
+                column = self._aliased(expression)[1]
+                value, value_type = column.value, column.type
+            case ast.PropertyRef():
+                operand = property_operand(self.scope, expression)
+                value, value_type = operand, operand.type
+                self._require_returned(ordering, value)
+            case ast.Variable() if expression.name not in names.parameters:
+                entity = self._entity_id(expression)
+                value, value_type = entity, entity.type
+                self._require_returned(ordering, value)
+            case ast.Aggregate() if self.aggregating:
+                measure = self._measure(expression)
+                value, value_type = ir.SlotRef(measure.out, measure.type), measure.type
+                if self.read.distinct:
+                    self._require_returned(ordering, value)
+            case ast.Aggregate():
+                text = "ordering by an aggregate needs an aggregate in return"
+                raise names.fail(expression.span, text, code="T9")
+            case _:
+                hint = "order by $v.property, $v, an alias, an aggregate or a ranking"
+                raise names.fail(expression.span, "unsupported ordering expression", hint=hint)
+        self._require_orderable(ordering, value_type)
+        return value
+
+    def _require_returned(self, ordering: ast.Ordering, value: ir.Expr) -> None:
+        """What is ordered by must still be there after grouping."""
+        if not self.aggregating and not self.read.distinct:
+            return
+        if value not in self.keys and all(value != column.value for column in self.columns):
+            text = "rows that are grouped or distinct can only be ordered by what is returned"
+            hint = "add it to return, or order by an alias"
+            raise self.scope.names.fail(ordering.span, text, code="T9", hint=hint)
+
+    def _require_orderable(self, ordering: ast.Ordering, value_type: ValueType) -> None:
+        if value_type.is_blob:
+            raise self.scope.names.fail(ordering.span, "a Blob has no order", code="T24")
+        if value_type.is_list or value_type.is_vector:
+            text = f"unsupported ordering expression: a {value_type} has no order"
+            raise self.scope.names.fail(ordering.span, text)
+
+    def _tie_break(self) -> tuple[ir.SortKey, ...]:
+        """The ids of all named variables: by name after an order, as they appear without one."""
+        bound = list(self.scope.own.values())
+        if self.read.orderings:
+            bound.sort(key=lambda b: b.var)
+        return tuple(
+            ir.SortKey(ir.EntityId(b.var, ValueType(ID_TYPE.scalar, b.optional))) for b in bound
+        )
+
+
+_POSITION = NUMBER.scalar
+_RANK_NAMES: dict[type, str] = {ast.Nearest: "nearest", ast.Bm25: "bm25", ast.Rrf: "rrf"}
+
+
+def _ranked_var(rank: ir.Ranking) -> ir.Var:
+    """The variable a ranking ranks; of a fusion, its first arm's."""
+    return rank.first.column.var if isinstance(rank, ir.Rrf) else rank.column.var
+
+
+def _without_repeats(keys: tuple[ir.SortKey, ...]) -> tuple[ir.SortKey, ...]:
+    """A value that was ordered by already decides nothing."""
+    seen = dict[ir.Expr, ir.SortKey]()
+    for key in keys:
+        seen.setdefault(_unnullable(key.value), key)
+    return tuple(seen.values())
+
+
+def _unnullable(value: ir.Expr) -> ir.Expr:
+    return ir.EntityId(value.var, ID_TYPE) if isinstance(value, ir.EntityId) else value
+
+
+def column_name(expression: ast.Expr) -> str:
+    """The name of a column without an alias."""
+    match expression:
+        case ast.PropertyRef(variable=variable, property=name):
+            return f"{variable.name}.{name}"
+        case ast.Variable(name=name):
+            return name
+        case ast.Aggregate(argument=argument):
+            return column_name(argument)
+        case ast.Now():
+            return "now"
+        case ast.TextCall(function=function):
+            return str(function)
+        case ast.Nearest() | ast.Bm25() | ast.Rrf():
+            return _RANK_NAMES[type(expression)]
+        case _:
+            return "literal"

@@ -1,0 +1,122 @@
+"""What names mean at a place in a query: parameters, variables, and the types behind them.
+
+Invariant: a variable has one meaning in a block and in all blocks inside it. An inner block sees
+the outer variables; what it binds stays inside, unless the block is optional.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
+from omnigraph.errors import TypeCheckError
+from omnigraph.language.query import ast
+from omnigraph.plan.ir import Slot, Var
+from omnigraph.types import Scalar, Span, ValueType
+
+ID_TYPE = ValueType(Scalar.STRING)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeVar:
+    """A variable bound to nodes of one type."""
+
+    var: Var
+    node: NodeType
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeVar:
+    """A variable bound to edges of one type."""
+
+    var: Var
+    edge: EdgeType
+    optional: bool = False
+
+
+Bound = NodeVar | EdgeVar
+
+
+@dataclass
+class Names:
+    """What one query may name, and the counters for what it does not."""
+
+    catalog: Catalog
+    source: str
+    parameters: dict[str, ValueType]
+    _vars: int = 0
+    _slots: int = 0
+
+    def anonymous(self) -> Var:
+        """A variable no query can write."""
+        self._vars += 1
+        return Var(f"_:{self._vars}")
+
+    def slot(self, purpose: str) -> Slot:
+        self._slots += 1
+        return Slot(f"{purpose}:{self._slots}")
+
+    def fail(
+        self, span: Span, text: str, *, code: str | None = None, hint: str = ""
+    ) -> TypeCheckError:
+        """The error that points at a piece of this query's text."""
+        return TypeCheckError.at(self.source, span, text, code=code, hint=hint)
+
+    def node(self, name: ast.Name, code: str) -> NodeType:
+        node = self.catalog.node(name.text)
+        if node is None:
+            hint = did_you_mean(name.text, self.catalog.nodes)
+            raise self.fail(name.span, f"unknown node type '{name}'", code=code, hint=hint)
+        return node
+
+    def edge(self, name: ast.Name, code: str) -> EdgeType:
+        edge = self.catalog.edge(name.text)
+        if edge is None:
+            hint = did_you_mean(name.text, self.catalog.edges)
+            raise self.fail(name.span, f"unknown edge type '{name}'", code=code, hint=hint)
+        return edge
+
+    def property(self, owner: NodeType | EdgeType, name: ast.Name, code: str) -> Property:
+        found = owner.property(name.text)
+        if found is None:
+            hint = did_you_mean(name.text, (p.name for p in owner.properties))
+            text = f"type '{owner.name}' has no property '{name}'"
+            raise self.fail(name.span, text, code=code, hint=hint)
+        return found
+
+
+@dataclass
+class Scope:
+    """The variables of a block, on top of those around it."""
+
+    names: Names
+    outer: "Scope | None" = None
+    own: dict[str, Bound] = field(default_factory=dict)
+    uses: set[Var] = field(default_factory=set)
+
+    def find(self, name: str) -> Bound | None:
+        """What a variable is bound to here. Notes every use of a variable from around."""
+        bound = self.own.get(name)
+        if bound is not None or self.outer is None:
+            return bound
+        bound = self.outer.find(name)
+        if bound is not None:
+            self.uses.add(bound.var)
+        return bound
+
+    def bind(self, name: str, bound: Bound) -> None:
+        self.own[name] = bound
+
+    def inner(self) -> "Scope":
+        return Scope(self.names, self)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint that names the nearest thing there is."""
+    folded = {candidate.lower(): candidate for candidate in known}
+    close = get_close_matches(name.lower(), folded, n=1)
+    if close:
+        return f"did you mean '{folded[close[0]]}'?"
+    listed = sorted(folded.values())[:8]
+    return f"known: {', '.join(listed)}" if listed else "the schema declares none"

@@ -1,0 +1,230 @@
+"""Mutation statements to typed operations.
+
+Invariant: a statement names one type, sets only properties of it, each once and with a value that
+fits, and selects only by properties that can be compared.
+"""
+
+from typing import assert_never
+
+from omnigraph.catalog.model import EdgeType, NodeType, Property
+from omnigraph.language.query import ast
+from omnigraph.plan import ir
+from omnigraph.plan.conditions import compare, membership
+from omnigraph.plan.operands import NOW, as_type, compatible, literal_operand, parameter_operand
+from omnigraph.plan.scope import ID_TYPE, Names, Scope, did_you_mean
+from omnigraph.types import Kind, Scalar, ValueType, table_key
+
+_ENDS = {"from": ir.End.SRC, "to": ir.End.DST}
+
+
+def check_statement(names: Names, statement: ast.Statement) -> ir.StatementOp:
+    """The operation of one statement."""
+    target = _target(names, statement.type_name)
+    match statement:
+        case ast.Insert():
+            _require_assignments(names, statement)
+            if isinstance(target, NodeType):
+                return _insert_node(names, statement, target)
+            return _insert_edge(names, statement, target)
+        case ast.Update():
+            _require_assignments(names, statement)
+            return _update(names, statement, target)
+        case ast.Delete(where=where):
+            predicate = _where(names, target, where)
+            return ir.DeleteRows(target.table, predicate, _cascades(names, target))
+        case _:
+            assert_never(statement)
+
+
+def _target(names: Names, name: ast.Name) -> NodeType | EdgeType:
+    """The type of that name; where a node and an edge share it, the node."""
+    target = names.catalog.node(name.text) or names.catalog.edge(name.text)
+    if target is None:
+        known = (*names.catalog.nodes, *names.catalog.edges)
+        hint = did_you_mean(name.text, known)
+        raise names.fail(name.span, f"unknown type '{name}'", code="T10", hint=hint)
+    return target
+
+
+def _require_assignments(names: Names, statement: ast.Insert | ast.Update) -> None:
+    """T10 for none, T13 for two of one property."""
+    if not statement.assignments:
+        text = f"no property of {statement.type_name} is assigned"
+        raise names.fail(statement.span, text, code="T10", hint="write name: value")
+    seen = set[str]()
+    for assignment in statement.assignments:
+        if assignment.property.text in seen:
+            text = f"property '{assignment.property}' is assigned twice"
+            raise names.fail(assignment.span, text, code="T13")
+        seen.add(assignment.property.text)
+
+
+def _insert_node(names: Names, statement: ast.Insert, node: NodeType) -> ir.InsertNode:
+    sets = tuple(_set(names, node, assignment) for assignment in statement.assignments)
+    _require_all(names, statement, node, {s.name for s in sets})
+    return ir.InsertNode(node.table, sets, node.key)
+
+
+def _insert_edge(names: Names, statement: ast.Insert, edge: EdgeType) -> ir.InsertEdge:
+    ends = dict[str, ir.Expr]()
+    sets = list[ir.SetColumn]()
+    for assignment in statement.assignments:
+        name = assignment.property.text
+        if name in _ENDS:
+            ends[name] = _assigned(names, assignment.value, ID_TYPE, f"{edge.name}.{name}")
+        else:
+            sets.append(_set(names, edge, assignment))
+    for name in _ENDS:
+        if name not in ends:
+            text = f"{edge.name} needs the endpoint '{name}'"
+            raise names.fail(statement.span, text, code="T12", hint=f"write {name}: <id>")
+    _require_all(names, statement, edge, {s.name for s in sets})
+    return ir.InsertEdge(
+        table=edge.table,
+        source_table=table_key(Kind.NODE, edge.source),
+        target_table=table_key(Kind.NODE, edge.target),
+        source=ends["from"],
+        target=ends["to"],
+        sets=tuple(sets),
+    )
+
+
+def _require_all(
+    names: Names, statement: ast.Insert, owner: NodeType | EdgeType, assigned: set[str]
+) -> None:
+    """T12 for a required property that is left out."""
+    for declared in owner.properties:
+        if declared.type.nullable or declared.name in assigned:
+            continue
+        if declared.embed is not None and declared.embed.source in assigned:
+            continue
+        text = f"{owner.name} needs the property '{declared.name}' ({declared.type})"
+        raise names.fail(statement.span, text, code="T12", hint=f"write {declared.name}: …")
+
+
+def _update(names: Names, statement: ast.Update, target: NodeType | EdgeType) -> ir.UpdateRows:
+    for assignment in statement.assignments:
+        _require_updatable(names, target, assignment)
+    sets = tuple(_set(names, target, assignment) for assignment in statement.assignments)
+    return ir.UpdateRows(target.table, sets, _where(names, target, statement.where))
+
+
+def _require_updatable(
+    names: Names, target: NodeType | EdgeType, assignment: ast.Assignment
+) -> None:
+    name = assignment.property.text
+    if isinstance(target, EdgeType) and name in _ENDS:
+        text = f"the endpoints of {target.name} cannot be updated"
+        raise names.fail(assignment.span, text, code="T16", hint="delete the edge and insert it")
+    if isinstance(target, NodeType) and name in target.key:
+        text = f"cannot update @key property '{name}'; delete and re-insert"
+        raise names.fail(assignment.span, text)
+
+
+def _set(names: Names, owner: NodeType | EdgeType, assignment: ast.Assignment) -> ir.SetColumn:
+    found = _property(names, owner, assignment.property)
+    value = _assigned(names, assignment.value, found.type, f"{owner.name}.{found.name}")
+    return ir.SetColumn(found.name, found.id, found.type, value)
+
+
+def _property(names: Names, owner: NodeType | EdgeType, name: ast.Name) -> Property:
+    if name.text == "id" and owner.property("id") is None:
+        text = f"the id of a {owner.name} cannot be assigned"
+        keyed = isinstance(owner, NodeType) and owner.key
+        hint = "it follows from the key" if keyed else "it is generated"
+        raise names.fail(name.span, text, code="T11", hint=hint)
+    return names.property(owner, name, "T11")
+
+
+def _assigned(names: Names, value: ast.Value, target: ValueType, what: str) -> ir.Expr:
+    match value:
+        case ast.Literal() | ast.ListLiteral():
+            return as_type(names, value, target, what)
+        case ast.Now():
+            if target.scalar is not Scalar.DATETIME or target.is_list:
+                raise names.fail(value.span, f"{what} is {target}, now() is not", code="T7")
+            return NOW
+        case ast.Variable():
+            parameter = _declared(names, value)
+            text_into_blob = parameter.type.is_text and target.is_blob and not target.is_list
+            if not text_into_blob and not compatible(parameter.type, target):
+                text = f"{what} has type {target}, ${value.name} is {parameter.type}"
+                raise names.fail(value.span, text, code="T7")
+            return parameter
+        case _:
+            assert_never(value)
+
+
+def _declared(names: Names, variable: ast.Variable) -> ir.Param:
+    parameter = parameter_operand(names, variable)
+    if parameter is None:
+        text = f"${variable.name} is not a declared parameter"
+        hint = did_you_mean(variable.name, names.parameters)
+        raise names.fail(variable.span, text, code="T14", hint=hint)
+    return parameter
+
+
+def _cascades(names: Names, target: NodeType | EdgeType) -> tuple[ir.Cascade, ...]:
+    """The edges that cannot outlive a node."""
+    if isinstance(target, EdgeType):
+        return ()
+    cascades = list[ir.Cascade]()
+    for edge in names.catalog.edges_of(target.name):
+        ends = ((ir.End.SRC, edge.source), (ir.End.DST, edge.target))
+        touched = tuple(end for end, node in ends if node == target.name)
+        cascades.append(ir.Cascade(edge.table, touched))
+    return tuple(cascades)
+
+
+# Selection
+
+
+def _where(names: Names, owner: NodeType | EdgeType, condition: ast.Condition) -> ir.Expr:
+    scope = Scope(names)
+    match condition:
+        case ast.Comparison(left=left, right=right):
+            own = _own_operand(names, owner, left)
+            return compare(scope, condition, own, _selecting(names, right))
+        case ast.IsNull(subject=subject, negated=negated):
+            return ir.IsNull(_own_operand(names, owner, subject), negated)
+        case ast.Membership(subject=subject, collection=collection):
+            if isinstance(collection, ast.Variable):
+                _declared(names, collection)
+            own = _own_operand(names, owner, subject)
+            return membership(scope, own, collection, subject.span)
+        case ast.Not(condition=inner):
+            return ir.Not(_where(names, owner, inner))
+        case ast.And(conditions=parts):
+            return ir.And(tuple(_where(names, owner, part) for part in parts))
+        case ast.Or(conditions=parts):
+            return ir.Or(tuple(_where(names, owner, part) for part in parts))
+        case ast.TextCondition() | ast.Exists():
+            raise AssertionError("the grammar has these in match only")
+        case _:
+            assert_never(condition)
+
+
+def _own_operand(names: Names, owner: NodeType | EdgeType, expression: ast.Expr) -> ir.Operand:
+    assert isinstance(expression, ast.OwnProperty)
+    word = expression.property.text
+    if word == "id":
+        return ir.EntityId(ir.SELF, ID_TYPE)
+    if isinstance(owner, EdgeType) and word in _ENDS:
+        return ir.EndpointId(ir.SELF, _ENDS[word], ID_TYPE)
+    found = names.property(owner, expression.property, "T11")
+    if found.type.is_blob:
+        text = f"{owner.name}.{found.name} is a Blob and cannot select"
+        raise names.fail(expression.span, text, code="T11")
+    return ir.Column(ir.SELF, found.name, found.id, found.type)
+
+
+def _selecting(names: Names, value: ast.Expr) -> ir.Operand:
+    match value:
+        case ast.Literal() | ast.ListLiteral():
+            return literal_operand(value)
+        case ast.Now():
+            return NOW
+        case ast.Variable():
+            return _declared(names, value)
+        case _:
+            raise AssertionError("the grammar has values on the right of a selection")
