@@ -1,0 +1,1 @@
+"""One behaviour suite over every place a graph can live."""

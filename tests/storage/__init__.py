@@ -1,0 +1,1 @@
+"""Tests of the storage room, on real Lance in temporary folders and on an S3 server."""

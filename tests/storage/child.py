@@ -1,0 +1,74 @@
+"""Work done in a process of its own, so that a failpoint can kill it.
+
+Processes come from a fork server that has imported this module and used nothing of it, so that each
+starts in milliseconds and none inherits a running engine.
+"""
+
+import multiprocessing
+import multiprocessing.context
+from collections.abc import Callable
+from typing import Any
+
+from omnigraph.storage import failpoints
+from omnigraph.storage.names import MAIN
+from omnigraph.types import TableKey
+from tests.storage.world import Where, create_graph, put
+
+Values = dict[TableKey, dict[str, int]]
+KILLED = -9
+
+
+def context() -> multiprocessing.context.ForkServerContext:
+    """The context every child comes from."""
+    made = multiprocessing.get_context("forkserver")
+    made.set_forkserver_preload(["tests.storage.child"])
+    return made
+
+
+def run(work: Callable[..., None], *arguments: Any, timeout_s: float = 60) -> int:
+    """Run a function of a test module in a child; its exit code, -9 when it was killed."""
+    process = context().Process(target=work, args=arguments)
+    process.start()
+    process.join(timeout_s)
+    if process.is_alive():
+        process.kill()
+        raise AssertionError("the child did not end")
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+def write(where: Where, values: Values, branch: str, place: str, nth: int) -> None:
+    """Commit once, killed at a failpoint."""
+    store = where.open()
+    failpoints.arm(place, "kill", nth)
+    put(store, values, branch=branch, actor="act-crash")
+
+
+def recover(where: Where, place: str) -> None:
+    """Open read-write, killed at a failpoint."""
+    failpoints.arm(place, "kill")
+    where.open()
+
+
+def init(where: Where, place: str) -> None:
+    """Create a graph, killed at a failpoint."""
+    failpoints.arm(place, "kill")
+    create_graph(where)
+
+
+def branch(where: Where, verb: str, name: str, place: str) -> None:
+    """Create or delete a branch, killed at a failpoint."""
+    store = where.open()
+    failpoints.arm(place, "kill")
+    if verb == "create":
+        store.branches.create(name)
+    else:
+        store.branches.delete(name)
+
+
+def commits(where: Where, count: int, table_key: TableKey, place: str) -> None:
+    """Commit one row at a time, killed at a failpoint on the way."""
+    store = where.open()
+    failpoints.arm(place, "kill")
+    for number in range(count):
+        put(store, {table_key: {f"r{number}": number}}, branch=MAIN)

@@ -1,0 +1,131 @@
+"""A small graph and a small writer: three tables, rows made of an id and a number.
+
+The writer stages appended, upserted, replaced and deleted rows over several tables. It stands in
+for the real writers, which differ from it only in what they stage.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import Commit
+from omnigraph.storage.store import Settings, Store, create, keyed, open_store
+from omnigraph.types import TableKey
+
+PERSON, CITY, KNOWS = TableKey("node:Person"), TableKey("node:City"), TableKey("edge:Knows")
+TABLES = (PERSON, CITY, KNOWS)
+
+_NODE = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])
+_EDGE = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("src", pa.string(), nullable=False),
+        pa.field("dst", pa.string(), nullable=False),
+        pa.field("n", pa.int64()),
+    ]
+)
+SCHEMAS = {PERSON: _NODE, CITY: _NODE, KNOWS: _EDGE}
+
+FAST = Settings(lease_term_s=1.0, lock_wait_s=20.0)
+
+
+def rows(table_key: TableKey, values: Mapping[str, int]) -> pa.Table:
+    """Rows with these ids and numbers."""
+    columns = {"id": list(values), "n": list(values.values())}
+    if table_key == KNOWS:
+        columns |= {"src": ["a"] * len(values), "dst": ["b"] * len(values)}
+    return pa.table(columns, schema=keyed(SCHEMAS[table_key]))
+
+
+@dataclass(frozen=True)
+class Where:
+    """A place for a graph, as child processes can be told it."""
+
+    uri: str
+    options: dict[str, str] = field(default_factory=dict)
+
+    def create(self, settings: Settings = FAST) -> Store:
+        tables = [(key, SCHEMAS[key]) for key in TABLES]
+        return create(self.uri, tables, storage_options=self.options or None, settings=settings)
+
+    def open(self, *, read_only: bool = False, settings: Settings = FAST) -> Store:
+        return open_store(
+            self.uri,
+            read_only=read_only,
+            storage_options=self.options or None,
+            settings=settings,
+        )
+
+
+def put(
+    store: Store,
+    values: Mapping[TableKey, Mapping[str, int]],
+    *,
+    branch: str = MAIN,
+    kind: str = "mutation",
+    actor: str | None = "act-test",
+) -> Commit:
+    """One commit that upserts rows into every named table."""
+    write = store.begin(branch, kind=kind, actor=actor)
+    for table_key, each in values.items():
+        write.upsert(table_key, rows(table_key, each))
+    return write.commit()
+
+
+def append(store: Store, table_key: TableKey, *ids: str, branch: str = MAIN) -> Commit:
+    """One commit that appends rows to one table."""
+    write = store.begin(branch, kind="mutation", actor="act-test")
+    write.append(table_key, rows(table_key, dict.fromkeys(ids, 1)))
+    return write.commit()
+
+
+Content = dict[TableKey, dict[str, int]]
+
+
+def content(store: Store, branch: str = MAIN, *, commit: str | None = None) -> Content:
+    """Everything a read sees."""
+    snapshot = store.snapshot(branch, commit=commit)
+    seen: Content = {}
+    for table_key in TABLES:
+        table = store.reader(snapshot, table_key).rows(["id", "n"])
+        ids = table["id"].to_pylist()
+        assert len(set(ids)) == len(ids), f"{table_key} holds an id twice"
+        seen[table_key] = dict(zip(ids, table["n"].to_pylist(), strict=True))
+        assert snapshot.tables[table_key].row_count == len(ids)
+    return seen
+
+
+def heads_agree(store: Store, branch: str = MAIN) -> bool:
+    """Whether every table head is the published version."""
+    pins = store.snapshot(branch).tables.values()
+    return all(
+        store.datasets.head(pin.location, pin.branch) == pin.version
+        for pin in pins
+        if pin.branch == (None if branch == MAIN else branch)
+    )
+
+
+def run_python(code: str, *arguments: str, failpoints: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own, which a failpoint may kill."""
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root), "OMNIGRAPH_FAILPOINTS": failpoints}
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+
+
+def create_graph(where: Where) -> None:
+    """Create a graph and forget the handle: for processes that end right after."""
+    where.create()

@@ -1,0 +1,1 @@
+"""Each Lance behaviour the storage room relies on, pinned."""
