@@ -7,7 +7,6 @@ of a crash or of a deleted branch, and made again under the table's lock.
 """
 
 import logging
-from contextlib import suppress
 from dataclasses import replace
 
 from omnigraph.errors import (
@@ -61,7 +60,7 @@ class Branches:
                 raise AlreadyExists("branch", name)
             state = self._manifest.state(source)
             failpoints.hit("branch.create_before")
-            self._make_ref(LOCATION, name, owner_of(source), state.version)
+            self._make(LOCATION, name, source=owner_of(source), version=state.version)
             failpoints.hit("branch.create_after")
         self._manifest.forget(name)
         self._stats.event("branch.created", branch=name, source=source)
@@ -113,7 +112,7 @@ class Branches:
         if owner is None or pin.branch == owner:
             return pin
         failpoints.hit("fork.before")
-        fork = self._adopted(pin, owner) or self._made(pin, owner) or self._remade(state, pin)
+        fork = self._adopted(pin, owner) or self._forked(state, pin)
         failpoints.hit("fork.after")
         self._stats.event("branch.forked", table=table_key, branch=owner, version=pin.version)
         return fork
@@ -129,40 +128,29 @@ class Branches:
             return None
         return replace(pin, branch=owner, fork=ref.identity) if head == pin.version else None
 
-    def _made(self, pin: TablePin, owner: str) -> TablePin | None:
-        """A new fork, or None when something is in the way."""
-        with suppress(StorageFailed, NotFound):
-            self._datasets.create_branch(
-                pin.location, owner, source=pin.branch, version=pin.version
-            )
-        return self._adopted(pin, owner)
-
-    def _remade(self, state: State, pin: TablePin) -> TablePin:
-        """A new fork in place of a leftover, which the table's lock proves to be nobody's."""
+    def _forked(self, state: State, pin: TablePin) -> TablePin:
+        """A new fork. Under the table's lock what is in its place is nobody's, and no other writer
+        is half-way through making one."""
         owner = state.branch
         with hold(self._locks, [lock_name(pin.table_key, owner)]):
             now = self._manifest.state(owner).pins.get(pin.table_key)
-            if now is None or now.branch == owner:
-                actual = 0 if now is None else now.version
-                raise VersionMismatch(pin.table_key, pin.version, actual)
-            self._datasets.delete_branch(pin.location, owner)
-            self._stats.event("branch.fork_reclaimed", table=pin.table_key, branch=owner)
-            self._datasets.create_branch(
-                pin.location, owner, source=pin.branch, version=pin.version
-            )
+            if now is None or now.version != pin.version:
+                raise VersionMismatch(pin.table_key, pin.version, 0 if now is None else now.version)
             fork = self._adopted(pin, owner)
+            if fork is None:
+                self._make(pin.location, owner, source=pin.branch, version=pin.version)
+                fork = self._adopted(pin, owner)
         if fork is None:
             raise StorageFailed(f"forked {pin.table_key} for {owner}", "the fork does not hold")
         return fork
 
-    def _make_ref(self, location: str, name: str, source: str | None, version: int) -> None:
-        """Create a Lance branch, over what an unfinished creation may have left in its folder."""
+    def _make(self, location: str, name: str, *, source: str | None, version: int) -> None:
+        """Create a Lance branch, over what an unfinished or forgotten one left in its place."""
         try:
             self._datasets.create_branch(location, name, source=source, version=version)
-        except (StorageFailed, NotFound):
-            if self._datasets.ref(location, name) is not None:
-                raise
+        except (StorageFailed, NotFound, AlreadyExists):
             self._datasets.delete_branch(location, name)
+            self._stats.event("branch.leftover_reclaimed", location=location, branch=name)
             self._datasets.create_branch(location, name, source=source, version=version)
 
 

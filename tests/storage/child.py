@@ -4,18 +4,24 @@ Processes come from a fork server that has imported this module and used nothing
 starts in milliseconds and none inherits a running engine.
 """
 
+import json
 import multiprocessing
 import multiprocessing.context
+import random
 from collections.abc import Callable
 from typing import Any
 
+from omnigraph.errors import RecoveryRequired, VersionMismatch
 from omnigraph.storage import failpoints
 from omnigraph.storage.names import MAIN
 from omnigraph.types import TableKey
-from tests.storage.world import Where, create_graph, put
+from tests.storage.world import CITY, KNOWS, PERSON, TABLES, Where, create_graph, put, rows
 
 Values = dict[TableKey, dict[str, int]]
 KILLED = -9
+
+BRANCHES = (MAIN, "work/a", "work")
+SHAPES: tuple[tuple[TableKey, ...], ...] = ((PERSON,), (CITY,), (KNOWS,), (PERSON, CITY), TABLES)
 
 
 def context() -> multiprocessing.context.ForkServerContext:
@@ -72,3 +78,27 @@ def commits(where: Where, count: int, table_key: TableKey, place: str) -> None:
     failpoints.arm(place, "kill")
     for number in range(count):
         put(store, {table_key: {f"r{number}": number}}, branch=MAIN)
+
+
+def write_for_ever(where: Where, log: str, seed: int) -> None:
+    """Write for ever, telling the log."""
+    chance = random.Random(seed)
+    store = where.open()
+    with open(log, "a", buffering=1) as told:
+        for number in range(1_000_000):
+            attempt = f"{seed}-{number}"
+            branch, tables = chance.choice(BRANCHES), chance.choice(SHAPES)
+            write = store.begin(branch, kind="mutation", actor=attempt)
+            bases = {key: write.read(key).pin.version for key in tables}
+            note = {"attempt": attempt, "branch": branch, "bases": bases}
+            told.write(json.dumps({"try": note, "operation": write.operation_id}) + "\n")
+            try:
+                for table_key in tables:
+                    write.append(table_key, rows(table_key, {attempt: number}))
+                commit = write.commit()
+            except VersionMismatch:
+                told.write(json.dumps({"lost": attempt}) + "\n")
+            except RecoveryRequired:
+                continue  # neither acknowledged nor refused
+            else:
+                told.write(json.dumps({"done": attempt, "commit": commit.id}) + "\n")

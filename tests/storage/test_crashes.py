@@ -78,7 +78,9 @@ def test_the_matrix_names_every_failpoint_of_the_write_path() -> None:
     assert named == set(failpoints.COMMIT) | set(failpoints.FORK)
 
 
-def crash(how: str, where: Where, store: Store, values: child.Values, branch: str, at: Case) -> None:
+def crash(
+    how: str, where: Where, store: Store, values: child.Values, branch: str, at: Case
+) -> None:
     if how == "kill":
         assert child.run(child.write, where, values, branch, at.place, at.nth) == KILLED
         return
@@ -167,12 +169,9 @@ FORWARD_STEPS = tuple(p for p in failpoints.RECOVER if "restore" not in p)
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(
     ("kind", "place"),
-    [(BACK, place) for place in failpoints.RECOVER]
-    + [(FORWARD, place) for place in FORWARD_STEPS],
+    [(BACK, place) for place in failpoints.RECOVER] + [(FORWARD, place) for place in FORWARD_STEPS],
 )
-def test_r5_a_crash_of_recovery_is_recovered(
-    local: Where, kind: str, place: str, how: str
-) -> None:
+def test_r5_a_crash_of_recovery_is_recovered(local: Where, kind: str, place: str, how: str) -> None:
     stopped = STOPPED_AT[kind]
     crash("raise", local, begin(local), THREE, MAIN, stopped)
     for _ in range(2):
@@ -217,7 +216,9 @@ def test_a_crash_while_folding_loses_nothing(local: Where, place: str, how: str)
     again = local.open()
     seen = content(again)[PERSON]
     assert acknowledged.items() <= seen.items()
-    assert list(seen.values()) == list(range(len(seen))), "commits are in from the first to the last"
+    assert list(seen.values()) == list(range(len(seen))), (
+        "commits are in from the first to the last"
+    )
     assert len(seen) >= 30
     assert heads_agree(again)
     assert again.sidecars.pending() == ()

@@ -111,7 +111,9 @@ def heads_agree(store: Store, branch: str = MAIN) -> bool:
     )
 
 
-def run_python(code: str, *arguments: str, failpoints: str = "") -> subprocess.CompletedProcess[str]:
+def run_python(
+    code: str, *arguments: str, failpoints: str = ""
+) -> subprocess.CompletedProcess[str]:
     """Run a program in a process of its own, which a failpoint may kill."""
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(root), "OMNIGRAPH_FAILPOINTS": failpoints}
@@ -122,8 +124,6 @@ def run_python(code: str, *arguments: str, failpoints: str = "") -> subprocess.C
         text=True,
         timeout=120,
     )
-
-
 
 
 def create_graph(where: Where) -> None:
