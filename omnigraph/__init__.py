@@ -4,6 +4,9 @@ What `__all__` lists is public; every other name is internal and may move. Impor
 loads no engine: Spark, Lance, Arrow and the web server are each loaded by the call that needs them.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from omnigraph.errors import (
     AlreadyExists,
     BadRequest,
@@ -31,6 +34,9 @@ from omnigraph.errors import (
     Violation,
 )
 
+if TYPE_CHECKING:
+    from omnigraph.graph import Graph, init, open
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -39,6 +45,7 @@ __all__ = [
     "Conflict",
     "ConstraintViolated",
     "Forbidden",
+    "Graph",
     "InUse",
     "KeyTaken",
     "LimitExceeded",
@@ -59,4 +66,13 @@ __all__ = [
     "VersionMismatch",
     "Violation",
     "__version__",
+    "init",
+    "open",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs an engine, loaded when it is first asked for."""
+    if name in ("Graph", "init", "open"):
+        return getattr(import_module("omnigraph.graph"), name)
+    raise AttributeError(f"module 'omnigraph' has no attribute '{name}'")

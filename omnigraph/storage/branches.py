@@ -7,6 +7,7 @@ of a crash or of a deleted branch, and made again under the table's lock.
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 from omnigraph.errors import (
@@ -41,7 +42,15 @@ BRANCHES_LOCK = lock_name("branches", "")
 class Branches:
     """The branches of one graph."""
 
-    def __init__(self, datasets: Datasets, manifest: Manifest, locks: Locks, stats: Stats) -> None:
+    def __init__(
+        self,
+        datasets: Datasets,
+        manifest: Manifest,
+        locks: Locks,
+        stats: Stats,
+        require_writable: Callable[[], None],
+    ) -> None:
+        self._require_writable = require_writable
         self._datasets = datasets
         self._manifest = manifest
         self._locks = locks
@@ -55,6 +64,7 @@ class Branches:
     def create(self, name: str, *, source: str = MAIN) -> str:
         """A new branch at the head of another. Copies nothing."""
         name = checked_branch(name)
+        self._require_writable()
         with hold(self._locks, [BRANCHES_LOCK]):
             if self._datasets.ref(LOCATION, name) is not None:
                 raise AlreadyExists("branch", name)
@@ -71,6 +81,7 @@ class Branches:
         name = name.strip()
         if name == MAIN:
             raise BadRequest("cannot delete branch 'main'")
+        self._require_writable()
         state = self._manifest.state(name)
         tables = [lock_name(key, name) for key in state.pins]
         with hold(self._locks, [BRANCHES_LOCK, *tables, publish_lock(name)]):

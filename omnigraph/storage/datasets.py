@@ -93,6 +93,11 @@ class Datasets:
             while len(self._handles) > _HANDLES_MAX:
                 self._handles.popitem(last=False)
 
+    def close(self) -> None:
+        """Forget every handle."""
+        with self._turn:
+            self._handles.clear()
+
     # Versions
 
     def latest_version(self, handle: Handle) -> int:

@@ -314,6 +314,11 @@ class Manifest:
         pins = visible((*state.pins.values(), *change.pins), stones)
         self._remember(State(state.branch, state.identity, handle, ids, pins, stones, heads))
 
+    def close(self) -> None:
+        """Drop everything remembered."""
+        with self._turn:
+            self._states.clear()
+
     def forget(self, branch: str) -> None:
         """Drop what is remembered of a branch."""
         with self._turn:

@@ -65,7 +65,9 @@ class Store:
         self.tables = Tables(self.datasets)
         self.manifest = Manifest(where.uri, self.datasets, self.locks, self.stats)
         self.history = History(self.datasets, self.manifest)
-        self.branches = Branches(self.datasets, self.manifest, self.locks, self.stats)
+        self.branches = Branches(
+            self.datasets, self.manifest, self.locks, self.stats, self.require_writable
+        )
         self.sidecars = Sidecars(self.objects, self.stats)
         self.audit = Audit(self.datasets, self.tables)
         self._folding = Folding(
@@ -158,6 +160,11 @@ class Store:
         """Fold the manifest now, if it has too many small fragments."""
         self.require_writable()
         self._folding.fold_manifest(branch)
+
+    def close(self) -> None:
+        """Let go of every open handle. A later use opens them again."""
+        self.datasets.close()
+        self.manifest.close()
 
     def require_writable(self) -> None:
         """Pass unless the store was opened read-only."""

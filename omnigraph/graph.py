@@ -1,0 +1,192 @@
+"""The one door: a graph opened, its branches, its history, what it looks like now.
+
+Invariant: this file decides which parts are asked in which order and nothing else. A read-only
+graph writes nothing. A graph exists once its manifest does, so an init that stopped half-way left
+none, and init can be run again.
+"""
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import orjson
+import pyarrow as pa
+
+from omnigraph.catalog import codec
+from omnigraph.catalog.accept import accept
+from omnigraph.catalog.arrow import edge_schema, node_schema
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import BadRequest, NotFound, StorageFailed
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import Commit, Recovery, Snapshot
+from omnigraph.storage.stats import StatsView
+from omnigraph.storage.store import Settings, Store, create, open_store
+from omnigraph.types import Kind, TableKey, table_key
+
+SCHEMA_TEXT, SCHEMA_IR = "_schema.pg", "_schema.ir.json"
+
+
+class Graph:
+    """One open graph, safe to share between threads."""
+
+    def __init__(self, store: Store, schema: "SchemaView") -> None:
+        self._store = store
+        self.schema = schema
+        self.branches = BranchesView(store)
+        self.commits = CommitsView(store)
+        self.recoveries = RecoveriesView(store)
+
+    @property
+    def uri(self) -> str:
+        return self._store.where.uri
+
+    @property
+    def read_only(self) -> bool:
+        return self._store.read_only
+
+    def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
+        """Every table with its version and row count, now or at a commit."""
+        return self._store.snapshot(branch, commit=commit)
+
+    def refresh(self) -> None:
+        """Settle what dead writers left, and see what others changed."""
+        if not self.read_only:
+            self._store.heal()
+        self.schema = _read_schema(self._store)
+
+    def stats(self) -> StatsView:
+        """Protocol events and storage calls since the graph was opened."""
+        return self._store.stats.view()
+
+    def close(self) -> None:
+        """Let go of everything held open."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class SchemaView:
+    """The accepted schema: as it was written, and what it means."""
+
+    def __init__(self, text: str, catalog: Catalog) -> None:
+        self.text = text
+        self.catalog = catalog
+
+
+class BranchesView:
+    """The branches of a graph."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def create(self, name: str, from_: str = MAIN) -> str:
+        """A new branch at the head of another; its name, trimmed."""
+        return self._store.branches.create(name, source=from_)
+
+    def list(self) -> tuple[str, ...]:
+        """Every branch, sorted by name."""
+        return self._store.branches.list()
+
+    def delete(self, name: str) -> None:
+        """Remove a branch no other depends on."""
+        self._store.branches.delete(name)
+
+
+class CommitsView:
+    """The history of a graph."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def list(
+        self, branch: str = MAIN, *, actor: str | None = None, limit: int | None = None
+    ) -> tuple[Commit, ...]:
+        """The commits of a branch, inherited ones included, newest first."""
+        return self._store.history.list(branch, actor=actor, limit=limit)
+
+    def get(self, commit_id: str) -> Commit:
+        """One commit of any branch."""
+        return self._store.history.get(commit_id)
+
+
+class RecoveriesView:
+    """The recovery audit of a graph."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def list(self) -> tuple[Recovery, ...]:
+        """Every recovery, newest first."""
+        return self._store.audit.list()
+
+
+def init(
+    uri: str | os.PathLike[str],
+    schema: str | os.PathLike[str],
+    *,
+    storage_options: dict[str, str] | None = None,
+    settings: Settings | None = None,
+) -> Graph:
+    """A new graph. `schema` is the path of a `.pg` file, or its text."""
+    text = _schema_text(schema)
+    catalog = accept(text)
+    files = {SCHEMA_TEXT: text.encode(), SCHEMA_IR: orjson.dumps(codec.encode(catalog))}
+    store = create(
+        uri,
+        _tables(catalog),
+        files=files,
+        storage_options=storage_options,
+        settings=settings,
+    )
+    return Graph(store, SchemaView(text, catalog))
+
+
+def open(
+    uri: str | os.PathLike[str],
+    *,
+    read_only: bool = False,
+    storage_options: dict[str, str] | None = None,
+    settings: Settings | None = None,
+) -> Graph:
+    """An existing graph. Read-write settles what dead writers left; read-only never writes."""
+    store = open_store(uri, read_only=read_only, storage_options=storage_options, settings=settings)
+    return Graph(store, _read_schema(store))
+
+
+def _tables(catalog: Catalog) -> list[tuple[TableKey, pa.Schema]]:
+    nodes = [(table_key(Kind.NODE, n.name), node_schema(n)) for n in catalog.nodes.values()]
+    edges = [(table_key(Kind.EDGE, e.name), edge_schema(e)) for e in catalog.edges.values()]
+    return nodes + edges
+
+
+def _schema_text(schema: str | os.PathLike[str]) -> str:
+    if isinstance(schema, str) and (not schema.endswith(".pg") or "\n" in schema):
+        return schema
+    try:
+        return Path(schema).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise NotFound("schema file", os.fspath(schema)) from None
+    except (OSError, UnicodeDecodeError) as cause:
+        raise BadRequest(f"cannot read the schema file '{os.fspath(schema)}': {cause}") from cause
+
+
+def _read_schema(store: Store) -> SchemaView:
+    text, document = store.objects.get(SCHEMA_TEXT), store.objects.get(SCHEMA_IR)
+    if text is None or document is None:
+        missing = SCHEMA_TEXT if text is None else SCHEMA_IR
+        raise StorageFailed("read the schema", f"{store.where.join(missing)} is missing")
+    try:
+        catalog = codec.decode(orjson.loads(document.data))
+    except orjson.JSONDecodeError as cause:
+        raise StorageFailed("read the schema", f"{SCHEMA_IR} is damaged ({cause})") from cause
+    return SchemaView(text.data.decode(), catalog)
