@@ -144,6 +144,19 @@ def test_m4_a_publish_writes_its_lineage_and_moves_one_head_row(store: Store) ->
     assert [c.manifest_version for c in commits] == [3, 2, 1]
 
 
+def test_m4_a_branchs_first_commit_gives_it_its_own_head_row(store: Store, local: Where) -> None:
+    head = append(store, PERSON, "a")
+    store.branches.create("b")
+    store.branches.create("c", source="b")
+    assert store.snapshot("c").commit_id == head.id
+    mine = append(store, PERSON, "b", branch="b")
+    rows = store.datasets.open(LOCATION, "b").to_table().to_pylist()
+    heads = [row["object_id"] for row in rows if row["object_type"] == "graph_head"]
+    assert heads == ["graph_head:b"]
+    assert local.open().snapshot("b").commit_id == mine.id
+    assert local.open().snapshot("c").commit_id == head.id
+
+
 def test_m4_reading_back_agrees_with_what_was_remembered(store: Store, local: Where) -> None:
     store.branches.create("b")
     for number in range(40):  # past a fold
