@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-import time
+import timeit
 
 import pytest
 
@@ -110,10 +110,6 @@ def test_a_schema_of_fifty_types_is_accepted_at_once() -> None:
         f'e: Vector(8)? @description("d") f: F64? @range(f, 0..1) @unique(a, b) }}'
         for i in range(50)
     )
-    accept(text)
-
-    started = time.perf_counter()
-    accept(text)
 
     # About 20 ms on an idle machine; the margin is for busy ones.
-    assert time.perf_counter() - started < 0.5
+    assert min(timeit.repeat(lambda: accept(text), number=1, repeat=3)) < 0.5

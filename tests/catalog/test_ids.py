@@ -86,6 +86,7 @@ def test_a_key_needs_a_value(values: dict[str, None]) -> None:
         (Scalar.F64, 1e21, "1000000000000000000000"),
         (Scalar.F64, 1e-7, "0.0000001"),
         (Scalar.F32, 16777216.0, "16777216"),
+        (Scalar.F32, 1485376.75, "1485376.8"),  # as near as 1485376.7, and even
     ],
 )
 def test_each_value_has_one_text(scalar: Scalar, value: KeyValue, text: str) -> None:

@@ -1,7 +1,7 @@
 """Schema trees to test with: any well-formed one, and any that is also accepted."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from hypothesis import strategies as st
@@ -262,3 +262,34 @@ def accepted_schemas(draw: st.DrawFn) -> Schema:
         made += [draw(_edge(edge, nodes)) for edge in edges]
     order: list[Declaration] = draw(st.permutations(made))
     return Schema(tuple(order), NOWHERE)
+
+
+@st.composite
+def edited(draw: st.DrawFn, schema: Schema) -> Schema:
+    """A tree that differs from another in one place, or not at all. It may not be accepted."""
+    if not schema.declarations:
+        return schema
+    place = draw(st.integers(0, len(schema.declarations) - 1))
+    changed = draw(_edited_declaration(schema.declarations[place]))
+    found = list(schema.declarations)
+    found[place : place + 1] = changed
+    return Schema(tuple(found), NOWHERE)
+
+
+@st.composite
+def _edited_declaration(draw: st.DrawFn, declared: Declaration) -> list[Declaration]:
+    edits: list[dict[str, object]] = [{}]
+    for listed in ("properties", "constraints", "annotations", "implements"):
+        items = getattr(declared, listed, ())
+        if items:
+            place = draw(st.integers(0, len(items) - 1))
+            edits.append({listed: items[:place] + items[place + 1 :]})
+    if declared.properties:
+        first, *rest = declared.properties
+        retyped = replace(first, type=TypeExpr(draw(value_types()), NOWHERE))
+        noted = replace(first, annotations=tuple(draw(st.lists(notes, max_size=1))))
+        edits += [{"properties": (retyped, *rest)}, {"properties": (noted, *rest)}]
+    if isinstance(declared, Edge):
+        edits += [{"cardinality": draw(cardinalities)}, {"target": declared.source}]
+    choice = draw(st.sampled_from([None, *edits]))
+    return [] if choice is None else [replace(declared, **choice)]  # type: ignore[arg-type]

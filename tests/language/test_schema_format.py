@@ -1,5 +1,6 @@
 """Trees survive being written down."""
 
+import pytest
 from hypothesis import given, settings
 
 from omnigraph.language.schema.ast import Schema
@@ -8,7 +9,7 @@ from omnigraph.language.schema.parser import parse_schema
 from tests.language.schema_trees import schemas
 
 
-@settings(max_examples=600, derandomize=True, deadline=None)
+@settings(max_examples=300, derandomize=True, deadline=None)
 @given(schema=schemas)
 def test_every_tree_reads_back_from_its_canonical_text(schema: Schema) -> None:
     text = format_schema(schema)
@@ -24,6 +25,13 @@ def test_a_float_is_written_without_exponent() -> None:
         "0.5",
         "3.0",
     ]
+
+
+@pytest.mark.parametrize("source", ["title", "true", "false", "Title", "two words", "enum", ""])
+def test_the_source_of_an_embedding_stays_a_text(source: str) -> None:
+    schema = parse_schema(f'node A {{ v: Vector(2) @embed("{source}") }}')
+
+    assert parse_schema(format_schema(schema)) == schema
 
 
 def test_a_schema_without_declarations_is_an_empty_text() -> None:

@@ -127,3 +127,8 @@ def test_nesting_is_refused_long_before_it_can_hurt() -> None:
 
 def test_a_large_schema_is_read() -> None:
     assert settles("\n".join(f"node N{i} {{ a: String @key b: [I32]? }}" for i in range(2000)))
+
+
+def test_half_a_surrogate_pair_is_refused_wherever_it_stands() -> None:
+    for text in ("\ud800", "// \udfff", 'node A { s: String @check(s, "\ud800") }'):
+        assert not settles(text)
