@@ -103,10 +103,10 @@ def _comparisons(fixed: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.Co
     return st.one_of(
         st.builds(ast.Comparison, term, st.sampled_from(ast.Comparator), term | variables),
         st.builds(ast.Comparison, variables, symbols, term | variables),
-        st.builds(ast.Comparison, variables, texts, fixed),  # with a variable it is a traversal
+        st.builds(ast.Comparison, variables, texts, term),  # with a variable it is a traversal
         st.builds(ast.IsNull, term | variables, st.booleans()),
         st.builds(ast.Membership, term, lists | properties | variables),
-        st.builds(ast.Membership, variables, lists),
+        st.builds(ast.Membership, variables, lists | properties),
         st.builds(ast.TextCondition, text_calls),
     )
 
