@@ -126,8 +126,10 @@ def _expected(cause: Exception, terminals: Mapping[str, str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
+# What is not closed reaches to the end: looking for each of its quotes again would take the square
+# of the text's length.
 _BRACKET_OR_OPAQUE = re.compile(
-    r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|[{}()\[\]]',
+    r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)|[{}()\[\]]',
     re.DOTALL,
 )
 

@@ -1,6 +1,7 @@
 """Whatever the text, a schema is read or refused with a `ParseError`, never anything else."""
 
 import random
+import time
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -123,6 +124,13 @@ def test_any_text_is_accepted_or_refused(text: str) -> None:
 def test_nesting_is_refused_long_before_it_can_hurt() -> None:
     for text in ("[" * 100_000, "node A " + "{" * 100_000, '@x("' + "(" * 100_000 + '")'):
         assert not settles(text)
+
+
+def test_what_is_not_closed_is_refused_at_once() -> None:
+    for text in ('"' + '\\"' * 100_000, '"' + '\\"' * 100_000 + "\\", "/* " * 100_000):
+        started = time.perf_counter()
+        assert not settles(text)
+        assert time.perf_counter() - started < 5  # the square of the length would take minutes
 
 
 def test_a_large_schema_is_read() -> None:
