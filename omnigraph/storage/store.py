@@ -24,6 +24,7 @@ from omnigraph.storage.audit import Audit
 from omnigraph.storage.branches import Branches
 from omnigraph.storage.commit import Committer, HeadAhead, Prepared
 from omnigraph.storage.datasets import Datasets
+from omnigraph.storage.delta import Deltas
 from omnigraph.storage.fold import Folding
 from omnigraph.storage.history import History
 from omnigraph.storage.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold, make_locks
@@ -63,6 +64,7 @@ class Store:
         )
         self.datasets = Datasets(where, self.objects, self.stats)
         self.tables = Tables(self.datasets)
+        self.deltas = Deltas(self.datasets)
         self.manifest = Manifest(where.uri, self.datasets, self.locks, self.stats)
         self.history = History(self.datasets, self.manifest)
         self.branches = Branches(

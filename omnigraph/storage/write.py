@@ -72,6 +72,26 @@ class Write:
         """Stage rows that replace all others."""
         self._keep(self._tables.stage_overwrite(self._base(table_key), rows))
 
+    def patch(
+        self,
+        table_key: TableKey,
+        *,
+        replaced: pa.Array,
+        replacements: pa.Table,
+        inserted: pa.Table,
+        removed: pa.Array,
+    ) -> None:
+        """Stage changes to rows known by row id: replaced, inserted and removed in one version."""
+        self._keep(
+            self._tables.stage_patch(
+                self._base(table_key),
+                replaced=replaced,
+                replacements=replacements,
+                inserted=inserted,
+                removed=removed,
+            )
+        )
+
     def delete(self, table_key: TableKey, predicate: str) -> bool:
         """Stage the removal of matching rows; whether any match."""
         staged = self._tables.stage_delete(self._base(table_key), predicate)
