@@ -90,7 +90,7 @@ def act(store: Store, step: Act) -> None:
 
 
 def crash(store: Store, step: Act) -> None:
-    """A write that stops before its second table and is undone: the table gets a restored version."""
+    """A write that stops before its second table and is undone: the table is restored."""
     values = {PERSON: step.values, CITY: {"x": 1}}
     with failpoints.armed("commit.table_before", "raise", 2), pytest.raises(RecoveryRequired):
         put(store, values, branch=step.branch)
