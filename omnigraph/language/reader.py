@@ -79,7 +79,10 @@ class Reader(Generic[Tree]):
         elif isinstance(cause, UnexpectedCharacters):
             at = cause.pos_in_stream or 0
             span = Span(at, at + 1)
-            found = _describe_character(source, at)
+            broken = _broken_token(source, at)
+            if broken:
+                return ParseError.at(source, span, broken, code="syntax")
+            found = f"character {source[at]!r}"
         else:
             end = len(source.rstrip())
             span = Span(max(end - 1, 0), end)
@@ -89,12 +92,15 @@ class Reader(Generic[Tree]):
         return ParseError.at(source, span, f"unexpected {found}{expected}", code="syntax")
 
 
-def _describe_character(source: str, at: int) -> str:
+def _broken_token(source: str, at: int) -> str:
+    """What is wrong with a token that starts like one but is none; empty if it is no start."""
     if source.startswith('"', at):
-        return "'\"': the string is not closed"
+        return "the string that starts here is not closed"
     if source.startswith("/*", at):
-        return "'/*': the comment is not closed"
-    return f"character {source[at]!r}"
+        return "the comment that starts here is not closed"
+    if source[at].isdecimal():
+        return "a number must be digits, with a point between them or without"
+    return ""
 
 
 def _shorten(text: str) -> str:
