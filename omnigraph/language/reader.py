@@ -54,13 +54,13 @@ class Reader(Generic[Tree]):
             start=self.start,
             parser="lalr",
             lexer="contextual",
-            propagate_positions=True,
             maybe_placeholders=True,
             transformer=self.builder(),
         )
 
     def read(self, source: str) -> Tree:
         """The tree of `source`, or `ParseError`."""
+        _require_encodable(source)
         _require_shallow(source)
         try:
             tree: Any = self._parser.parse(source)
@@ -126,8 +126,25 @@ def _expected(cause: Exception, terminals: Mapping[str, str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
+# What is not closed reaches to the end: looking for each of its quotes again would take the square
+# of the text's length.
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def _require_encodable(source: str) -> None:
+    """Half a surrogate pair cannot be stored as UTF-8, so no later step should meet one."""
+    if found := _SURROGATE.search(source):
+        raise ParseError.at(
+            source,
+            Span(found.start(), found.end()),
+            f"the text is not UTF-8: it contains the lone surrogate U+{ord(found.group()):04X}",
+            code="bad-encoding",
+            hint="save the file as UTF-8",
+        )
+
+
 _BRACKET_OR_OPAQUE = re.compile(
-    r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|[{}()\[\]]',
+    r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)|[{}()\[\]]',
     re.DOTALL,
 )
 

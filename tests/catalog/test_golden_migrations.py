@@ -7,7 +7,7 @@ import pytest
 
 from omnigraph.catalog.accept import accept
 from omnigraph.catalog.diff import MigrationPlan, plan_migration
-from tests.catalog import golden
+from tests import golden
 
 CASES = sorted(path for path in (golden.FIXTURES / "migration").iterdir() if path.is_dir())
 

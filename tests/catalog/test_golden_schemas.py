@@ -11,7 +11,7 @@ from omnigraph.catalog.codec import decode, encode
 from omnigraph.errors import ParseError
 from omnigraph.language.schema.format import format_schema
 from omnigraph.language.schema.parser import parse_schema
-from tests.catalog import golden
+from tests import golden
 
 SCHEMAS = golden.FIXTURES / "schema"
 ACCEPTED = sorted(SCHEMAS.glob("accept/*.pg"))

@@ -15,7 +15,7 @@ from omnigraph.language.query.parser import parse_queries
 from omnigraph.plan.compile import plan_query
 from omnigraph.plan.explain import explain
 from omnigraph.types import ValueType
-from tests.catalog import golden
+from tests import golden
 
 QUERIES = golden.FIXTURES / "query"
 ACCEPTED = sorted(QUERIES.glob("accept/*.gq"))

@@ -14,7 +14,7 @@ from omnigraph.language.query.format import format_queries
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.plan.compile import plan_query
 from omnigraph.plan.explain import explain
-from tests.catalog import golden
+from tests import golden
 from tests.language.fuzz import HARSH, mutated
 
 TEXTS = 24_000

@@ -6,7 +6,7 @@ Run with OMNIGRAPH_UPDATE_GOLDEN=1 to write the expectations anew; then read the
 import os
 from pathlib import Path
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+FIXTURES = Path(__file__).parent / "fixtures"
 UPDATE = bool(os.environ.get("OMNIGRAPH_UPDATE_GOLDEN"))
 
 
