@@ -284,11 +284,9 @@ class Manifest:
     def _stage(self, state: State, change: Change, commit: Commit) -> Transaction:
         """Stage the new rows together with the removal of the head row they supersede."""
         old_head = self._head_row_of(state)
+        # The branch's first commit replaces the head row it inherited: without an existing row to
+        # collide on, two first commits would both go through.
         rows: list[Row] = [head_row(state.branch, commit.id)]
-        if old_head != head_id(state.branch):
-            # The branch's first commit also rewrites the head row it inherited: without an existing
-            # row to collide on, two first commits would both go through.
-            rows.append(head_row(old_head.partition(":")[2], state.heads[old_head][0]))
         rows += (table_row(pin.table_key, pin.location) for pin in change.new_tables)
         rows += map(version_row, change.pins)
         rows += map(tombstone_row, change.tombstones)
@@ -307,8 +305,7 @@ class Manifest:
         ids = frozenset(fragment.fragment_id for fragment in handle.get_fragments())
         new = max(ids)
         old_head = self._head_row_of(state)
-        heads = dict(state.heads)
-        heads[old_head] = (heads[old_head][0], new)
+        heads = {row: at for row, at in state.heads.items() if row != old_head}
         heads[head_id(state.branch)] = (change.commit_id, new)
         stones = (*state.tombstones, *change.tombstones)
         pins = visible((*state.pins.values(), *change.pins), stones)

@@ -8,11 +8,11 @@ there, and recovery settles it.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance.dataset import LanceOperation, Transaction
+from lance.dataset import Index, LanceOperation, Transaction
 from lance.fragment import write_fragments
 
 from omnigraph.errors import BadRequest
@@ -140,13 +140,17 @@ class Tables:
         handle = self._datasets.at(pin)
         with self._datasets.lance_call("stage_create_index", pin.table_key):
             segment = handle.create_index_uncommitted(
-                column, index_type, name=name, replace=True, **parameters
+                column,
+                index_type,
+                name=name,
+                replace=True,
+                fragment_ids=[fragment.fragment_id for fragment in handle.get_fragments()],
+                **parameters,
             )
             if index_type == "INVERTED":
                 # A text index is unreadable until its segments are merged.
                 segment = handle.merge_existing_index_segments([segment])
-            old = [index for index in _segments(handle) if index.name == name]
-            operation = LanceOperation.CreateIndex([segment], old)
+            operation = LanceOperation.CreateIndex([segment], _segments(handle, name))
         return StagedWrite(pin, handle, Transaction(handle.version, operation))
 
     # Committing
@@ -174,8 +178,21 @@ class Tables:
         return self._datasets.latest_version(self._datasets.at(pin))
 
 
-def _segments(handle: Handle) -> list[Any]:
-    return [segment for index in handle.describe_indices() for segment in index.segments]
+def _segments(handle: Handle, name: str) -> list[Index]:
+    """The parts of an index as a commit that replaces them names them."""
+    return [
+        Index(
+            uuid=str(segment.uuid),
+            name=index.name,
+            fields=list(index.fields),
+            dataset_version=segment.dataset_version_at_last_update,
+            fragment_ids=cast(Any, set(segment.fragment_ids)),
+            index_version=segment.index_version,
+        )
+        for index in handle.describe_indices()
+        if index.name == name
+        for segment in index.segments
+    ]
 
 
 def _require_distinct(rows: pa.Table, pin: TablePin) -> None:

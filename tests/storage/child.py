@@ -7,13 +7,18 @@ starts in milliseconds and none inherits a running engine.
 import json
 import multiprocessing
 import multiprocessing.context
+import os
 import random
+import signal
 from collections.abc import Callable
 from typing import Any
 
 from omnigraph.errors import RecoveryRequired, VersionMismatch
 from omnigraph.storage import failpoints
+from omnigraph.storage.locks import make_locks
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.objects import Objects, place
+from omnigraph.storage.stats import Stats
 from omnigraph.types import TableKey
 from tests.storage.world import CITY, KNOWS, PERSON, TABLES, Where, create_graph, put, rows
 
@@ -102,3 +107,12 @@ def write_for_ever(where: Where, log: str, seed: int) -> None:
                 continue  # neither acknowledged nor refused
             else:
                 told.write(json.dumps({"done": attempt, "commit": commit.id}) + "\n")
+
+
+def hold_and_die(where: Where, name: str) -> None:
+    """Take a lock and die with it."""
+    spot = place(where.uri, where.options or None)
+    stats = Stats()
+    locks = make_locks(spot, Objects(spot, stats), stats, term_s=1.0)
+    assert locks.acquire(name, wait_s=5) is not None
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,10 +1,10 @@
 """An S3 server in this process, its requests counted."""
 
-import itertools
 import logging
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import boto3
 from moto.server import ThreadedMotoServer
@@ -29,7 +29,6 @@ class Server:
 
     options: dict[str, str]
     _requests: _Counter
-    _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
     def requests(self) -> int:
@@ -38,7 +37,7 @@ class Server:
 
     def place(self) -> Where:
         """An unused place for a graph."""
-        return Where(f"s3://{BUCKET}/graph-{next(self._numbers)}.omni", self.options)
+        return Where(f"s3://{BUCKET}/{uuid.uuid4().hex}.omni", self.options)
 
 
 @contextmanager

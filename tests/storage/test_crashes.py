@@ -10,6 +10,7 @@ import pytest
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage import failpoints
+from omnigraph.storage.manifest import LOCATION
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import RECOVERY_ACTOR
 from omnigraph.storage.store import Store
@@ -96,6 +97,12 @@ def merged(values: child.Values) -> child.Values:
     return {key: {**BASE[key], **values.get(key, {})} for key in TABLES}
 
 
+def rows_of_manifest(store: Store, branch: str) -> list[str]:
+    owner = None if branch == MAIN else branch
+    rows: list[str] = store.datasets.open(LOCATION, owner).to_table()["object_id"].to_pylist()
+    return rows
+
+
 def settles(where: Where, values: child.Values, branch: str, case: Case) -> None:
     """What must hold after reopening, whatever happened."""
     again = where.open()
@@ -108,6 +115,8 @@ def settles(where: Where, values: child.Values, branch: str, case: Case) -> None
     assert len(by_recovery) == (expected_commits if case.audit else 0)
     written = [c for c in again.history.list(branch) if c.actor == "act-crash"]
     assert len(written) == (1 if case.after and not by_recovery else 0)
+    ids = rows_of_manifest(again, branch)
+    assert len(set(ids)) == len(ids), "an object was published twice"
     put(again, {key: {"next": 99} for key in values}, branch=branch)
     assert all(content(again, branch)[key]["next"] == 99 for key in values)
     assert len(again.audit.list()) == (1 if case.audit else 0)
