@@ -145,7 +145,11 @@ def test_any_text_is_a_key(people: Graph, name: str) -> None:
 def test_ends_may_be_inserted_in_the_same_query_before_or_after(people: Graph) -> None:
     do(
         people,
-        'insert Person { name: "A" } insert Knows { from: "A", to: "B" } insert Person { name: "B" }',
+        """
+        insert Person { name: "A" }
+        insert Knows { from: "A", to: "B" }
+        insert Person { name: "B" }
+        """,
     )
     assert pairs(people, KNOWS) == [("A", "B")]
 
