@@ -144,6 +144,7 @@ class Committer:
             kind=prepared.kind,
             actor=prepared.actor,
             branch=prepared.branch,
+            branch_identity=prepared.branch_identity,
             commit_id=prepared.commit_id,
             rollback_id=prepared.rollback_id,
             merged_parent=prepared.merged_parent,

@@ -82,7 +82,8 @@ class Folding:
 
     def fold_manifest(self, branch: str) -> None:
         """Fold a branch's manifest, unless somebody is publishing right now."""
-        if not self._on or class_to_fold(self._manifest.state(branch).handle) is None:
+        known = self._manifest.known(branch)
+        if not self._on or known is None or class_to_fold(known.handle) is None:
             return
         with hold_if_idle(self._locks, [publish_lock(branch)]) as guard:
             if guard is None:

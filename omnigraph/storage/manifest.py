@@ -136,6 +136,10 @@ class Manifest:
         self._remember(state)
         return state
 
+    def known(self, branch: str) -> State | None:
+        """The branch as this process last saw it, without a look."""
+        return self._states.get(branch)
+
     def _remember(self, state: State) -> None:
         """Keep the newest state of a branch; threads that read at once may finish in any order."""
         with self._turn:

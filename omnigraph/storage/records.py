@@ -216,6 +216,7 @@ class Sidecar:
     kind: str
     actor: str | None
     branch: str
+    branch_identity: str | None  # None for main
     commit_id: CommitId
     rollback_id: CommitId  # named beforehand, so that undoing twice publishes once
     tables: tuple[SidecarTable, ...]

@@ -109,15 +109,21 @@ class Recoverer:
         self._stats = stats
         self._residual = InlineResidual(datasets)
 
-    def heal(self) -> tuple[OperationId, ...]:
-        """Settle every sidecar whose writer is dead; the operations whose writer lives."""
-        return tuple(op for op in self._sidecars.pending() if not self._settle_if_idle(op))
+    def heal(self, *, patient: bool) -> tuple[OperationId, ...]:
+        """Settle every sidecar whose writer is dead; the operations whose writer may live.
 
-    def _settle_if_idle(self, operation: OperationId) -> bool:
+        A patient healer waits until it knows. Before a write there is no time for that: a lease
+        that looks held is left for a later look, which may find that it never moved.
+        """
+        pending = self._sidecars.pending()
+        return tuple(op for op in pending if not self._settle_if_idle(op, patient=patient))
+
+    def _settle_if_idle(self, operation: OperationId, *, patient: bool) -> bool:
         sidecar = self._sidecars.read(operation)
         if sidecar is None:
             return True
-        with hold_if_idle(self._locks, sidecar_lock_names(sidecar)) as guard:
+        names = sidecar_lock_names(sidecar)
+        with hold_if_idle(self._locks, names, patient=patient) as guard:
             if guard is None:
                 self._stats.event("recover.writer_alive", operation=operation)
                 return False
@@ -144,9 +150,8 @@ class Recoverer:
 
     def _recovered(self, sidecar: Sidecar, guard: Guard) -> Recovery:
         """Bring tables and manifest to agree, and say how."""
-        try:
-            state = self._manifest.state(sidecar.branch)
-        except NotFound:
+        state = self._state(sidecar)
+        if state is None:
             return _recovery(sidecar, ORPHANED_BRANCH_DISCARDED, None, ())
         settled = {
             commit.id
@@ -159,6 +164,14 @@ class Recoverer:
         if sidecar.rollback_id in settled:
             return _recovery(sidecar, ROLLED_BACK, sidecar.rollback_id, _undone(sidecar, state))
         return self._decide(sidecar, state, guard)
+
+    def _state(self, sidecar: Sidecar) -> State | None:
+        """The branch the sidecar was written for; one that was deleted and created again is not."""
+        try:
+            state = self._manifest.state(sidecar.branch)
+        except NotFound:
+            return None
+        return state if state.identity == sidecar.branch_identity else None
 
     def _decide(self, sidecar: Sidecar, state: State, guard: Guard) -> Recovery:
         found = [self._look(sidecar, table, state) for table in sidecar.tables]
@@ -243,7 +256,12 @@ class Recoverer:
             operation_id=sidecar.operation_id,
         )
         expected: dict[TableKey, int] = {f.pin.table_key: f.pin.version for f in found}
-        self._manifest.publish(sidecar.branch, change, expected_table_versions=expected)
+        self._manifest.publish(
+            sidecar.branch,
+            change,
+            expected_table_versions=expected,
+            locked=not sidecar.tables,  # then the lock held for the sidecar is the publisher's
+        )
 
 
 def _refuse_violations(sidecar: Sidecar, found: Sequence[_Found]) -> None:

@@ -113,7 +113,7 @@ class Store:
     def begin(self, branch: str = MAIN, *, kind: str, actor: str | None = None) -> Write:
         """Begin a write at the branch's head, after settling what dead writers left."""
         self.require_writable()
-        self.heal()
+        self._recoverer.heal(patient=False)
         state = self.manifest.state(branch)
         return Write(state, self.tables, self.branches, self.commit, kind=kind, actor=actor)
 
@@ -154,7 +154,7 @@ class Store:
     def heal(self) -> tuple[OperationId, ...]:
         """Settle every sidecar whose writer is dead; the operations whose writer lives."""
         self.require_writable()
-        return self._recoverer.heal()
+        return self._recoverer.heal(patient=True)
 
     def fold_manifest(self, branch: str = MAIN) -> None:
         """Fold the manifest now, if it has too many small fragments."""

@@ -42,6 +42,7 @@ class TableReader:
 
     pin: TablePin
     _handle: Handle
+    _datasets: Datasets
 
     @property
     def schema(self) -> pa.Schema:
@@ -49,7 +50,8 @@ class TableReader:
 
     def count(self, filter: str | None = None) -> int:
         """How many rows match."""
-        return int(self._handle.count_rows(filter))
+        with self._datasets.lance_call("count", self.pin.table_key):
+            return int(self._handle.count_rows(filter))
 
     def batches(
         self,
@@ -61,8 +63,9 @@ class TableReader:
     ) -> Iterator[pa.RecordBatch]:
         """Stream the matching rows; `options` are the scanner's own (nearest, full text, …)."""
         names = None if columns is None else list(columns)
-        scanner = self._handle.scanner(columns=names, filter=filter, limit=limit, **options)
-        yield from scanner.to_batches()
+        with self._datasets.lance_call("scan", self.pin.table_key):
+            scanner = self._handle.scanner(columns=names, filter=filter, limit=limit, **options)
+            yield from scanner.to_batches()
 
     def rows(
         self,
@@ -74,7 +77,9 @@ class TableReader:
     ) -> pa.Table:
         """The matching rows at once."""
         names = None if columns is None else list(columns)
-        return self._handle.scanner(columns=names, filter=filter, limit=limit, **options).to_table()
+        with self._datasets.lance_call("scan", self.pin.table_key):
+            scanner = self._handle.scanner(columns=names, filter=filter, limit=limit, **options)
+            return scanner.to_table()
 
 
 class Tables:
@@ -85,7 +90,7 @@ class Tables:
 
     def reader(self, pin: TablePin) -> TableReader:
         """The table at a published version."""
-        return TableReader(pin, self._datasets.at(pin))
+        return TableReader(pin, self._datasets.at(pin), self._datasets)
 
     # Staging
 
