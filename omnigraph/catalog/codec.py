@@ -103,6 +103,9 @@ def _require_whole(catalog: Catalog, declared: Sequence[tuple[AnyType, int]]) ->
     for edge in catalog.edges.values():
         if edge.source not in catalog.nodes or edge.target not in catalog.nodes:
             raise _damaged(f"an end of edge {edge.name} is not declared")
+    for node in catalog.nodes.values():
+        if not {prop.injected_from for prop in node.properties} <= {None, *node.implements}:
+            raise _damaged(f"a property of {node.name} comes from an interface it does not have")
     expected = fingerprint(catalog.nodes, catalog.edges, catalog.interfaces)
     if catalog.fingerprint != expected:
         raise _damaged(f"its fingerprint is {catalog.fingerprint}, its content gives {expected}")
@@ -198,13 +201,12 @@ def _number(value: Any, where: str) -> int | float | None:
 
 
 def _scalar(value: Any, where: str) -> tuple[Scalar, int | None]:
-    dimension: int | None = None
     if isinstance(value, dict):
         record = _Record(value, where)
         dimension = record.integer(str(Scalar.VECTOR))
         record.finish()
         return Scalar.VECTOR, dimension
-    if value not in set(Scalar) - {Scalar.VECTOR}:
+    if not isinstance(value, str) or value not in set(Scalar) - {Scalar.VECTOR}:
         raise _damaged(f"{where} is not a type: {value!r}")
     return Scalar(value), None
 

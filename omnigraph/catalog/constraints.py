@@ -6,7 +6,7 @@ Property-level `@key`, `@unique` and `@index` arrive here as one-column constrai
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar, assert_never
+from typing import assert_never
 
 from omnigraph.catalog.annotations import Declared
 from omnigraph.catalog.model import Check, Range
@@ -15,8 +15,6 @@ from omnigraph.language.reader import Fault
 from omnigraph.language.schema import ast
 from omnigraph.language.schema.ast import Columns, Name
 from omnigraph.types import FLOATS, Kind, Span, ValueType
-
-T = TypeVar("T")
 
 _ENDPOINTS = frozenset({"src", "dst"})
 
@@ -32,13 +30,13 @@ class Owner:
 
 @dataclass(slots=True)
 class Constraints:
-    """The constraints of one type, each kept once."""
+    """The constraints of one type, each kept once, in the order they were first written."""
 
     keys: list[tuple[str, ...]] = field(default_factory=list)
-    uniques: list[tuple[str, ...]] = field(default_factory=list)
-    indexes: list[str] = field(default_factory=list)
-    ranges: list[Range] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
+    uniques: dict[frozenset[str], tuple[str, ...]] = field(default_factory=dict)
+    indexes: dict[str, None] = field(default_factory=dict)
+    ranges: dict[Range, None] = field(default_factory=dict)
+    checks: dict[Check, None] = field(default_factory=dict)
 
 
 def read_constraints(
@@ -56,10 +54,10 @@ def read_constraints(
                 _add_columns(found, owner, kind, columns, span, in_body=True)
             case ast.RangeConstraint():
                 _require_node(owner, "range", constraint.span)
-                _add_once(found.ranges, _range(owner, constraint))
+                found.ranges[_range(owner, constraint)] = None
             case ast.CheckConstraint():
                 _require_node(owner, "check", constraint.span)
-                _add_once(found.checks, _check(owner, constraint))
+                found.checks[_check(owner, constraint)] = None
             case _:
                 assert_never(constraint)
     return found
@@ -96,18 +94,11 @@ def _add_columns(
                 raise _multiple_keys(owner, span)
             found.keys.append(names)
         case Columns.UNIQUE:
-            if not any(set(names) == set(other) for other in found.uniques):
-                found.uniques.append(names)
+            found.uniques.setdefault(frozenset(names), names)
         case Columns.INDEX:
-            for name in names:
-                _add_once(found.indexes, name)
+            found.indexes.update(dict.fromkeys(names))
         case _:
             assert_never(kind)
-
-
-def _add_once(items: list[T], item: T) -> None:
-    if item not in items:
-        items.append(item)
 
 
 def _multiple_keys(owner: Owner, span: Span) -> Fault:

@@ -8,18 +8,16 @@ import json
 import math
 import struct
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
 
 from omnigraph.catalog.model import NodeType
 from omnigraph.errors import BadRequest
+from omnigraph.language.moments import days_of, milliseconds_of
 from omnigraph.types import FLOATS, INTEGER_BOUNDS, Scalar, ValueType
 
 KeyValue = str | bool | int | float | date | datetime
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 def entity_id(node: NodeType, values: Mapping[str, KeyValue | None]) -> str | None:
@@ -56,10 +54,9 @@ def canonical_text(value_type: ValueType, value: KeyValue, *, what: str = "the k
     if scalar in FLOATS and isinstance(value, int | float):
         return _float_text(scalar, value, what)
     if scalar is Scalar.DATE and isinstance(value, date) and not isinstance(value, datetime):
-        return str((value - _EPOCH.date()).days)
+        return str(days_of(value))
     if scalar is Scalar.DATETIME and isinstance(value, datetime):
-        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
-        return str((aware - _EPOCH) // _MILLISECOND)
+        return str(milliseconds_of(value))
     if scalar in (Scalar.DATE, Scalar.DATETIME) and isinstance(value, int):
         return str(value)
     raise _unfit(what, value_type, value)

@@ -88,7 +88,7 @@ class _Resolver:
             name,
             tuple(item.property for item in declared),
             keys=tuple(column for key in found.keys for column in key),
-            uniques=tuple(column for unique in found.uniques for column in unique),
+            uniques=tuple(column for unique in found.uniques.values() for column in unique),
             indexes=tuple(found.indexes),
         )
 
@@ -108,7 +108,7 @@ class _Resolver:
             name,
             tuple(item.property for item in declared),
             key=found.keys[0] if found.keys else (),
-            uniques=tuple(found.uniques),
+            uniques=tuple(found.uniques.values()),
             indexes=tuple(found.indexes),
             ranges=tuple(found.ranges),
             checks=tuple(found.checks),
@@ -135,7 +135,7 @@ class _Resolver:
             declaration.target.text,
             tuple(item.property for item in declared),
             cardinality=Cardinality(card.low, card.high) if card else Cardinality(),
-            uniques=tuple(found.uniques),
+            uniques=tuple(found.uniques.values()),
             indexes=tuple(found.indexes),
             annotations=notes.annotations,
         )

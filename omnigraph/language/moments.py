@@ -23,7 +23,10 @@ def parse_date(text: str) -> int:
     """Days since the epoch of `YYYY-MM-DD`. ValueError when it is no date."""
     if not _DATE.fullmatch(text):
         raise ValueError(f"'{text}' is not a date like 2024-01-31")
-    return days_of(date.fromisoformat(text))
+    try:
+        return days_of(date.fromisoformat(text))
+    except ValueError as cause:
+        raise ValueError(f"'{text}' is not a date: {cause}") from None
 
 
 def parse_datetime(text: str) -> int:
@@ -35,6 +38,8 @@ def parse_datetime(text: str) -> int:
         raise ValueError(f"'{text}' is not a moment like 2024-01-31T10:00:00Z")
     try:
         return milliseconds_of(datetime.fromisoformat(text.replace("z", "Z")))
+    except ValueError as cause:
+        raise ValueError(f"'{text}' is not a moment: {cause}") from None
     except OverflowError:
         raise ValueError(f"'{text}' lies outside the years 1 to 9999") from None
 

@@ -54,13 +54,13 @@ class Reader(Generic[Tree]):
             start=self.start,
             parser="lalr",
             lexer="contextual",
-            propagate_positions=True,
             maybe_placeholders=True,
             transformer=self.builder(),
         )
 
     def read(self, source: str) -> Tree:
         """The tree of `source`, or `ParseError`."""
+        _require_encodable(source)
         _require_shallow(source)
         try:
             tree: Any = self._parser.parse(source)
@@ -79,7 +79,10 @@ class Reader(Generic[Tree]):
         elif isinstance(cause, UnexpectedCharacters):
             at = cause.pos_in_stream or 0
             span = Span(at, at + 1)
-            found = _describe_character(source, at)
+            broken = _broken_token(source, at)
+            if broken:
+                return ParseError.at(source, span, broken, code="syntax")
+            found = f"character {source[at]!r}"
         else:
             end = len(source.rstrip())
             span = Span(max(end - 1, 0), end)
@@ -89,12 +92,15 @@ class Reader(Generic[Tree]):
         return ParseError.at(source, span, f"unexpected {found}{expected}", code="syntax")
 
 
-def _describe_character(source: str, at: int) -> str:
+def _broken_token(source: str, at: int) -> str:
+    """What is wrong with a token that starts like one but is none; empty if it is no start."""
     if source.startswith('"', at):
-        return "'\"': the string is not closed"
+        return "the string that starts here is not closed"
     if source.startswith("/*", at):
-        return "'/*': the comment is not closed"
-    return f"character {source[at]!r}"
+        return "the comment that starts here is not closed"
+    if source[at].isdecimal():
+        return "a number must be digits, with a point between them or without"
+    return ""
 
 
 def _shorten(text: str) -> str:
@@ -120,8 +126,25 @@ def _expected(cause: Exception, terminals: Mapping[str, str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
+# What is not closed reaches to the end: looking for each of its quotes again would take the square
+# of the text's length.
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def _require_encodable(source: str) -> None:
+    """Half a surrogate pair cannot be stored as UTF-8, so no later step should meet one."""
+    if found := _SURROGATE.search(source):
+        raise ParseError.at(
+            source,
+            Span(found.start(), found.end()),
+            f"the text is not UTF-8: it contains the lone surrogate U+{ord(found.group()):04X}",
+            code="bad-encoding",
+            hint="save the file as UTF-8",
+        )
+
+
 _BRACKET_OR_OPAQUE = re.compile(
-    r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|[{}()\[\]]',
+    r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)|[{}()\[\]]',
     re.DOTALL,
 )
 

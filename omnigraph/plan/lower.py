@@ -50,8 +50,8 @@ class _Solver:
         self.ops = list[ir.PatternOp]()
         self.nodes = {node.var: node for node in pattern.nodes}
         self.steps = list(pattern.steps)
-        self.filters = [where for node in pattern.nodes for where in node.where]
-        self.filters += pattern.filters
+        conditions = [where for node in pattern.nodes for where in node.where]
+        self.filters = {where: needs(where) for where in (*conditions, *pattern.filters)}
         self.semi_joins = list(pattern.semi_joins)
         self.matches = list(pattern.matches)
 
@@ -146,11 +146,12 @@ class _Solver:
         return 2 if own else 3
 
     def _own_filters(self, var: ir.Var) -> list[ir.Expr]:
-        return [where for where in self.filters if needs(where) == {var}]
+        return [where for where, needed in self.filters.items() if needed == {var}]
 
     def _scan(self, node: TypedNode) -> None:
         own = self._own_filters(node.var)
-        self.filters = [where for where in self.filters if where not in own]
+        for where in own:
+            del self.filters[where]
         self.ops.append(ir.NodeScan(node.var, node.node.table, conjunction(own)))
         self._bind(node.var)
 
@@ -169,11 +170,12 @@ class _Solver:
             self.ops.append(ir.SemiJoin(inner, join.anti))
 
     def _flush_filters(self) -> None:
-        usable = [where for where in self.filters if needs(where) <= self.ready]
-        self.filters = [where for where in self.filters if where not in usable]
-        where = conjunction(usable)
-        if where is not None:
-            self.ops.append(ir.Filter(where))
+        usable = [where for where, needed in self.filters.items() if needed <= self.ready]
+        for where in usable:
+            del self.filters[where]
+        condition = conjunction(usable)
+        if condition is not None:
+            self.ops.append(ir.Filter(condition))
 
 
 _REVERSED = {

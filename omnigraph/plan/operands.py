@@ -92,7 +92,7 @@ def as_type(
     try:
         return ir.Const(_convert(literal, target), target)
     except _Unfit as cause:
-        text = f"{what} has type {target}, which {cause} does not fit"
+        text = f"{what} has type {target}; {cause} does not fit"
         raise names.fail(literal.span, text, code="T3", hint=_literal_hint(target)) from None
 
 
@@ -139,7 +139,7 @@ def convert_scalar(
         return _as_float(value, target.scalar)
     if scalar is target.scalar or (scalar is Scalar.STRING and target.is_blob):
         return value
-    raise _Unfit(f"a {scalar}")
+    raise _Unfit(f"a value of type {scalar}")
 
 
 def _as_integer(value: ast.ConstantValue, target: Scalar) -> int:

@@ -15,6 +15,7 @@ from omnigraph.plan.ir import Slot, Var
 from omnigraph.types import Scalar, Span, ValueType
 
 ID_TYPE = ValueType(Scalar.STRING)
+_OPERATOR_WORDS = frozenset({"contains", "starts_with", "in", "is"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,8 @@ class Names:
         edge = self.catalog.edge(name.text)
         if edge is None:
             hint = did_you_mean(name.text, self.catalog.edges)
+            if name.text in _OPERATOR_WORDS:
+                hint = "a word between two bare variables names an edge; compare a property"
             raise self.fail(name.span, f"unknown edge type '{name}'", code=code, hint=hint)
         return edge
 

@@ -11,9 +11,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-PEOPLE = Path(__file__).parents[2] / "examples" / "people"
+ROOT = Path(__file__).parents[2]
+PEOPLE = ROOT / "examples" / "people"
 DEMO = PEOPLE / "demo.sh"
 COMMANDS = re.findall(r"^ +(omnigraph .+)$", DEMO.read_text(encoding="utf-8"), re.M)
+
+SHOWN = re.findall(
+    r"^```console\n\$ (.+)\n((?:.+\n)*)```$", (ROOT / "README.md").read_text(encoding="utf-8"), re.M
+)
+"""Commands in the README, each with the output that is shown for it."""
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
@@ -35,6 +41,15 @@ def test_a_command_of_the_demo_succeeds(command: str) -> None:
 def test_the_example_gives_lint_nothing_to_say(queries: str) -> None:
     done = run("omnigraph", "lint", "--schema", "schema.pg", "--query", queries)
     assert "0 error(s), 0 warning(s)" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize(("command", "output"), SHOWN)
+def test_the_readme_shows_what_a_command_prints(command: str, output: str) -> None:
+    assert run(*shlex.split(command)).stdout == output
+
+
+def test_the_readme_shows_commands() -> None:
+    assert len(SHOWN) >= 3
 
 
 def test_the_spark_job_counts_people_by_city(spark: SparkSession) -> None:

@@ -73,6 +73,12 @@ def _name(token: Token) -> ast.Name:
     return ast.Name(str(token), span=token_span(token))
 
 
+def _edge(token: Token) -> ast.Name:
+    if str(token) == "not":
+        raise Fault(token_span(token), "an edge cannot be called 'not'", hint="write not { … }")
+    return _name(token)
+
+
 def _variable(token: Token) -> ast.Variable:
     return ast.Variable(str(token)[1:], span=token_span(token))
 
@@ -186,14 +192,14 @@ class _Builder(Transformer[Token, tuple[ast.Query, ...]]):
     def traverse(self, parts: list[Any]) -> ast.Traversal:
         left, edge, hops, right = parts
         return ast.Traversal(
-            _variable(left), _name(edge), _variable(right), hops=hops, span=_span(parts)
+            _variable(left), _edge(edge), _variable(right), hops=hops, span=_span(parts)
         )
 
     def traverse_undirected(self, parts: list[Any]) -> ast.Traversal:
         left, *_, edge, hops, right = parts
         return ast.Traversal(
             _variable(left),
-            _name(edge),
+            _edge(edge),
             _variable(right),
             undirected=True,
             hops=hops,
@@ -210,7 +216,7 @@ class _Builder(Transformer[Token, tuple[ast.Query, ...]]):
         left, edge_variable, *_, edge, hops, right = parts
         return ast.Traversal(
             _variable(left),
-            _name(edge),
+            _edge(edge),
             _variable(right),
             edge_variable=_variable(edge_variable),
             undirected=undirected,

@@ -234,7 +234,7 @@ def _property_name(argument: Argument) -> Name | None:
 
 
 def _columns(item: AtItem, arguments: tuple[Argument, ...]) -> tuple[Name, ...]:
-    columns: list[Name] = []
+    columns: dict[Name, None] = {}
     for argument in arguments:
         name = _property_name(argument)
         if name is None:
@@ -246,7 +246,7 @@ def _columns(item: AtItem, arguments: tuple[Argument, ...]) -> tuple[Name, ...]:
             )
         if name in columns:
             raise Fault(name.span, f"@{item.name} names '{name}' twice", code="bad-constraint")
-        columns.append(name)
+        columns[name] = None
     return tuple(columns)
 
 

@@ -4,13 +4,11 @@ Invariant: `parse_schema` returns a tree or raises `ParseError`. The builder run
 reduces and never walks a tree, so deep text costs no stack.
 """
 
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from lark import Token, Transformer
 
-from omnigraph.errors import ParseError
 from omnigraph.language.reader import Fault, Reader, token_span
 from omnigraph.language.schema import items
 from omnigraph.language.schema.ast import (
@@ -37,23 +35,7 @@ _TYPES_HINT = f"expected one of {', '.join(_BASE_NAMES)}, Vector(n), enum(a, b) 
 
 def parse_schema(text: str) -> Schema:
     """The tree of a `.pg` text, or `ParseError`."""
-    _require_encodable(text)
     return _READER.read(text)
-
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def _require_encodable(text: str) -> None:
-    """Half a surrogate pair cannot be stored as UTF-8, so no later step should meet one."""
-    if found := _SURROGATE.search(text):
-        raise ParseError.at(
-            text,
-            Span(found.start(), found.end()),
-            f"the text is not UTF-8: it contains the lone surrogate U+{ord(found.group()):04X}",
-            code="bad-encoding",
-            hint="save the file as UTF-8",
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,79 @@
+"""Compiling by name, and remembering what was compiled."""
+
+import pytest
+
+from omnigraph.catalog.accept import accept
+from omnigraph.errors import BadRequest, ParseError, TypeCheckError
+from omnigraph.plan import compile as compiling
+from omnigraph.plan.compile import compile_query
+
+SCHEMA = accept("node Person { name: String @key  age: I32? }")
+ONE = "query one() { match { $p: Person } return { $p.name } }"
+TWO = ONE + " query two() { match { $p: Person } return { $p.age } }"
+
+
+def test_the_only_query_needs_no_name() -> None:
+    assert compile_query(ONE, SCHEMA).name == "one"
+
+
+def test_a_name_chooses_among_several() -> None:
+    assert compile_query(TWO, SCHEMA, "two").name == "two"
+
+
+@pytest.mark.parametrize("text", [TWO, "", "// nothing"])
+def test_several_queries_or_none_need_a_name(text: str) -> None:
+    with pytest.raises(BadRequest, match="query file contains multiple queries; pass --name"):
+        compile_query(text, SCHEMA)
+
+
+def test_an_unknown_name_is_refused_with_those_there_are() -> None:
+    with pytest.raises(BadRequest, match="query 'three' not found; the file has one, two"):
+        compile_query(TWO, SCHEMA, "three")
+
+
+def test_of_two_queries_with_one_name_the_first_runs() -> None:
+    text = ONE + ' query one() { match { $p: Person { name: "x" } } return { $p } }'
+
+    assert compile_query(text, SCHEMA, "one").columns[0].name == "p.name"
+
+
+def test_a_fault_in_another_query_does_not_stop_the_named_one() -> None:
+    text = ONE + " query bad() { match { $p: Robot } return { $p } }"
+
+    assert compile_query(text, SCHEMA, "one").name == "one"
+    with pytest.raises(TypeCheckError):
+        compile_query(text, SCHEMA, "bad")
+
+
+def test_a_plan_is_remembered_by_text_name_and_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = list[tuple[str, str | None]]()
+    really = compiling._compile
+
+    def counted(text: str, catalog: compiling.Catalog, name: str | None) -> compiling.Plan:
+        compiled.append((text, name))
+        return really(text, catalog, name)
+
+    monkeypatch.setattr(compiling, "_compile", counted)
+    text = TWO + " // counted"
+    first = compile_query(text, SCHEMA, "one")
+    assert compile_query(text, SCHEMA, "one") is first
+    assert len(compiled) == 1
+
+    compile_query(text, SCHEMA, "two")
+    other = accept("node Person { name: String @key  age: I64? }")
+    assert compile_query(text, other, "two") != compile_query(text, SCHEMA, "two")
+    assert len(compiled) == 3
+
+
+def test_a_failure_is_not_remembered() -> None:
+    for _ in range(2):
+        with pytest.raises(ParseError):
+            compile_query("query", SCHEMA)
+
+
+def test_memory_of_plans_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "_PLANS_MAX", 4)
+    for number in range(20):
+        compile_query(f"{ONE} // {number}", SCHEMA)
+
+    assert len(compiling._plans) == 4

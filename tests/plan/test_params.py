@@ -1,0 +1,112 @@
+"""Parameter values: what is accepted, and what each refusal says."""
+
+import datetime
+
+import numpy
+import pytest
+
+from omnigraph.errors import BadRequest
+from omnigraph.language.query.parser import parse_queries
+from omnigraph.plan.ir import Parameter
+from omnigraph.plan.params import bind_parameters
+
+
+def declared(text: str) -> tuple[Parameter, ...]:
+    (query,) = parse_queries(f"query q({text}) {{ match {{ $p: P }} return {{ $p }} }}").queries
+    return tuple(Parameter(p.name, p.type) for p in query.parameters)
+
+
+@pytest.mark.parametrize(
+    ("type_text", "given", "bound"),
+    [
+        ("String", "a", "a"),
+        ("Blob", "base64:aGk=", "base64:aGk="),
+        ("Bool", True, True),
+        ("I32", -(2**31), -(2**31)),
+        ("I32", "-12", -12),
+        ("I64", 2**63 - 1, 2**63 - 1),
+        ("U32", "4294967295", 2**32 - 1),
+        ("U64", 2**64 - 1, 2**64 - 1),
+        ("F32", 3, 3.0),
+        ("F64", 2.5, 2.5),
+        ("Date", "1970-01-02", 1),
+        ("Date", datetime.date(1969, 12, 31), -1),
+        ("DateTime", "1970-01-01T00:00:01.5Z", 1500),
+        ("DateTime", "1970-01-01T02:00:00+02:00", 0),
+        ("DateTime", datetime.datetime(1970, 1, 1, 0, 1), 60_000),
+        ("[String]", ["a", "b"], ("a", "b")),
+        ("[I32]", [], ()),
+        ("[Date]", ["1970-01-02"], (1,)),
+        ("Vector(2)", [1, 0.5], (1.0, 0.5)),
+        ("Vector(2)", numpy.array([1, 0.5], dtype="float32"), (1.0, 0.5)),
+        ("I64", numpy.int64(7), 7),
+        ("String?", None, None),
+        ("Vector(3)?", None, None),
+    ],
+)
+def test_a_value_of_the_declared_type_is_bound(
+    type_text: str, given: object, bound: object
+) -> None:
+    assert bind_parameters(declared(f"$x: {type_text}"), {"x": given}) == {"x": bound}
+
+
+@pytest.mark.parametrize(
+    ("type_text", "given", "message"),
+    [
+        ("String", 3, "param 'x': expected string, got number"),
+        ("String", ["a"], "param 'x': expected string, got array"),
+        ("Blob", {}, "param 'x': expected string, got object"),
+        ("Bool", 1, "param 'x': expected boolean, got number"),
+        ("I32", 5_000_000_000, "param 'x': value 5000000000 exceeds I32"),
+        ("I32", "5000000000", "param 'x': value 5000000000 exceeds I32"),
+        ("U32", -1, "param 'x': value -1 exceeds U32"),
+        ("U64", 2**64, f"param 'x': value {2**64} exceeds U64"),
+        ("I32", 1.0, "param 'x': expected integer, got number"),
+        ("I32", True, "param 'x': expected integer, got boolean"),
+        ("I32", "1.5", "param 'x': expected integer, got string"),
+        ("I32", "9" * 5000, "param 'x': expected integer, got string"),
+        ("F64", "1.5", "param 'x': expected float"),
+        ("F64", True, "param 'x': expected float"),
+        ("F64", 10**400, f"param 'x': value {10**400} exceeds F64"),
+        ("F64", float("nan"), "param 'x': expected a finite float"),
+        ("Date", 3, "param 'x': expected date string"),
+        ("Date", "yesterday", "param 'x': expected date string"),
+        ("Date", "2024-02-30", "param 'x': expected date string"),
+        ("DateTime", 3, "param 'x': expected datetime string"),
+        ("DateTime", "2024-01-31T25:00:00Z", "param 'x': expected datetime string"),
+        ("[String]", "a", "param 'x': expected array, got string"),
+        ("[String]", ["a", None], "param 'x': expected string, got null"),
+        ("Vector(2)", [1], "param 'x': expected 2 numbers, got 1"),
+        ("Vector(2)", [1, "a"], "param 'x': expected float"),
+        ("String", None, "param 'x': null is not accepted for non-nullable parameter"),
+    ],
+)
+def test_another_value_is_refused_by_name(type_text: str, given: object, message: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        bind_parameters(declared(f"$x: {type_text}"), {"x": given})
+
+    assert str(caught.value).startswith(message)
+
+
+def test_a_required_parameter_must_be_given() -> None:
+    with pytest.raises(BadRequest, match="parameter 'x' not provided"):
+        bind_parameters(declared("$x: String"), {})
+
+
+def test_a_nullable_parameter_may_be_left_out() -> None:
+    assert bind_parameters(declared("$x: String?"), {}) == {"x": None}
+
+
+def test_keys_nobody_declared_are_ignored() -> None:
+    assert bind_parameters((), {"y": 3}) == {}
+
+
+@pytest.mark.parametrize("empty", [None, {}])
+def test_no_parameters_can_be_said_in_two_ways(empty: object) -> None:
+    assert bind_parameters((), empty) == {}
+
+
+@pytest.mark.parametrize("given", [[], "x", 3, [("x", 1)]])
+def test_anything_but_an_object_is_refused(given: object) -> None:
+    with pytest.raises(BadRequest, match="params must be a JSON object"):
+        bind_parameters((), given)
