@@ -4,8 +4,8 @@
 
 First part: one warm commit of one row to one table and to three, next to the bare Lance calls it
 cannot avoid (stage and commit each table; stage and commit the manifest's row change), taken in
-turns so that both see the same machine. Second part: one writer, one row a commit; storage calls,
-commit time and point-read time around the 10th, 100th and 1,000th commit, folds included.
+turns so that both see the same machine. Second part: storage calls, commit time and point-read time
+of graphs of 10, 100 and 1,000 commits of one row, taken in turns as well.
 Prints medians and writes bench/results/write_path.json.
 """
 
@@ -114,29 +114,53 @@ def overhead(tables: int, rounds: int = 6, each: int = 20) -> tuple[float, float
     return statistics.median(ours), statistics.median(bare)
 
 
-def growth(commits: int) -> list[tuple[int, float, float, float, float]]:
-    """Around each mark: calls, commit and point-read milliseconds (medians), and with folds."""
-    marks = [mark for mark in (10, 100, 1000, 10_000) if mark <= commits]
-    calls, times, reads = [], [], []
+class Aged:
+    """A graph of a certain number of commits, kept near that number while it is measured."""
+
+    def __init__(self, folder: Path, commits: int) -> None:
+        self.folder, self.commits = folder, commits
+        self.calls: list[int] = []
+        self.times: list[float] = []
+        self.reads: list[float] = []
+        self.graphs = 0
+        self.grow()
+
+    def grow(self) -> None:
+        self.graphs += 1
+        path = self.folder / f"{self.commits}-{self.graphs}"
+        self.store = create(path, [(key, SCHEMA) for key in TABLES])
+        for number in range(self.commits):
+            commit(self.store, TABLES[:1], f"r{number}")
+        self.count = self.commits
+
+    def measure(self) -> None:
+        if self.count > max(1.1 * self.commits, self.commits + 3):
+            self.grow()
+        self.count += 1
+        before = self.store.stats.view().calls_total
+        self.times.append(timed(commit, self.store, TABLES[:1], f"r{self.count}"))
+        self.calls.append(self.store.stats.view().calls_total - before)
+        self.reads.append(timed(point_read, self.store, TABLES[0], f"r{self.count // 2}"))
+
+
+def growth(marks: list[int], rounds: int = 100) -> list[tuple[int, float, float, float, float]]:
+    """After each number of commits, measured in turns: calls, commit and point-read milliseconds
+    (medians), and the mean commit, in which folds count."""
     with tempfile.TemporaryDirectory() as folder:
-        store = create(Path(folder) / "graph", [(key, SCHEMA) for key in TABLES])
-        key = TABLES[0]
-        for number in range(commits + 5):
-            before = store.stats.view().calls_total
-            times.append(timed(commit, store, [key], f"r{number}"))
-            calls.append(store.stats.view().calls_total - before)
-            reads.append(timed(point_read, store, key, f"r{number // 2}"))
-    spans = [slice(mark - 5, mark + 5) if mark == 10 else slice(mark - 50, mark) for mark in marks]
-    return [
-        (
-            mark,
-            statistics.median(calls[span]),
-            statistics.median(times[span]),
-            statistics.median(reads[span]),
-            statistics.mean(times[span]),
-        )
-        for mark, span in zip(marks, spans, strict=True)
-    ]
+        graphs = [Aged(Path(folder), mark) for mark in marks]
+        for _ in range(rounds):
+            for graph in graphs:
+                graph.measure()
+        return [
+            (
+                graph.commits,
+                statistics.median(graph.calls),
+                statistics.median(graph.times),
+                statistics.median(graph.reads),
+                statistics.mean(graph.times),
+            )
+            for graph in graphs
+        ]
 
 
 def main() -> None:
@@ -150,7 +174,7 @@ def main() -> None:
         print(f"  tables: {tables:<12} {ours:9.2f} {bare:9.2f} {ours / bare:7.2f}")
         result[f"tables_{tables}"] = {"ours_ms": ours, "bare_ms": bare, "ratio": ours / bare}
     print("\nhistory       calls   commit ms   point read ms   commit ms with folds (mean)")
-    for mark, count, took, read, mean in growth(arguments.commits):
+    for mark, count, took, read, mean in growth([10, 100, arguments.commits]):
         print(f"  {mark:>6} {count:12.0f} {took:11.2f} {read:15.2f} {mean:15.2f}")
         result[f"after_{mark}"] = {
             "calls": count,

@@ -21,7 +21,7 @@ from omnigraph.storage.residual import InlineResidual
 from omnigraph.storage.stats import Stats
 from omnigraph.storage.tables import Tables
 
-FRAGMENTS_MAX = 32
+FRAGMENTS_MAX = 16
 SIZE_CLASSES = (256, 4_096, 65_536, 1_048_576)
 """Rows. A fold fills a class from the ones below, so a row is rewritten a few times a class, not
 once a fold."""

@@ -29,12 +29,10 @@ def cost(store: Store, name: str) -> dict[str, int]:
 
 
 def test_x1_a_warm_write_makes_these_calls_after_10_and_after_100_commits(store: Store) -> None:
-    seen = []
-    for number in range(102):
-        calls = cost(store, f"r{number}")
-        if number in (10, 100):
-            seen.append(calls)
-    assert seen == [WARM_WRITE, WARM_WRITE]
+    calls = [cost(store, f"r{number}") for number in range(110)]
+    plain = [each for each in calls if "lance.compact" not in each]
+    assert len(plain) >= 90, "few commits fold"
+    assert all(each == WARM_WRITE for each in plain[2:])
 
 
 @pytest.mark.slow
