@@ -26,6 +26,7 @@ from omnigraph.storage.history import History
 from omnigraph.storage.locks import Guard, Locks, hold_if_idle
 from omnigraph.storage.manifest import Change, Manifest, State
 from omnigraph.storage.names import owner_of
+from omnigraph.storage.promote import Promotions
 from omnigraph.storage.records import (
     ORPHANED_BRANCH_DISCARDED,
     RECOVERY_ACTOR,
@@ -95,6 +96,7 @@ class Recoverer:
         manifest: Manifest,
         history: History,
         sidecars: Sidecars,
+        promotions: Promotions,
         audit: Audit,
         locks: Locks,
         stats: Stats,
@@ -104,6 +106,7 @@ class Recoverer:
         self._manifest = manifest
         self._history = history
         self._sidecars = sidecars
+        self._promotions = promotions
         self._audit = audit
         self._locks = locks
         self._stats = stats
@@ -136,6 +139,10 @@ class Recoverer:
     def _settle(self, sidecar: Sidecar, guard: Guard) -> None:
         recovery = self._recovered(sidecar, guard)
         failpoints.hit("recover.publish_after")
+        if recovery.recovery_kind == ROLLED_FORWARD:
+            self._promotions.promote(sidecar.files)
+        else:
+            self._promotions.discard(sidecar.files)
         self._audit.record(recovery)
         failpoints.hit("recover.audit_after")
         failpoints.hit("recover.delete_before")
@@ -184,7 +191,8 @@ class Recoverer:
             )
         _refuse_violations(sidecar, found)
         guard.require_alive()
-        if found and all(f.finding is Finding.ROLLED_PAST_EXPECTED for f in found):
+        moved = all(f.finding is Finding.ROLLED_PAST_EXPECTED for f in found)
+        if found and moved and self._promotions.whole(sidecar.files):
             return self._roll_forward(sidecar, found)
         return self._roll_back(sidecar, found)
 
@@ -248,11 +256,14 @@ class Recoverer:
         found: Sequence[_Found],
     ) -> None:
         failpoints.hit("recover.publish_before")
+        forward = commit_id == sidecar.commit_id
         change = Change(
             commit_id=commit_id,
-            pins=pins,
+            pins=(*pins, *sidecar.new_tables) if forward else pins,
+            new_tables=sidecar.new_tables if forward else (),
+            tombstones=sidecar.tombstones if forward else (),
             actor=RECOVERY_ACTOR,
-            merged_parent=sidecar.merged_parent if commit_id == sidecar.commit_id else None,
+            merged_parent=sidecar.merged_parent if forward else None,
             operation_id=sidecar.operation_id,
         )
         expected: dict[TableKey, int] = {f.pin.table_key: f.pin.version for f in found}

@@ -17,6 +17,7 @@ from lance.fragment import write_fragments
 
 from omnigraph.errors import BadRequest
 from omnigraph.storage.datasets import OPERATION_PROPERTY, CommitRaced, Datasets, Handle
+from omnigraph.storage.names import table_location
 from omnigraph.storage.records import OperationId, TablePin
 from omnigraph.types import TableKey
 
@@ -91,6 +92,13 @@ class Tables:
     def reader(self, pin: TablePin) -> TableReader:
         """The table at a published version."""
         return TableReader(pin, self._datasets.at(pin), self._datasets)
+
+    def create(self, table_key: TableKey, schema: pa.Schema) -> TablePin:
+        """A new, empty table with stable row ids and `id` as its key. What a crashed attempt left
+        in its place is replaced: no manifest row names it."""
+        location = table_location(table_key)
+        handle = self._datasets.create_or_replace(location, keyed(schema).empty_table())
+        return TablePin(table_key, location, int(handle.version))
 
     # Staging
 
@@ -181,6 +189,16 @@ class Tables:
     def head(self, pin: TablePin) -> int:
         """The table head on the branch a pin belongs to."""
         return self._datasets.latest_version(self._datasets.at(pin))
+
+
+def keyed(schema: pa.Schema) -> pa.Schema:
+    """The schema with `id` declared as Lance's unenforced primary key."""
+    index = schema.get_field_index(KEY)
+    if index < 0:
+        raise BadRequest("a table needs an `id` column")
+    field = schema.field(index).with_nullable(False)
+    metadata = {**(field.metadata or {}), b"lance-schema:unenforced-primary-key": b"true"}
+    return schema.set(index, field.with_metadata(metadata))
 
 
 def _segments(handle: Handle, name: str) -> list[Index]:
