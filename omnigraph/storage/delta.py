@@ -21,7 +21,8 @@ from omnigraph.errors import BadRequest, NotFound, OmnigraphError
 from omnigraph.storage.datasets import Datasets, ForkId, Handle
 from omnigraph.storage.names import decode
 from omnigraph.storage.records import TablePin
-from omnigraph.storage.tables import KEY, rows_by_id
+from omnigraph.storage.rowids import rows_by_id
+from omnigraph.storage.tables import KEY
 
 BEFORE, AFTER = "before", "after"
 TOUCHED = pa.schema(

@@ -8,20 +8,29 @@ there, and recovery settles it.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance.dataset import Index, LanceOperation, Transaction
-from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
+from lance.fragment import write_fragments
 
-from omnigraph.errors import BadRequest, StorageFailed
+from omnigraph.errors import BadRequest
 from omnigraph.storage.datasets import OPERATION_PROPERTY, CommitRaced, Datasets, Handle
+from omnigraph.storage.names import table_location
 from omnigraph.storage.records import OperationId, TablePin
+from omnigraph.storage.rowids import (
+    blob_cells,
+    field_ids,
+    fragments_without,
+    is_blob,
+    new_fragments,
+    rows_by_id,
+)
 from omnigraph.types import TableKey
 
 KEY = "id"
-_ROW_IDS_MAX = 10_000  # in one filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,7 @@ class TableReader:
 
     pin: TablePin
     _handle: Handle
+    _datasets: Datasets
 
     @property
     def schema(self) -> pa.Schema:
@@ -50,7 +60,8 @@ class TableReader:
 
     def count(self, filter: str | None = None) -> int:
         """How many rows match."""
-        return int(self._handle.count_rows(filter))
+        with self._datasets.lance_call("count", self.pin.table_key):
+            return int(self._handle.count_rows(filter))
 
     def batches(
         self,
@@ -62,8 +73,9 @@ class TableReader:
     ) -> Iterator[pa.RecordBatch]:
         """Stream the matching rows; `options` are the scanner's own (nearest, full text, …)."""
         names = None if columns is None else list(columns)
-        scanner = self._handle.scanner(columns=names, filter=filter, limit=limit, **options)
-        yield from scanner.to_batches()
+        with self._datasets.lance_call("scan", self.pin.table_key):
+            scanner = self._handle.scanner(columns=names, filter=filter, limit=limit, **options)
+            yield from scanner.to_batches()
 
     def rows(
         self,
@@ -75,15 +87,19 @@ class TableReader:
     ) -> pa.Table:
         """The matching rows at once."""
         names = None if columns is None else list(columns)
-        return self._handle.scanner(columns=names, filter=filter, limit=limit, **options).to_table()
+        with self._datasets.lance_call("scan", self.pin.table_key):
+            scanner = self._handle.scanner(columns=names, filter=filter, limit=limit, **options)
+            return scanner.to_table()
 
     def by_row_id(self, row_ids: pa.Array, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of these row ids in their order; a blob is what describes it, not its bytes."""
-        return rows_by_id(self._handle, row_ids, columns)
+        with self._datasets.lance_call("rows_by_id", self.pin.table_key):
+            return rows_by_id(self._handle, row_ids, columns)
 
     def payloads(self, row_ids: pa.Array, column: str) -> pa.Array:
         """The bytes of a blob column for these rows, in their order."""
-        rows = rows_by_id(self._handle, row_ids, [column], blob_handling="all_binary")
+        with self._datasets.lance_call("payloads", self.pin.table_key):
+            rows = rows_by_id(self._handle, row_ids, [column], blob_handling="all_binary")
         return rows[column].combine_chunks()
 
     def stageable(self, row_ids: pa.Array) -> pa.Table:
@@ -91,9 +107,13 @@ class TableReader:
         rows = self.by_row_id(row_ids)
         for index, field in enumerate(self.schema):
             if is_blob(field):
-                cells = _blob_cells(self, row_ids, rows[field.name].combine_chunks(), field)
+                described = rows[field.name].combine_chunks()
+                cells = blob_cells(field, described, partial(self._payloads, row_ids, field.name))
                 rows = rows.set_column(index, field, cells)
         return rows.cast(self.schema)
+
+    def _payloads(self, row_ids: pa.Array, column: str, mask: pa.Array) -> pa.Array:
+        return self.payloads(row_ids.filter(mask), column)
 
 
 class Tables:
@@ -104,7 +124,14 @@ class Tables:
 
     def reader(self, pin: TablePin) -> TableReader:
         """The table at a published version."""
-        return TableReader(pin, self._datasets.at(pin))
+        return TableReader(pin, self._datasets.at(pin), self._datasets)
+
+    def create(self, table_key: TableKey, schema: pa.Schema) -> TablePin:
+        """A new, empty table with stable row ids and `id` as its key. What a crashed attempt left
+        in its place is replaced: no manifest row names it."""
+        location = table_location(table_key)
+        handle = self._datasets.create_or_replace(location, keyed(schema).empty_table())
+        return TablePin(table_key, location, int(handle.version))
 
     # Staging
 
@@ -169,13 +196,13 @@ class Tables:
         handle = self._datasets.at(pin)
         with self._datasets.lance_call("stage_patch", pin.table_key):
             leaving = pa.chunked_array([replaced, removed], pa.uint64()).combine_chunks()
-            changed, gone = _without(handle, leaving)
-            fresh = _with_row_ids(_fragments(handle, replacements), replaced)
+            changed, gone = fragments_without(handle, leaving)
+            fresh = new_fragments(handle, replacements, replaced)
             operation = LanceOperation.Update(
                 removed_fragment_ids=gone,
                 updated_fragments=changed,
-                new_fragments=[*fresh, *_fragments(handle, inserted)],
-                fields_for_preserving_frag_bitmap=_field_ids(handle),
+                new_fragments=[*fresh, *new_fragments(handle, inserted)],
+                fields_for_preserving_frag_bitmap=field_ids(handle),
                 update_mode="rewrite_rows",
             )
         return StagedWrite(pin, handle, Transaction(handle.version, operation))
@@ -225,95 +252,14 @@ class Tables:
         return self._datasets.latest_version(self._datasets.at(pin))
 
 
-def rows_by_id(
-    handle: Handle, row_ids: pa.Array, columns: Sequence[str] | None = None, **options: Any
-) -> pa.Table:
-    """The rows of these row ids, in their order. A filter on row ids finds them in time that
-    follows their number; taking them would first index every row of the table."""
-    names = list(handle.schema.names) if columns is None else list(columns)
-    parts = []
-    for start in range(0, max(len(row_ids), 1), _ROW_IDS_MAX):
-        wanted = row_ids.slice(start, _ROW_IDS_MAX)
-        listed = ", ".join(map(str, wanted.to_pylist()))
-        rows = handle.scanner(
-            columns=names,
-            filter=f"_rowid IN ({listed})" if listed else "false",
-            with_row_id=True,
-            **options,
-        ).to_table()
-        places = pc.index_in(wanted, rows["_rowid"].combine_chunks())
-        if places.null_count:
-            raise StorageFailed("read rows by row id", "the version does not hold all of them")
-        parts.append(rows.select(names).take(places))
-    return pa.concat_tables(parts)
-
-
-def is_blob(field: pa.Field) -> bool:
-    """Whether a column of an open table holds blobs."""
-    return getattr(field.type, "extension_name", "") == "lance.blob.v2"
-
-
-def _blob_cells(
-    reader: TableReader, row_ids: pa.Array, described: pa.Array, field: pa.Field
-) -> pa.Array:
-    storage = field.type.storage_type
-    uris = pc.struct_field(described, "blob_uri")
-    outside = pc.and_(pc.is_valid(described), pc.not_equal(pc.coalesce(uris, pa.scalar("")), ""))
-    inside = pc.invert(outside)
-    data = reader.payloads(row_ids.filter(inside), field.name)
-    places = pc.subtract(pc.cumulative_sum(inside.cast(pa.int64())), 1)
-    data = data.take(pc.if_else(inside, places, pa.scalar(None, pa.int64())))
-    columns = {"data": data.cast(pa.large_binary()), "uri": pc.if_else(outside, uris, None)}
-    cells = pa.StructArray.from_arrays(
-        [
-            columns.get(part.name, pa.nulls(len(data), part.type)).cast(part.type)
-            for part in storage
-        ],
-        fields=list(storage),
-        mask=described.is_null(),
-    )
-    return pa.ExtensionArray.from_storage(field.type, cells)
-
-
-def _without(handle: Handle, row_ids: pa.Array) -> tuple[list[FragmentMetadata], list[int]]:
-    """The fragments that lose these rows, and those that lose all of theirs."""
-    if len(row_ids) == 0:
-        return [], []
-    addresses = rows_by_id(handle, row_ids, ["_rowaddr"])["_rowaddr"].to_pylist()
-    offsets: dict[int, list[int]] = {}
-    for address in sorted(addresses):
-        offsets.setdefault(address >> 32, []).append(address & 0xFFFFFFFF)
-    changed, gone = [], []
-    for fragment_id, each in offsets.items():
-        fragment = handle.get_fragment(fragment_id)
-        left = None if fragment is None else fragment.delete_rows(each)
-        if left is None:
-            gone.append(fragment_id)
-        else:
-            changed.append(left)
-    return changed, gone
-
-
-def _fragments(handle: Handle, rows: pa.Table) -> list[FragmentMetadata]:
-    return write_fragments(rows, handle, mode="append") if rows.num_rows else []
-
-
-def _with_row_ids(fragments: list[FragmentMetadata], row_ids: pa.Array) -> list[FragmentMetadata]:
-    start = 0
-    for fragment in fragments:
-        own = row_ids.slice(start, fragment.physical_rows).to_pylist()
-        fragment.row_id_meta = RowIdSequence(own).to_inline_metadata()
-        start += fragment.physical_rows
-    return fragments
-
-
-def _field_ids(handle: Handle) -> list[int]:
-    ids, fields = [], list(handle.lance_schema.fields())
-    while fields:
-        field = fields.pop()
-        ids.append(field.id())
-        fields += field.children()
-    return sorted(ids)
+def keyed(schema: pa.Schema) -> pa.Schema:
+    """The schema with `id` declared as Lance's unenforced primary key."""
+    index = schema.get_field_index(KEY)
+    if index < 0:
+        raise BadRequest("a table needs an `id` column")
+    field = schema.field(index).with_nullable(False)
+    metadata = {**(field.metadata or {}), b"lance-schema:unenforced-primary-key": b"true"}
+    return schema.set(index, field.with_metadata(metadata))
 
 
 def _segments(handle: Handle, name: str) -> list[Index]:

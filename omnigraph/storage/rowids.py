@@ -1,0 +1,111 @@
+"""Rows known by row id: read in the order asked, taken out and put back without a search.
+
+Row ids are stable: an update keeps a row's id and a version's row id names one row for ever.
+
+Invariant: the cost follows the number of rows asked for. A filter on row ids finds them directly;
+taking them would first index every row of the table.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
+
+from omnigraph.errors import StorageFailed
+from omnigraph.storage.datasets import Handle
+
+_ROW_IDS_MAX = 10_000  # in one filter
+
+
+def rows_by_id(
+    handle: Handle, row_ids: pa.Array, columns: Sequence[str] | None = None, **options: Any
+) -> pa.Table:
+    """The rows of these row ids, in their order."""
+    names = list(handle.schema.names) if columns is None else list(columns)
+    parts = []
+    for start in range(0, max(len(row_ids), 1), _ROW_IDS_MAX):
+        wanted = row_ids.slice(start, _ROW_IDS_MAX)
+        listed = ", ".join(map(str, wanted.to_pylist()))
+        rows = handle.scanner(
+            columns=names,
+            filter=f"_rowid IN ({listed})" if listed else "false",
+            with_row_id=True,
+            **options,
+        ).to_table()
+        places = pc.index_in(wanted, rows["_rowid"].combine_chunks())
+        if places.null_count:
+            raise StorageFailed("read rows by row id", "the version does not hold all of them")
+        parts.append(rows.select(names).take(places))
+    return pa.concat_tables(parts)
+
+
+def is_blob(field: pa.Field) -> bool:
+    """Whether a column of an open table holds blobs."""
+    return getattr(field.type, "extension_name", "") == "lance.blob.v2"
+
+
+def blob_cells(
+    field: pa.Field, described: pa.Array, payloads: Callable[[pa.Array], pa.Array]
+) -> pa.Array:
+    """Blobs as a write takes them. `payloads` gives the bytes where its mask is true; a blob that
+    lives elsewhere keeps its address, and its bytes are not read."""
+    storage = field.type.storage_type
+    uris = pc.coalesce(pc.struct_field(described, "blob_uri"), pa.scalar(""))
+    outside = pc.not_equal(uris, "")
+    inside = pc.invert(outside)
+    places = pc.subtract(pc.cumulative_sum(inside.cast(pa.int64())), 1)
+    data = payloads(inside).take(pc.if_else(inside, places, pa.scalar(None, pa.int64())))
+    known = {"data": data, "uri": pc.if_else(outside, uris, pa.scalar(None, pa.string()))}
+    parts = [known.get(part.name, pa.nulls(len(data), part.type)) for part in storage]
+    cells = pa.StructArray.from_arrays(
+        [array.cast(part.type) for array, part in zip(parts, storage, strict=True)],
+        fields=list(storage),
+        mask=described.is_null(),
+    )
+    return pa.ExtensionArray.from_storage(field.type, cells)
+
+
+def fragments_without(
+    handle: Handle, row_ids: pa.Array
+) -> tuple[list[FragmentMetadata], list[int]]:
+    """The fragments that lose these rows, and those that lose all of theirs."""
+    if len(row_ids) == 0:
+        return [], []
+    addresses = rows_by_id(handle, row_ids, ["_rowaddr"])["_rowaddr"].to_pylist()
+    offsets: dict[int, list[int]] = {}
+    for address in sorted(addresses):
+        offsets.setdefault(address >> 32, []).append(address & 0xFFFFFFFF)
+    changed, gone = [], []
+    for fragment_id, each in offsets.items():
+        fragment = handle.get_fragment(fragment_id)
+        left = None if fragment is None else fragment.delete_rows(each)
+        if left is None:
+            gone.append(fragment_id)
+        else:
+            changed.append(left)
+    return changed, gone
+
+
+def new_fragments(
+    handle: Handle, rows: pa.Table, row_ids: pa.Array | None = None
+) -> list[FragmentMetadata]:
+    """Rows as fragments that are not yet part of the dataset, under these row ids or new ones."""
+    fragments = write_fragments(rows, handle, mode="append") if rows.num_rows else []
+    start = 0
+    for fragment in fragments if row_ids is not None else ():
+        own = row_ids.slice(start, fragment.physical_rows).to_pylist()
+        fragment.row_id_meta = RowIdSequence(own).to_inline_metadata()
+        start += fragment.physical_rows
+    return fragments
+
+
+def field_ids(handle: Handle) -> list[int]:
+    """Every column of a dataset, nested ones included."""
+    ids, fields = [], list(handle.lance_schema.fields())
+    while fields:
+        field = fields.pop()
+        ids.append(field.id())
+        fields += field.children()
+    return sorted(ids)
