@@ -19,6 +19,7 @@ from omnigraph.errors import (
     MergeConflict,
     MergeConflicts,
     MigrationUnsupported,
+    NoChanges,
     NotFound,
     NotInstalled,
     OmnigraphError,
@@ -35,6 +36,9 @@ from omnigraph.errors import (
 )
 
 if TYPE_CHECKING:
+    from omnigraph.exec.diff import Change, Changes
+    from omnigraph.exec.images import Image
+    from omnigraph.exec.merge import MergeOutcome
     from omnigraph.exec.mutate import MutationResult
     from omnigraph.graph import Graph, init, open
 
@@ -43,17 +47,22 @@ __version__ = "0.1.0"
 __all__ = [
     "AlreadyExists",
     "BadRequest",
+    "Change",
+    "Changes",
     "Conflict",
     "ConstraintViolated",
     "Forbidden",
     "Graph",
+    "Image",
     "InUse",
     "KeyTaken",
     "LimitExceeded",
     "MergeConflict",
     "MergeConflicts",
+    "MergeOutcome",
     "MigrationUnsupported",
     "MutationResult",
+    "NoChanges",
     "NotFound",
     "NotInstalled",
     "OmnigraphError",
@@ -72,11 +81,21 @@ __all__ = [
     "open",
 ]
 
+_LOADED_LATER = {
+    "Change": "exec.diff",
+    "Changes": "exec.diff",
+    "Graph": "graph",
+    "Image": "exec.images",
+    "MergeOutcome": "exec.merge",
+    "MutationResult": "exec.mutate",
+    "init": "graph",
+    "open": "graph",
+}
+
 
 def __getattr__(name: str) -> Any:
     """What needs an engine, loaded when it is first asked for."""
-    if name == "MutationResult":
-        return getattr(import_module("omnigraph.exec.mutate"), name)
-    if name in ("Graph", "init", "open"):
-        return getattr(import_module("omnigraph.graph"), name)
+    home = _LOADED_LATER.get(name)
+    if home is not None:
+        return getattr(import_module(f"omnigraph.{home}"), name)
     raise AttributeError(f"module 'omnigraph' has no attribute '{name}'")

@@ -6,7 +6,7 @@ OmnigraphError
 │                                               LimitExceeded, ConstraintViolated,
 │                                               MigrationUnsupported, UnsupportedVersion, Forbidden
 ├── Conflict           prepare again, or stop   VersionMismatch, KeyTaken, PreconditionFailed,
-│                                               MergeConflicts
+│                                               MergeConflicts, NoChanges
 ├── NotInstalled       install what it names
 ├── RecoveryRequired   recover, then look
 └── StorageFailed      report it; nothing was published
@@ -331,18 +331,51 @@ class PreconditionFailed(Conflict):
         )
 
 
+@dataclass(eq=False)
+class NoChanges(Conflict):
+    """A commit whose changes cannot be told: the first of a graph has nothing before it."""
+
+    reason: str
+    commit_id: str
+    type_name: str | None = None
+
+    def __str__(self) -> str:
+        of = f" of {self.type_name}" if self.type_name else ""
+        return (
+            f"the changes{of} in commit '{self.commit_id}' cannot be told ({self.reason}); "
+            "take a baseline instead"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class MergeConflict:
-    """One entity that two branches changed in ways that do not fit together."""
+    """One entity that two branches changed in ways that do not fit together.
+
+    `base`, `ours` and `theirs` are its images where the branches parted, on the target and on the
+    source; None where it was not there, or where the conflict is about several entities.
+    """
 
     entity_kind: str
     type_name: str
-    entity_id: str
+    entity_id: str | None
     kind: str
     message: str = ""
+    base: dict[str, Any] | None = None
+    ours: dict[str, Any] | None = None
+    theirs: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The conflict without its images, as a server tells it."""
+        return {
+            "entity_kind": self.entity_kind,
+            "type_name": self.type_name,
+            "entity_id": self.entity_id,
+            "kind": self.kind,
+            "message": self.message,
+        }
 
 
-_CONFLICTS_SHOWN = 5
+_CONFLICTS_SHOWN = 3
 
 
 @dataclass(eq=False)

@@ -6,6 +6,7 @@ none, and init can be run again.
 """
 
 import os
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,7 +19,10 @@ from omnigraph.catalog.accept import accept
 from omnigraph.catalog.arrow import edge_schema, node_schema
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound, StorageFailed
+from omnigraph.exec.diff import Changes, commit_changes, filters
+from omnigraph.exec.merge import MergeOutcome, MergeRequest, run_merge
 from omnigraph.exec.mutate import MutationResult, request, run_mutation
+from omnigraph.exec.resolve import Resolve
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.ir import ReadPlan
 from omnigraph.storage.names import MAIN
@@ -36,8 +40,8 @@ class Graph:
     def __init__(self, store: Store, schema: "SchemaView") -> None:
         self._store = store
         self.schema = schema
-        self.branches = BranchesView(store)
-        self.commits = CommitsView(store)
+        self.branches = BranchesView(store, self._catalog)
+        self.commits = CommitsView(store, self._catalog)
         self.recoveries = RecoveriesView(store)
 
     @property
@@ -71,6 +75,33 @@ class Graph:
             )
         asked = request(plan, params, branch=branch, actor=actor, if_commit=if_commit)
         return run_mutation(self._store, self.schema.catalog, asked)
+
+    def diff(
+        self,
+        before: str,
+        after: str,
+        *,
+        kinds: Collection[str] = (),
+        types: Collection[str] = (),
+        ops: Collection[str] = (),
+    ) -> Changes:
+        """What turns one point into another. A point is a branch or the id of a commit."""
+        catalog = self.schema.catalog
+        wanted = filters(catalog, kinds, types, ops)
+        return Changes(self._store, catalog, self._point(before), self._point(after), wanted)
+
+    def _point(self, name: str) -> Snapshot:
+        try:
+            return self._store.snapshot(name)
+        except NotFound:
+            pass
+        try:
+            return self._store.snapshot(commit=name)
+        except NotFound:
+            raise NotFound("branch or commit", name) from None
+
+    def _catalog(self) -> Catalog:
+        return self.schema.catalog
 
     def branch(self, name: str) -> "BranchHandle":
         """A handle whose reads and writes are on one branch, which must exist."""
@@ -124,6 +155,20 @@ class BranchHandle:
             text, params, name=name, branch=self.name, actor=actor, if_commit=if_commit
         )
 
+    def merge_into(
+        self,
+        target: str = MAIN,
+        *,
+        actor: str | None = None,
+        delete_source: bool = False,
+        by: str = "entity",
+        resolve: Resolve = None,
+    ) -> MergeOutcome:
+        """Merge this branch into another as one commit."""
+        return self._graph.branches.merge(
+            self.name, target, actor=actor, delete_source=delete_source, by=by, resolve=resolve
+        )
+
     def snapshot(self) -> Snapshot:
         """Every table with its version and row count."""
         return self._graph.snapshot(self.name)
@@ -144,8 +189,9 @@ class SchemaView:
 class BranchesView:
     """The branches of a graph."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, catalog: Callable[[], Catalog]) -> None:
         self._store = store
+        self._catalog = catalog
 
     def create(self, name: str, from_: str = MAIN) -> str:
         """A new branch at the head of another; its name, trimmed."""
@@ -159,12 +205,27 @@ class BranchesView:
         """Remove a branch no other depends on."""
         self._store.branches.delete(name)
 
+    def merge(
+        self,
+        source: str,
+        into: str = MAIN,
+        *,
+        actor: str | None = None,
+        delete_source: bool = False,
+        by: str = "entity",
+        resolve: Resolve = None,
+    ) -> MergeOutcome:
+        """Merge a branch into another as one commit, or raise `MergeConflicts`."""
+        asked = MergeRequest(source, into, actor, delete_source, by, resolve)
+        return run_merge(self._store, self._catalog(), asked)
+
 
 class CommitsView:
     """The history of a graph."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, catalog: Callable[[], Catalog]) -> None:
         self._store = store
+        self._catalog = catalog
 
     def list(
         self, branch: str = MAIN, *, actor: str | None = None, limit: int | None = None
@@ -175,6 +236,19 @@ class CommitsView:
     def get(self, commit_id: str) -> Commit:
         """One commit of any branch."""
         return self._store.history.get(commit_id)
+
+    def changes(
+        self,
+        commit_id: str,
+        *,
+        kinds: Collection[str] = (),
+        types: Collection[str] = (),
+        ops: Collection[str] = (),
+    ) -> Changes:
+        """What a commit changed against its first parent."""
+        catalog = self._catalog()
+        wanted = filters(catalog, kinds, types, ops)
+        return commit_changes(self._store, catalog, self.get(commit_id), wanted)
 
 
 class RecoveriesView:

@@ -32,7 +32,7 @@ from omnigraph.storage.names import (
     lock_name,
     owner_of,
 )
-from omnigraph.storage.records import TablePin
+from omnigraph.storage.records import CommitId, TablePin
 from omnigraph.storage.stats import Stats
 from omnigraph.types import TableKey
 
@@ -76,8 +76,9 @@ class Branches:
         self._stats.event("branch.created", branch=name, source=source)
         return name
 
-    def delete(self, name: str) -> None:
-        """Remove a branch no other depends on, while nobody writes to it."""
+    def delete(self, name: str, *, expected_head: CommitId | None = None) -> None:
+        """Remove a branch no other depends on, while nobody writes to it; with `expected_head` only
+        if it is still at that commit."""
         name = name.strip()
         if name == MAIN:
             raise BadRequest("cannot delete branch 'main'")
@@ -86,6 +87,7 @@ class Branches:
         tables = [lock_name(key, name) for key in state.pins]
         with hold(self._locks, [BRANCHES_LOCK, *tables, publish_lock(name)]):
             state = self._manifest.state(name)
+            self._manifest.require(state, {}, expected_head)
             self._require_unused(name)
             failpoints.hit("branch.delete_before")
             self._datasets.delete_branch(LOCATION, name)

@@ -70,7 +70,7 @@ class History:
 
     def get(self, commit_id: str) -> Commit:
         """One commit of any live branch."""
-        for branch in self._branches():
+        for branch in self.branches():
             found = self.find(branch, [CommitId(commit_id)])
             if found:
                 return found[0]
@@ -93,7 +93,8 @@ class History:
                 self._snapshots[commit.id] = known
         return known
 
-    def _branches(self) -> tuple[str, ...]:
+    def branches(self) -> tuple[str, ...]:
+        """Every branch that has commits of its own, main first."""
         return (MAIN, *sorted(map(decode, self._datasets.refs(LOCATION))))
 
     def _read(self, handle: Handle, filter: str, fragments: object) -> tuple[Commit, ...]:

@@ -25,14 +25,13 @@ def rows_by_id(
     """The rows of these row ids, in their order."""
     names = list(handle.schema.names) if columns is None else list(columns)
     parts = []
-    for start in range(0, max(len(row_ids), 1), _ROW_IDS_MAX):
+    if len(row_ids) == 0:
+        return handle.scanner(columns=names, **options).projected_schema.empty_table()
+    for start in range(0, len(row_ids), _ROW_IDS_MAX):
         wanted = row_ids.slice(start, _ROW_IDS_MAX)
         listed = ", ".join(map(str, wanted.to_pylist()))
         rows = handle.scanner(
-            columns=names,
-            filter=f"_rowid IN ({listed})" if listed else "false",
-            with_row_id=True,
-            **options,
+            columns=names, filter=f"_rowid IN ({listed})", with_row_id=True, **options
         ).to_table()
         places = pc.index_in(wanted, rows["_rowid"].combine_chunks())
         if places.null_count:
@@ -94,7 +93,9 @@ def new_fragments(
     """Rows as fragments that are not yet part of the dataset, under these row ids or new ones."""
     fragments = write_fragments(rows, handle, mode="append") if rows.num_rows else []
     start = 0
-    for fragment in fragments if row_ids is not None else ():
+    if row_ids is None:
+        return fragments
+    for fragment in fragments:
         own = row_ids.slice(start, fragment.physical_rows).to_pylist()
         fragment.row_id_meta = RowIdSequence(own).to_inline_metadata()
         start += fragment.physical_rows

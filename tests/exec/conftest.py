@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.graph import Graph
+from tests.exec import branching
 from tests.exec.people import copy_of, make_template
 
 
@@ -16,3 +17,13 @@ def people_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def people(people_template: Path, tmp_path: Path) -> Graph:
     return copy_of(people_template, tmp_path / "graph.omni")
+
+
+@pytest.fixture(scope="session")
+def small_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return branching.make_template(tmp_path_factory.mktemp("small") / "graph.omni")
+
+
+@pytest.fixture
+def small(small_template: Path, tmp_path: Path) -> Graph:
+    return branching.copy_of(small_template, tmp_path / "small.omni")

@@ -1,0 +1,251 @@
+"""What changed between two points of history, entity by entity.
+
+Invariant: the changes applied to the first point give the second, and nothing is listed whose
+values are equal. Time and memory follow the rows written between the two points: at most a page of
+images is held, beside the ids that may have changed in one type.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import BadRequest, LimitExceeded, NoChanges, NotFound
+from omnigraph.exec.entities import Entities, TypeOf, differ
+from omnigraph.exec.images import Image, images
+from omnigraph.exec.tokens import sealed, unsealed
+from omnigraph.storage.delta import AFTER, BEFORE
+from omnigraph.storage.records import Commit, Snapshot
+from omnigraph.storage.store import Store
+from omnigraph.types import Kind
+
+INSERT, UPDATE, DELETE = "insert", "update", "delete"
+OPS = (INSERT, UPDATE, DELETE)
+
+CHUNK_ROWS = 1_000
+PAGE_CHANGES = 1_000
+PAGE_CHANGES_MAX = 8_192
+PAGE_BYTES = 4 << 20
+
+Position = tuple[str, int, str]
+"""The place of a change in the order of all: kind, type, entity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One entity that differs, with how it was and how it is."""
+
+    kind: str
+    type: str
+    type_id: str
+    id: str
+    op: str
+    before: Image | None
+    after: Image | None
+
+    @property
+    def moved(self) -> bool:
+        """Whether an edge has another end than before."""
+        if self.before is None or self.after is None:
+            return False
+        return self.before.endpoints != self.after.endpoints
+
+    def to_json(self) -> dict[str, Any]:
+        """The change as the change feed writes it: an image that is not there has no key."""
+        shown: dict[str, Any] = {
+            "kind": self.kind,
+            "type": {"id": self.type_id, "name": self.type},
+            "id": self.id,
+            "op": self.op,
+        }
+        if self.before is not None:
+            shown["before"] = self.before.to_json()
+        if self.after is not None:
+            shown["after"] = self.after.to_json()
+        return shown
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which changes are wanted. Empty: all. Any within one list, all lists together."""
+
+    kinds: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ()
+
+    def to_json(self) -> list[list[str]]:
+        return [sorted(self.kinds), sorted(self.types), sorted(self.ops)]
+
+
+def filters(
+    catalog: Catalog, kinds: Collection[str], types: Collection[str], ops: Collection[str]
+) -> Filters:
+    """Filters whose words exist."""
+    for word in kinds:
+        if word not in (Kind.NODE, Kind.EDGE):
+            raise BadRequest(f"'{word}' is no kind of entity", "use node or edge")
+    for word in ops:
+        if word not in OPS:
+            raise BadRequest(f"'{word}' is no kind of change", "use insert, update or delete")
+    for word in types:
+        if word not in catalog.nodes and word not in catalog.edges:
+            raise NotFound("type", word)
+    return Filters(tuple(kinds), tuple(types), tuple(ops))
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some changes in order, and where the rest begins."""
+
+    changes: tuple[Change, ...]
+    next_page_token: str | None
+
+
+class Changes:
+    """The changes between two snapshots, read when they are asked for."""
+
+    def __init__(
+        self, store: Store, catalog: Catalog, before: Snapshot, after: Snapshot, wanted: Filters
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._before = before
+        self._after = after
+        self._wanted = wanted
+
+    @property
+    def between(self) -> tuple[str, str]:
+        """The two commits."""
+        return self._before.commit_id, self._after.commit_id
+
+    def __iter__(self) -> Iterator[Change]:
+        return self.beyond(None)
+
+    def counts(self) -> dict[tuple[str, str, str], int]:
+        """How many changes there are by kind, type and operation."""
+        return dict(Counter((each.kind, each.type, each.op) for each in self))
+
+    def page(self, limit: int = PAGE_CHANGES, token: str | None = None) -> Page:
+        """At most `limit` changes; a page also ends when it has grown large."""
+        require_page_size(limit)
+        scope = [*self.between, *self._wanted.to_json()]
+        start = None if token is None else _position(unsealed(token, "page", scope))
+        rest = self.beyond(start)
+        changes = tuple(bounded(rest, limit))
+        if next(rest, None) is None:
+            return Page(changes, None)
+        return Page(changes, sealed("page", scope, position_of(changes[-1])))
+
+    def beyond(self, start: Position | None) -> Iterator[Change]:
+        """The changes after a place, in order: nodes, then edges; by type; by id."""
+        for owner in owners(self._catalog):
+            place = type_place(owner)
+            if self._unwanted(owner) or (start is not None and place < start[:2]):
+                continue
+            after_id = start[2] if start is not None and place == start[:2] else None
+            yield from self._of_type(owner, after_id)
+
+    def _unwanted(self, owner: TypeOf) -> bool:
+        kinds, types = self._wanted.kinds, self._wanted.types
+        return bool(kinds and kind_of(owner) not in kinds) or bool(
+            types and owner.name not in types
+        )
+
+    def _of_type(self, owner: TypeOf, after_id: str | None) -> Iterator[Change]:
+        before = self._before.tables.get(owner.table)
+        after = self._after.tables.get(owner.table)
+        if before is None or after is None or before == after:
+            return
+        touched = self._store.deltas.touched(before, after)
+        if after_id is not None:
+            touched = touched.filter(pc.greater(touched["id"], after_id))
+        old = Entities(owner, self._store.tables.reader(before))
+        new = Entities(owner, self._store.tables.reader(after))
+        for start in range(0, touched.num_rows, CHUNK_ROWS):
+            yield from self._of_rows(owner, old, new, touched.slice(start, CHUNK_ROWS))
+
+    def _of_rows(
+        self, owner: TypeOf, old: Entities, new: Entities, touched: pa.Table
+    ) -> Iterator[Change]:
+        ours = old.at(touched[BEFORE].combine_chunks())
+        theirs = new.at(touched[AFTER].combine_chunks())
+        places = pa.array(np.flatnonzero(differ(ours, theirs)))
+        before, after = (
+            images(owner, ours.rows.take(places)),
+            images(owner, theirs.rows.take(places)),
+        )
+        kind, type_id = kind_of(owner), str(owner.id)
+        ids = touched["id"].take(places).to_pylist()
+        for entity_id, was, now in zip(ids, before, after, strict=True):
+            op = INSERT if was is None else DELETE if now is None else UPDATE
+            if not self._wanted.ops or op in self._wanted.ops:
+                yield Change(kind, owner.name, type_id, entity_id, op, was, now)
+
+
+def commit_changes(store: Store, catalog: Catalog, commit: Commit, wanted: Filters) -> Changes:
+    """What a commit changed against its first parent."""
+    if commit.parent is None:
+        raise NoChanges("parentless_commit", commit.id)
+    before, after = (store.snapshot(commit=point) for point in (commit.parent, commit.id))
+    return Changes(store, catalog, before, after, wanted)
+
+
+def owners(catalog: Catalog) -> Iterator[TypeOf]:
+    """Every type in the order of changes: nodes, then edges, each by identity."""
+    nodes = sorted(catalog.nodes.values(), key=lambda node: node.id)
+    edges = sorted(catalog.edges.values(), key=lambda edge: edge.id)
+    return chain(nodes, edges)
+
+
+def kind_of(owner: TypeOf) -> str:
+    """`node` or `edge`."""
+    return str(owner.table.partition(":")[0])
+
+
+def type_place(owner: TypeOf) -> tuple[str, int]:
+    """The place of a type in the order of changes; `1` comes before `2`."""
+    return ("1" if kind_of(owner) == Kind.NODE else "2"), int(owner.id)
+
+
+def position_of(change: Change) -> Position:
+    """The place of a change in the order of all."""
+    return ("1" if change.kind == Kind.NODE else "2"), int(change.type_id), change.id
+
+
+def _position(facts: Any) -> Position:
+    kind, type_id, entity_id = facts
+    return kind, type_id, entity_id
+
+
+def require_page_size(limit: int) -> None:
+    """Pass only for a page that can be sent."""
+    if limit <= 0:
+        raise BadRequest("a page holds at least one change", "ask for a larger limit")
+    if limit > PAGE_CHANGES_MAX:
+        raise LimitExceeded("commit_changes_page_changes", limit, PAGE_CHANGES_MAX)
+
+
+def bounded(changes: Iterator[Change], limit: int) -> Iterator[Change]:
+    """The first changes, until there are `limit` or they have grown large; one at least."""
+    size = 0
+    for number, change in enumerate(changes, start=1):
+        yield change
+        size += _size(change.before) + _size(change.after)
+        if number == limit or size >= PAGE_BYTES:
+            return
+
+
+def _size(image: Image | None) -> int:
+    """Roughly the bytes of an image as text."""
+    if image is None:
+        return 0
+    return sum(
+        20 * len(value) if isinstance(value, list) else len(value) if isinstance(value, str) else 20
+        for value in image.properties.values()
+    )

@@ -1,0 +1,66 @@
+"""What an entity looks like at one point of history, as JSON has it.
+
+Invariant: an image is complete: every property of the type is in it, null ones too. Dates are
+days and moments milliseconds since the epoch, as in an export; a blob is a short text about it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.exec.entities import TypeOf
+from omnigraph.types import Scalar, ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An entity's properties, and for an edge the ids of its two ends."""
+
+    properties: dict[str, Any]
+    endpoints: tuple[str, str] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The image as the change feed writes it."""
+        if self.endpoints is None:
+            return {"properties": self.properties}
+        source, target = self.endpoints
+        return {"properties": self.properties, "endpoints": {"from": source, "to": target}}
+
+
+def images(owner: TypeOf, rows: pa.Table) -> list[Image | None]:
+    """The image of each row; None where there is no entity."""
+    names = [prop.name for prop in owner.properties]
+    columns = [json_values(rows[prop.name], prop.type) for prop in owner.properties]
+    found: list[Image | None] = []
+    ids = rows["id"].to_pylist()
+    ends = _ends(rows)
+    for place, entity_id in enumerate(ids):
+        if entity_id is None:
+            found.append(None)
+            continue
+        values = {name: column[place] for name, column in zip(names, columns, strict=True)}
+        found.append(Image(values, None if ends is None else ends[place]))
+    return found
+
+
+def _ends(rows: pa.Table) -> list[tuple[str, str]] | None:
+    if "src" not in rows.column_names:
+        return None
+    return list(zip(rows["src"].to_pylist(), rows["dst"].to_pylist(), strict=True))
+
+
+def json_values(values: pa.ChunkedArray, value_type: ValueType) -> list[Any]:
+    """A column as JSON values."""
+    if value_type.is_blob:
+        return [_blob_text(cell) for cell in values.to_pylist()]
+    number = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}.get(value_type.scalar)
+    if number is not None:
+        values = values.cast(pa.list_(number) if value_type.is_list else number)
+    return list(values.to_pylist())
+
+
+def _blob_text(cell: dict[str, Any] | None) -> str | None:
+    if cell is None:
+        return None
+    return cell.get("blob_uri") or f"blob:{cell.get('size') or 0}"

@@ -1,0 +1,238 @@
+"""Merge one branch into another as one commit.
+
+    heads ─▶ bases ─▶ decide ─▶ rules on the ─▶ stage ─▶ commit
+    pinned   in the   type by   merged graph    only     parents: target
+             DAG      type                      changed  head, source head
+
+Invariant: both heads are pinned at the start. The commit holds only if the target is still there,
+and what it contains is exactly the two pinned heads merged. Rows are copied: nothing the target
+reads afterwards belongs to the source.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import (
+    BadRequest,
+    MergeConflict,
+    MergeConflicts,
+    NotFound,
+    OmnigraphError,
+    PreconditionFailed,
+)
+from omnigraph.exec.ancestry import Lookup, lookup_in, merge_bases
+from omnigraph.exec.crosscheck import Merged, MergedGraph, violations
+from omnigraph.exec.diff import owners
+from omnigraph.exec.entities import TypeOf
+from omnigraph.exec.resolve import ENTITY, Resolve, Settled, check_options, settle
+from omnigraph.exec.rules import rules_by_table
+from omnigraph.exec.threeway import Base, CommitBase, MergedBase, TypeMerge
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import Commit, CommitId, Snapshot, TablePin
+from omnigraph.storage.store import Store
+from omnigraph.storage.write import Write
+from omnigraph.types import TableKey
+
+ALREADY_UP_TO_DATE, FAST_FORWARD, MERGED = "already_up_to_date", "fast_forward", "merged"
+WRITER_KIND = "branch_merge"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeOutcome:
+    """What a merge did. `commit` is None when there was nothing to do.
+
+    `branch_deleted` is None unless deleting the source was asked for.
+    """
+
+    kind: str
+    source: str
+    target: str
+    commit: Commit | None = None
+    actor: str | None = None
+    branch_deleted: bool | None = None
+    branch_delete_error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The outcome as a server tells it."""
+        shown: dict[str, Any] = {
+            "source": self.source,
+            "target": self.target,
+            "outcome": self.kind,
+            "actor_id": self.actor,
+        }
+        if self.branch_deleted is not None:
+            shown["branch_deleted"] = self.branch_deleted
+        if self.branch_delete_error is not None:
+            shown["branch_delete_error"] = self.branch_delete_error
+        return shown
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRequest:
+    """Which branch goes where, and how conflicts are settled."""
+
+    source: str
+    into: str = MAIN
+    actor: str | None = None
+    delete_source: bool = False
+    by: str = ENTITY
+    resolve: Resolve = None
+
+
+def run_merge(store: Store, catalog: Catalog, asked: MergeRequest) -> MergeOutcome:
+    """Merge, or raise with nothing of it visible."""
+    source, target = asked.source.strip(), asked.into.strip()
+    if source == target:
+        raise BadRequest(f"cannot merge branch '{source}' into itself", "name two branches")
+    check_options(asked.by, asked.resolve)
+    store.heal()
+    theirs, ours = store.snapshot(source), store.snapshot(target)
+    kind, commit = _merge(store, catalog, asked, theirs, ours)
+    deleted, error = _delete_source(store, theirs) if asked.delete_source else (None, None)
+    return MergeOutcome(kind, source, target, commit, asked.actor, deleted, error)
+
+
+def _merge(
+    store: Store, catalog: Catalog, asked: MergeRequest, theirs: Snapshot, ours: Snapshot
+) -> tuple[str, Commit | None]:
+    lookup = lookup_in(store.history, theirs.branch, ours.branch)
+    bases = merge_bases(lookup, ours.commit_id, theirs.commit_id)
+    if not bases:
+        raise NotFound("common ancestor", f"{theirs.branch} and {ours.branch}")
+    if bases[0].id == theirs.commit_id:
+        return ALREADY_UP_TO_DATE, None
+    kind = FAST_FORWARD if bases[0].id == ours.commit_id else MERGED
+    parts = _decided(store, catalog, asked, _Bases(store, lookup, bases), theirs, ours)
+    write = store.begin(ours.branch, kind=WRITER_KIND, actor=asked.actor)
+    for table_key, part in parts.items():
+        _stage(write, table_key, part)
+    commit = write.commit(expected_head=ours.commit_id, merged_parent=theirs.commit_id)
+    return kind, commit
+
+
+# ---- deciding
+
+
+def _decided(
+    store: Store,
+    catalog: Catalog,
+    asked: MergeRequest,
+    bases: "_Bases",
+    theirs: Snapshot,
+    ours: Snapshot,
+) -> dict[TableKey, Merged]:
+    """Each type that differs, decided to the end, or every conflict at once."""
+    parts, conflicts = {}, []
+    for owner in owners(catalog):
+        source, target = theirs.tables.get(owner.table), ours.tables.get(owner.table)
+        if source is None or target is None or source == target:
+            continue
+        merge = TypeMerge(store, owner, bases.of(owner, source), source, target)
+        settled = Settled()
+        for undecided in merge.decide():
+            settle(merge, undecided, asked.by, asked.resolve, settled)
+        conflicts += settled.open
+        parts[owner.table] = _merged(merge, settled)
+    if not conflicts:
+        merged = MergedGraph(parts, lambda table_key: store.reader(ours, table_key))
+        conflicts = list(violations(merged, rules_by_table(catalog)))
+    if conflicts:
+        raise MergeConflicts(tuple(sorted(conflicts, key=_order)))
+    return parts
+
+
+def _merged(merge: TypeMerge, settled: Settled) -> Merged:
+    source_rows, target_rows = merge.taken.rows()
+    nothing = merge.target.reader.schema.empty_table()
+    made = pa.concat_tables([nothing, *settled.made])
+    made_rows = pa.concat_arrays([pa.array([], pa.uint64()), *settled.made_rows])
+    return Merged(merge, source_rows, target_rows, made, made_rows)
+
+
+def _order(conflict: MergeConflict) -> tuple[bool, str, str, str]:
+    is_edge = conflict.entity_kind == "edge"
+    return is_edge, conflict.type_name, conflict.entity_id or "", conflict.message
+
+
+class _Bases:
+    """The merge base of each type: of one commit, or of several merged with each other."""
+
+    def __init__(self, store: Store, lookup: Lookup, commits: Iterable[Commit]) -> None:
+        self._store = store
+        self._lookup = lookup
+        self._commits = tuple(commits)
+
+    def of(self, owner: TypeOf, source: TablePin) -> Base:
+        """The base of one type, read relative to the source's version."""
+        return self._joined(owner, source, self._commits)
+
+    def _joined(self, owner: TypeOf, source: TablePin, commits: tuple[Commit, ...]) -> Base:
+        joined = self._one(owner, source, commits[0])
+        for index, commit in enumerate(commits[1:], start=1):
+            # What the commits so far have in common with the next one: their own bases.
+            below = merge_bases(self._lookup, commits[index - 1].id, commit.id)
+            joined = MergedBase(
+                joined, self._one(owner, source, commit), self._joined(owner, source, below)
+            )
+        return joined
+
+    def _one(self, owner: TypeOf, source: TablePin, commit: Commit) -> Base:
+        pin = self._store.snapshot(commit=commit.id).tables.get(owner.table)
+        if pin is None:
+            raise NotFound("table", owner.table, f"commit {commit.id} does not have it")
+        return CommitBase(self._store, owner, pin, source)
+
+
+# ---- staging
+
+
+def _stage(write: Write, table_key: TableKey, part: Merged) -> None:
+    """Stage what changes in one table: one version, whatever it does."""
+    taken, rows = part.source_rows, part.target_rows
+    here, there = rows.is_valid(), taken.is_valid()
+    copy: Callable[[pa.Array], pa.Table] = part.merge.source.reader.stageable
+    made_here = part.made_rows.is_valid()
+    replaces, adds = _both(here, there), _both(_not(here), there)
+    replaced = pa.concat_arrays([rows.filter(replaces), part.made_rows.drop_null()])
+    replacements = _joined(copy, taken.filter(replaces), part.made.filter(made_here))
+    inserted = _joined(copy, taken.filter(adds), part.made.filter(_not(made_here)))
+    removed = rows.filter(_both(here, _not(there)))
+    if len(replaced) or inserted.num_rows or len(removed):
+        write.patch(
+            table_key,
+            replaced=replaced,
+            replacements=replacements,
+            inserted=inserted,
+            removed=removed,
+        )
+
+
+def _joined(copy: Callable[[pa.Array], pa.Table], rows: pa.Array, made: pa.Table) -> pa.Table:
+    return pa.concat_tables([copy(rows), made]) if len(rows) else made
+
+
+def _both(one: pa.Array, other: pa.Array) -> pa.Array:
+    return pc.and_(one, other)
+
+
+def _not(mask: pa.Array) -> pa.Array:
+    return pc.invert(mask)
+
+
+# ---- afterwards
+
+
+def _delete_source(store: Store, source: Snapshot) -> tuple[bool, str | None]:
+    """Delete the merged branch, unless it moved meanwhile. A failure here fails no merge."""
+    try:
+        store.branches.delete(source.branch, expected_head=CommitId(source.commit_id))
+    except PreconditionFailed:
+        return False, f"branch '{source.branch}' has commits that are not merged"
+    except OmnigraphError as cause:
+        return False, str(cause)
+    return True, None

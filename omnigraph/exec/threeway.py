@@ -1,0 +1,178 @@
+"""Three-way merge of one type: what the target takes from the source, and what needs a decision.
+
+An entity is decided by three looks. Equal on both sides: nothing to do. Equal to the base on the
+source: the target's stays. Equal to the base on the target: the source's is taken. Otherwise both
+sides changed it, differently: a conflict.
+
+Invariant: only ids written since the sides parted are read, and the decision depends on content
+alone, so a row that was written again without being changed decides nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.exec.entities import Aligned, Chosen, Entities, Mask, TypeOf, differ, present
+from omnigraph.storage.delta import AFTER, BEFORE
+from omnigraph.storage.records import TablePin
+from omnigraph.storage.store import Store
+
+DIVERGENT_INSERT, DIVERGENT_UPDATE = "divergent_insert", "divergent_update"
+DELETE_VS_UPDATE = "delete_vs_update"
+
+CHUNK_ROWS = 2_000
+
+
+# ---- the base
+
+
+class Base(Protocol):
+    """What both sides started from: one commit, or what several come to."""
+
+    def ids(self) -> pa.Array:
+        """The ids in which the source may differ from it."""
+
+    def at(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
+        """Its entities of these ids, and where it has none to offer because its parts disagree."""
+
+
+class CommitBase:
+    """One commit."""
+
+    def __init__(self, store: Store, owner: TypeOf, base: TablePin, source: TablePin) -> None:
+        self._touched = store.deltas.touched(source, base)
+        self._ids = self._touched["id"].combine_chunks()
+        self._entities = Entities(owner, store.tables.reader(base))
+
+    def ids(self) -> pa.Array:
+        return self._ids
+
+    def at(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
+        """An id that is not listed has the source's content."""
+        places = pc.index_in(ids, self._ids)
+        listed = np.asarray(places.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+        own = self._entities.at(self._touched[AFTER].combine_chunks().take(places))
+        found: Aligned = own if listed.all() else Chosen(listed, own, source)
+        return found, np.zeros(len(ids), dtype=bool)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedBase:
+    """Two commits that were both merged into both sides, merged with each other over their own
+    base. Where they conflict with each other there is no base, and each side decided for itself."""
+
+    first: Base
+    second: Base
+    below: Base
+
+    def ids(self) -> pa.Array:
+        parts = [each.ids() for each in (self.first, self.second)]
+        return pc.unique(pa.chunked_array(parts, pa.string())).sort()
+
+    def at(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
+        first, no_first = self.first.at(ids, source)
+        second, no_second = self.second.at(ids, source)
+        below, no_below = self.below.at(ids, source)
+        apart = differ(first, second)
+        first_moved = differ(first, below) | no_below
+        second_moved = differ(second, below) | no_below
+        merged = Chosen(~apart | first_moved, first, second)
+        return merged, (apart & first_moved & second_moved) | no_first | no_second
+
+
+# ---- the decision
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """Entities that both sides changed, as each has them. Positions agree; null: not there."""
+
+    ids: pa.Array
+    base: Aligned
+    ours: Aligned  # the target's
+    theirs: Aligned  # the source's
+    baseless: Mask
+    source_rows: pa.Array
+    target_rows: pa.Array
+
+    def kinds(self) -> list[str]:
+        """The kind of each conflict."""
+        based = present(self.base) & ~self.baseless
+        ours, theirs = present(self.ours), present(self.theirs)
+        return [
+            (DIVERGENT_UPDATE if was else DIVERGENT_INSERT) if a and b else DELETE_VS_UPDATE
+            for was, a, b in zip(based, ours, theirs, strict=True)
+        ]
+
+
+@dataclass
+class Taken:
+    """What the target takes: row ids of the source, each with the target's row it replaces."""
+
+    source_rows: list[pa.Array] = field(default_factory=list)
+    target_rows: list[pa.Array] = field(default_factory=list)
+
+    def add(self, source_rows: pa.Array, target_rows: pa.Array) -> None:
+        """Take these rows. A source row of null removes the target's."""
+        self.source_rows.append(source_rows)
+        self.target_rows.append(target_rows)
+
+    def rows(self) -> tuple[pa.Array, pa.Array]:
+        """Everything taken, in one piece."""
+        return _in_one(self.source_rows), _in_one(self.target_rows)
+
+
+class TypeMerge:
+    """One type with its three versions."""
+
+    def __init__(
+        self, store: Store, owner: TypeOf, base: Base, source: TablePin, target: TablePin
+    ) -> None:
+        self.owner = owner
+        self.source = Entities(owner, store.tables.reader(source))
+        self.target = Entities(owner, store.tables.reader(target))
+        self.touched = store.deltas.touched(source, target)
+        """The ids in which the two sides may differ: `before` the source's rows, `after` the
+        target's."""
+        self.taken = Taken()
+        self._base = base
+
+    def decide(self) -> Iterator[Undecided]:
+        """Decide every entity that decides itself, and yield the others, some at a time."""
+        mask = pc.is_in(self.touched["id"], value_set=self._base.ids())
+        candidates = self.touched.filter(mask)
+        for start in range(0, candidates.num_rows, CHUNK_ROWS):
+            undecided = self._decide(candidates.slice(start, CHUNK_ROWS))
+            if undecided is not None:
+                yield undecided
+
+    def _decide(self, rows: pa.Table) -> Undecided | None:
+        ids, source_rows, target_rows = (rows[c].combine_chunks() for c in ("id", BEFORE, AFTER))
+        theirs, ours = self.source.at(source_rows), self.target.at(target_rows)
+        base, baseless = self._base.at(ids, theirs)
+        open_ = differ(theirs, ours) & (differ(theirs, base) | baseless)
+        target_moved = differ(ours, base) | baseless
+        take = pa.array(open_ & ~target_moved)
+        self.taken.add(source_rows.filter(take), target_rows.filter(take))
+        conflict = open_ & target_moved
+        if not conflict.any():
+            return None
+        places = pa.array(np.flatnonzero(conflict))
+        base, baseless = self._base.at(ids.take(places), self.source.at(source_rows.take(places)))
+        return Undecided(
+            ids.take(places),
+            base,
+            self.target.at(target_rows.take(places)),
+            self.source.at(source_rows.take(places)),
+            baseless,
+            source_rows.take(places),
+            target_rows.take(places),
+        )
+
+
+def _in_one(parts: Sequence[pa.Array]) -> pa.Array:
+    return pa.concat_arrays(list(parts)) if parts else pa.array([], pa.uint64())
