@@ -28,7 +28,7 @@ from omnigraph.types import Kind
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 OPS = (INSERT, UPDATE, DELETE)
 
-CHUNK_ROWS = 1_000
+CHUNK_ROWS = 2_000
 PAGE_CHANGES = 1_000
 PAGE_CHANGES_MAX = 8_192
 PAGE_BYTES = 4 << 20

@@ -7,6 +7,7 @@ days and moments milliseconds since the epoch, as in an export; a blob is a shor
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.exec.entities import TypeOf
@@ -54,10 +55,25 @@ def json_values(values: pa.ChunkedArray, value_type: ValueType) -> list[Any]:
     """A column as JSON values."""
     if value_type.is_blob:
         return [_blob_text(cell) for cell in values.to_pylist()]
+    if value_type.is_vector:
+        return _vectors(values)
     number = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}.get(value_type.scalar)
     if number is not None:
         values = values.cast(pa.list_(number) if value_type.is_list else number)
     return list(values.to_pylist())
+
+
+def _vectors(values: pa.ChunkedArray) -> list[list[float] | None]:
+    """Vectors as lists of doubles, many times faster than one number at a time."""
+    column = values.combine_chunks()
+    numbers = iter(
+        column.flatten()
+        .to_numpy(zero_copy_only=False)
+        .astype(np.float64)
+        .reshape(-1, column.type.list_size)
+        .tolist()
+    )
+    return [next(numbers) if there else None for there in column.is_valid().to_pylist()]
 
 
 def _blob_text(cell: dict[str, Any] | None) -> str | None:
