@@ -9,12 +9,11 @@ and what it contains is exactly the two pinned heads merged. Rows are copied: no
 reads afterwards belongs to the source.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import (
@@ -193,35 +192,11 @@ class _Bases:
 
 def _stage(write: Write, table_key: TableKey, part: Merged) -> None:
     """Stage what changes in one table: one version, whatever it does."""
-    taken, rows = part.source_rows, part.target_rows
-    here, there = rows.is_valid(), taken.is_valid()
-    copy: Callable[[pa.Array], pa.Table] = part.merge.source.reader.stageable
-    made_here = part.made_rows.is_valid()
-    replaces, adds = _both(here, there), _both(_not(here), there)
-    replaced = pa.concat_arrays([rows.filter(replaces), part.made_rows.drop_null()])
-    replacements = _joined(copy, taken.filter(replaces), part.made.filter(made_here))
-    inserted = _joined(copy, taken.filter(adds), part.made.filter(_not(made_here)))
-    removed = rows.filter(_both(here, _not(there)))
-    if len(replaced) or inserted.num_rows or len(removed):
-        write.patch(
-            table_key,
-            replaced=replaced,
-            replacements=replacements,
-            inserted=inserted,
-            removed=removed,
-        )
-
-
-def _joined(copy: Callable[[pa.Array], pa.Table], rows: pa.Array, made: pa.Table) -> pa.Table:
-    return pa.concat_tables([copy(rows), made]) if len(rows) else made
-
-
-def _both(one: pa.Array, other: pa.Array) -> pa.Array:
-    return pc.and_(one, other)
-
-
-def _not(mask: pa.Array) -> pa.Array:
-    return pc.invert(mask)
+    leaving, taken = part.leaving(), part.source_rows.drop_null()
+    if not len(leaving) and not len(taken) and not part.made.num_rows:
+        return
+    copied = part.merge.source.reader.stageable(taken)
+    write.patch(table_key, removed=leaving, added=pa.concat_tables([copied, part.made]))
 
 
 # ---- afterwards

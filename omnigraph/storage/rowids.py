@@ -1,6 +1,6 @@
-"""Rows known by row id: read in the order asked, taken out and put back without a search.
+"""Rows known by row id: read in the order asked, and taken out, without a search.
 
-Row ids are stable: an update keeps a row's id and a version's row id names one row for ever.
+Row ids are stable: as long as a row is not written again, every version has it under the same one.
 
 Invariant: the cost follows the number of rows asked for. A filter on row ids finds them directly;
 taking them would first index every row of the table.
@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
+from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import StorageFailed
 from omnigraph.storage.datasets import Handle
@@ -85,21 +85,6 @@ def fragments_without(
         else:
             changed.append(left)
     return changed, gone
-
-
-def new_fragments(
-    handle: Handle, rows: pa.Table, row_ids: pa.Array | None = None
-) -> list[FragmentMetadata]:
-    """Rows as fragments that are not yet part of the dataset, under these row ids or new ones."""
-    fragments = write_fragments(rows, handle, mode="append") if rows.num_rows else []
-    start = 0
-    if row_ids is None:
-        return fragments
-    for fragment in fragments:
-        own = row_ids.slice(start, fragment.physical_rows).to_pylist()
-        fragment.row_id_meta = RowIdSequence(own).to_inline_metadata()
-        start += fragment.physical_rows
-    return fragments
 
 
 def field_ids(handle: Handle) -> list[int]:

@@ -25,7 +25,6 @@ from omnigraph.storage.rowids import (
     field_ids,
     fragments_without,
     is_blob,
-    new_fragments,
     rows_by_id,
 )
 from omnigraph.types import TableKey
@@ -179,29 +178,20 @@ class Tables:
         operation = LanceOperation.Delete(changed, gone, predicate)
         return StagedWrite(pin, handle, Transaction(handle.version, operation))
 
-    def stage_patch(
-        self,
-        pin: TablePin,
-        *,
-        replaced: pa.Array,
-        replacements: pa.Table,
-        inserted: pa.Table,
-        removed: pa.Array,
-    ) -> StagedWrite:
-        """Stage changes to rows the caller knows by row id, in one version and without a search.
+    def stage_patch(self, pin: TablePin, *, removed: pa.Array, added: pa.Table) -> StagedWrite:
+        """Stage the removal of rows known by row id together with new rows, without a search.
 
-        `replacements` take the place of `replaced`, row by row, and keep their row ids. The caller
-        vouches that no id of `inserted` is in the table.
+        A row is replaced by removing it and adding one of the same id. The caller vouches that no
+        other row has the id of an added one.
         """
         handle = self._datasets.at(pin)
         with self._datasets.lance_call("stage_patch", pin.table_key):
-            leaving = pa.chunked_array([replaced, removed], pa.uint64()).combine_chunks()
-            changed, gone = fragments_without(handle, leaving)
-            fresh = new_fragments(handle, replacements, replaced)
+            changed, gone = fragments_without(handle, removed)
             operation = LanceOperation.Update(
                 removed_fragment_ids=gone,
                 updated_fragments=changed,
-                new_fragments=[*fresh, *new_fragments(handle, inserted)],
+                # New rows get new row ids: keeping them would make the commit search the table.
+                new_fragments=write_fragments(added, handle, mode="append") if len(added) else [],
                 fields_for_preserving_frag_bitmap=field_ids(handle),
                 update_mode="rewrite_rows",
             )

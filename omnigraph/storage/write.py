@@ -76,25 +76,10 @@ class Write:
         """Stage rows that replace all others."""
         self._keep(self._tables.stage_overwrite(self._base(table_key), rows))
 
-    def patch(
-        self,
-        table_key: TableKey,
-        *,
-        replaced: pa.Array,
-        replacements: pa.Table,
-        inserted: pa.Table,
-        removed: pa.Array,
-    ) -> None:
-        """Stage changes to rows known by row id: replaced, inserted and removed in one version."""
-        self._keep(
-            self._tables.stage_patch(
-                self._base(table_key),
-                replaced=replaced,
-                replacements=replacements,
-                inserted=inserted,
-                removed=removed,
-            )
-        )
+    def patch(self, table_key: TableKey, *, removed: pa.Array, added: pa.Table) -> None:
+        """Stage the removal of rows known by row id, and new rows, in one version."""
+        base = self._base(table_key)
+        self._keep(self._tables.stage_patch(base, removed=removed, added=added))
 
     def delete(self, table_key: TableKey, predicate: str) -> bool:
         """Stage the removal of matching rows; whether any match."""

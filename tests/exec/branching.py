@@ -82,16 +82,9 @@ def edit(graph: Graph, branch: str = MAIN, **tables: Edit) -> Commit:
 def _edit_table(write: Any, reader: Any, rows: Edit) -> None:
     known = reader.rows(["id", "_rowid"]).to_pydict()
     at = dict(zip(known["id"], known["_rowid"], strict=True))
-    old = [row for key, row in rows.items() if row is not None and key in at]
-    new = [row for key, row in rows.items() if row is not None and key not in at]
-    gone = [at[key] for key, row in rows.items() if row is None and key in at]
-    write.patch(
-        reader.pin.table_key,
-        replaced=pa.array([at[row["id"]] for row in old], pa.uint64()),
-        replacements=pa.Table.from_pylist(old, schema=reader.schema),
-        inserted=pa.Table.from_pylist(new, schema=reader.schema),
-        removed=pa.array(gone, pa.uint64()),
-    )
+    added = pa.Table.from_pylist([r for r in rows.values() if r is not None], schema=reader.schema)
+    gone = pa.array([at[key] for key in rows if key in at], pa.uint64())
+    write.patch(reader.pin.table_key, removed=gone, added=added)
 
 
 State = dict[tuple[str, str], Row]

@@ -1,5 +1,6 @@
-"""Random edits on two branches merge to what a three-way merge of dictionaries gives, or to the same
-conflicts; and a diff applied to the first point gives the second.
+"""Random edits on two branches merge to what a merge of dictionaries gives, or to the same conflicts.
+
+And a diff applied to the first point gives the second.
 """
 
 from dataclasses import dataclass
@@ -179,9 +180,7 @@ def write(graph: Graph, model: dict[str, State], branch: str, step: Edit) -> Non
         model[branch] = applied(model[branch], changes)
 
 
-def merge(
-    graph: Graph, model: dict[str, State], base: State, source: str, target: str
-) -> State:
+def merge(graph: Graph, model: dict[str, State], base: State, source: str, target: str) -> State:
     """Merge in both worlds; the base of the next merge."""
     merged, conflicts = three_way(base, model[source], model[target])
     before = graph.snapshot(target)

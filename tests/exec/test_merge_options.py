@@ -29,7 +29,9 @@ def conflicts(graph: Graph, **options: Any) -> dict[str | None, str]:
 
 def test_different_properties_of_one_entity_merge_only_when_asked(small: Graph) -> None:
     start(small)
-    edit(small, "b", Person={"Alice": person("Alice", 31)}, Knows={"bc": knows("bc", "Dan", "Carol")})
+    edit(
+        small, "b", Person={"Alice": person("Alice", 31)}, Knows={"bc": knows("bc", "Dan", "Carol")}
+    )
     edit(
         small,
         Person={"Alice": person("Alice", 30, "a@b")},
@@ -289,4 +291,4 @@ def test_a_merge_writes_only_what_changed(small: Graph) -> None:
     }
     touched = small._store.deltas.touched(tables[PERSON], after[PERSON])
     assert touched["id"].to_pylist() == ["p1", "p2"]
-    assert MAIN == small.snapshot().branch
+    assert small.snapshot().branch == MAIN
