@@ -40,7 +40,8 @@ def _opened(token: str) -> tuple[str, str, Any]:
     if len(token) > TOKEN_CHARS_MAX:
         raise _rejected("it is too long")
     try:
-        data = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        padded = token + "=" * (-len(token) % 4)
+        data = base64.b64decode(padded, altchars=b"-_", validate=True)
         digest, body = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
         if digest != _digest(body):
             raise _rejected("it was changed")

@@ -1,4 +1,4 @@
-"""Random edits on two branches merge to what a merge of dictionaries gives, or to the same conflicts.
+"""Random edits on two branches merge to what a merge of dictionaries gives, or to its conflicts.
 
 And a diff applied to the first point gives the second.
 """
