@@ -131,7 +131,7 @@ class Manifest:
             known = None
         version = None
         if known is not None:
-            version = self._datasets.latest_version(known.handle)
+            version = self._datasets.latest_version(LOCATION, owner_of(branch), known.version)
             if version == known.version:
                 return known
         handle = self._datasets.open(LOCATION, owner_of(branch), version)
