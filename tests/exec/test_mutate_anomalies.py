@@ -12,7 +12,7 @@ import pytest
 
 from omnigraph.graph import Graph
 from tests.exec import writers
-from tests.exec.people import COMPANY, KNOWS, NOTE, PERSON, WORKS_AT, do, pairs, rows
+from tests.exec.town import COMPANY, KNOWS, NOTE, PERSON, WORKS_AT, do, pairs, rows
 from tests.exec.writers import Outcome
 
 Job = Callable[[str, str, int], Outcome]

@@ -7,7 +7,7 @@ import pytest
 import omnigraph as og
 from omnigraph.graph import Graph
 from omnigraph.storage.tables import TableReader
-from tests.exec.people import CITY, KNOWS, LIVES, PERSON, WORKS_AT, do, everything, pairs, rows
+from tests.exec.town import CITY, KNOWS, LIVES, PERSON, WORKS_AT, do, everything, pairs, rows
 
 OSLO, ROME, BONN = '["NO","Oslo"]', '["IT","Rome"]', '["DE","Bonn"]'
 

@@ -8,7 +8,7 @@ from time import monotonic
 
 import omnigraph as og
 from omnigraph.graph import Graph
-from tests.exec.people import COMPANY, PERSON, do, rows
+from tests.exec.town import COMPANY, PERSON, do, rows
 
 Outcome = list[str]
 
