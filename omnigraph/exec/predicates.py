@@ -19,6 +19,7 @@ NameOf = Callable[[ir.Column], str | None]
 
 _UNKNOWN = "cast(NULL as boolean)"
 _ITEMS_MAX = 10_000
+_NAMED = ir.Column | ir.EntityId | ir.EndpointId
 _SMALLEST_I64 = INTEGER_BOUNDS[Scalar.I64][0]
 Op = ir.CompareOp
 
@@ -94,6 +95,8 @@ class _Writer:
         match expr:
             case ir.EntityId():
                 return "`id`"
+            case ir.EndpointId(end=end):
+                return f"`{end}`"
             case ir.Column():
                 name = self._name_of(expr)
                 return None if name is None or "`" in name else f"`{name}`"
@@ -110,7 +113,7 @@ class _Writer:
         if isinstance(left, CONSTANTS):
             return _constant(holds(op, self._given.of(left), value))
         name = self._column(left)
-        if name is None or not isinstance(left, ir.Column | ir.EntityId):
+        if name is None or not isinstance(left, _NAMED):
             return None
         if value is None:
             return _UNKNOWN
@@ -130,7 +133,7 @@ class _Writer:
 
     def _in_constants(self, items: ir.Constant, value: ir.Expr) -> str | None:
         name = self._column(value)
-        if name is None or not isinstance(value, ir.Column | ir.EntityId):
+        if name is None or not isinstance(value, _NAMED):
             return None
         if items is None:
             return _UNKNOWN
