@@ -19,6 +19,8 @@ from omnigraph.catalog.accept import accept
 from omnigraph.catalog.arrow import edge_schema, node_schema
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound, StorageFailed
+from omnigraph.exec import indexes
+from omnigraph.exec.indexes import IndexReport
 from omnigraph.exec.result import QueryResult
 from omnigraph.exec.run import Reading
 from omnigraph.plan.compile import compile_query
@@ -82,6 +84,10 @@ class Graph:
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
         """Every table with its version and row count, now or at a commit."""
         return self._store.snapshot(branch, commit=commit)
+
+    def ensure_indices(self, branch: str = MAIN) -> IndexReport:
+        """Build the indexes that the schema asks for and that are missing or behind."""
+        return indexes.ensure_indices(self._store, self.schema.catalog, branch)
 
     def refresh(self) -> None:
         """Settle what dead writers left, and see what others changed."""
