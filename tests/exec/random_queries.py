@@ -1,5 +1,6 @@
 """Random small graphs and random queries over them, as text."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,12 +28,14 @@ edge W: P -> C { w: I32?  s: String? }
 """
 
 TEXTS = ("", "a", "ab", "b", "B", "é", "a'b", "100%", "a_b", "\\", 'q"q', "x\ny", "雪")
-F32S = (0.0, -0.0, 0.5, 1.0, -1.5, 3.0, float("inf"), float("nan"), 0.10000000149011612)
+NAN, NEGATIVE_NAN = float("nan"), math.copysign(float("nan"), -1.0)
+INF = float("inf")
+F32S = (0.0, -0.0, 0.5, 1.0, -1.5, 3.0, INF, -INF, NAN, NEGATIVE_NAN, 0.10000000149011612)
 VALUES: dict[str, tuple[Any, ...]] = {
     "i": (0, 1, 2, -1, 2**31 - 1, -(2**31)),
     "big": (0, 1, -1, 2**53, 2**53 + 1, 2**63 - 1, -(2**63)),
     "u": (0, 1, 2**53 + 1, 2**63, 2**64 - 1),
-    "f": (0.0, -0.0, 0.5, 1.0, -1.5, 0.1, 2.0**53, 2.0**63, 1e300, float("inf"), float("nan")),
+    "f": (0.0, -0.0, 0.5, 1.0, -1.5, 0.1, 2.0**53, 2.0**63, 1e300, INF, -INF, NAN, NEGATIVE_NAN),
     "g": F32S,
     "s": TEXTS,
     "b": (True, False),
@@ -330,7 +333,7 @@ class Writer:
 
 def _fits(type_: str, value: Any) -> bool:
     if type_ == "F64":
-        return abs(value) < float("inf")
+        return abs(value) < INF
     return not isinstance(value, float) and -(2**63) <= value < 2**63
 
 
