@@ -43,7 +43,7 @@ class Whole:
         self.size = size
         self.everything = np.arange(size)
         self._cache = cache
-        self._change = change
+        self.change = change
 
     @property
     def table(self) -> TableKey:
@@ -94,7 +94,7 @@ class Whole:
 
     def _patched(self, name: str) -> pa.Array | None:
         """The column of the version before, with what was written since in its place."""
-        change = self._change
+        change = self.change
         if change is None:
             return None
         before: pa.Array | None = self._cache.get((change.base, "column", name))
@@ -174,7 +174,7 @@ def follow_nodes(source: Source, cache: Cache, base: Nodes, known: Ids) -> Nodes
     if len(new):
         at[new] = len(known) + np.arange(len(new))
         known = known.extended(ids.take(pa.array(new)))
-    present = base.present if base.present is not base.everything else base.everything
+    present = base.present
     created = np.setdiff1d(at, present)
     if len(present) + len(created) != source.pin.row_count:
         return None  # some were deleted, and rows that are gone do not say which they were
@@ -219,12 +219,8 @@ class Edges(Whole):
         ends = self.ends[0].nbytes + self.ends[1].nbytes
         return int(ends + self.row_ids.nbytes + self.everything.nbytes + alive)
 
-    @property
-    def change(self) -> Change | None:
-        return self._change
-
     def position_of_rows(self) -> Positions | None:
-        if self._change is None:
+        if self.change is None:
             return None
         row_ids = self.source.reader.rows([], with_row_id=True)["_rowid"].to_numpy()
         return _places(self.row_ids, row_ids)

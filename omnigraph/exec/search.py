@@ -18,10 +18,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.indexes import IndexKind
 from omnigraph.errors import BadRequest
 from omnigraph.exec import text_index, vectors
 from omnigraph.exec.analyse import terms
 from omnigraph.exec.cache import Cache
+from omnigraph.exec.indexes import is_kind
 from omnigraph.exec.text_index import TextIndex
 from omnigraph.exec.vectors import Vectors
 from omnigraph.plan.ir import TextMode
@@ -100,18 +102,13 @@ def text(reader: TableReader, column: str, *, cache: Cache) -> TextIndex:
     return cache.made(("text", reader.pin, column), make)
 
 
-def text_index_name(column: str) -> str:
-    """The name of a full-text index that was built with `analyse.INDEX_PARAMETERS`."""
-    return f"{column}:text"
-
-
 def _ask_disk(reader: TableReader, column: str, cache: Cache) -> bool:
     """Whether a first search does not pay to read the column: an index on disk answers it."""
     key = ("text", reader.pin, column)
     if cache.get(key) is not None:
         return False
-    name = text_index_name(column)
-    return any(i.name == name for i in reader.indexes()) and cache.use(key) <= _BUILD_AFTER
+    known = _is_indexed(reader, column, IndexKind.FULL_TEXT)
+    return known and cache.use(key) <= _BUILD_AFTER
 
 
 def _matching_on_disk(
@@ -196,10 +193,6 @@ def _fits(reader: TableReader, dimension: int, cache: Cache) -> bool:
     return reader.pin.row_count * (dimension + 8) * 4 <= max(cache.bytes_max, _VECTOR_BYTES_ALWAYS)
 
 
-def _is_indexed(reader: TableReader, column: str) -> bool:
-    return any(index.column == column for index in reader.indexes())
-
-
 def _nearest_of_many(
     reader: TableReader,
     column: str,
@@ -209,7 +202,7 @@ def _nearest_of_many(
     among: pa.Array | None,
 ) -> tuple[pa.Array, Floats]:
     """Neighbours in a column that is too large to keep: by its index, else batch by batch."""
-    if among is None and k > 0 and _is_indexed(reader, column):
+    if among is None and k > 0 and _is_indexed(reader, column, IndexKind.VECTOR):
         near = {"column": column, "q": query, "k": k, "nprobes": _PROBES, "refine_factor": _REFINE}
         batches = iter(reader.batches(["id", column, "_distance"], nearest=near))
     else:
@@ -233,7 +226,11 @@ def _ranks(ids: pa.Array) -> Numbers:
     return ranks
 
 
-# Filters
+# Indexes and filters
+
+
+def _is_indexed(reader: TableReader, column: str, kind: IndexKind) -> bool:
+    return any(each.column == column and is_kind(each, kind) for each in reader.indexes())
 
 
 def _among(ids: pa.Array, found: Numbers, among: pa.Array | None) -> Numbers:
