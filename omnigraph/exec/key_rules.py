@@ -112,8 +112,13 @@ def _run(sql: str, incoming: pa.Table, committed: pa.Table) -> pa.Table:
 
 
 def _batches(rows: pa.Table) -> list[pa.RecordBatch]:
-    """The batches of a table, one at least: the engine takes the schema from it."""
-    return rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
+    """The batches of a table, one at least: the engine takes the schema from it.
+
+    A key may be null although its column forbids that: another rule says so.
+    """
+    schema = pa.schema([pa.field(field.name, field.type) for field in rows.schema])
+    batches = pa.table(rows.columns, schema=schema).to_batches()
+    return batches or [pa.RecordBatch.from_pylist([], schema=schema)]
 
 
 # ---- texts

@@ -6,7 +6,7 @@ import pytest
 
 from omnigraph.graph import Graph
 from tests.exec import branching
-from tests.exec.people import copy_of, make_template
+from tests.exec.town import copy_of, make_template
 
 
 @pytest.fixture(scope="session")

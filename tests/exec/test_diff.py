@@ -11,7 +11,7 @@ from omnigraph.exec import diff
 from omnigraph.graph import Graph
 from omnigraph.storage.names import MAIN
 from tests.exec.branching import PERSON, edit, knows, person, works_at
-from tests.exec.people import do
+from tests.exec.town import do
 
 
 def start(graph: Graph) -> None:

@@ -9,7 +9,7 @@ from omnigraph.exec import merge as merging
 from omnigraph.graph import Graph
 from omnigraph.storage.names import MAIN
 from tests.exec.branching import KNOWS, PERSON, edit, knows, person, state, works_at
-from tests.exec.people import blobs, do, rows
+from tests.exec.town import blobs, do, rows
 
 
 def start(graph: Graph) -> None:
