@@ -38,6 +38,7 @@ from omnigraph.errors import (
 
 if TYPE_CHECKING:
     from omnigraph.exec.diff import Change, Changes
+    from omnigraph.exec.feed import FeedPage
     from omnigraph.exec.images import Image
     from omnigraph.exec.merge import MergeOutcome
     from omnigraph.exec.mutate import MutationResult
@@ -86,6 +87,7 @@ __all__ = [
 _LOADED_LATER = {
     "Change": "exec.diff",
     "Changes": "exec.diff",
+    "FeedPage": "exec.feed",
     "Graph": "graph",
     "Image": "exec.images",
     "MergeOutcome": "exec.merge",

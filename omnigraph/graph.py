@@ -13,14 +13,16 @@ from typing import Any, Self
 
 import orjson
 import pyarrow as pa
+from ulid import ULID
 
 from omnigraph.catalog import codec
 from omnigraph.catalog.accept import accept
 from omnigraph.catalog.arrow import edge_schema, node_schema
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, NotFound, StorageFailed
+from omnigraph.errors import BadRequest, Conflict, NotFound, StorageFailed
 from omnigraph.exec import indexes
-from omnigraph.exec.diff import Changes, commit_changes, filters
+from omnigraph.exec.diff import PAGE_CHANGES, Changes, commit_changes, filters
+from omnigraph.exec.feed import POLL_COMMITS, Feed, FeedPage
 from omnigraph.exec.indexes import IndexReport
 from omnigraph.exec.merge import MergeOutcome, MergeRequest, run_merge
 from omnigraph.exec.mutate import MutationResult, request, run_mutation
@@ -50,6 +52,7 @@ class Graph:
         self.branches = BranchesView(store, self._catalog)
         self.commits = CommitsView(store, self._catalog)
         self.recoveries = RecoveriesView(store)
+        self.changes = ChangesView(store, self._catalog)
 
     @property
     def uri(self) -> str:
@@ -139,6 +142,10 @@ class Graph:
         self._store.snapshot(name)
         return BranchHandle(self, name)
 
+    def transaction(self, actor: str | None = None) -> "Transaction":
+        """A block whose writes become one commit of main, or none."""
+        return Transaction(self, actor)
+
     def ensure_indices(self, branch: str = MAIN) -> IndexReport:
         """Build the indexes that the schema asks for and that are missing or behind."""
         return indexes.ensure_indices(self._store, self.schema.catalog, branch)
@@ -223,6 +230,55 @@ class BranchHandle:
         self._graph.branches.delete(self.name)
 
 
+class Transaction:
+    """A branch for the length of a block: merged at its end, or deleted with the error."""
+
+    def __init__(self, graph: Graph, actor: str | None) -> None:
+        self._graph = graph
+        self._actor = actor
+        self._name = f"tx/{ULID()}"
+        self.outcome: MergeOutcome | None = None
+
+    def __enter__(self) -> Self:
+        self._graph.branches.create(self._name)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        branches = self._graph.branches
+        if error is not None:
+            branches.delete(self._name)
+            return
+        try:
+            self.outcome = branches.merge(self._name, actor=self._actor, delete_source=True)
+        except Conflict:
+            branches.delete(self._name)
+            raise
+
+    def mutate(
+        self,
+        query: str | Path,
+        params: Mapping[str, Any] | None = None,
+        name: str | None = None,
+    ) -> MutationResult:
+        """Run a mutation inside the transaction."""
+        return self._graph.mutate(query, params, name, branch=self._name, actor=self._actor)
+
+    def query(
+        self,
+        query: str | Path,
+        params: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        engine: str = "auto",
+    ) -> QueryResult:
+        """The rows of a read, which sees what the transaction wrote."""
+        return self._graph.query(query, params, name, branch=self._name, engine=engine)
+
+
 class SchemaView:
     """The accepted schema: as it was written, and what it means."""
 
@@ -294,6 +350,37 @@ class CommitsView:
         catalog = self._catalog()
         wanted = filters(catalog, kinds, types, ops)
         return commit_changes(self._store, catalog, self.get(commit_id), wanted)
+
+
+class ChangesView:
+    """The change feed of a graph."""
+
+    def __init__(self, store: Store, catalog: Callable[[], Catalog]) -> None:
+        self._store = store
+        self._catalog = catalog
+
+    def poll(
+        self,
+        branch: str = MAIN,
+        *,
+        start: str | None = None,
+        cursor: str | None = None,
+        page_token: str | None = None,
+        limit: int = PAGE_CHANGES,
+        commits: int = POLL_COMMITS,
+        kinds: Collection[str] = (),
+        types: Collection[str] = (),
+        ops: Collection[str] = (),
+    ) -> FeedPage:
+        """The commits of a branch since a place, oldest first, with what each changed.
+
+        `start` is `now`, `beginning` or `after:<commit id>`; a `cursor` goes on where a poll ended.
+        """
+        catalog = self._catalog()
+        feed = Feed(self._store, catalog, branch, filters(catalog, kinds, types, ops))
+        return feed.poll(
+            start=start, cursor=cursor, page_token=page_token, limit=limit, commits=commits
+        )
 
 
 class RecoveriesView:

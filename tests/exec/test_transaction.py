@@ -1,0 +1,62 @@
+"""A transaction is a branch: one commit of main, or none."""
+
+import pytest
+
+import omnigraph as og
+from omnigraph.graph import Graph
+from tests.exec.branching import edit, person, state
+
+ADD = "query add($n: String, $a: I32) { insert Person { name: $n, age: $a } }"
+AGE = "query age($n: String) { match { $p: Person { name: $n } } return { $p.age } }"
+SET = 'query set($a: I32) { update Person set { age: $a } where name = "Ada" }'
+
+
+def test_a_block_becomes_one_commit(small: Graph) -> None:
+    count = len(small.commits.list())
+    with small.transaction(actor="act-me") as tx:
+        tx.mutate(ADD, {"n": "Ada", "a": 36})
+        tx.mutate(SET, {"a": 37})
+        assert tx.query(AGE, {"n": "Ada"}).rows == [{"p.age": 37}]
+        assert state(small) == {}, "nobody else sees it"
+    assert state(small)["Person", "Ada"]["age"] == 37
+    newest, *older = small.commits.list()
+    assert (newest.actor, len(older)) == ("act-me", count)
+    assert small.branches.list() == ("main",)
+    assert tx.outcome is not None
+    assert tx.outcome.commit == newest
+
+
+def test_an_error_leaves_main_as_it_was(small: Graph) -> None:
+    head = small.snapshot()
+
+    def stops() -> None:
+        with small.transaction() as tx:
+            tx.mutate(ADD, {"n": "Ada", "a": 36})
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        stops()
+    assert small.snapshot() == head
+    assert small.branches.list() == ("main",)
+
+
+def test_a_conflict_leaves_main_as_it_was(small: Graph) -> None:
+    edit(small, Person={"Ada": person("Ada", 1)})
+
+    def meets_another() -> None:
+        with small.transaction() as tx:
+            tx.mutate(SET, {"a": 2})
+            edit(small, Person={"Ada": person("Ada", 3)})
+
+    with pytest.raises(og.MergeConflicts):
+        meets_another()
+    assert state(small)["Person", "Ada"]["age"] == 3
+    assert small.branches.list() == ("main",)
+
+
+def test_a_block_that_does_nothing_makes_no_commit(small: Graph) -> None:
+    head = small.snapshot()
+    with small.transaction():
+        pass
+    assert small.snapshot() == head
+    assert small.branches.list() == ("main",)
