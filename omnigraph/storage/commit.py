@@ -21,6 +21,7 @@ from omnigraph.storage.fold import Folding
 from omnigraph.storage.locks import LOCK_WAIT_S, Guard, Locks, hold
 from omnigraph.storage.manifest import Change, Manifest, publish_lock
 from omnigraph.storage.names import lock_name
+from omnigraph.storage.promote import Promotions
 from omnigraph.storage.records import (
     Commit,
     CommitId,
@@ -28,6 +29,7 @@ from omnigraph.storage.records import (
     Sidecar,
     SidecarTable,
     TablePin,
+    Tombstone,
 )
 from omnigraph.storage.sidecars import Sidecars
 from omnigraph.storage.stats import Stats
@@ -61,12 +63,16 @@ class Prepared:
     merged_parent: CommitId | None = None
     expected_head: CommitId | None = None
     relied_on: Mapping[TableKey, int] = field(default_factory=dict)
+    new_tables: tuple[TablePin, ...] = ()
+    tombstones: tuple[Tombstone, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def expected_table_versions(self) -> dict[TableKey, int]:
         """The versions of written and relied-on tables that this write is valid for."""
         written = {w.staged.table_key: w.staged.base.version for w in self.writes}
-        return {**self.relied_on, **written}
+        dropped = {stone.table_key: stone.version for stone in self.tombstones}
+        return {**self.relied_on, **dropped, **written}
 
     @property
     def is_serial(self) -> bool:
@@ -92,6 +98,7 @@ class Committer:
         sidecars: Sidecars,
         locks: Locks,
         folding: Folding,
+        promotions: Promotions,
         stats: Stats,
         *,
         wait_s: float = LOCK_WAIT_S,
@@ -101,6 +108,7 @@ class Committer:
         self._sidecars = sidecars
         self._locks = locks
         self._folding = folding
+        self._promotions = promotions
         self._stats = stats
         self._wait_s = wait_s
 
@@ -114,6 +122,7 @@ class Committer:
             try:
                 pins = self._commit_tables(prepared, sidecar, guard)
                 commit = self._publish(prepared, pins, guard)
+                self._promotions.promote(sidecar.files)
             except Exception as cause:
                 # A table head may have moved, so from here no failure is harmless.
                 self._stats.event("commit.stopped", operation=prepared.operation_id, cause=cause)
@@ -144,11 +153,15 @@ class Committer:
             kind=prepared.kind,
             actor=prepared.actor,
             branch=prepared.branch,
+            branch_identity=prepared.branch_identity,
             commit_id=prepared.commit_id,
             rollback_id=prepared.rollback_id,
             merged_parent=prepared.merged_parent,
             multi_step=folds or any(write.then for write in prepared.writes),
             tables=tuple(_table_note(write) for write in prepared.writes),
+            new_tables=prepared.new_tables,
+            tombstones=prepared.tombstones,
+            files=self._promotions.stage(prepared.operation_id, prepared.files),
         )
 
     def _write_sidecar(self, sidecar: Sidecar) -> None:
@@ -195,7 +208,9 @@ class Committer:
             prepared.branch,
             Change(
                 commit_id=prepared.commit_id,
-                pins=pins,
+                pins=(*pins, *prepared.new_tables),
+                new_tables=prepared.new_tables,
+                tombstones=prepared.tombstones,
                 actor=prepared.actor,
                 merged_parent=prepared.merged_parent,
                 operation_id=prepared.operation_id,

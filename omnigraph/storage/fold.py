@@ -21,7 +21,7 @@ from omnigraph.storage.residual import InlineResidual
 from omnigraph.storage.stats import Stats
 from omnigraph.storage.tables import Tables
 
-FRAGMENTS_MAX = 32
+FRAGMENTS_MAX = 16
 SIZE_CLASSES = (256, 4_096, 65_536, 1_048_576)
 """Rows. A fold fills a class from the ones below, so a row is rewritten a few times a class, not
 once a fold."""
@@ -82,7 +82,8 @@ class Folding:
 
     def fold_manifest(self, branch: str) -> None:
         """Fold a branch's manifest, unless somebody is publishing right now."""
-        if not self._on or class_to_fold(self._manifest.state(branch).handle) is None:
+        known = self._manifest.known(branch)
+        if not self._on or known is None or class_to_fold(known.handle) is None:
             return
         with hold_if_idle(self._locks, [publish_lock(branch)]) as guard:
             if guard is None:

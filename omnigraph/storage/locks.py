@@ -47,8 +47,9 @@ class Locks(Protocol):
     def acquire(self, name: str, *, wait_s: float) -> Held | None:
         """Take the lock, or None when a live holder kept it for `wait_s`."""
 
-    def probe(self, name: str) -> Held | None:
-        """Take the lock if its holder is dead or gone; None as soon as one is seen alive."""
+    def probe(self, name: str, *, patient: bool = True) -> Held | None:
+        """Take the lock if its holder is dead or gone; None as soon as one is seen alive, or at
+        once when not `patient` and nothing is known yet."""
 
 
 def make_locks(where: Place, objects: Objects, stats: Stats, *, term_s: float) -> Locks:
@@ -90,12 +91,14 @@ def hold(locks: Locks, names: Iterable[str], *, wait_s: float = LOCK_WAIT_S) -> 
 
 
 @contextmanager
-def hold_if_idle(locks: Locks, names: Iterable[str]) -> Iterator[Guard | None]:
+def hold_if_idle(
+    locks: Locks, names: Iterable[str], *, patient: bool = True
+) -> Iterator[Guard | None]:
     """Hold all the names, or none (and yield None) when one belongs to a live holder."""
     guard = Guard()
     with ExitStack() as stack:
         for name in sorted(set(names)):
-            held = locks.probe(name)
+            held = locks.probe(name, patient=patient)
             if held is None:
                 stack.close()
                 yield None
@@ -127,7 +130,7 @@ class FileLocks:
             pause = min(pause * 1.5, _POLL_MAX_S)
         return _FileHeld(descriptor)
 
-    def probe(self, name: str) -> Held | None:
+    def probe(self, name: str, *, patient: bool = True) -> Held | None:
         return self.acquire(name, wait_s=0)
 
     def _open(self, name: str) -> int:
@@ -174,12 +177,13 @@ class LeaseLocks:
         self._stats = stats
         self._term_s = term_s
         self._free_tags: dict[str, str] = {}
+        self._seen: dict[str, tuple[str, float]] = {}  # leases of others: tag, since when
 
     def acquire(self, name: str, *, wait_s: float) -> Held | None:
         return self._take(name, wait_s=wait_s, until_alive=False)
 
-    def probe(self, name: str) -> Held | None:
-        return self._take(name, wait_s=float("inf"), until_alive=True)
+    def probe(self, name: str, *, patient: bool = True) -> Held | None:
+        return self._take(name, wait_s=float("inf") if patient else 0.0, until_alive=True)
 
     def _take(self, name: str, *, wait_s: float, until_alive: bool) -> Held | None:
         self._stats.call("lock.acquire")
@@ -187,28 +191,30 @@ class LeaseLocks:
         known = self._free_tags.pop(path, None)
         tag = self._objects.put_if_match(path, _lease(owner), known) if known else None
         deadline = time.monotonic() + wait_s
-        seen, seen_at = None, 0.0
+        first = ""
         while tag is None:
             found = self._objects.get(path)
-            now = time.monotonic()
             if found is None:
                 tag = self._objects.put_if_absent(path, _lease(owner))
-                continue
-            if _owner(found.data) in (None, owner) or (
-                found.tag == seen and now - seen_at > self._term_s
-            ):
+            elif _owner(found.data) in (None, owner) or self._ran_out(path, found.tag):
                 tag = self._objects.put_if_match(path, _lease(owner), found.tag)
-                continue
-            if until_alive and seen not in (None, found.tag):
+            elif (until_alive and first not in ("", found.tag)) or time.monotonic() >= deadline:
                 return None
-            if found.tag != seen:
-                seen, seen_at = found.tag, now
-            if now >= deadline:
-                return None
-            time.sleep(min(0.05, self._term_s / 10))
+            else:
+                first = first or found.tag
+                time.sleep(min(0.05, self._term_s / 10))
+        self._seen.pop(path, None)
         held = _LeaseHeld(self, path, owner, tag, time.monotonic())
         held.start()
         return held
+
+    def _ran_out(self, path: str, tag: str) -> bool:
+        """Whether this process has seen the lease unchanged for longer than its term."""
+        seen, since = self._seen.get(path, ("", 0.0))
+        if seen != tag:
+            self._seen[path] = (tag, time.monotonic())
+            return False
+        return time.monotonic() - since > self._term_s
 
     def renewed(self, path: str, owner: str, tag: str) -> str | None:
         """The next tag of a lease that is still ours."""

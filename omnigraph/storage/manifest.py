@@ -33,6 +33,7 @@ from omnigraph.storage.records import (
     GRAPH_COMMIT,
     GRAPH_HEAD,
     MANIFEST_SCHEMA,
+    TABLE,
     TABLE_TOMBSTONE,
     TABLE_VERSION,
     Commit,
@@ -101,6 +102,7 @@ class State:
     pins: dict[TableKey, TablePin]
     tombstones: tuple[Tombstone, ...]
     heads: dict[str, tuple[CommitId, int]]  # head row → commit, fragment
+    declared: frozenset[TableKey]  # tables that have or had their row
 
     @property
     def version(self) -> int:
@@ -135,6 +137,10 @@ class Manifest:
         state = self._read(branch, identity, handle, known)
         self._remember(state)
         return state
+
+    def known(self, branch: str) -> State | None:
+        """The branch as this process last saw it, without a look."""
+        return self._states.get(branch)
 
     def _remember(self, state: State) -> None:
         """Keep the newest state of a branch; threads that read at once may finish in any order."""
@@ -201,6 +207,7 @@ class Manifest:
             visible((*pins, *_latest_pins(rows)), stones := (*stones, *_tombstones(rows))),
             stones,
             {**(known.heads if known else {}), **_heads(rows)},
+            (known.declared if known else frozenset()) | _declared(rows),
         )
 
     def _head_row_of(self, state: State) -> str:
@@ -287,7 +294,8 @@ class Manifest:
         # The branch's first commit replaces the head row it inherited: without an existing row to
         # collide on, two first commits would both go through.
         rows: list[Row] = [head_row(state.branch, commit.id)]
-        rows += (table_row(pin.table_key, pin.location) for pin in change.new_tables)
+        new = (pin for pin in change.new_tables if pin.table_key not in state.declared)
+        rows += (table_row(pin.table_key, pin.location) for pin in new)
         rows += map(version_row, change.pins)
         rows += map(tombstone_row, change.tombstones)
         rows.append(commit_row(commit))
@@ -309,7 +317,18 @@ class Manifest:
         heads[head_id(state.branch)] = (change.commit_id, new)
         stones = (*state.tombstones, *change.tombstones)
         pins = visible((*state.pins.values(), *change.pins), stones)
-        self._remember(State(state.branch, state.identity, handle, ids, pins, stones, heads))
+        declared = state.declared | {pin.table_key for pin in change.new_tables}
+        self._remember(
+            replace(
+                state,
+                handle=handle,
+                seen=ids,
+                pins=pins,
+                tombstones=stones,
+                heads=heads,
+                declared=declared,
+            )
+        )
 
     def close(self) -> None:
         """Drop everything remembered."""
@@ -369,6 +388,11 @@ def _latest_pins(rows: pa.Table) -> list[TablePin]:
     )
     last = last.rename_columns([name.removesuffix("_last") for name in last.column_names])
     return [decode_pin(row) for row in last.to_pylist()]
+
+
+def _declared(rows: pa.Table) -> frozenset[TableKey]:
+    rows = rows.filter(pc.equal(rows["object_type"], TABLE))
+    return frozenset(map(TableKey, rows["table_key"].to_pylist()))
 
 
 def _tombstones(rows: pa.Table) -> tuple[Tombstone, ...]:

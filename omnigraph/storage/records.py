@@ -209,6 +209,15 @@ class SidecarTable:
 
 
 @dataclass(frozen=True, slots=True)
+class SidecarFile:
+    """A file that takes its place when the write is published, and where it waits until then."""
+
+    path: str
+    staged: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class Sidecar:
     """The durable note of one write. `multi_step` writes count only once confirmed."""
 
@@ -216,11 +225,15 @@ class Sidecar:
     kind: str
     actor: str | None
     branch: str
+    branch_identity: str | None  # None for main
     commit_id: CommitId
     rollback_id: CommitId  # named beforehand, so that undoing twice publishes once
     tables: tuple[SidecarTable, ...]
     merged_parent: CommitId | None = None
     multi_step: bool = False
+    new_tables: tuple[TablePin, ...] = ()
+    tombstones: tuple[Tombstone, ...] = ()
+    files: tuple[SidecarFile, ...] = ()
 
     def confirmed(self, versions: dict[TableKey, int]) -> "Sidecar":
         """The same note, saying which version each table reached."""
@@ -238,14 +251,25 @@ def _plain(sidecar: Sidecar) -> dict[str, Any]:
     return plain
 
 
+_SIDECAR_PARTS: dict[str, Any] = {
+    "tables": SidecarTable,
+    "new_tables": TablePin,
+    "tombstones": Tombstone,
+    "files": SidecarFile,
+}
+
+
 def decode_sidecar(data: bytes, *, path: str) -> Sidecar:
     """The sidecar in these bytes, or a loud failure that names the file."""
     try:
         facts = orjson.loads(data)
         if facts.pop("format") != SIDECAR_FORMAT:
             raise ValueError("it has an unknown format")
-        tables = tuple(SidecarTable(**table) for table in facts.pop("tables"))
-        return Sidecar(tables=tables, **facts)
+        parts: dict[str, Any] = {
+            name: tuple(kind(**part) for part in facts.pop(name))
+            for name, kind in _SIDECAR_PARTS.items()
+        }
+        return Sidecar(**facts, **parts)
     except (ValueError, KeyError, TypeError, AttributeError) as cause:
         raise StorageFailed(
             f"read the sidecar {path}",

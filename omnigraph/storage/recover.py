@@ -26,6 +26,7 @@ from omnigraph.storage.history import History
 from omnigraph.storage.locks import Guard, Locks, hold_if_idle
 from omnigraph.storage.manifest import Change, Manifest, State
 from omnigraph.storage.names import owner_of
+from omnigraph.storage.promote import Promotions
 from omnigraph.storage.records import (
     ORPHANED_BRANCH_DISCARDED,
     RECOVERY_ACTOR,
@@ -95,6 +96,7 @@ class Recoverer:
         manifest: Manifest,
         history: History,
         sidecars: Sidecars,
+        promotions: Promotions,
         audit: Audit,
         locks: Locks,
         stats: Stats,
@@ -104,20 +106,27 @@ class Recoverer:
         self._manifest = manifest
         self._history = history
         self._sidecars = sidecars
+        self._promotions = promotions
         self._audit = audit
         self._locks = locks
         self._stats = stats
         self._residual = InlineResidual(datasets)
 
-    def heal(self) -> tuple[OperationId, ...]:
-        """Settle every sidecar whose writer is dead; the operations whose writer lives."""
-        return tuple(op for op in self._sidecars.pending() if not self._settle_if_idle(op))
+    def heal(self, *, patient: bool) -> tuple[OperationId, ...]:
+        """Settle every sidecar whose writer is dead; the operations whose writer may live.
 
-    def _settle_if_idle(self, operation: OperationId) -> bool:
+        A patient healer waits until it knows. Before a write there is no time for that: a lease
+        that looks held is left for a later look, which may find that it never moved.
+        """
+        pending = self._sidecars.pending()
+        return tuple(op for op in pending if not self._settle_if_idle(op, patient=patient))
+
+    def _settle_if_idle(self, operation: OperationId, *, patient: bool) -> bool:
         sidecar = self._sidecars.read(operation)
         if sidecar is None:
             return True
-        with hold_if_idle(self._locks, sidecar_lock_names(sidecar)) as guard:
+        names = sidecar_lock_names(sidecar)
+        with hold_if_idle(self._locks, names, patient=patient) as guard:
             if guard is None:
                 self._stats.event("recover.writer_alive", operation=operation)
                 return False
@@ -130,6 +139,10 @@ class Recoverer:
     def _settle(self, sidecar: Sidecar, guard: Guard) -> None:
         recovery = self._recovered(sidecar, guard)
         failpoints.hit("recover.publish_after")
+        if recovery.recovery_kind == ROLLED_FORWARD:
+            self._promotions.promote(sidecar.files)
+        else:
+            self._promotions.discard(sidecar.files)
         self._audit.record(recovery)
         failpoints.hit("recover.audit_after")
         failpoints.hit("recover.delete_before")
@@ -144,9 +157,8 @@ class Recoverer:
 
     def _recovered(self, sidecar: Sidecar, guard: Guard) -> Recovery:
         """Bring tables and manifest to agree, and say how."""
-        try:
-            state = self._manifest.state(sidecar.branch)
-        except NotFound:
+        state = self._state(sidecar)
+        if state is None:
             return _recovery(sidecar, ORPHANED_BRANCH_DISCARDED, None, ())
         settled = {
             commit.id
@@ -160,6 +172,14 @@ class Recoverer:
             return _recovery(sidecar, ROLLED_BACK, sidecar.rollback_id, _undone(sidecar, state))
         return self._decide(sidecar, state, guard)
 
+    def _state(self, sidecar: Sidecar) -> State | None:
+        """The branch the sidecar was written for; one that was deleted and created again is not."""
+        try:
+            state = self._manifest.state(sidecar.branch)
+        except NotFound:
+            return None
+        return state if state.identity == sidecar.branch_identity else None
+
     def _decide(self, sidecar: Sidecar, state: State, guard: Guard) -> Recovery:
         found = [self._look(sidecar, table, state) for table in sidecar.tables]
         for each in found:
@@ -171,7 +191,8 @@ class Recoverer:
             )
         _refuse_violations(sidecar, found)
         guard.require_alive()
-        if found and all(f.finding is Finding.ROLLED_PAST_EXPECTED for f in found):
+        moved = all(f.finding is Finding.ROLLED_PAST_EXPECTED for f in found)
+        if found and moved and self._promotions.whole(sidecar.files):
             return self._roll_forward(sidecar, found)
         return self._roll_back(sidecar, found)
 
@@ -235,15 +256,23 @@ class Recoverer:
         found: Sequence[_Found],
     ) -> None:
         failpoints.hit("recover.publish_before")
+        forward = commit_id == sidecar.commit_id
         change = Change(
             commit_id=commit_id,
-            pins=pins,
+            pins=(*pins, *sidecar.new_tables) if forward else pins,
+            new_tables=sidecar.new_tables if forward else (),
+            tombstones=sidecar.tombstones if forward else (),
             actor=RECOVERY_ACTOR,
-            merged_parent=sidecar.merged_parent if commit_id == sidecar.commit_id else None,
+            merged_parent=sidecar.merged_parent if forward else None,
             operation_id=sidecar.operation_id,
         )
         expected: dict[TableKey, int] = {f.pin.table_key: f.pin.version for f in found}
-        self._manifest.publish(sidecar.branch, change, expected_table_versions=expected)
+        self._manifest.publish(
+            sidecar.branch,
+            change,
+            expected_table_versions=expected,
+            locked=not sidecar.tables,  # then the lock held for the sidecar is the publisher's
+        )
 
 
 def _refuse_violations(sidecar: Sidecar, found: Sequence[_Found]) -> None:

@@ -30,7 +30,8 @@ from omnigraph.storage.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold, make
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.names import MAIN, lock_name, table_location
 from omnigraph.storage.objects import Objects, Place, StorageOptions, place
-from omnigraph.storage.records import Commit, CommitId, OperationId, Snapshot, TablePin
+from omnigraph.storage.promote import Promotions
+from omnigraph.storage.records import Commit, CommitId, OperationId, Snapshot
 from omnigraph.storage.recover import Recoverer
 from omnigraph.storage.sidecars import Sidecars
 from omnigraph.storage.stats import Stats
@@ -70,6 +71,7 @@ class Store:
         )
         self.sidecars = Sidecars(self.objects, self.stats)
         self.audit = Audit(self.datasets, self.tables)
+        promotions = Promotions(self.objects)
         self._folding = Folding(
             self.datasets, self.tables, self.manifest, self.locks, self.stats, on=settings.fold
         )
@@ -79,6 +81,7 @@ class Store:
             self.manifest,
             self.history,
             self.sidecars,
+            promotions,
             self.audit,
             self.locks,
             self.stats,
@@ -89,6 +92,7 @@ class Store:
             self.sidecars,
             self.locks,
             self._folding,
+            promotions,
             self.stats,
             wait_s=settings.lock_wait_s,
         )
@@ -113,7 +117,7 @@ class Store:
     def begin(self, branch: str = MAIN, *, kind: str, actor: str | None = None) -> Write:
         """Begin a write at the branch's head, after settling what dead writers left."""
         self.require_writable()
-        self.heal()
+        self._recoverer.heal(patient=False)
         state = self.manifest.state(branch)
         return Write(state, self.tables, self.branches, self.commit, kind=kind, actor=actor)
 
@@ -154,7 +158,7 @@ class Store:
     def heal(self) -> tuple[OperationId, ...]:
         """Settle every sidecar whose writer is dead; the operations whose writer lives."""
         self.require_writable()
-        return self._recoverer.heal()
+        return self._recoverer.heal(patient=True)
 
     def fold_manifest(self, branch: str = MAIN) -> None:
         """Fold the manifest now, if it has too many small fragments."""
@@ -183,16 +187,13 @@ def create(
 ) -> Store:
     """A new graph of empty tables. Its manifest comes last: until then there is no graph."""
     where = place(uri, storage_options)
-    locations = _locations(tables)
+    _require_distinct(tables)
     _require_no_graph(where)
     _make_folder(where)
     store = Store(where, read_only=False, settings=settings or Settings())
     with hold(store.locks, [lock_name("init", "")]):
         _require_no_graph(where)
-        pins = [
-            TablePin(key, locations[key], _created(store, locations[key], schema))
-            for key, schema in tables
-        ]
+        pins = [store.tables.create(table_key, schema) for table_key, schema in tables]
         failpoints.hit("init.tables")
         store.audit.create()
         for path, data in (files or {}).items():
@@ -222,25 +223,9 @@ def open_store(
     return store
 
 
-def _locations(tables: Sequence[tuple[TableKey, pa.Schema]]) -> dict[TableKey, str]:
-    locations = {key: table_location(key) for key, _ in tables}
-    if len(set(locations.values())) != len(tables):
+def _require_distinct(tables: Sequence[tuple[TableKey, pa.Schema]]) -> None:
+    if len({table_location(table_key) for table_key, _ in tables}) != len(tables):
         raise BadRequest("two types share one folder", "rename one of them")
-    return locations
-
-
-def _created(store: Store, location: str, schema: pa.Schema) -> int:
-    return int(store.datasets.create_or_replace(location, keyed(schema).empty_table()).version)
-
-
-def keyed(schema: pa.Schema) -> pa.Schema:
-    """The schema with `id` declared as Lance's unenforced primary key."""
-    index = schema.get_field_index("id")
-    if index < 0:
-        raise BadRequest("a table needs an `id` column")
-    field = schema.field(index).with_nullable(False)
-    metadata = {**(field.metadata or {}), b"lance-schema:unenforced-primary-key": b"true"}
-    return schema.set(index, field.with_metadata(metadata))
 
 
 def _require_graph(store: Store) -> None:

@@ -17,6 +17,7 @@ from lance.fragment import write_fragments
 
 from omnigraph.errors import BadRequest
 from omnigraph.storage.datasets import OPERATION_PROPERTY, CommitRaced, Datasets, Handle
+from omnigraph.storage.names import table_location
 from omnigraph.storage.records import OperationId, TablePin
 from omnigraph.types import TableKey
 
@@ -42,6 +43,7 @@ class TableReader:
 
     pin: TablePin
     _handle: Handle
+    _datasets: Datasets
 
     @property
     def schema(self) -> pa.Schema:
@@ -49,7 +51,8 @@ class TableReader:
 
     def count(self, filter: str | None = None) -> int:
         """How many rows match."""
-        return int(self._handle.count_rows(filter))
+        with self._datasets.lance_call("count", self.pin.table_key):
+            return int(self._handle.count_rows(filter))
 
     def batches(
         self,
@@ -61,8 +64,9 @@ class TableReader:
     ) -> Iterator[pa.RecordBatch]:
         """Stream the matching rows; `options` are the scanner's own (nearest, full text, …)."""
         names = None if columns is None else list(columns)
-        scanner = self._handle.scanner(columns=names, filter=filter, limit=limit, **options)
-        yield from scanner.to_batches()
+        with self._datasets.lance_call("scan", self.pin.table_key):
+            scanner = self._handle.scanner(columns=names, filter=filter, limit=limit, **options)
+            yield from scanner.to_batches()
 
     def rows(
         self,
@@ -74,7 +78,9 @@ class TableReader:
     ) -> pa.Table:
         """The matching rows at once."""
         names = None if columns is None else list(columns)
-        return self._handle.scanner(columns=names, filter=filter, limit=limit, **options).to_table()
+        with self._datasets.lance_call("scan", self.pin.table_key):
+            scanner = self._handle.scanner(columns=names, filter=filter, limit=limit, **options)
+            return scanner.to_table()
 
 
 class Tables:
@@ -85,7 +91,14 @@ class Tables:
 
     def reader(self, pin: TablePin) -> TableReader:
         """The table at a published version."""
-        return TableReader(pin, self._datasets.at(pin))
+        return TableReader(pin, self._datasets.at(pin), self._datasets)
+
+    def create(self, table_key: TableKey, schema: pa.Schema) -> TablePin:
+        """A new, empty table with stable row ids and `id` as its key. What a crashed attempt left
+        in its place is replaced: no manifest row names it."""
+        location = table_location(table_key)
+        handle = self._datasets.create_or_replace(location, keyed(schema).empty_table())
+        return TablePin(table_key, location, int(handle.version))
 
     # Staging
 
@@ -176,6 +189,16 @@ class Tables:
     def head(self, pin: TablePin) -> int:
         """The table head on the branch a pin belongs to."""
         return self._datasets.latest_version(self._datasets.at(pin))
+
+
+def keyed(schema: pa.Schema) -> pa.Schema:
+    """The schema with `id` declared as Lance's unenforced primary key."""
+    index = schema.get_field_index(KEY)
+    if index < 0:
+        raise BadRequest("a table needs an `id` column")
+    field = schema.field(index).with_nullable(False)
+    metadata = {**(field.metadata or {}), b"lance-schema:unenforced-primary-key": b"true"}
+    return schema.set(index, field.with_metadata(metadata))
 
 
 def _segments(handle: Handle, name: str) -> list[Index]:

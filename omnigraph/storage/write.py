@@ -12,11 +12,12 @@ from typing import TypeVar
 import pyarrow as pa
 from ulid import ULID
 
-from omnigraph.errors import BadRequest, NotFound, VersionMismatch
+from omnigraph.errors import AlreadyExists, BadRequest, NotFound, VersionMismatch
 from omnigraph.storage.branches import Branches
 from omnigraph.storage.commit import Prepared, Step, TableWrite
 from omnigraph.storage.manifest import State
-from omnigraph.storage.records import Commit, CommitId, OperationId, TablePin
+from omnigraph.storage.names import owner_of
+from omnigraph.storage.records import Commit, CommitId, OperationId, TablePin, Tombstone
 from omnigraph.storage.tables import StagedWrite, TableReader, Tables
 from omnigraph.types import TableKey
 
@@ -47,6 +48,9 @@ class Write:
         self._bases: dict[TableKey, TablePin] = {}
         self._relied_on: dict[TableKey, int] = {}
         self._writes: dict[TableKey, TableWrite] = {}
+        self._new: dict[TableKey, TablePin] = {}
+        self._dropped: dict[TableKey, Tombstone] = {}
+        self._files: dict[str, bytes] = {}
 
     @property
     def operation_id(self) -> OperationId:
@@ -85,6 +89,21 @@ class Write:
         bound: Step = lambda pin: step(self._tables, pin)  # noqa: E731
         self._writes[table_key] = TableWrite(write.staged, (*write.then, bound))
 
+    def create_table(self, table_key: TableKey, schema: pa.Schema) -> None:
+        """A new, empty table, which nobody sees before the commit."""
+        if table_key in self._state.pins:
+            raise AlreadyExists("table", table_key)
+        self._new[table_key] = self._tables.create(table_key, schema)
+
+    def drop_table(self, table_key: TableKey) -> None:
+        """The end of a table. Its versions stay readable at earlier commits."""
+        pin = self.read(table_key).pin
+        self._dropped[table_key] = Tombstone(table_key, pin.version, owner_of(self._state.branch))
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        """A file beside the tables that changes with this commit."""
+        self._files[path] = data
+
     def commit(
         self, *, expected_head: CommitId | None = None, merged_parent: CommitId | None = None
     ) -> Commit:
@@ -102,6 +121,9 @@ class Write:
                 merged_parent=merged_parent,
                 expected_head=expected_head,
                 relied_on=dict(self._relied_on),
+                new_tables=tuple(self._new.values()),
+                tombstones=tuple(self._dropped.values()),
+                files=dict(self._files),
             )
         )
 

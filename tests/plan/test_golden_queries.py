@@ -1,7 +1,6 @@
 """Every query file in tests/fixtures/query: its tree and plan, or why it is refused."""
 
 import dataclasses
-import re
 from enum import Enum
 from pathlib import Path
 
@@ -20,8 +19,6 @@ from tests import golden
 QUERIES = golden.FIXTURES / "query"
 ACCEPTED = sorted(QUERIES.glob("accept/*.gq"))
 REJECTED = sorted(QUERIES.glob("reject/*.gq"))
-DOCS = Path(__file__).parents[2] / "docs" / "query-language.md"
-EXPECT = "// expect: "
 
 
 @pytest.fixture(scope="module")
@@ -79,23 +76,8 @@ def test_a_rejected_file_fails_where_and_how_its_first_line_says(
     with pytest.raises(SourceError) as caught:
         plans_of(text, catalog)
 
-    error = caught.value
-    actual = f"{EXPECT}{error.code or '-'} {error.line}:{error.column} {error.headline}"
-    first, _, rest = text.partition("\n")
-    if golden.UPDATE:
-        golden.write(path, f"{actual}\n{rest}")
-    else:
-        assert actual == first
-    assert error.byte_span[1] > error.byte_span[0]
-
-
-def documented_codes() -> set[str]:
-    text = DOCS.read_text(encoding="utf-8")
-    table = text.partition("## Error codes")[2].partition("\n## ")[0]
-    return set(re.findall(r"^\| `([A-Za-z0-9-]+)` \|", table, re.M))
+    golden.assert_refused(path, caught.value)
 
 
 def test_every_documented_code_has_a_fixture_and_the_reverse() -> None:
-    seen = {golden.read(path).removeprefix(EXPECT).split(" ")[0] for path in REJECTED}
-
-    assert seen - {"-"} == documented_codes()
+    assert golden.expected_codes(REJECTED) == golden.documented_codes("query-language.md")

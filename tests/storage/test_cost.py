@@ -12,7 +12,7 @@ from tests.storage.world import CITY, PERSON, Where, append, content, put
 
 WARM_WRITE = {
     "object.list": 1,  # is anything to be healed?
-    "lance.latest_version": 5,  # three looks at the manifest, one at the head, one before folding
+    "lance.latest_version": 4,  # three looks at the manifest, one at the table head
     "lock.acquire": 2,  # the table's and the publisher's
     "lance.stage_append": 1,
     "object.put": 1,  # the sidecar
@@ -29,12 +29,10 @@ def cost(store: Store, name: str) -> dict[str, int]:
 
 
 def test_x1_a_warm_write_makes_these_calls_after_10_and_after_100_commits(store: Store) -> None:
-    seen = []
-    for number in range(102):
-        calls = cost(store, f"r{number}")
-        if number in (10, 100):
-            seen.append(calls)
-    assert seen == [WARM_WRITE, WARM_WRITE]
+    calls = [cost(store, f"r{number}") for number in range(110)]
+    plain = [each for each in calls if "lance.compact" not in each]
+    assert len(plain) >= 90, "few commits fold"
+    assert all(each == WARM_WRITE for each in plain[2:])
 
 
 @pytest.mark.slow
@@ -71,7 +69,10 @@ def test_x2_a_warm_read_resolves_its_snapshot_without_a_scan(store: Store) -> No
     before = store.stats.view()
     assert store.snapshot() == snapshot
     assert store.reader(snapshot, PERSON).count() == 1
-    assert store.stats.view().since(before).calls == {"lance.latest_version": 1}
+    assert store.stats.view().since(before).calls == {
+        "lance.latest_version": 1,
+        "lance.count": 1,
+    }
 
 
 def test_x2_a_refresh_reads_only_what_was_published_since(store: Store, local: Where) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage import failpoints
+from omnigraph.storage.fold import FRAGMENTS_MAX
 from omnigraph.storage.manifest import LOCATION
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import RECOVERY_ACTOR
@@ -228,7 +229,7 @@ def test_a_crash_while_folding_loses_nothing(local: Where, place: str, how: str)
     assert list(seen.values()) == list(range(len(seen))), (
         "commits are in from the first to the last"
     )
-    assert len(seen) >= 30
+    assert len(seen) >= FRAGMENTS_MAX - 3
     assert heads_agree(again)
     assert again.sidecars.pending() == ()
     append(again, PERSON, "next")

@@ -103,6 +103,18 @@ def test_a_lease_is_renewed_for_longer_than_its_term(s3: Where) -> None:
     held.release()
 
 
+def test_an_impatient_look_never_waits_and_remembers(s3: Where) -> None:
+    other = locks_of(s3)
+    child.run(child.hold_and_die, s3, "t")
+    start = time.monotonic()
+    assert other.probe("t", patient=False) is None
+    assert time.monotonic() - start < 0.5
+    time.sleep(1.1)
+    held = other.probe("t", patient=False)
+    assert held is not None, "the lease stood still for longer than its term"
+    held.release()
+
+
 def test_a_lease_that_was_taken_over_is_noticed(s3: Where) -> None:
     spot = place(s3.uri, s3.options)
     stats = Stats()

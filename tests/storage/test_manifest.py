@@ -182,7 +182,7 @@ class NoLocks:
     def acquire(self, name: str, *, wait_s: float) -> "NoLocks._Held":
         return self._Held()
 
-    def probe(self, name: str) -> "NoLocks._Held":
+    def probe(self, name: str, *, patient: bool = True) -> "NoLocks._Held":
         return self._Held()
 
 

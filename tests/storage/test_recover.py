@@ -84,6 +84,7 @@ def note(store: Store, *tables: SidecarTable) -> Sidecar:
         "mutation",
         "act-x",
         "main",
+        None,
         CommitId("01JZ0000000000000000000002"),
         CommitId("01JZ0000000000000000000003"),
         tables,
@@ -169,6 +170,29 @@ def test_a_sidecar_of_a_deleted_branch_is_discarded(store: Store, local: Where) 
     again = local.open()
     assert again.sidecars.pending() == ()
     assert [row.recovery_kind for row in again.audit.list()] == ["OrphanedBranchDiscarded"]
+
+
+def test_a_sidecar_of_a_recreated_branch_is_discarded(store: Store, local: Where) -> None:
+    store.branches.create("b")
+    with failpoints.armed("publish.before"), pytest.raises(RecoveryRequired):
+        put(store, {PERSON: {"old": 1}}, branch="b")
+    store.branches.delete("b")
+    store.branches.create("b")
+    again = local.open()
+    assert again.sidecars.pending() == ()
+    assert [row.recovery_kind for row in again.audit.list()] == ["OrphanedBranchDiscarded"]
+    assert content(again, "b")[PERSON] == {}
+    append(again, PERSON, "new", branch="b")
+
+
+@pytest.mark.parametrize("place", ["publish.before", "publish.after"])
+def test_a_stopped_commit_without_tables_is_settled(store: Store, local: Where, place: str) -> None:
+    with failpoints.armed(place), pytest.raises(RecoveryRequired):
+        store.begin(kind="branch_merge").commit()
+    again = local.open()
+    kind = "RolledBack" if place == "publish.before" else "RolledForward"
+    assert [row.recovery_kind for row in again.audit.list()] == [kind]
+    append(again, PERSON, "a")
 
 
 def test_a_read_only_open_does_not_sweep(store: Store, local: Where) -> None:

@@ -1,0 +1,57 @@
+"""Files that change together with a commit: the accepted schema.
+
+A write that replaces such files puts the new ones aside first and names them in its sidecar. Once
+the commit is published they take their places.
+
+Invariant: a file is replaced only by a commit that is published, and a commit whose files were put
+aside is published only while all of them are still whole. Each step can be repeated.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+from omnigraph.storage import failpoints
+from omnigraph.storage.objects import Objects
+from omnigraph.storage.records import OperationId, SidecarFile
+
+FOLDER = "__staged"
+
+
+class Promotions:
+    """The files of one graph that commits replace."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    def stage(self, operation: OperationId, files: Mapping[str, bytes]) -> tuple[SidecarFile, ...]:
+        """Put the new content of each path aside."""
+        staged = []
+        for path, data in files.items():
+            aside = f"{FOLDER}/{operation}/{path}"
+            self._objects.put(aside, data)
+            staged.append(SidecarFile(path, aside, hashlib.sha256(data).hexdigest()))
+        return tuple(staged)
+
+    def whole(self, files: Iterable[SidecarFile]) -> bool:
+        """Whether everything put aside is there as it was written."""
+        return all(self._read(file) is not None for file in files)
+
+    def promote(self, files: Iterable[SidecarFile]) -> None:
+        """Move each file to its place. One that is not put aside any more is in its place."""
+        for file in files:
+            failpoints.hit("promote.file")
+            data = self._read(file)
+            if data is not None:
+                self._objects.put(file.path, data)
+                self._objects.delete(file.staged)
+
+    def discard(self, files: Iterable[SidecarFile]) -> None:
+        """Drop what was put aside by a write that came to nothing."""
+        for file in files:
+            self._objects.delete(file.staged)
+
+    def _read(self, file: SidecarFile) -> bytes | None:
+        found = self._objects.get(file.staged)
+        if found is None or hashlib.sha256(found.data).hexdigest() != file.sha256:
+            return None
+        return found.data
