@@ -1,0 +1,1 @@
+"""Do it: read rows, stage writes. Arrow in and out, never a Lance handle."""
