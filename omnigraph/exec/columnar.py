@@ -1,7 +1,7 @@
 """Columns that a caller or a file brings, turned into the columns of a type.
 
 Invariant: a value means here what it means in graph NDJSON; a column that Arrow can turn as a whole
-is turned as a whole, and otherwise value by value through `values`. Formats with types of their own
+is turned as a whole, and otherwise value by value through `stored`. Formats with types of their own
 may also bring dates, moments and bytes, whole numbers as floats, and endpoints as key values.
 """
 
@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import Violation
-from omnigraph.exec.columns import NotSure, derived_ids
+from omnigraph.exec.json_columns import NotSure, derived_ids
 from omnigraph.exec.faults import Faults
 from omnigraph.exec.mint import ulids
 from omnigraph.exec.records import Owner, Rows, bad, end_id, schema_of
-from omnigraph.exec.values import Unfit, column, kind_of, stored
+from omnigraph.exec.stored import Unfit, column, kind_of, stored
 from omnigraph.types import FLOATS, INTEGERS, Scalar, ValueType
 
 _ENDS = {"from": "src", "to": "dst"}

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import Violation
-from omnigraph.exec.columns import NotSure, read_lines
+from omnigraph.exec.json_columns import NotSure, read_lines
 from omnigraph.exec.faults import LIMITS, Faults
 from omnigraph.exec.records import Owner, Records, Rows
 

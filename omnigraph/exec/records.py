@@ -15,7 +15,7 @@ from omnigraph.catalog.ids import canonical_text, entity_id
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import BadRequest, Violation
 from omnigraph.exec.mint import ulids
-from omnigraph.exec.values import Unfit, column, kind_of, stored, writable
+from omnigraph.exec.stored import Unfit, column, kind_of, stored, writable
 from omnigraph.types import INTEGERS, Scalar, TableKey, ValueType
 
 Owner = NodeType | EdgeType

@@ -20,7 +20,7 @@ from omnigraph.catalog.ids import entity_id
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.exec.mint import ulids
 from omnigraph.exec.records import Owner, schema_of
-from omnigraph.exec.values import BLOB_PREFIX, DAYS, MILLISECONDS
+from omnigraph.exec.stored import BLOB_PREFIX, DAYS, MILLISECONDS
 from omnigraph.types import FLOATS, INTEGERS, Scalar, ValueType
 
 _BLOCK_BYTES = 1 << 20
