@@ -35,6 +35,7 @@ from omnigraph.errors import (
 )
 
 if TYPE_CHECKING:
+    from omnigraph.exec.mutate import MutationResult
     from omnigraph.graph import Graph, init, open
 
 __version__ = "0.1.0"
@@ -52,6 +53,7 @@ __all__ = [
     "MergeConflict",
     "MergeConflicts",
     "MigrationUnsupported",
+    "MutationResult",
     "NotFound",
     "NotInstalled",
     "OmnigraphError",
@@ -73,6 +75,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """What needs an engine, loaded when it is first asked for."""
+    if name == "MutationResult":
+        return getattr(import_module("omnigraph.exec.mutate"), name)
     if name in ("Graph", "init", "open"):
         return getattr(import_module("omnigraph.graph"), name)
     raise AttributeError(f"module 'omnigraph' has no attribute '{name}'")

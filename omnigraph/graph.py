@@ -18,6 +18,9 @@ from omnigraph.catalog.accept import accept
 from omnigraph.catalog.arrow import edge_schema, node_schema
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound, StorageFailed
+from omnigraph.exec.mutate import MutationResult, request, run_mutation
+from omnigraph.plan.compile import compile_query
+from omnigraph.plan.ir import ReadPlan
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, Recovery, Snapshot
 from omnigraph.storage.stats import StatsView
@@ -49,6 +52,31 @@ class Graph:
         """Every table with its version and row count, now or at a commit."""
         return self._store.snapshot(branch, commit=commit)
 
+    def mutate(
+        self,
+        text: str | Path,
+        params: object = None,
+        *,
+        name: str | None = None,
+        branch: str = MAIN,
+        actor: str | None = None,
+        if_commit: str | None = None,
+    ) -> MutationResult:
+        """Run a mutation as one commit; with `if_commit` only on that head of the branch."""
+        plan = compile_query(_query_text(text), self.schema.catalog, name)
+        if isinstance(plan, ReadPlan):
+            raise BadRequest(
+                f"'{plan.name}' is a read — use omnigraph query {plan.name}",
+                "in Python, graph.query",
+            )
+        asked = request(plan, params, branch=branch, actor=actor, if_commit=if_commit)
+        return run_mutation(self._store, self.schema.catalog, asked)
+
+    def branch(self, name: str) -> "BranchHandle":
+        """A handle whose reads and writes are on one branch, which must exist."""
+        self._store.snapshot(name)
+        return BranchHandle(self, name)
+
     def refresh(self) -> None:
         """Settle what dead writers left, and see what others changed."""
         if not self.read_only:
@@ -73,6 +101,36 @@ class Graph:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class BranchHandle:
+    """One branch of a graph: what `Graph` offers, without saying each time where."""
+
+    def __init__(self, graph: Graph, name: str) -> None:
+        self._graph = graph
+        self.name = name
+
+    def mutate(
+        self,
+        text: str | Path,
+        params: object = None,
+        *,
+        name: str | None = None,
+        actor: str | None = None,
+        if_commit: str | None = None,
+    ) -> MutationResult:
+        """Run a mutation on this branch as one commit."""
+        return self._graph.mutate(
+            text, params, name=name, branch=self.name, actor=actor, if_commit=if_commit
+        )
+
+    def snapshot(self) -> Snapshot:
+        """Every table with its version and row count."""
+        return self._graph.snapshot(self.name)
+
+    def delete(self) -> None:
+        """Remove the branch."""
+        self._graph.branches.delete(self.name)
 
 
 class SchemaView:
@@ -178,6 +236,18 @@ def _schema_text(schema: str | os.PathLike[str]) -> str:
         raise NotFound("schema file", os.fspath(schema)) from None
     except (OSError, UnicodeDecodeError) as cause:
         raise BadRequest(f"cannot read the schema file '{os.fspath(schema)}': {cause}") from cause
+
+
+def _query_text(query: str | Path) -> str:
+    """The text of a query, or of the `.gq` file at a path."""
+    if isinstance(query, str):
+        return query
+    try:
+        return query.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise NotFound("query file", os.fspath(query)) from None
+    except (OSError, UnicodeDecodeError) as cause:
+        raise BadRequest(f"cannot read the query file '{os.fspath(query)}': {cause}") from cause
 
 
 def _read_schema(store: Store) -> SchemaView:

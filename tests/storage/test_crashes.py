@@ -167,6 +167,22 @@ def test_c4_a_crash_on_s3(s3: Where, case: Case, how: str) -> None:
     settles(s3, ONE, MAIN, case)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("case", THREE_TABLES, ids=str)
+def test_c4_a_crash_on_s3_of_a_write_to_three_tables(s3: Where, case: Case, how: str) -> None:
+    crash(how, s3, begin(s3), THREE, MAIN, case)
+    settles(s3, THREE, MAIN, case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("case", FIRST_ON_BRANCH, ids=str)
+def test_f1_a_crash_on_s3_of_the_first_write_on_a_branch(s3: Where, case: Case, how: str) -> None:
+    crash(how, s3, begin(s3, "review/x"), ONE, "review/x", case)
+    settles(s3, ONE, "review/x", case)
+
+
 # A crash of recovery itself: every step can be repeated.
 
 STOPPED_AT = {

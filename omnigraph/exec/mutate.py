@@ -1,0 +1,180 @@
+"""A checked mutation, run: statements into staging, rules, one commit.
+
+    values ─▶ statements ─▶ validate ─▶ stage ─▶ commit
+    of the    pending       pending +   files    the one
+    request   state         committed   only     protocol
+
+Invariant: all statements or none. A mutation of inserts alone may be prepared again from a newer
+base, because what it writes does not depend on what it read; updates and deletes are told that
+another writer came first.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from ulid import ULID
+
+from omnigraph.catalog.ids import entity_id
+from omnigraph.catalog.model import Catalog, NodeType
+from omnigraph.errors import ConstraintViolated, PreconditionFailed, VersionMismatch, Violation
+from omnigraph.exec.constants import Given
+from omnigraph.exec.staging import Staging, type_of_table
+from omnigraph.exec.validate import validate
+from omnigraph.exec.values import require_text, stored
+from omnigraph.plan import ir
+from omnigraph.plan.params import bind_parameters
+from omnigraph.storage.records import Commit, CommitId
+from omnigraph.storage.store import Store
+from omnigraph.storage.write import prepared_again
+from omnigraph.types import Kind, Scalar, TableKey, ValueType
+
+_ID = ValueType(Scalar.STRING)
+
+
+@dataclass(frozen=True, slots=True)
+class MutationResult:
+    """What a mutation did. `commit` is None when it changed nothing."""
+
+    branch: str
+    query_name: str
+    affected_nodes: int
+    affected_edges: int
+    actor_id: str | None
+    commit: Commit | None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A mutation to run, and where."""
+
+    plan: ir.MutationPlan
+    given: Given
+    branch: str
+    actor: str | None = None
+    if_commit: str | None = None
+
+
+def request(
+    plan: ir.MutationPlan,
+    params: object,
+    *,
+    branch: str,
+    actor: str | None = None,
+    if_commit: str | None = None,
+) -> Request:
+    """A request whose parameters have values and whose moment is now."""
+    values = bind_parameters(plan.parameters, params)
+    require_text(values)
+    return Request(plan, Given(values, time.time_ns() // 1_000_000), branch, actor, if_commit)
+
+
+def run_mutation(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
+    """Commit what the statements do, or raise with nothing of it visible."""
+    if asked.if_commit is not None:
+        return _run_if(store, catalog, asked, CommitId(asked.if_commit))
+    if all(isinstance(s, ir.InsertNode | ir.InsertEdge) for s in asked.plan.statements):
+        return prepared_again(lambda: _attempt(store, catalog, asked))
+    return _attempt(store, catalog, asked)
+
+
+def _run_if(store: Store, catalog: Catalog, asked: Request, head: CommitId) -> MutationResult:
+    """Run on exactly this head. A head never comes back, so two looks enclose what was read."""
+    _require_head(store, asked.branch, head)
+    try:
+        result = _attempt(store, catalog, asked, expected_head=head)
+    except (VersionMismatch, ConstraintViolated):
+        _require_head(store, asked.branch, head)
+        raise
+    if result.commit is None:
+        _require_head(store, asked.branch, head)
+    return result
+
+
+def _require_head(store: Store, branch: str, expected: CommitId) -> None:
+    actual = store.snapshot(branch).commit_id
+    if actual != expected:
+        raise PreconditionFailed(branch, expected, actual)
+
+
+def _attempt(
+    store: Store, catalog: Catalog, asked: Request, expected_head: CommitId | None = None
+) -> MutationResult:
+    write = store.begin(asked.branch, kind="mutation", actor=asked.actor)
+    staging = Staging(write, catalog, asked.given)
+    counts = {Kind.NODE: 0, Kind.EDGE: 0}
+    for statement in asked.plan.statements:
+        counts[_kind(statement.table)] += _run(staging, catalog, asked.given, statement)
+    validate(staging).require_none()
+    commit = None
+    if staging.changes_anything():
+        staging.stage()
+        commit = write.commit(expected_head=expected_head)
+    return MutationResult(
+        branch=asked.branch,
+        query_name=asked.plan.name,
+        affected_nodes=counts[Kind.NODE] + staging.removed_count(Kind.NODE),
+        affected_edges=counts[Kind.EDGE] + staging.removed_count(Kind.EDGE),
+        actor_id=asked.actor,
+        commit=commit,
+    )
+
+
+def _kind(table: TableKey) -> Kind:
+    return Kind(table.partition(":")[0])
+
+
+# ---- statements
+
+
+def _run(staging: Staging, catalog: Catalog, given: Given, statement: ir.StatementOp) -> int:
+    """Run one statement; how many rows it wrote. Removed rows are counted at the end."""
+    match statement:
+        case ir.InsertNode():
+            return _insert_node(staging, catalog, given, statement)
+        case ir.InsertEdge():
+            return _insert_edge(staging, given, statement)
+        case ir.UpdateRows(table=table, sets=sets, where=where):
+            return staging.table(table).update(where, _values(given, table, sets))
+        case ir.DeleteRows(table=table, where=where, cascades=cascades):
+            staging.delete(table, where, cascades)
+            return 0
+        case _:
+            assert_never(statement)
+
+
+def _insert_node(staging: Staging, catalog: Catalog, given: Given, statement: ir.InsertNode) -> int:
+    node = type_of_table(catalog, statement.table)
+    assert isinstance(node, NodeType)
+    values = _values(given, statement.table, statement.sets)
+    _require_key(node, values)
+    derived = entity_id(node, values)
+    row = {"id": str(ULID()) if derived is None else derived, **values}
+    staging.table(statement.table).insert(row, strict=derived is None)
+    return 1
+
+
+def _require_key(node: NodeType, values: Mapping[str, Any]) -> None:
+    """A node without its key has no id to be checked under, so this cannot wait for the rules."""
+    for name in node.key:
+        if values.get(name) is None:
+            text = f"insert @key property '{name}' cannot contain null"
+            broken = Violation("key", node.name, name, None, None, text)
+            raise ConstraintViolated((broken,), 1)
+
+
+def _insert_edge(staging: Staging, given: Given, statement: ir.InsertEdge) -> int:
+    row = {
+        "id": str(ULID()),
+        "src": stored(given.of(statement.source), _ID, what="from"),
+        "dst": stored(given.of(statement.target), _ID, what="to"),
+        **_values(given, statement.table, statement.sets),
+    }
+    staging.table(statement.table).insert(row, strict=True)
+    return 1
+
+
+def _values(given: Given, table: TableKey, sets: tuple[ir.SetColumn, ...]) -> dict[str, Any]:
+    type_name = table.partition(":")[2]
+    return {s.name: stored(given.of(s.value), s.type, what=f"{type_name}.{s.name}") for s in sets}

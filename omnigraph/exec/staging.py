@@ -1,0 +1,209 @@
+"""The pending state of one mutation: what its statements did so far, and nothing durable.
+
+Each touched table has pending rows or removed ids. A read is the committed rows that Lance selects
+plus the pending rows that satisfy the same condition; a pending row shadows the committed one of
+its id. At the end every table is staged once.
+
+Invariant: until `stage` nothing is written at all, and `stage` moves no table head. The first touch
+of a table reads it through the write, so its version is a condition of the commit.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.arrow import edge_schema, node_schema
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.exec.constants import Given
+from omnigraph.exec.predicates import ids_filter
+from omnigraph.exec.selection import (
+    KEYS_MAX,
+    rows_by_key,
+    select_among,
+    select_committed,
+    without_ids,
+)
+from omnigraph.plan import ir
+from omnigraph.storage.tables import TableReader
+from omnigraph.storage.write import Write
+from omnigraph.types import Kind, TableKey
+
+Row = Mapping[str, Any]
+
+
+class PendingTable:
+    """What one mutation did to one table."""
+
+    def __init__(self, owner: NodeType | EdgeType, reader: TableReader, given: Given) -> None:
+        self.owner = owner
+        self.reader = reader
+        self.schema = node_schema(owner) if isinstance(owner, NodeType) else edge_schema(owner)
+        self.changed: set[str] = set()  # columns that a statement may have given another value
+        self.removed = self.schema.empty_table().select(self._removed_columns())
+        self._given = given
+        self._folded = self.schema.empty_table()
+        self._inserted: dict[str, Row] = {}  # newer than `_folded`
+        self._maybe_committed: set[str] = set()
+        self._replaces = False
+        self._removal_filters: list[str | None] = []
+
+    # Rows
+
+    def insert(self, row: Row, *, strict: bool) -> None:
+        """Add a row, or replace the one of its id. A strict row's id was never in use."""
+        self._inserted.pop(row["id"], None)
+        self._inserted[row["id"]] = row
+        if not strict:
+            self._maybe_committed.add(row["id"])
+        self.changed.update(self.schema.names)
+
+    def update(self, where: ir.Expr, sets: Mapping[str, Any]) -> int:
+        """Set columns of the matching rows; how many match."""
+        committed = select_committed(
+            self.reader, self.schema, where, self._given, self.schema.names
+        ).rows
+        committed = without_ids(committed, self.ids())
+        pending = select_among(self.rows(), where, self._given)
+        matched = pa.concat_tables([pending, committed])
+        if not matched.num_rows:
+            return 0
+        self._replaces = self._replaces or committed.num_rows > 0
+        after = _with_columns(matched, sets)
+        self._folded = pa.concat_tables([without_ids(self.rows(), _ids(after)), after])
+        self.changed.update(sets)
+        return int(after.num_rows)
+
+    def rows(self) -> pa.Table:
+        """The pending rows, one an id: the last write wins."""
+        if self._inserted:
+            newest = pa.Table.from_pylist(list(self._inserted.values()), schema=self.schema)
+            self._folded = pa.concat_tables([without_ids(self._folded, _ids(newest)), newest])
+            self._inserted = {}
+        return self._folded
+
+    def ids(self) -> pa.Array:
+        """The ids of the pending rows."""
+        return _ids(self.rows())
+
+    # Removals
+
+    def remove_where(self, where: ir.Expr) -> pa.Table:
+        """Remove the matching rows; those that were not removed before."""
+        selected = select_committed(
+            self.reader, self.schema, where, self._given, self._removed_columns()
+        )
+        return self._remove(selected.rows, selected.filter)
+
+    def remove_touching(self, ends: Iterable[ir.End], nodes: pa.Array) -> None:
+        """Remove the edges that have one of these nodes at one of the ends."""
+        for end in ends:
+            rows = rows_by_key(self.reader, str(end), nodes, self._removed_columns())
+            self._remove(rows, None)
+
+    def _remove(self, rows: pa.Table, filter: str | None) -> pa.Table:
+        fresh = without_ids(rows, _ids(self.removed))
+        if fresh.num_rows:
+            self.removed = pa.concat_tables([self.removed, fresh.cast(self.removed.schema)])
+            self._removal_filters.append(filter)
+        return fresh
+
+    def _removed_columns(self) -> list[str]:
+        """What is known of a removed row: its id, and whose edge it was."""
+        return ["id"] if isinstance(self.owner, NodeType) else ["id", "src"]
+
+    # Staging
+
+    def stage(self, write: Write) -> None:
+        """Stage the one write that this table needs."""
+        table = self.owner.table
+        if self.removed.num_rows:
+            write.delete(table, self._removal())
+        rows = self.rows()
+        if not rows.num_rows:
+            return
+        if self._replaces or self._meets_committed():
+            write.upsert(table, rows)
+        else:
+            write.append(table, rows)
+
+    def _removal(self) -> str:
+        """The filter that selects exactly the removed rows."""
+        filters = self._removal_filters
+        if self.removed.num_rows > KEYS_MAX and None not in filters:
+            return " OR ".join(f"({text})" for text in filters)
+        return ids_filter(_ids(self.removed).to_pylist())
+
+    def _meets_committed(self) -> bool:
+        """Whether a row replaces a committed one. New rows alone are appended: far cheaper."""
+        if not self._maybe_committed or not self.reader.pin.row_count:
+            return False
+        ids = pa.array(sorted(self._maybe_committed), pa.utf8())
+        return bool(rows_by_key(self.reader, "id", ids, ["id"]).num_rows)
+
+
+class Staging:
+    """Every table that one mutation touched."""
+
+    def __init__(self, write: Write, catalog: Catalog, given: Given) -> None:
+        self._write = write
+        self._catalog = catalog
+        self._given = given
+        self._tables: dict[TableKey, PendingTable] = {}
+
+    def table(self, table_key: TableKey) -> PendingTable:
+        """The pending state of a table, captured at its first touch."""
+        if table_key not in self._tables:
+            owner = type_of_table(self._catalog, table_key)
+            reader = self._write.read(table_key)
+            self._tables[table_key] = PendingTable(owner, reader, self._given)
+        return self._tables[table_key]
+
+    def delete(self, table_key: TableKey, where: ir.Expr, cascades: Iterable[ir.Cascade]) -> None:
+        """Remove the matching rows, and the edges that touch them."""
+        gone = self.table(table_key).remove_where(where)
+        if not gone.num_rows:
+            return
+        for cascade in cascades:
+            self.table(cascade.edge).remove_touching(cascade.ends, _ids(gone))
+
+    def touched(self) -> tuple[PendingTable, ...]:
+        """Every table read or changed so far, in the order of the first touch."""
+        return tuple(self._tables.values())
+
+    def removed_count(self, kind: Kind) -> int:
+        """How many nodes, or edges, the statements removed: each once."""
+        wanted = NodeType if kind is Kind.NODE else EdgeType
+        tables = (t for t in self._tables.values() if isinstance(t.owner, wanted))
+        return sum(t.removed.num_rows for t in tables)
+
+    def changes_anything(self) -> bool:
+        """Whether there is anything to commit."""
+        return any(t.removed.num_rows or t.rows().num_rows for t in self._tables.values())
+
+    def stage(self) -> None:
+        """Stage one write a changed table."""
+        for table in self._tables.values():
+            table.stage(self._write)
+
+
+def type_of_table(catalog: Catalog, table_key: TableKey) -> NodeType | EdgeType:
+    """The type whose rows a table holds."""
+    kind, _, name = table_key.partition(":")
+    return catalog.nodes[name] if kind == Kind.NODE else catalog.edges[name]
+
+
+def _ids(rows: pa.Table) -> pa.Array:
+    return pa.concat_arrays(rows.column("id").chunks) if rows.num_rows else pa.array([], pa.utf8())
+
+
+def _with_columns(rows: pa.Table, sets: Mapping[str, Any]) -> pa.Table:
+    """The rows with one value in each of these columns."""
+    for name, value in sets.items():
+        index = rows.schema.get_field_index(name)
+        field = rows.schema.field(index)
+        one = pa.array([value], field.type)
+        column = pc.take(one, pa.array([0] * rows.num_rows, pa.int64()))
+        rows = rows.set_column(index, field, column)
+    return rows
