@@ -6,9 +6,10 @@ none, and init can be run again.
 """
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import orjson
 import pyarrow as pa
@@ -18,7 +19,9 @@ from omnigraph.catalog.accept import accept
 from omnigraph.catalog.arrow import edge_schema, node_schema
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound, StorageFailed
+from omnigraph.exec.load import LoadResult, Progress
 from omnigraph.exec.mutate import MutationResult, request, run_mutation
+from omnigraph.pipeline.load import Order, load
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.ir import ReadPlan
 from omnigraph.storage.names import MAIN
@@ -71,6 +74,39 @@ class Graph:
             )
         asked = request(plan, params, branch=branch, actor=actor, if_commit=if_commit)
         return run_mutation(self._store, self.schema.catalog, asked)
+
+    def load(
+        self,
+        source: Any,
+        mode: str,
+        *,
+        type: str | None = None,
+        edge: str | None = None,
+        branch: str = MAIN,
+        from_branch: str | None = None,
+        engine: str = "auto",
+        spark: Any = None,
+        columns: Mapping[str, str] | None = None,
+        rejects: str | os.PathLike[str] | None = None,
+        progress: Callable[[Progress], None] | None = None,
+        actor: str | None = None,
+    ) -> LoadResult:
+        """Load bulk data as one commit, of any size. `mode` is append, merge or overwrite."""
+        order = Order(
+            source=source,
+            mode=mode,
+            type=type,
+            edge=edge,
+            branch=branch,
+            from_branch=from_branch,
+            engine=engine,
+            spark=spark,
+            columns=columns or {},
+            rejects=rejects,
+            progress=progress,
+            actor=actor,
+        )
+        return load(self._store, self.schema.catalog, order)
 
     def branch(self, name: str) -> "BranchHandle":
         """A handle whose reads and writes are on one branch, which must exist."""

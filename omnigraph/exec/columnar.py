@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import Violation
-from omnigraph.exec.json_columns import NotSure, derived_ids
 from omnigraph.exec.faults import Faults
+from omnigraph.exec.json_columns import NotSure, derived_ids
 from omnigraph.exec.mint import ulids
 from omnigraph.exec.records import Owner, Rows, bad, end_id, schema_of
 from omnigraph.exec.stored import Unfit, column, kind_of, stored
@@ -219,7 +219,7 @@ def _finite(values: pa.Array, target: pa.DataType) -> pa.Array:
     found = values.cast(target, safe=False)
     if pc.all(pc.is_finite(found)).as_py() is False:
         raise NotSure
-    return found
+    return pc.add(found, pa.scalar(0, target))
 
 
 # Values one by one

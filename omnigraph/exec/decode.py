@@ -9,7 +9,8 @@ Invariant: the result is what `records` alone would give.
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,8 +20,8 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import Violation
-from omnigraph.exec.json_columns import NotSure, read_lines
 from omnigraph.exec.faults import LIMITS, Faults
+from omnigraph.exec.json_columns import NotSure, read_lines
 from omnigraph.exec.records import Owner, Records, Rows
 
 LINE_BYTES_MAX = LIMITS["line_bytes"][1]
@@ -109,8 +110,10 @@ class Decoder:
             table, given = read_lines(owner, data, sample)
         except (NotSure, ValueError, RecursionError):
             return None
-        at = np.fromiter(places, np.int64) if not isinstance(places, range) else np.arange(
-            places.start, places.stop, dtype=np.int64
+        at = (
+            np.fromiter(places, np.int64)
+            if not isinstance(places, range)
+            else np.arange(places.start, places.stop, dtype=np.int64)
         )
         if table.num_rows != len(at):
             return None
@@ -163,6 +166,30 @@ def decode_stream(catalog: Catalog, text: str) -> Decoded:
     return done
 
 
+def decode_records(
+    catalog: Catalog,
+    values: Iterable[Any],
+    *,
+    owner: Owner | None,
+    rename: Mapping[str, str],
+    first: int,
+) -> Decoded:
+    """Records that are at hand as objects: of the graph format, or flat ones of one type."""
+    records = Records(catalog)
+    done = Decoded()
+    for number, record in enumerate(values, first):
+        if owner is None:
+            found = records.take(record, number)
+        else:
+            if rename and isinstance(record, Mapping):
+                record = {rename.get(name, name): value for name, value in record.items()}
+            found = records.take_row(owner, record, number)
+        for violation in found:
+            done.faults.add(0, replace(violation, line=number))
+    done.rows.extend(records.rows())
+    return done
+
+
 def parse_line(line: bytes) -> Any:
     """The value on a line, or the violation that keeps it from being one."""
     if len(line) > LINE_BYTES_MAX:
@@ -189,8 +216,8 @@ class _Twice(Exception):
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        seen: set[str] = set()
-        raise _Twice(next(name for name, _ in pairs if name in seen or seen.add(name)))
+        counts = Counter(name for name, _ in pairs)
+        raise _Twice(counts.most_common(1)[0][0])
     return found
 
 

@@ -76,22 +76,24 @@ class Faults:
         if held is None or _place(part, violation) < _place(*held):
             self.first[key] = (part, violation)
 
-    def shifted(self, first_lines: Sequence[int]) -> "Faults":
-        """The same faults with lines counted from the beginning of each file.
+    def located(self, files: Sequence[str | None], first_lines: Sequence[int] = ()) -> "Faults":
+        """The same faults with the file of each part, and lines counted from its beginning.
 
         `first_lines` says how many lines of a part's file lie before the part.
         """
 
-        def shift(part: int, violation: Violation) -> Violation:
+        def locate(part: int, violation: Violation) -> Violation:
             if violation.line is None:
                 return violation
-            return replace(violation, line=violation.line + first_lines[part])
+            before = first_lines[part] if first_lines else 0
+            file = violation.file or (files[part] if part < len(files) else None)
+            return replace(violation, file=file, line=violation.line + before)
 
         return Faults(
             self.keep_rejects,
             self.counts,
-            {key: (part, shift(part, v)) for key, (part, v) in self.first.items()},
-            [Reject(r.part, shift(r.part, r.violation), r.record) for r in self.rejects],
+            {key: (part, locate(part, v)) for key, (part, v) in self.first.items()},
+            [Reject(r.part, locate(r.part, r.violation), r.record) for r in self.rejects],
         )
 
     def error(self) -> OmnigraphError:

@@ -142,12 +142,11 @@ def _typed(values: pa.Array, value_type: ValueType) -> pa.Array:
 
 
 def _floats(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Finite numbers only. The text -0 is an integer elsewhere, and so has no sign there."""
+    """Finite numbers only, and one zero."""
     found = values.cast(target, safe=False)
-    numbers = found.drop_null().to_numpy(zero_copy_only=False)
-    if not np.isfinite(numbers).all() or (np.signbit(numbers) & (numbers == 0)).any():
+    if not _all(pc.is_finite(found)):
         raise NotSure
-    return found
+    return pc.add(found, pa.scalar(0, target))
 
 
 def _list(values: pa.Array, value_type: ValueType, target: pa.DataType) -> pa.Array:
@@ -155,15 +154,16 @@ def _list(values: pa.Array, value_type: ValueType, target: pa.DataType) -> pa.Ar
     if items.null_count:
         raise NotSure
     if value_type.is_vector:
-        _floats(items, pa.float32())
-        return values.cast(target, safe=False)
-    if value_type.scalar in FLOATS:
+        items = _floats(items, pa.float32())
+    elif value_type.scalar in FLOATS:
         items = _floats(items, target.value_type)
     lengths = pc.fill_null(pc.list_value_length(values), 0)
     ends = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))])
-    return pa.ListArray.from_arrays(
-        pa.array(ends.astype(np.int32)), items, type=target, mask=values.is_null()
-    )
+    offsets, mask = pa.array(ends.astype(np.int32)), values.is_null()
+    if value_type.is_vector:
+        whole = pa.ListArray.from_arrays(offsets, items, mask=mask)
+        return whole.cast(target)
+    return pa.ListArray.from_arrays(offsets, items, type=target, mask=mask)
 
 
 def _moments(values: pa.Array, scalar: Scalar, target: pa.DataType) -> pa.Array:
@@ -238,7 +238,7 @@ def derived_ids(node: NodeType, columns: dict[str, pa.Array]) -> pa.Array:
 def _plain_values(key: pa.Array) -> list[Any]:
     """Key values as ids are made of them: moments as numbers."""
     if pa.types.is_date32(key.type):
-        return key.cast(pa.int32()).to_pylist()
-    if pa.types.is_timestamp(key.type):
-        return key.cast(pa.int64()).to_pylist()
-    return key.to_pylist()
+        key = key.cast(pa.int32())
+    elif pa.types.is_timestamp(key.type):
+        key = key.cast(pa.int64())
+    return list(key.to_pylist())

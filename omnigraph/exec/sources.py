@@ -55,11 +55,9 @@ class Part:
 
 def find_files(source: str | os.PathLike[str] | Sequence[Any]) -> tuple[Part, ...]:
     """The files that a path, a folder, a pattern or a list of these names, in name order."""
-    sources = source if isinstance(source, list | tuple) else [source]
+    sources = [source] if isinstance(source, str | os.PathLike) else source
     files = [file for each in sources for file in _files(os.fspath(each))]
-    return tuple(
-        Part(index, name, _format(name), size) for index, (name, size) in enumerate(files)
-    )
+    return tuple(Part(index, name, _format(name), size) for index, (name, size) in enumerate(files))
 
 
 def _files(name: str) -> Iterator[tuple[str, int]]:

@@ -134,7 +134,7 @@ def _float(scalar: Scalar) -> Callable[[Any], float]:
             number = math.inf
         if not math.isfinite(number):
             raise Unfit("out_of_range", f"must be a finite number that fits {scalar}")
-        return number
+        return number + 0.0  # one zero
 
     return read
 
@@ -156,9 +156,7 @@ def _datetime(value: Any) -> int:
     return _moment(value, parse_datetime, MILLISECONDS, expected)
 
 
-def _moment(
-    value: Any, parse: Callable[[str], int], bounds: tuple[int, int], expected: str
-) -> int:
+def _moment(value: Any, parse: Callable[[str], int], bounds: tuple[int, int], expected: str) -> int:
     if isinstance(value, str):
         try:
             return parse(value)
