@@ -6,10 +6,10 @@ none, and init can be run again.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import orjson
 import pyarrow as pa
@@ -19,6 +19,7 @@ from omnigraph.catalog.accept import accept
 from omnigraph.catalog.arrow import edge_schema, node_schema
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound, StorageFailed
+from omnigraph.exec.export import ExportResult, export
 from omnigraph.exec.load import LoadResult, Progress
 from omnigraph.exec.mutate import MutationResult, request, run_mutation
 from omnigraph.pipeline.load import Order, load
@@ -107,6 +108,26 @@ class Graph:
             actor=actor,
         )
         return load(self._store, self.schema.catalog, order)
+
+    def export(
+        self,
+        target: str | os.PathLike[str] | IO[bytes],
+        format: str = "jsonl",
+        *,
+        types: Iterable[str] | None = None,
+        branch: str = MAIN,
+        snapshot: str | None = None,
+    ) -> ExportResult:
+        """Write one snapshot as NDJSON that loads again, or as Parquet; how many rows of what."""
+        return export(
+            self._store,
+            self.schema.catalog,
+            target,
+            format=format,
+            types=types,
+            branch=branch,
+            commit=snapshot,
+        )
 
     def branch(self, name: str) -> "BranchHandle":
         """A handle whose reads and writes are on one branch, which must exist."""

@@ -70,7 +70,7 @@ def _files(name: str) -> Iterator[tuple[str, int]]:
     elif Path(path).exists():
         matches = [path]
     else:
-        matches = glob.glob(path, recursive=True)
+        matches = [m for m in glob.glob(path, recursive=True) if _is_data(Path(m))]
     if not matches:
         raise NotFound("input file", name, "give a file, a folder or a pattern that matches one")
     for match in sorted(matches):
@@ -191,7 +191,7 @@ def _cut(stream: Any, held: bytes, left: _Left, block_bytes: int) -> Iterator[by
         if len(held) > LINE_BYTES_MAX:
             overrun = len(held)
             held = _skip_line(stream, left)
-            yield b" " * min(overrun, LINE_BYTES_MAX + 1) + b"\n"
+            yield b"x" * overrun + b"\n"
 
 
 def _last(stream: Any, held: bytes, over: int) -> Iterator[bytes]:
