@@ -8,6 +8,7 @@ OmnigraphError
 ├── Conflict           prepare again, or stop   VersionMismatch, KeyTaken, PreconditionFailed,
 │                                               MergeConflicts
 ├── NotInstalled       install what it names
+├── EmbeddingFailed    look at the provider, then repeat
 ├── RecoveryRequired   recover, then look
 └── StorageFailed      report it; nothing was published
 
@@ -384,6 +385,20 @@ class NotInstalled(OmnigraphError):
 
     def __str__(self) -> str:
         return f"{self.what} was not found ({self.looked}); {self.install}"
+
+
+@dataclass(eq=False)
+class EmbeddingFailed(OmnigraphError):
+    """An embedding provider gave no usable answer. Nothing was changed."""
+
+    provider: str
+    detail: str
+
+    def __str__(self) -> str:
+        return (
+            f"the embedding provider at {self.provider} {self.detail}; look at its address, key "
+            "and model in OMNIGRAPH_EMBED_*, then repeat"
+        )
 
 
 @dataclass(eq=False)

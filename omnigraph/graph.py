@@ -22,9 +22,12 @@ from omnigraph.errors import BadRequest, NotFound, StorageFailed
 from omnigraph.exec.export import ExportResult, export
 from omnigraph.exec.load import LoadResult, Progress
 from omnigraph.exec.mutate import MutationResult, request, run_mutation
+from omnigraph.exec.result import QueryResult
+from omnigraph.exec.run import Reading
 from omnigraph.pipeline.load import Order, load
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.ir import ReadPlan
+from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, Recovery, Snapshot
 from omnigraph.storage.stats import StatsView
@@ -32,6 +35,7 @@ from omnigraph.storage.store import Settings, Store, create, open_store
 from omnigraph.types import Kind, TableKey, table_key
 
 SCHEMA_TEXT, SCHEMA_IR = "_schema.pg", "_schema.ir.json"
+_ENGINES = ("auto", "local", "spark")
 
 
 class Graph:
@@ -39,6 +43,7 @@ class Graph:
 
     def __init__(self, store: Store, schema: "SchemaView") -> None:
         self._store = store
+        self._reading = Reading(store)
         self.schema = schema
         self.branches = BranchesView(store)
         self.commits = CommitsView(store)
@@ -52,22 +57,46 @@ class Graph:
     def read_only(self) -> bool:
         return self._store.read_only
 
+    def query(
+        self,
+        query: str | Path,
+        params: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        engine: str = "auto",
+    ) -> QueryResult:
+        """The rows of a read, from the head of a branch (`main` by default) or from a commit."""
+        if engine not in _ENGINES:
+            raise BadRequest(f"'{engine}' is no engine", f"use {', '.join(_ENGINES)}")
+        if engine == "spark":
+            raise BadRequest("queries do not run on Spark yet", "leave engine out, or use local")
+        if branch is not None and snapshot is not None:
+            raise BadRequest("request may specify branch or snapshot, not both")
+        plan = compile_query(_query_text(query), self.schema.catalog, name)
+        if not isinstance(plan, ReadPlan):
+            raise BadRequest(
+                f"query '{plan.name}' contains mutations (insert/update/delete); use graph.mutate"
+            )
+        given = bind_parameters(plan.parameters, params)
+        pinned = self._store.snapshot(branch or MAIN, commit=snapshot)
+        return self._reading.run(plan, given, pinned)
+
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
         """Every table with its version and row count, now or at a commit."""
         return self._store.snapshot(branch, commit=commit)
 
     def mutate(
         self,
-        text: str | Path,
-        params: object = None,
-        *,
+        query: str | Path,
+        params: Mapping[str, Any] | None = None,
         name: str | None = None,
         branch: str = MAIN,
         actor: str | None = None,
         if_commit: str | None = None,
     ) -> MutationResult:
         """Run a mutation as one commit; with `if_commit` only on that head of the branch."""
-        plan = compile_query(_query_text(text), self.schema.catalog, name)
+        plan = compile_query(_query_text(query), self.schema.catalog, name)
         if isinstance(plan, ReadPlan):
             raise BadRequest(
                 f"'{plan.name}' is a read — use omnigraph query {plan.name}",
@@ -146,6 +175,7 @@ class Graph:
 
     def close(self) -> None:
         """Let go of everything held open."""
+        self._reading.holdings.cache.clear()
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -169,17 +199,26 @@ class BranchHandle:
 
     def mutate(
         self,
-        text: str | Path,
-        params: object = None,
-        *,
+        query: str | Path,
+        params: Mapping[str, Any] | None = None,
         name: str | None = None,
         actor: str | None = None,
         if_commit: str | None = None,
     ) -> MutationResult:
         """Run a mutation on this branch as one commit."""
         return self._graph.mutate(
-            text, params, name=name, branch=self.name, actor=actor, if_commit=if_commit
+            query, params, name, branch=self.name, actor=actor, if_commit=if_commit
         )
+
+    def query(
+        self,
+        query: str | Path,
+        params: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        engine: str = "auto",
+    ) -> QueryResult:
+        """The rows of a read, from the head of this branch."""
+        return self._graph.query(query, params, name, branch=self.name, engine=engine)
 
     def snapshot(self) -> Snapshot:
         """Every table with its version and row count."""
@@ -287,24 +326,20 @@ def _tables(catalog: Catalog) -> list[tuple[TableKey, pa.Schema]]:
 def _schema_text(schema: str | os.PathLike[str]) -> str:
     if isinstance(schema, str) and (not schema.endswith(".pg") or "\n" in schema):
         return schema
+    return _file_text("schema file", schema)
+
+
+def _file_text(kind: str, path: str | os.PathLike[str]) -> str:
     try:
-        return Path(schema).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise NotFound("schema file", os.fspath(schema)) from None
+        raise NotFound(kind, os.fspath(path)) from None
     except (OSError, UnicodeDecodeError) as cause:
-        raise BadRequest(f"cannot read the schema file '{os.fspath(schema)}': {cause}") from cause
+        raise BadRequest(f"cannot read the {kind} '{os.fspath(path)}': {cause}") from cause
 
 
 def _query_text(query: str | Path) -> str:
-    """The text of a query, or of the `.gq` file at a path."""
-    if isinstance(query, str):
-        return query
-    try:
-        return query.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise NotFound("query file", os.fspath(query)) from None
-    except (OSError, UnicodeDecodeError) as cause:
-        raise BadRequest(f"cannot read the query file '{os.fspath(query)}': {cause}") from cause
+    return query if isinstance(query, str) else _file_text("query file", query)
 
 
 def _read_schema(store: Store) -> SchemaView:

@@ -1,1 +1,1 @@
-"""Do it: read rows, stage writes. Arrow in and out, never a Lance handle."""
+"""Do it: plans over snapshots. Arrow and numpy, vectorised; never a Lance handle."""

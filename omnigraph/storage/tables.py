@@ -16,7 +16,9 @@ from lance.dataset import Index, LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.errors import BadRequest
+from omnigraph.storage import indexing
 from omnigraph.storage.datasets import OPERATION_PROPERTY, CommitRaced, Datasets, Handle
+from omnigraph.storage.indexing import IndexFacts, IndexRequest
 from omnigraph.storage.names import table_location
 from omnigraph.storage.records import OperationId, TablePin
 from omnigraph.types import TableKey
@@ -51,6 +53,10 @@ class TableReader:
     @property
     def schema(self) -> pa.Schema:
         return self._handle.schema
+
+    def indexes(self) -> tuple[IndexFacts, ...]:
+        """Every index this version has."""
+        return indexing.facts(self._handle)
 
     def count(self, filter: str | None = None) -> int:
         """How many rows match."""
@@ -194,6 +200,12 @@ class Tables:
                 segment = handle.merge_existing_index_segments([segment])
             operation = LanceOperation.CreateIndex([segment], _segments(handle, name))
         return StagedWrite(pin, handle, Transaction(handle.version, operation))
+
+    def stage_create_indexes(self, pin: TablePin, requests: Sequence[IndexRequest]) -> StagedWrite:
+        """Stage several indexes as one version."""
+        handle = self._datasets.at(pin)
+        with self._datasets.lance_call("stage_create_indexes", pin.table_key):
+            return StagedWrite(pin, handle, indexing.staged(handle, requests))
 
     # Committing
 

@@ -6,7 +6,7 @@ a table through the write makes its version a condition of the commit.
 Invariant: nothing durable happens before `commit`, except forks and files nothing refers to.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from ulid import ULID
 from omnigraph.errors import AlreadyExists, BadRequest, NotFound, VersionMismatch
 from omnigraph.storage.branches import Branches
 from omnigraph.storage.commit import Prepared, Step, TableWrite
+from omnigraph.storage.indexing import IndexRequest
 from omnigraph.storage.manifest import State
 from omnigraph.storage.names import owner_of
 from omnigraph.storage.records import Commit, CommitId, OperationId, TablePin, Tombstone
@@ -95,6 +96,10 @@ class Write:
         if staged is not None:
             self._keep(staged)
         return staged is not None
+
+    def create_indexes(self, table_key: TableKey, requests: Sequence[IndexRequest]) -> None:
+        """Stage indexes over every row."""
+        self._keep(self._tables.stage_create_indexes(self._base(table_key), requests))
 
     def then(self, table_key: TableKey, step: Callable[[Tables, TablePin], StagedWrite]) -> None:
         """A further version of a table that has a staged one: what a branch merge needs."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.graph import Graph
-from tests.exec.people import copy_of, make_template
+from tests.exec.town import copy_of, make_template
 
 
 @pytest.fixture(scope="session")

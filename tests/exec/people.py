@@ -1,151 +1,50 @@
-"""A graph of people that has one of everything a rule can be about, and short ways to use it."""
+"""The data of the worked examples, in the schema of the golden queries."""
 
-import shutil
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import omnigraph as og
+import pyarrow as pa
+
 from omnigraph.graph import Graph
-from omnigraph.storage.names import MAIN
-from omnigraph.types import TableKey
+from tests.exec.world import graph_of
 
-SCHEMA = """
-node Person {
-    name: String @key
-    age: I32?
-    email: String? @unique
-    mood: enum(calm, cross)?
-    code: String?
-    score: F64?
-    height: F32?
-    count: U64?
-    tags: [String]?
-    marks: [I32]?
-    place: Vector(3)?
-    photo: Blob?
-    born: Date?
-    seen: DateTime?
-    active: Bool?
-    first: String?
-    last: String?
-    @unique(first, last)
-    @range(age, 0..150)
-    @range(score, -1.5..1.5)
-    @check(code, "^[A-Z]+$")
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "query"
+SCHEMA = (FIXTURES / "schema.pg").read_text()
+
+NODES = {
+    "Person": [
+        {"name": "Ada", "age": 36, "city": "London", "tags": ["math", "code"]},
+        {"name": "Bob", "age": 25, "city": "Paris", "tags": ["code"]},
+        {"name": "Cy", "age": None, "city": "London", "tags": []},
+        {"name": "Dee", "age": 36, "city": None, "tags": None},
+    ],
+    "Company": [{"name": "Acme", "founded": 10592}, {"name": "Zeta", "founded": None}],
+    "Doc": [
+        {"slug": "a", "title": "Graph basics", "emb": [1.0, 0.0]},
+        {"slug": "b", "title": "Graphs and machine learning", "emb": [0.6, 0.8]},
+        {"slug": "c", "title": "Cooking", "emb": [0.0, 1.0]},
+        {"slug": "d", "title": "Deep learning", "emb": None},
+    ],
 }
 
-node Company {
-    name: String @key
-    size: I64?
+EDGES = {
+    "Knows": [
+        {"id": "k1", "src": "Ada", "dst": "Bob", "since": 2010},
+        {"id": "k2", "src": "Ada", "dst": "Bob", "since": 2015},
+        {"id": "k3", "src": "Bob", "dst": "Cy", "since": 2012},
+        {"id": "k4", "src": "Cy", "dst": "Ada", "since": None},
+        {"id": "k5", "src": "Dee", "dst": "Dee", "since": 2000},
+    ],
+    "WorksAt": [
+        {"id": "w1", "src": "Ada", "dst": "Acme", "title": "CTO"},
+        {"id": "w2", "src": "Bob", "dst": "Acme", "title": None},
+        {"id": "w3", "src": "Cy", "dst": "Zeta", "title": "Clerk"},
+    ],
 }
 
-node Note {
-    text: String
-    pages: I32?
-}
 
-node City {
-    country: String
-    name: String
-    zip: I32?
-    @key(country, name)
-}
-
-node Reading {
-    at: F64 @key
-    value: F64
-}
-
-edge WorksAt: Person -> Company @card(0..1) {
-    title: String?
-}
-
-edge Knows: Person -> Person {
-    since: Date?
-    weight: F64?
-    @unique(src, dst)
-}
-
-edge Lives: Person -> City @card(1..2)
-
-edge Mentions: Note -> Person {
-    line: I32
-}
-"""
-
-PERSON, COMPANY, NOTE = TableKey("node:Person"), TableKey("node:Company"), TableKey("node:Note")
-CITY, READING = TableKey("node:City"), TableKey("node:Reading")
-WORKS_AT, KNOWS = TableKey("edge:WorksAt"), TableKey("edge:Knows")
-LIVES, MENTIONS = TableKey("edge:Lives"), TableKey("edge:Mentions")
-TABLES = (PERSON, COMPANY, NOTE, CITY, READING, WORKS_AT, KNOWS, LIVES, MENTIONS)
+def people(path: Path) -> Graph:
+    """The graph of the worked examples."""
+    return graph_of(path, SCHEMA, NODES, EDGES)
 
 
-def make_template(folder: Path) -> Path:
-    """An empty graph to copy: creating nine tables takes longer than copying them."""
-    og.init(folder, schema=SCHEMA).close()
-    return folder
-
-
-def copy_of(template: Path, folder: Path) -> Graph:
-    """A graph of one's own."""
-    shutil.copytree(template, folder)
-    return og.open(folder)
-
-
-def do(graph: Graph, body: str, branch: str = MAIN, **params: Any) -> og.MutationResult:
-    """Run statements. Parameters are declared as what their values are."""
-    declared = ", ".join(f"${name}: {_type_of(value)}" for name, value in params.items())
-    return graph.mutate(f"query q({declared}) {{ {body} }}", params, branch=branch)
-
-
-def _type_of(value: object) -> str:
-    match value:
-        case None:
-            return "String?"
-        case bool():
-            return "Bool"
-        case int():
-            return "I64"
-        case float():
-            return "F64"
-        case list():
-            return f"[{_type_of(value[0])}]"
-        case _:
-            return "String"
-
-
-Rows = dict[str, dict[str, Any]]
-
-
-def rows(graph: Graph, table: TableKey, branch: str = MAIN, commit: str | None = None) -> Rows:
-    """The rows of a table by id, without nulls and without the id."""
-    store = graph._store
-    reader = store.reader(store.snapshot(branch, commit=commit), table)
-    columns = [name for name in reader.schema.names if name != "photo"]
-    found = reader.rows(columns).to_pylist()
-    assert len({row["id"] for row in found}) == len(found), f"{table} holds an id twice"
-    return {row["id"]: present(row) for row in found}
-
-
-def present(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that have a value, without the id."""
-    return {name: value for name, value in row.items() if value is not None and name != "id"}
-
-
-def blobs(graph: Graph, table: TableKey = PERSON, column: str = "photo") -> dict[str, bytes | None]:
-    """The bytes of a blob column by id."""
-    store = graph._store
-    reader = store.reader(store.snapshot(), table)
-    found = reader.rows(["id", column], blob_handling="all_binary").to_pylist()
-    return {row["id"]: row[column] for row in found}
-
-
-def everything(graph: Graph, branch: str = MAIN) -> dict[TableKey, Rows]:
-    """All that a read of a branch sees."""
-    return {table: rows(graph, table, branch) for table in TABLES}
-
-
-def pairs(graph: Graph, table: TableKey, branch: str = MAIN) -> list[tuple[str, str]]:
-    """The ends of every edge, sorted."""
-    return sorted((row["src"], row["dst"]) for row in rows(graph, table, branch).values())
+assert pa.scalar(10592, pa.date32()).as_py().isoformat() == "1999-01-01"

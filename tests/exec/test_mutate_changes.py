@@ -7,7 +7,7 @@ import pytest
 import omnigraph as og
 from omnigraph.graph import Graph
 from omnigraph.storage.names import MAIN
-from tests.exec.people import (
+from tests.exec.town import (
     COMPANY,
     KNOWS,
     MENTIONS,

@@ -9,7 +9,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.graph import Graph
-from tests.exec.people import (
+from tests.exec.town import (
     CITY,
     COMPANY,
     KNOWS,

@@ -7,7 +7,7 @@ import pytest
 import omnigraph as og
 from omnigraph.graph import Graph
 from omnigraph.storage.tables import TableReader
-from tests.exec.people import CITY, KNOWS, LIVES, PERSON, WORKS_AT, do, everything, pairs, rows
+from tests.exec.town import CITY, KNOWS, LIVES, PERSON, WORKS_AT, do, everything, pairs, rows
 
 OSLO, ROME, BONN = '["NO","Oslo"]', '["IT","Rome"]', '["DE","Bonn"]'
 
@@ -339,6 +339,9 @@ def test_a_new_edge_is_checked_by_lookups_alone(
     assert filters
     assert None not in filters
     assert all("=" in text or " IN " in text for text in filters if text)
+    filters.clear()
+    do(town, 'delete Knows where from = "Bob" delete WorksAt where to in ["Acme", "x"]')
+    assert filters == ["(`src` = 'Bob')", "(`dst` IN ('Acme', 'x'))"]
 
 
 def test_a_table_that_validation_read_is_a_condition_of_the_commit(town: Graph) -> None:

@@ -15,7 +15,7 @@ from omnigraph.exec.key_rules import check_keys, meeting_columns
 from omnigraph.exec.row_rules import broken, check_rows, shown
 from omnigraph.exec.rules import VIOLATIONS_LISTED, Found, joined, rules_by_table, rules_of
 from omnigraph.types import Kind
-from tests.exec.people import COMPANY, KNOWS, LIVES, PERSON, SCHEMA, WORKS_AT
+from tests.exec.town import COMPANY, KNOWS, LIVES, PERSON, SCHEMA, WORKS_AT
 
 CATALOG = accept(SCHEMA)
 

@@ -1,0 +1,54 @@
+"""Edit distance of one word to many at once.
+
+Invariant: the distance is Levenshtein's over Unicode characters: each insertion, deletion or
+replacement of one character counts one.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+_WORDS_AT_ONCE = 1 << 16
+
+
+def within_edits(word: str, words: Sequence[str], edits_max: int) -> list[int]:
+    """The places of the words at most `edits_max` edits away."""
+    lengths = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
+    # A word differs from another by at least the difference of their lengths.
+    places = np.flatnonzero(np.abs(lengths - len(word)) <= edits_max)
+    found: list[int] = []
+    for first in range(0, len(places), _WORDS_AT_ONCE):
+        some = places[first : first + _WORDS_AT_ONCE]
+        distances = _distances(word, [words[place] for place in some], lengths[some], edits_max)
+        found.extend(some[distances <= edits_max].tolist())
+    return found
+
+
+def _distances(
+    word: str, words: list[str], lengths: npt.NDArray[np.int64], edits_max: int
+) -> npt.NDArray[np.int64]:
+    """Distances up to `edits_max`; larger ones are only known to be larger."""
+    longest = int(lengths.max(initial=0))
+    letters = _letters(words, longest)
+    far = edits_max + 1
+    # above[j] is the distance between the letters of `word` so far and the first j of each other
+    # word, far outside the band that can still come back to `edits_max`.
+    above = [np.full(len(words), min(j, far), dtype=np.int64) for j in range(longest + 1)]
+    for i, letter in enumerate(map(ord, word), start=1):
+        row = [np.full(len(words), min(i, far), dtype=np.int64)]
+        for j in range(1, longest + 1):
+            if abs(i - j) > edits_max:
+                row.append(np.full(len(words), far, dtype=np.int64))
+                continue
+            replaced = above[j - 1] + (letters[j - 1] != letter)
+            row.append(np.minimum(np.minimum(row[j - 1], above[j]) + 1, replaced))
+        above = row
+    return np.stack(above)[lengths, np.arange(len(words))]
+
+
+def _letters(words: list[str], longest: int) -> npt.NDArray[np.uint32]:
+    """One row a place, one column a word; nothing is 0, which no word holds."""
+    padded = "".join(word.ljust(longest, "\0") for word in words)
+    codes = np.frombuffer(padded.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    return np.ascontiguousarray(codes.reshape(len(words), longest).T)

@@ -1,0 +1,98 @@
+"""Dictionaries of node ids: every id a type's tables ever showed us, each with a number.
+
+Invariant: numbers are given out in order and never change, so a longer dictionary of one family
+agrees with every shorter one, and what was built on numbers stays right when nodes are added. Two
+dictionaries of different families have nothing in common.
+"""
+
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_SEARCHED_MAX = 64
+_INSERTED_MAX = 1024
+
+
+class Ids:
+    """An immutable dictionary: id to number and back, and the order of ids."""
+
+    def __init__(self, strings: pa.Array, family: object | None = None) -> None:
+        self.strings = strings
+        self.family = family if family is not None else object()
+        self._order: np.ndarray | None = None
+        self._rank: np.ndarray | None = None
+        self._turn = Lock()
+
+    def __len__(self) -> int:
+        return len(self.strings)
+
+    @property
+    def bytes_held(self) -> int:
+        return int(self.strings.nbytes) + 16 * len(self.strings)
+
+    @property
+    def order(self) -> np.ndarray:
+        """The numbers in ascending order of their ids."""
+        if self._order is None:
+            with self._turn:
+                if self._order is None:
+                    order = pc.array_sort_indices(self.strings)
+                    self._order = order.to_numpy().astype(np.int64)
+        return self._order
+
+    @property
+    def rank(self) -> np.ndarray:
+        """The place of each number in that order."""
+        if self._rank is None:
+            rank = np.empty(len(self), np.int64)
+            rank[self.order] = np.arange(len(self))
+            self._rank = rank
+        return self._rank
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether the order is known already."""
+        return self._order is not None
+
+    def find(self, wanted: str) -> int:
+        """The number of one id, or -1."""
+        place = self._place(wanted)
+        if place < len(self):
+            number = int(self.order[place])
+            if self.strings[number].as_py() == wanted:
+                return number
+        return -1
+
+    def _place(self, wanted: str) -> int:
+        """Where an id stands, or would, among the sorted ones."""
+        strings, order = self.strings, self.order
+        low, high = 0, len(order)
+        while low < high:
+            middle = (low + high) // 2
+            if strings[int(order[middle])].as_py() < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def locate(self, wanted: pa.Array) -> np.ndarray:
+        """The numbers of many ids, -1 for those that are not there."""
+        if len(wanted) <= _SEARCHED_MAX and (self.is_sorted or len(self) <= _SEARCHED_MAX):
+            return np.array([self.find(each) for each in wanted.to_pylist()], np.int64)
+        found = pc.index_in(wanted, value_set=self.strings)
+        return found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+
+    def extended(self, more: pa.Array) -> "Ids":
+        """The same numbers, and further ones for ids that are new and distinct."""
+        longer = Ids(pa.concat_arrays([self.strings, more]), self.family)
+        if self._order is not None and len(more) <= _INSERTED_MAX:
+            longer._order = self._order_with(more)
+        return longer
+
+    def _order_with(self, more: pa.Array) -> np.ndarray:
+        """Few new ids are put into their places; sorting again would cost a sort of all."""
+        among = pc.array_sort_indices(more).to_numpy().astype(np.int64)
+        places = [self._place(more[int(each)].as_py()) for each in among]
+        return np.insert(self.order, places, len(self) + among)

@@ -1,0 +1,197 @@
+"""Ranking numbers and text conditions, asked of the search module for the rows at hand.
+
+Invariant: a ranking sees exactly the entities of its variable among the rows, so every condition of
+the pattern came first. Ties are in order of ids.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import BadRequest
+from omnigraph.exec import embed, search
+from omnigraph.exec.constants import Given
+from omnigraph.exec.held import Nodes
+from omnigraph.exec.rows import Binding, Rows
+from omnigraph.exec.tables import TablesView
+from omnigraph.plan import ir
+
+
+class Ranker:
+    """Answers the text and vector questions of one query."""
+
+    def __init__(self, tables: TablesView, given: Given, embedder: "embed.Provider | None") -> None:
+        self._tables = tables
+        self._cache = tables.holdings.cache
+        self._given = given
+        self._embedder = embedder
+
+    # Conditions
+
+    def text_matches(self, match: ir.TextMatch, rows: Rows) -> np.ndarray:
+        """Which rows a text search matches. Null text never does."""
+        subject = _Subject(self._tables, match.column, rows)
+        query = self._given.of(match.query)
+        edits = None if match.edits_max is None else self._given.of(match.edits_max)
+        if subject.name is None or query is None or not len(subject.there):
+            return np.zeros(rows.length, bool)
+        ids = search.matching_ids(
+            subject.source.reader,
+            subject.name,
+            str(query),
+            mode=match.mode,
+            edits_max=None if edits is None else int(edits),  # type: ignore[arg-type]
+            among=subject.among,
+            cache=self._cache,
+        )
+        found = np.zeros(len(subject.there), bool)
+        places = subject.places(ids)
+        found[places[places >= 0]] = True
+        return subject.spread(found, False)
+
+    # Numbers
+
+    def score(self, score: ir.Score, rows: Rows, wanted: int | None) -> Rows:
+        """The rows with their number; with `required` only those that have one.
+
+        `wanted` says how many of the best entities can matter, or None.
+        """
+        ranking = score.ranking
+        if isinstance(ranking, ir.Rrf):
+            return self._fused(score, ranking, rows)
+        subject = _Subject(self._tables, ranking.column, rows)
+        order, numbers = self._ranked(ranking, subject, wanted)
+        values = np.full(len(subject.there), np.nan)
+        values[order] = numbers
+        known = np.zeros(len(subject.there), bool)
+        known[order] = True
+        there = subject.spread(known, False)
+        scored = rows.put(score.out, pa.array(subject.spread(values, np.nan), mask=~there))
+        return scored.where(there) if score.required else scored
+
+    def _ranked(
+        self, ranking: ir.Nearest | ir.Bm25, subject: "_Subject", wanted: int | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Places of the subject's entities, best first, and their numbers."""
+        query = self._given.of(ranking.query)
+        if subject.name is None or query is None or not len(subject.there):
+            return np.empty(0, np.int64), np.empty(0)
+        reader = subject.source.reader
+        if isinstance(ranking, ir.Bm25):
+            ids, numbers = search.bm25(
+                reader, subject.name, str(query), among=subject.among, cache=self._cache
+            )
+        else:
+            vector = self._vector(ranking, query)
+            ids, numbers = self._nearest(subject, vector, wanted)
+        places = subject.places(ids)
+        return places[places >= 0], np.asarray(numbers)[places >= 0]
+
+    def _nearest(
+        self, subject: "_Subject", vector: Sequence[float], wanted: int | None
+    ) -> tuple[pa.Array, np.ndarray]:
+        """The nearest `wanted` entities, more where the last of them ties with the next."""
+        assert subject.name is not None
+        reader, name, among = subject.source.reader, subject.name, subject.among
+
+        def nearest(k: int | None) -> tuple[pa.Array, np.ndarray]:
+            return search.nearest(reader, name, vector, k=k, among=among, cache=self._cache)
+
+        if not wanted:
+            return nearest(None)
+        ids, far = nearest(wanted + 1)
+        if len(far) > wanted and far[wanted] == far[wanted - 1]:
+            return nearest(None)
+        return ids, far
+
+    def _vector(self, ranking: ir.Nearest, query: ir.Constant) -> Sequence[float]:
+        if isinstance(query, tuple):
+            return [float(number) for number in query]  # type: ignore[arg-type]
+        dimension = ranking.column.type.dimension
+        assert dimension is not None
+        return embed.embed_query(self._embedder, str(query), dimension, ranking.model)
+
+    def _fused(self, score: ir.Score, ranking: ir.Rrf, rows: Rows) -> Rows:
+        k = self._given.of(ranking.k)
+        if not isinstance(k, int) or k < 1:
+            raise BadRequest(f"the k of rrf is {k}", "give a whole number of at least 1")
+        subject = _Subject(self._tables, ranking.first.column, rows)
+        first = self._arm(ranking.first, ranking.depth, subject, rows)
+        second = self._arm(ranking.second, ranking.depth, subject, rows)
+        numbers = _reciprocal(first, k) + _reciprocal(second, k)
+        order = np.lexsort((_ranked_last(second), _ranked_last(first), -numbers))
+        position = np.empty(len(order), np.int64)
+        position[order] = np.arange(len(order))
+        there = subject.spread((first >= 0) | (second >= 0), False)
+        scored = rows.put(score.out, pa.array(subject.spread(numbers, 0.0), mask=~there))
+        if score.position is not None:
+            scored = scored.put(score.position, pa.array(subject.spread(position, -1)))
+        return scored.where(there) if score.required else scored
+
+    def _arm(
+        self, arm: ir.Nearest | ir.Bm25, depth: int, primary: "_Subject", rows: Rows
+    ) -> np.ndarray:
+        """The rank of each primary entity in one arm, -1 for those it does not hold."""
+        subject = _Subject(self._tables, arm.column, rows)
+        order, _ = self._ranked(arm, subject, depth if isinstance(arm, ir.Nearest) else None)
+        if isinstance(arm, ir.Nearest):
+            order = order[:depth]
+        ranks = np.full(len(primary.there), -1)
+        if subject.source.table == primary.source.table:
+            places = primary.places(subject.ids.take(pa.array(order)))
+            ranks[places[places >= 0]] = np.flatnonzero(places >= 0)
+        return ranks
+
+
+def _ranked_last(ranks: np.ndarray) -> np.ndarray:
+    """Ranks to sort by: who has none comes last."""
+    return np.where(ranks < 0, np.iinfo(np.int64).max, ranks)
+
+
+def _reciprocal(ranks: np.ndarray, k: int) -> np.ndarray:
+    return np.where(ranks < 0, 0.0, 1.0 / (k + ranks + 1))
+
+
+class _Subject:
+    """The distinct entities of a ranked variable among some rows."""
+
+    def __init__(self, tables: TablesView, column: ir.Column, rows: Rows) -> None:
+        self._bound: Binding = rows.bindings[column.var]
+        self._row_count = tables.snapshot.tables[self._bound.domain.table].row_count
+        self.source = tables.source(self._bound.domain.table)
+        self.name = self.source.columns.name_of(column)
+        at = self._bound.at
+        self._everyone = isinstance(self._bound.domain, Nodes) and at is self._bound.domain.present
+        self.there = at if self._everyone else np.unique(at[at >= 0])
+
+    @property
+    def ids(self) -> pa.Array:
+        return self._bound.domain.ids_at(self.there)
+
+    @property
+    def among(self) -> pa.Array | None:
+        """The ids a search may return; None when the rows hold every entity there is."""
+        return None if len(self.there) == self._row_count else self.ids
+
+    def places(self, ids: pa.Array) -> np.ndarray:
+        """Where these ids stand among the entities, -1 where they do not."""
+        domain = self._bound.domain
+        if isinstance(domain, Nodes):
+            return self._among_there(domain.ids.locate(ids))
+        found = pc.index_in(ids, value_set=self.ids).fill_null(-1)
+        return found.to_numpy(zero_copy_only=False).astype(np.int64)
+
+    def _among_there(self, at: np.ndarray) -> np.ndarray:
+        if not len(self.there):
+            return np.full(len(at), -1)
+        places = np.minimum(np.searchsorted(self.there, at), len(self.there) - 1)
+        return np.where(self.there[places] == at, places, -1)
+
+    def spread(self, values: np.ndarray, missing: object) -> np.ndarray:
+        """A value an entity as a value a row."""
+        if self._everyone:
+            return values
+        places = self._among_there(self._bound.at)
+        return np.append(values, np.asarray([missing], values.dtype))[places]

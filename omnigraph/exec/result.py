@@ -1,0 +1,124 @@
+"""What a query returns.
+
+Invariant: the columns are typed Arrow arrays in projection order; `rows` are the same values as
+JSON has them, and are made when they are first asked for.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.errors import NotInstalled
+from omnigraph.exec.profile import Profile
+from omnigraph.language.moments import format_date, format_datetime
+from omnigraph.plan import ir
+from omnigraph.types import FLOATS, Scalar, ValueType
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+JsonRow = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class QueryResult:
+    """The rows of one query, and the commit they were read from."""
+
+    columns: list[str]
+    commit_id: str
+    _types: tuple[ValueType, ...] = field(repr=False)
+    _values: tuple[pa.Array, ...] = field(repr=False)
+    _length: int = field(repr=False)
+    _plan: ir.ReadPlan = field(repr=False)
+    _profile: Profile = field(repr=False)
+
+    @cached_property
+    def rows(self) -> list[JsonRow]:
+        """JSON-ready rows. Of two columns with one name a row keeps the last."""
+        names = self.columns
+        if not names:
+            return [{} for _ in range(self._length)]
+        columns = [json_values(v, t) for v, t in zip(self._values, self._types, strict=True)]
+        if len(names) == 1:
+            name = names[0]
+            return [{name: value} for value in columns[0]]
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[JsonRow]:
+        return iter(self.rows)
+
+    def to_arrow(self) -> pa.Table:
+        """The columns as an Arrow table."""
+        return pa.Table.from_arrays(list(self._values), names=self.columns)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """The columns as a pandas frame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """The columns as a polars frame."""
+        try:
+            import polars  # noqa: PLC0415  # loaded only when asked for
+        except ImportError:
+            raise NotInstalled("polars", "import polars", "pip install polars") from None
+        return polars.from_arrow(self.to_arrow())
+
+    def explain(self) -> str:
+        """The plan that ran, one line an operator, with rows and milliseconds."""
+        return self._profile.explain(self._plan)
+
+
+def json_values(values: pa.Array, type_: ValueType) -> list[Any]:
+    """A column as JSON values."""
+    if type_.is_list or type_.is_vector:
+        return _json_lists(values, type_)
+    return _json_scalars(values, type_.scalar)
+
+
+def _json_scalars(values: pa.Array, scalar: Scalar) -> list[Any]:
+    if pa.types.is_null(values.type):
+        return [None] * len(values)
+    match scalar:
+        case Scalar.DATE:
+            numbers = values.view(pa.int32()).to_pylist()
+            return [None if n is None else format_date(n) for n in numbers]
+        case Scalar.DATETIME:
+            numbers = values.view(pa.int64()).to_pylist()
+            return [None if n is None else format_datetime(n) for n in numbers]
+        case _:
+            found: list[Any] = values.to_pylist()
+            return _finite(values, found) if scalar in FLOATS | {Scalar.VECTOR} else found
+
+
+def _finite(values: pa.Array, found: list[Any]) -> list[Any]:
+    """JSON has no NaN and no infinities: they are strings."""
+    numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
+    for place in np.flatnonzero(~np.isfinite(numbers)).tolist():
+        if found[place] is not None:
+            found[place] = _name_of(found[place])
+    return found
+
+
+def _name_of(number: float) -> str:
+    if math.isnan(number):
+        return "NaN"
+    return "Infinity" if number > 0 else "-Infinity"
+
+
+def _json_lists(values: pa.Array, type_: ValueType) -> list[Any]:
+    if pa.types.is_null(values.type):
+        return [None] * len(values)
+    items = _json_scalars(values.flatten(), type_.scalar)
+    counts = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    ends = np.cumsum(counts)
+    there = values.is_valid().to_numpy(zero_copy_only=False)
+    spans = zip(there.tolist(), (ends - counts).tolist(), ends.tolist(), strict=True)
+    return [items[start:end] if known else None for known, start, end in spans]

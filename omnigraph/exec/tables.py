@@ -1,0 +1,147 @@
+"""The tables of one snapshot, and what a graph holds in memory of all its versions.
+
+Invariant: within one query a table is one domain of positions, so that positions of two variables
+of one type can be compared. Whether a version is worth holding is decided by what its uses have
+cost so far: renting (a filter sent to Lance) until buying (holding the columns) would have paid.
+"""
+
+from threading import RLock
+
+from omnigraph.exec.cache import Cache
+from omnigraph.exec.held import (
+    Edges,
+    Nodes,
+    follow_edges,
+    follow_nodes,
+    read_edges,
+    read_nodes,
+)
+from omnigraph.exec.ids import Ids
+from omnigraph.exec.source import Source, line_of
+from omnigraph.exec.topology import Topology
+from omnigraph.storage.records import Snapshot
+from omnigraph.storage.store import Store
+from omnigraph.types import TableKey
+
+_RENT_ROWS = 262_144
+"""A filter sent to Lance costs about as much as holding this many rows."""
+
+_SOURCE_BYTES = 4096
+
+
+class Holdings:
+    """Everything one open graph keeps in memory for reading."""
+
+    def __init__(self, store: Store, bytes_max: int) -> None:
+        self.store = store
+        self.cache = Cache(bytes_max)
+        self._numbering = RLock()  # ids of one type get their numbers one reader at a time
+
+    def nodes(self, source: Source) -> Nodes:
+        """A node table version, held from now on."""
+        key = (source.key, "nodes")
+        found: Nodes | None = self.cache.get(key)
+        if found is not None:
+            return found
+        with self._numbering:
+            return self.cache.made(key, lambda: self._made_nodes(source))
+
+    def _made_nodes(self, source: Source) -> tuple[Nodes, int]:
+        ids_key = ("ids", source.pin.location)
+        known: Ids | None = self.cache.get(ids_key)
+        base = self._held_before(source, "nodes")
+        nodes = None
+        if known is not None and isinstance(base, Nodes) and base.ids.family is known.family:
+            nodes = follow_nodes(source, self.cache, base, known)
+        if nodes is None:
+            nodes = read_nodes(source, self.cache, known)
+        self.cache.put(ids_key, nodes.ids, nodes.ids.bytes_held)
+        self._remember(source, "nodes")
+        return nodes, nodes.bytes_held
+
+    def topology(self, source: Source, dictionaries: tuple[Ids, Ids]) -> Topology:
+        """The edges of a version, held from now on."""
+        family = tuple(ids.family for ids in dictionaries)
+
+        def make() -> tuple[Edges, int]:
+            base = self._held_before(source, "edges", family)
+            edges = None
+            if isinstance(base, Edges):
+                edges = follow_edges(source, self.cache, base, dictionaries)
+            if edges is None:
+                edges = read_edges(source, self.cache, dictionaries)
+            self._remember(source, "edges")
+            return edges, edges.bytes_held
+
+        edges = self.cache.made((source.key, "edges", family), make)
+        return Topology(edges, self.cache)
+
+    def _held_before(self, source: Source, what: str, *more: object) -> object | None:
+        """The newest version of the line that is held, if it is older."""
+        version: int | None = self.cache.get((source.line, "newest", what))
+        if version is None or version >= source.pin.version:
+            return None
+        return self.cache.get(((source.line, version), what, *more))
+
+    def _remember(self, source: Source, what: str) -> None:
+        newest: int | None = self.cache.get((source.line, "newest", what))
+        if newest is None or newest < source.pin.version:
+            self.cache.put((source.line, "newest", what), source.pin.version, 0)
+
+
+class TablesView:
+    """The tables of one snapshot, for one query."""
+
+    def __init__(self, holdings: Holdings, snapshot: Snapshot) -> None:
+        self.holdings = holdings
+        self.snapshot = snapshot
+        self._sources: dict[TableKey, Source] = {}
+        self._nodes: dict[TableKey, Nodes] = {}
+
+    def source(self, table: TableKey) -> Source:
+        """A table's version in this snapshot."""
+        found = self._sources.get(table)
+        if found is None:
+            found = self._sources[table] = self._open(table)
+        return found
+
+    def _open(self, table: TableKey) -> Source:
+        pin = self.snapshot.tables.get(table)
+        store, cache = self.holdings.store, self.holdings.cache
+        if pin is None:
+            return Source(store.reader(self.snapshot, table))
+        key = (line_of(pin), pin.version, "source")
+        found: Source | None = cache.get(key)
+        if found is None:
+            found = Source(store.reader(self.snapshot, table))
+            cache.put(key, found, _SOURCE_BYTES)
+        return found
+
+    def nodes(self, table: TableKey) -> Nodes:
+        """All nodes of a table."""
+        found = self._nodes.get(table)
+        if found is None:
+            found = self._nodes[table] = self.holdings.nodes(self.source(table))
+        return found
+
+    def holds_nodes(self, table: TableKey) -> bool:
+        """Whether a table is in memory."""
+        if table in self._nodes:
+            return True
+        return self.holdings.cache.get((self.source(table).key, "nodes")) is not None
+
+    def worth_holding(self, table: TableKey, lookups: int = 1) -> bool:
+        """Count a use of the table's rows; whether holding them would have paid by now."""
+        source = self.source(table)
+        used = self.holdings.cache.use((source.key, "uses"), lookups * _RENT_ROWS)
+        return used - lookups * _RENT_ROWS >= source.pin.row_count
+
+    def topology(self, edge: TableKey, source: TableKey, target: TableKey) -> Topology:
+        """The edges of a table between the node numbers of its two ends."""
+        dictionaries = self.nodes(source).ids, self.nodes(target).ids
+        return self.holdings.topology(self.source(edge), dictionaries)
+
+    def holds_edges(self, edge: TableKey) -> bool:
+        """Whether some numbering of the edges is in memory."""
+        source = self.source(edge)
+        return self.holdings.cache.get((source.line, "newest", "edges")) == source.pin.version
