@@ -289,7 +289,7 @@ def init(
     schema: str | os.PathLike[str],
     *,
     storage_options: dict[str, str] | None = None,
-    settings: Settings | None = None,
+    fold: bool = True,
 ) -> Graph:
     """A new graph. `schema` is the path of a `.pg` file, or its text."""
     text = _schema_text(schema)
@@ -300,7 +300,7 @@ def init(
         _tables(catalog),
         files=files,
         storage_options=storage_options,
-        settings=settings,
+        settings=Settings(fold=fold),
     )
     return Graph(store, SchemaView(text, catalog))
 
@@ -310,10 +310,15 @@ def open(
     *,
     read_only: bool = False,
     storage_options: dict[str, str] | None = None,
-    settings: Settings | None = None,
+    fold: bool = True,
 ) -> Graph:
-    """An existing graph. Read-write settles what dead writers left; read-only never writes."""
-    store = open_store(uri, read_only=read_only, storage_options=storage_options, settings=settings)
+    """An existing graph. Read-write settles what dead writers left; read-only never writes.
+
+    `fold=False` leaves small fragments as they are, for `optimize` to fold.
+    """
+    store = open_store(
+        uri, read_only=read_only, storage_options=storage_options, settings=Settings(fold=fold)
+    )
     return Graph(store, _read_schema(store))
 
 

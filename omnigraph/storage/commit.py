@@ -199,6 +199,7 @@ class Committer:
                 pin = self._tables.commit_staged(staged, sidecar.operation_id)
             failpoints.hit("commit.step_after")
         if sidecar.multi_step and self._folding.wanted(write.staged.base):
+            guard.require_alive()
             pin = self._folding.fold_table(pin)
         return pin
 

@@ -100,10 +100,16 @@ class Datasets:
 
     # Versions
 
-    def latest_version(self, handle: Handle) -> int:
-        """The head of the dataset, or of the branch, a handle belongs to."""
-        with self.lance_call("latest_version", handle.uri):
-            return int(handle.latest_version)
+    def latest_version(self, location: str, branch: str | None, known: int) -> int:
+        """The head of a dataset or branch whose version `known` was seen.
+
+        Versions are named by number and leave no gap, so one look for the next name tells that
+        nothing happened. Lance would list every version there is.
+        """
+        folder = location if branch is None else f"{location}/tree/{encode(branch)}"
+        if not self._objects.has(f"{folder}/_versions/{version_file(known + 1)}"):
+            return known
+        return self.head(location, branch)
 
     def head(self, location: str, branch: str | None) -> int:
         """The head of a dataset or branch no handle is at hand for."""
@@ -195,6 +201,11 @@ class Datasets:
             raise CommitRaced(str(cause)) from cause
         except (OSError, ValueError, RuntimeError) as cause:
             raise _translated(name, subject, cause) from cause
+
+
+def version_file(version: int) -> str:
+    """The name of a version's file: numbers count down, so that the newest is listed first."""
+    return f"{2**64 - 1 - version:020d}.manifest"
 
 
 def _translated(name: str, subject: str, cause: Exception) -> Exception:

@@ -8,10 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from threading import Lock
 
-import pyarrow as pa
-
 from omnigraph.errors import NotFound
-from omnigraph.storage.datasets import Datasets, ForkId, Handle
+from omnigraph.storage.datasets import Datasets, ForkId
 from omnigraph.storage.manifest import LOCATION, Manifest
 from omnigraph.storage.names import MAIN, decode
 from omnigraph.storage.records import (
@@ -19,10 +17,7 @@ from omnigraph.storage.records import (
     Commit,
     CommitId,
     Snapshot,
-    decode_commit,
 )
-
-_COLUMNS = ["object_id", "metadata", "_row_created_at_version"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +56,7 @@ class History:
             return known.commits
         seen = frozenset() if known is None else known.seen
         fresh = [f for f in state.handle.get_fragments() if f.fragment_id not in seen]
-        read = self._read(state.handle, f"object_type = '{GRAPH_COMMIT}'", fresh)
+        read = self._manifest.commits(state, f"object_type = '{GRAPH_COMMIT}'", fresh)
         commits = {**(known.commits if known else {}), **{c.id: c for c in read}}
         lineage = _Lineage(state.identity, state.version, state.seen, commits)
         with self._turn:
@@ -77,11 +72,8 @@ class History:
         raise NotFound("commit", commit_id)
 
     def find(self, branch: str, ids: Iterable[CommitId]) -> tuple[Commit, ...]:
-        """Those of the commits that a branch has, looked up without reading the whole lineage."""
-        wanted = ", ".join(f"'{commit_id.replace(chr(39), '')}'" for commit_id in ids)
-        handle = self._manifest.state(branch).handle
-        filter = f"object_type = '{GRAPH_COMMIT}' AND object_id IN ({wanted})"
-        return self._read(handle, filter, None)
+        """Those of the commits that a branch has."""
+        return self._manifest.find(self._manifest.state(branch), ids)
 
     def snapshot(self, commit_id: str) -> Snapshot:
         """What a read at a past commit sees."""
@@ -95,15 +87,6 @@ class History:
 
     def _branches(self) -> tuple[str, ...]:
         return (MAIN, *sorted(map(decode, self._datasets.refs(LOCATION))))
-
-    def _read(self, handle: Handle, filter: str, fragments: object) -> tuple[Commit, ...]:
-        with self._datasets.lance_call("scan_lineage", LOCATION):
-            rows: pa.Table = handle.scanner(
-                columns=_COLUMNS,
-                filter=filter,
-                fragments=fragments,  # type: ignore[arg-type]
-            ).to_table()
-        return tuple(decode_commit(row) for row in rows.to_pylist())
 
 
 def _age(commit: Commit) -> tuple[int, int, str]:

@@ -10,14 +10,14 @@ refresh costs what was published since, and costs nothing but a version check wh
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance.dataset import LanceOperation, Transaction
-from lance.fragment import FragmentMetadata, write_fragments
+from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 
 from omnigraph.errors import (
     NotFound,
@@ -44,6 +44,7 @@ from omnigraph.storage.records import (
     TablePin,
     Tombstone,
     commit_row,
+    decode_commit,
     decode_head,
     decode_pin,
     head_id,
@@ -130,7 +131,7 @@ class Manifest:
             known = None
         version = None
         if known is not None:
-            version = self._datasets.latest_version(known.handle)
+            version = self._datasets.latest_version(LOCATION, owner_of(branch), known.version)
             if version == known.version:
                 return known
         handle = self._datasets.open(LOCATION, owner_of(branch), version)
@@ -210,6 +211,24 @@ class Manifest:
             (known.declared if known else frozenset()) | _declared(rows),
         )
 
+    def find(self, state: State, ids: Iterable[CommitId]) -> tuple[Commit, ...]:
+        """Those of the commits that a branch has, looked up without reading the whole lineage."""
+        wanted = ", ".join(f"'{_quoted(commit_id)}'" for commit_id in ids)
+        filter = f"object_type = '{GRAPH_COMMIT}' AND object_id IN ({wanted})"
+        return self.commits(state, filter, None)
+
+    def commits(
+        self, state: State, filter: str, fragments: Sequence[LanceFragment] | None
+    ) -> tuple[Commit, ...]:
+        """The commits that match, from some fragments or from all."""
+        with self._datasets.lance_call("scan_lineage", state.branch):
+            rows = state.handle.scanner(
+                columns=["object_id", "metadata", "_row_created_at_version"],
+                filter=filter,
+                fragments=fragments,
+            ).to_table()
+        return tuple(decode_commit(row) for row in rows.to_pylist())
+
     def _head_row_of(self, state: State) -> str:
         """The head row that speaks for a branch: its own, or the nearest ancestor's."""
         branch = state.branch
@@ -250,6 +269,9 @@ class Manifest:
                 return self._publish_once(state, change)
             except CommitRaced:
                 self._stats.event("phase_c.raced", branch=branch, commit=change.commit_id)
+            landed = self.find(self.state(branch), [change.commit_id])
+            if landed:  # a put that a client repeats for a lost answer loses against itself
+                return landed[0]
         raise StorageFailed(
             f"published commit {change.commit_id}",
             f"{PUBLISHER_RETRY_BUDGET} attempts lost to other writers",

@@ -123,14 +123,18 @@ class Objects:
             found = obstore.list(self._store, prefix).collect()
             return tuple(sorted(str(meta["path"]) for meta in found))
 
-    def exists(self, path: str) -> bool:
-        """Whether an object, or a prefix with objects, is there."""
+    def has(self, path: str) -> bool:
+        """Whether exactly this object is there."""
         with self._call("head", path):
             try:
                 obstore.head(self._store, path)
             except FileNotFoundError:
-                return bool(self.list(path))
+                return False
             return True
+
+    def exists(self, path: str) -> bool:
+        """Whether an object, or a prefix with objects, is there."""
+        return self.has(path) or bool(self.list(path))
 
     def delete_prefix(self, prefix: str) -> None:
         """Remove everything below a prefix."""

@@ -206,7 +206,7 @@ class Recoverer:
             table.fork,
             0 if published is None else published.row_count,
         )
-        head = self._datasets.open(table.table_path, table.table_branch)
+        head = self._head(table, published)
         finding = classify(
             table,
             pin=pin.version,
@@ -215,6 +215,15 @@ class Recoverer:
             multi_step=sidecar.multi_step,
         )
         return _Found(table, pin, head, finding)
+
+    def _head(self, table: SidecarTable, published: TablePin | None) -> Handle:
+        """The table's head. A fork that was cleaned away took nothing published with it."""
+        try:
+            return self._datasets.open(table.table_path, table.table_branch)
+        except NotFound:
+            if published is None or published.branch == table.table_branch:
+                raise
+            return self._datasets.at(published)
 
     def _ours(self, sidecar: Sidecar, head: Handle, pin: int) -> bool:
         """Whether this operation wrote the versions after the pin. The versions a fold adds carry

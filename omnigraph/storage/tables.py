@@ -229,7 +229,7 @@ class Tables:
 
     def head(self, pin: TablePin) -> int:
         """The table head on the branch a pin belongs to."""
-        return self._datasets.latest_version(self._datasets.at(pin))
+        return self._datasets.latest_version(pin.location, pin.branch, pin.version)
 
 
 def keyed(schema: pa.Schema) -> pa.Schema:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import lance
 import pytest
@@ -301,6 +302,28 @@ def test_p4_the_publisher_gives_up_after_its_attempts(
     with pytest.raises(StorageFailed, match="attempts"):
         store.manifest.publish("main", change(), expected_table_versions={})
     assert len(attempts) == PUBLISHER_RETRY_BUDGET == 5
+
+
+def test_a_publish_that_lost_against_itself_is_published_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An object store's client repeats a put whose answer got lost, and is told it came second."""
+    real = store.datasets.commit
+    answers = []
+
+    def lost_answer(*arguments: Any) -> Any:
+        handle = real(*arguments)
+        answers.append(handle)
+        raise CommitRaced("version exists")
+
+    monkeypatch.setattr(store.datasets, "commit", lost_answer)
+    wanted = change()
+    commit = store.manifest.publish("main", wanted, expected_table_versions={})
+    monkeypatch.undo()
+    assert len(answers) == 1
+    assert commit.id == wanted.commit_id == store.snapshot().commit_id
+    assert commit.manifest_version == 2
+    assert len(store.history.list()) == 2
 
 
 # The stamp

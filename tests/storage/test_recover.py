@@ -172,6 +172,17 @@ def test_a_sidecar_of_a_deleted_branch_is_discarded(store: Store, local: Where) 
     assert [row.recovery_kind for row in again.audit.list()] == ["OrphanedBranchDiscarded"]
 
 
+def test_a_sidecar_whose_fork_was_cleaned_away_moved_nothing(store: Store, local: Where) -> None:
+    store.branches.create("b")
+    with failpoints.armed("commit.table_before"), pytest.raises(RecoveryRequired):
+        put(store, {PERSON: {"a": 1}}, branch="b")
+    store.datasets.delete_branch(store.snapshot().tables[PERSON].location, "b")
+    again = local.open()
+    assert [row.recovery_kind for row in again.audit.list()] == ["RolledBack"]
+    append(again, PERSON, "next", branch="b")
+    assert content(again, "b")[PERSON] == {"next": 1}
+
+
 def test_a_sidecar_of_a_recreated_branch_is_discarded(store: Store, local: Where) -> None:
     store.branches.create("b")
     with failpoints.armed("publish.before"), pytest.raises(RecoveryRequired):

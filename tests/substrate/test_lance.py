@@ -304,6 +304,21 @@ def test_an_append_of_one_fragment_is_scanned_by_itself(uri: str) -> None:
     assert rows["_rowaddr"].to_pylist() == [1 << 32]
 
 
+def test_versions_are_files_whose_names_count_down_without_a_gap(uri: str) -> None:
+    """What a look at the head builds on: no next file, nothing newer."""
+    handle = make(uri, "a")
+    for name in "bcd":
+        handle = LanceDataset.commit(handle, staged(handle, name), max_retries=0)
+    names = sorted(path.name for path in (Path(uri) / "_versions").glob("*.manifest"))
+    assert names == [f"{2**64 - 1 - version:020d}.manifest" for version in (4, 3, 2, 1)]
+    handle.create_branch("work", 3)
+    branch = lance.dataset(f"{uri}/tree/work")
+    LanceDataset.commit(branch, staged(branch, "e"), max_retries=0)
+    folder = Path(uri) / "tree" / "work" / "_versions"
+    names = sorted(path.name for path in folder.glob("*.manifest"))
+    assert names == [f"{2**64 - 1 - version:020d}.manifest" for version in (4, 3)]
+
+
 def test_of_two_creators_one_gets_an_error(uri: str) -> None:
     make(uri, "a")
     with pytest.raises(OSError, match="already exists"):
