@@ -173,6 +173,7 @@ def decode_records(
     owner: Owner | None,
     rename: Mapping[str, str],
     first: int,
+    part: int = 0,
 ) -> Decoded:
     """Records that are at hand as objects: of the graph format, or flat ones of one type."""
     records = Records(catalog)
@@ -185,7 +186,7 @@ def decode_records(
                 record = {rename.get(name, name): value for name, value in record.items()}
             found = records.take_row(owner, record, number)
         for violation in found:
-            done.faults.add(0, replace(violation, line=number))
+            done.faults.add(part, replace(violation, line=number))
     done.rows.extend(records.rows())
     return done
 

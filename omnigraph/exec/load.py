@@ -29,7 +29,7 @@ from omnigraph.exec.decode import Block, Decoded, Decoder, decode_records
 from omnigraph.exec.faults import Faults, Reject
 from omnigraph.exec.intake import FragmentSink, Intake, RowSink, kept_rows
 from omnigraph.exec.records import Owner
-from omnigraph.exec.sources import Part, blocks, tables
+from omnigraph.exec.sources import Part, blocks, read_records, tables
 from omnigraph.exec.spill import Spill, place_of
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit
@@ -119,11 +119,14 @@ def pieces_of_part(part: Part) -> Iterator[Piece]:
     """One file, or a part of it."""
     if part.format == "json":
         for block in blocks(part):
-            yield Piece(part.index, part.file, block.line, block)
+            yield Piece(part.index, part.label, block.line, block)
         return
-    row = part.first_row
+    if part.format == "records":
+        yield Piece(part.index, part.label, part.first, read_records(part))
+        return
+    row = part.first
     for table in tables(part):
-        yield Piece(part.index, part.file, row, table, part.format == "csv")
+        yield Piece(part.index, part.label, row, table, part.format == "csv")
         row += table.num_rows
 
 
@@ -137,7 +140,12 @@ def decode_piece(catalog: Catalog, request: LoadRequest, piece: Piece) -> Decode
         return decoder.decode(piece.data)
     if isinstance(piece.data, tuple):
         return decode_records(
-            catalog, piece.data, owner=request.owner, rename=request.columns, first=piece.first
+            catalog,
+            piece.data,
+            owner=request.owner,
+            rename=request.columns,
+            first=piece.first,
+            part=piece.part,
         )
     if request.owner is None:
         raise BadRequest(
@@ -237,7 +245,7 @@ class Finish:
     folder: Path
     files: Sequence[str | None] = ()
     first_lines: Sequence[int] = ()
-    run_checks: RunChecks | None = None
+    run_checks: RunChecks = field(default_factory=lambda: run_all)
     _losers: Losers = field(default_factory=dict)
 
     def commit(self, write: Write, told: Callable[[str, int], None]) -> Commit:
@@ -274,8 +282,7 @@ class Finish:
         planned = Committed(
             self.catalog, self.request.mode, self.touched, write.read, self.keys.read, held
         ).checks()
-        run = self.run_checks or run_all
-        faults.merge(run(planned, self.keys, held, self._losers))
+        faults.merge(self.run_checks(planned, self.keys, held, self._losers))
         if faults:
             told = faults.located(self.files, self.first_lines)
             if self.request.rejects is not None:

@@ -6,6 +6,7 @@ process too. A part of a text file owns the lines that begin inside it.
 
 import glob
 import os
+import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -19,7 +20,7 @@ import pyarrow.parquet as pq
 from omnigraph.errors import BadRequest, NotFound, StorageFailed
 from omnigraph.exec.decode import LINE_BYTES_MAX, Block
 
-Format = Literal["json", "csv", "parquet", "orc"]
+Format = Literal["json", "csv", "parquet", "orc", "records"]
 _FORMATS: dict[str, Format] = {
     ".jsonl": "json",
     ".ndjson": "json",
@@ -46,7 +47,8 @@ class Part:
     start: int = 0
     end: int | None = None  # None: to the end of the file
     row_groups: tuple[int, ...] | None = None  # Parquet only
-    first_row: int = 1  # of a Parquet part
+    first: int = 1  # the number of its first line or row, as far as it is known
+    label: str | None = None  # what errors call the file
 
     @property
     def is_compressed(self) -> bool:
@@ -57,7 +59,10 @@ def find_files(source: str | os.PathLike[str] | Sequence[Any]) -> tuple[Part, ..
     """The files that a path, a folder, a pattern or a list of these names, in name order."""
     sources = [source] if isinstance(source, str | os.PathLike) else source
     files = [file for each in sources for file in _files(os.fspath(each))]
-    return tuple(Part(index, name, _format(name), size) for index, (name, size) in enumerate(files))
+    return tuple(
+        Part(index, name, _format(name), size, label=name)
+        for index, (name, size) in enumerate(files)
+    )
 
 
 def _files(name: str) -> Iterator[tuple[str, int]]:
@@ -78,7 +83,7 @@ def _files(name: str) -> Iterator[tuple[str, int]]:
 
 
 def _remote(name: str) -> Iterator[tuple[str, int]]:
-    files, path = _opened(name)
+    files, path = opened(name)
     scheme = name.split("://", 1)[0]
     try:
         found = files.get_file_info(path)
@@ -105,10 +110,11 @@ def _format(name: str) -> Format:
     return _FORMATS.get(suffix, "json")
 
 
-def _opened(name: str) -> tuple[pfs.FileSystem, str]:
+def opened(name: str) -> tuple[pfs.FileSystem, str]:
+    """The file system that a name belongs to, and the name there."""
     if "://" in name and not name.startswith("file://"):
         files, path = pfs.FileSystem.from_uri(name)
-        return files, path
+        return files, str(path)
     return pfs.LocalFileSystem(), name.removeprefix("file://")
 
 
@@ -117,114 +123,78 @@ def _opened(name: str) -> tuple[pfs.FileSystem, str]:
 
 def blocks(part: Part, *, block_bytes: int = _BLOCK_BYTES) -> Iterator[Block]:
     """The lines of a part, many at a time; a line that is too long comes alone, cut off."""
-    line = 1
+    line = part.first
     for data in _whole_lines(part, block_bytes):
-        yield Block(data, line, part.index, part.file)
+        yield Block(data, line, part.index, part.label)
         line += max(1, data.count(b"\n") + (not data.endswith(b"\n")))
 
 
 def _whole_lines(part: Part, block_bytes: int) -> Iterator[bytes]:
     with _stream(part) as stream:
-        left = _Left(None if part.end is None else part.end - part.start)
-        if part.start:
+        begin = part.start
+        if begin:
             # The line that begins before this part is the one before's.
-            stream.seek(part.start - 1)
-            _, rest = _to_newline(stream, left, skip_first=True)
-            if rest is None:
+            stream.seek(begin - 1)
+            skipped, held = _skip_line(stream)
+            begin += skipped - 1
+            if part.end is not None and begin >= part.end:
                 return
-            held = rest
         else:
             held = b""
-        yield from _cut(stream, held, left, block_bytes)
+        yield from _cut(stream, held, begin, part.end, block_bytes)
 
 
-@dataclass(slots=True)
-class _Left:
-    """How many bytes of the part are not read yet; None: all there are."""
-
-    bytes: int | None
-
-
-def _to_newline(stream: Any, left: _Left, *, skip_first: bool) -> tuple[bytes, bytes | None]:
-    """Read past the next line end: what lies before it, and what was read after it."""
-    before = b""
+def _cut(
+    stream: Any, held: bytes, begin: int, end: int | None, block_bytes: int
+) -> Iterator[bytes]:
+    """Blocks of the lines that begin before `end`. `held` was read already, from `begin` on."""
     while True:
-        piece = _read(stream, 64 << 10)
-        if not piece:
-            return before, None
-        at = piece.find(b"\n")
-        used = len(piece) if at < 0 else at + 1
-        # The byte before the part is read too, to see whether the part begins a line.
-        if left.bytes is not None:
-            left.bytes -= used - (1 if skip_first and not before else 0)
-        before += piece[:used][:1] if skip_first else piece[:used]
-        if at >= 0:
-            if left.bytes is not None and left.bytes <= 0:
-                return before, None
-            if left.bytes is not None:
-                left.bytes -= len(piece) - used
-            return before, piece[used:]
-
-
-def _cut(stream: Any, held: bytes, left: _Left, block_bytes: int) -> Iterator[bytes]:
-    """Blocks of whole lines. After the part's last byte the line that it cuts is read to its end,
-    and what follows is dropped."""
-    overrun = 0
-    while True:
-        if left.bytes is not None and left.bytes <= 0:
-            yield from _last(stream, held, -left.bytes)
+        stop = _stop(held, begin, end)
+        if stop is not None:
+            yield held[:stop]
             return
-        piece = _read(stream, block_bytes)
-        if not piece:
-            if held:
-                yield held
-            return
-        if left.bytes is not None:
-            left.bytes -= len(piece)
-        held += piece
-        if left.bytes is not None and left.bytes <= 0:
-            continue
         at = held.rfind(b"\n") + 1
         if at:
             yield held[:at]
-            held = held[at:]
+            begin, held = begin + at, held[at:]
         if len(held) > LINE_BYTES_MAX:
-            overrun = len(held)
-            held = _skip_line(stream, left)
-            yield b"x" * overrun + b"\n"
-
-
-def _last(stream: Any, held: bytes, over: int) -> Iterator[bytes]:
-    """The end of a part: `over` bytes of what is held lie after it."""
-    limit = len(held) - over
-    # A line that begins at the limit is the next part's.
-    at = held.find(b"\n", max(limit - 1, 0))
-    while at < 0:
-        piece = _read(stream, 64 << 10)
+            yield b"x" * len(held) + b"\n"
+            skipped, rest = _skip_line(stream)
+            begin, held = begin + len(held) + skipped, rest
+            if end is not None and begin >= end:
+                return
+            continue
+        piece = _read(stream, block_bytes)
         if not piece:
             break
-        seen = len(held)
         held += piece
-        at = held.find(b"\n", seen)
-        if len(held) > 2 * LINE_BYTES_MAX:
-            break
-    kept = held if at < 0 else held[: at + 1]
-    if kept:
-        yield kept
+    if held:
+        yield held
 
 
-def _skip_line(stream: Any, left: _Left) -> bytes:
+def _stop(held: bytes, begin: int, end: int | None) -> int | None:
+    """Where the last line of a part ends in what is held, if it ends there."""
+    if end is None or begin + len(held) < end:
+        return None
+    at = held.find(b"\n", max(end - 1 - begin, 0))
+    return at + 1 if at >= 0 else None
+
+
+def _skip_line(stream: Any) -> tuple[int, bytes]:
+    """Read past the next line end: how many bytes that took, and what was read after it."""
+    skipped = 0
     while True:
         piece = _read(stream, 1 << 20)
-        if left.bytes is not None:
-            left.bytes -= len(piece)
         at = piece.find(b"\n")
-        if at >= 0 or not piece:
-            return piece[at + 1 :]
+        if at >= 0:
+            return skipped + at + 1, piece[at + 1 :]
+        skipped += len(piece)
+        if not piece:
+            return skipped, b""
 
 
 def _stream(part: Part) -> Any:
-    files, path = _opened(part.file)
+    files, path = opened(part.file)
     try:
         if part.is_compressed:
             return files.open_input_stream(path, compression="detect")
@@ -294,3 +264,17 @@ def _csv(part: Part, stream: Any) -> Iterator[pa.Table]:
         )
         for batch in reader:
             yield pa.Table.from_batches([batch])
+
+
+# Records that were at hand as objects, on their way to another process
+
+
+def write_records(path: Path, records: tuple[Any, ...]) -> None:
+    """Keep objects as they are; `read_records` gives them back."""
+    path.write_bytes(pickle.dumps(records))
+
+
+def read_records(part: Part) -> tuple[Any, ...]:
+    """Objects that this program wrote."""
+    found: tuple[Any, ...] = pickle.loads(Path(part.file).read_bytes())
+    return found
