@@ -148,12 +148,12 @@ def _hashes(values: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
         return np.zeros(len(values), np.uint64)
     offsets = np.frombuffer(text.buffers()[1], np.int32)[text.offset : text.offset + len(text) + 1]
     data = text.buffers()[2]
-    raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(1, np.uint8)
+    raw = np.zeros(1, np.uint8) if not data else np.frombuffer(data, np.uint8)
     lengths = np.diff(offsets)
     found = lengths.astype(np.uint64)
     for back in range(1, _HASHED_BYTES + 1):
         at = np.maximum(offsets[1:] - back, 0)
-        byte = np.where(lengths >= back, raw[np.minimum(at, max(len(raw) - 1, 0))], 0)
+        byte = np.where(lengths >= back, raw[np.minimum(at, len(raw) - 1)], 0)
         found = found * np.uint64(1099511628211) + byte.astype(np.uint64)
     return found ^ (found >> np.uint64(31))
 
