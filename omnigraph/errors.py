@@ -210,7 +210,7 @@ class LimitExceeded(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One rule broken by one value."""
+    """One rule broken by one value. Data that was read from a file says where."""
 
     rule: str
     type_name: str
@@ -218,6 +218,14 @@ class Violation:
     id: str | None
     value: str | None
     text: str
+    file: str | None = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        if self.line is None:
+            return self.text
+        where = f"line {self.line}" if self.file is None else f"{self.file}:{self.line}"
+        return f"{where}: {self.text}"
 
 
 @dataclass(eq=False)
@@ -226,9 +234,10 @@ class ConstraintViolated(Refused):
 
     violations: tuple[Violation, ...]
     total: int
+    counts: tuple[tuple[str, int], ...] = ()  # by rule, when the data came in bulk
 
     def __str__(self) -> str:
-        listed = "; ".join(violation.text for violation in self.violations)
+        listed = "; ".join(map(str, self.violations))
         more = self.total - len(self.violations)
         tail = f"; and {more} more" if more > 0 else ""
         return f"{listed}{tail}; correct the data and write again"

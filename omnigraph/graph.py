@@ -6,10 +6,10 @@ none, and init can be run again.
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import orjson
 import pyarrow as pa
@@ -25,10 +25,13 @@ from omnigraph.exec.diff import PAGE_CHANGES, Changes, commit_changes, filters
 from omnigraph.exec.feed import POLL_COMMITS, Feed, FeedPage
 from omnigraph.exec.indexes import IndexReport
 from omnigraph.exec.merge import MergeOutcome, MergeRequest, run_merge
+from omnigraph.exec.export import ExportResult, export
+from omnigraph.exec.load import LoadResult, Progress
 from omnigraph.exec.mutate import MutationResult, request, run_mutation
 from omnigraph.exec.resolve import Resolve
 from omnigraph.exec.result import QueryResult
 from omnigraph.exec.run import Reading
+from omnigraph.pipeline.load import Order, load
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.ir import ReadPlan
 from omnigraph.plan.params import bind_parameters
@@ -136,6 +139,59 @@ class Graph:
 
     def _catalog(self) -> Catalog:
         return self.schema.catalog
+
+    def load(
+        self,
+        source: Any,
+        mode: str,
+        *,
+        type: str | None = None,
+        edge: str | None = None,
+        branch: str = MAIN,
+        from_branch: str | None = None,
+        engine: str = "auto",
+        spark: Any = None,
+        columns: Mapping[str, str] | None = None,
+        rejects: str | os.PathLike[str] | None = None,
+        progress: Callable[[Progress], None] | None = None,
+        actor: str | None = None,
+    ) -> LoadResult:
+        """Load bulk data as one commit, of any size. `mode` is append, merge or overwrite."""
+        order = Order(
+            source=source,
+            mode=mode,
+            type=type,
+            edge=edge,
+            branch=branch,
+            from_branch=from_branch,
+            engine=engine,
+            spark=spark,
+            columns=columns or {},
+            rejects=rejects,
+            progress=progress,
+            actor=actor,
+        )
+        return load(self._store, self.schema.catalog, order)
+
+    def export(
+        self,
+        target: str | os.PathLike[str] | IO[bytes],
+        format: str = "jsonl",
+        *,
+        types: Iterable[str] | None = None,
+        branch: str = MAIN,
+        snapshot: str | None = None,
+    ) -> ExportResult:
+        """Write one snapshot as NDJSON that loads again, or as Parquet; how many rows of what."""
+        return export(
+            self._store,
+            self.schema.catalog,
+            target,
+            format=format,
+            types=types,
+            branch=branch,
+            commit=snapshot,
+        )
 
     def branch(self, name: str) -> "BranchHandle":
         """A handle whose reads and writes are on one branch, which must exist."""

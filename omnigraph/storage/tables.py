@@ -14,7 +14,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance.dataset import Index, LanceOperation, Transaction
-from lance.fragment import write_fragments
+from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.errors import BadRequest
 from omnigraph.storage import indexing
@@ -32,6 +32,9 @@ from omnigraph.storage.rowids import (
 from omnigraph.types import TableKey
 
 KEY = "id"
+
+Fragments = tuple[FragmentMetadata, ...]
+"""Files with rows that no version of a table names yet. They pickle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +150,35 @@ class Tables:
             transaction = write_fragments(rows, handle, mode="append", return_transaction=True)
         return StagedWrite(pin, handle, transaction)
 
-    def stage_merge_insert(self, pin: TablePin, rows: pa.Table) -> StagedWrite:
-        """Stage rows to add, or to replace those of the same id."""
-        _require_distinct(rows, pin)
+    def write_fragments(
+        self, pin: TablePin, rows: pa.Table | pa.RecordBatchReader, *, replacing: bool
+    ) -> Fragments:
+        """Write rows beside a table, to be added or to replace all others. They stay good when the
+        table moves on, so a write that is prepared again need not write them again."""
+        handle = self._datasets.at(pin)
+        mode = "overwrite" if replacing else "append"
+        with self._datasets.lance_call("write_fragments", pin.table_key):
+            return tuple(write_fragments(rows, handle, mode=mode, enable_stable_row_ids=True))
+
+    def stage_fragments(
+        self, pin: TablePin, fragments: Fragments, *, replacing: bool
+    ) -> StagedWrite:
+        """Stage what `write_fragments` wrote, here or in another process."""
+        handle = self._datasets.at(pin)
+        operation = (
+            LanceOperation.Overwrite(handle.schema, list(fragments))
+            if replacing
+            else LanceOperation.Append(list(fragments))
+        )
+        return StagedWrite(pin, handle, Transaction(handle.version, operation))
+
+    def stage_merge_insert(
+        self, pin: TablePin, rows: pa.Table | pa.RecordBatchReader
+    ) -> StagedWrite:
+        """Stage rows to add, or to replace those of the same id. Who streams them has made sure
+        that no id comes twice."""
+        if isinstance(rows, pa.Table):
+            _require_distinct(rows, pin)
         handle = self._datasets.at(pin)
         with self._datasets.lance_call("stage_merge_insert", pin.table_key):
             upsert = handle.merge_insert(KEY).when_matched_update_all()

@@ -19,7 +19,7 @@ from omnigraph.storage.indexing import IndexRequest
 from omnigraph.storage.manifest import State
 from omnigraph.storage.names import owner_of
 from omnigraph.storage.records import Commit, CommitId, OperationId, TablePin, Tombstone
-from omnigraph.storage.tables import StagedWrite, TableReader, Tables
+from omnigraph.storage.tables import Fragments, StagedWrite, TableReader, Tables
 from omnigraph.types import TableKey
 
 WRITE_ATTEMPTS = 32
@@ -69,7 +69,20 @@ class Write:
         """Stage rows to add."""
         self._keep(self._tables.stage_append(self._base(table_key), rows))
 
-    def upsert(self, table_key: TableKey, rows: pa.Table) -> None:
+    def base(self, table_key: TableKey) -> TablePin:
+        """The version of a table that this write builds on, on the write's own branch."""
+        if table_key not in self._bases:
+            self._bases[table_key] = self._branches.fork(self._state, table_key)
+        return self._bases[table_key]
+
+    def fragments(
+        self, table_key: TableKey, fragments: Fragments, *, replacing: bool = False
+    ) -> None:
+        """Stage rows that `Tables.write_fragments` wrote beside the table."""
+        base = self._base(table_key)
+        self._keep(self._tables.stage_fragments(base, fragments, replacing=replacing))
+
+    def upsert(self, table_key: TableKey, rows: pa.Table | pa.RecordBatchReader) -> None:
         """Stage rows to add, or to replace those of the same id."""
         self._keep(self._tables.stage_merge_insert(self._base(table_key), rows))
 
@@ -140,9 +153,7 @@ class Write:
     def _base(self, table_key: TableKey) -> TablePin:
         if table_key in self._writes:
             raise BadRequest(f"{table_key} has a staged write", "fold the rows of a table into one")
-        if table_key not in self._bases:
-            self._bases[table_key] = self._branches.fork(self._state, table_key)
-        return self._bases[table_key]
+        return self.base(table_key)
 
     def _keep(self, staged: StagedWrite) -> None:
         self._writes[staged.table_key] = TableWrite(staged)

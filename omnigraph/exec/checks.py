@@ -1,0 +1,221 @@
+"""The key rules of a load: which keys they need, and what they find in one bucket.
+
+Incoming keys (`T#…`) are cut from the rows while they are decoded. Committed keys (`T@…`) are read
+once the input is known. A check names the key sets it compares and can run in any process that
+reads them.
+
+Invariant: the committed keys that a check sees are those of rows that the load leaves as they are.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import Violation
+from omnigraph.exec.key_rules import check_keys
+from omnigraph.exec.records import Owner, Rows, schema_of
+from omnigraph.exec.row_rules import shown
+from omnigraph.exec.rules import (
+    DistinctIds,
+    EdgesPerSource,
+    Endpoint,
+    FreeIds,
+    KeyRule,
+    Unique,
+    rules_of,
+)
+from omnigraph.exec.spill import AT, KeySet, Spill, places
+from omnigraph.types import TableKey
+
+ReadBucket = Callable[[str, int], pa.Table | None]
+
+
+def id_keys(table: TableKey) -> KeySet:
+    """The ids that the input states."""
+    return KeySet(f"{table}#id", ("id",), ("id",))
+
+
+def unique_keys(table: TableKey, number: int, rule: Unique) -> KeySet:
+    """The tuples of a unique constraint."""
+    return KeySet(f"{table}#unique{number}", ("id", *rule.columns), rule.columns)
+
+
+def end_keys(table: TableKey, end: str) -> KeySet:
+    """The nodes at one end of edges, each once a batch."""
+    return KeySet(f"{table}#{end}", ("id", end), (end,))
+
+
+def source_keys(table: TableKey) -> KeySet:
+    """The edges of each source."""
+    return KeySet(f"{table}#edges", ("id", "src"), ("src",))
+
+
+def committed(keys: KeySet) -> KeySet:
+    """The same keys of rows that are committed."""
+    return replace(keys, name=keys.name.replace("#", "@"))
+
+
+def add_incoming(spill: Spill, rows: Rows, part: int) -> None:
+    """Keep the keys of some rows for the rules of their type."""
+    owner, rules = rows.owner, rules_of(rows.owner)
+    table = rows.table.append_column(AT, places(part, rows.lines))
+    if pc.any(rows.given).as_py():
+        stated = table.select(["id", AT]).filter(rows.given)
+        spill.add(id_keys(owner.table), stated)
+    for number, unique in enumerate(rules.uniques):
+        names = dict.fromkeys(("id", *unique.columns, AT))
+        spill.add(unique_keys(owner.table, number, unique), table.select(list(names)).drop_null())
+    # A row that states its id may lose to a later one, so all of these are kept.
+    is_stated = pc.any(rows.given).as_py()
+    for endpoint in rules.endpoints:
+        ends = table.select(["id", endpoint.end, AT])
+        keys = end_keys(owner.table, endpoint.end)
+        spill.add(keys, ends if is_stated else _first_of_each(ends, endpoint.end))
+    if rules.cardinality is not None:
+        spill.add(source_keys(owner.table), table.select(["id", "src", AT]))
+
+
+def _first_of_each(table: pa.Table, end: str) -> pa.Table:
+    grouped = table.group_by(end, use_threads=False).aggregate([("id", "first"), (AT, "min")])
+    columns = {end: grouped.column(end), "id": grouped.column("id_first")}
+    return pa.table(columns | {AT: grouped.column(f"{AT}_min")}).select(["id", end, AT])
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One rule and the key sets it compares: incoming rows with all the committed sets together.
+
+    `touched` are sources that lose an edge; of these, only those that `nodes` hold are counted.
+    """
+
+    rule: KeyRule
+    incoming: str
+    committed: tuple[str, ...] = ()
+    touched: str | None = None
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a check found in one bucket: some violations with their places, and how many in all."""
+
+    violations: tuple[tuple[int | None, Violation], ...] = ()
+    total: int = 0
+
+
+def run_check(check: Check, owner: Owner, bucket: int, read: ReadBucket) -> Outcome:
+    """Check one rule over one bucket of keys."""
+    incoming = read(check.incoming, bucket)
+    if check.touched is not None:
+        incoming = _with_touched(incoming, read(check.touched, bucket), check, bucket, read)
+    if incoming is None:
+        return Outcome()
+    held = _together(read(name, bucket) for name in check.committed)
+    names = [name for name in incoming.column_names if name != AT]
+    other = _matching(held, names, check.rule, owner)
+    found = check_keys(incoming.select(names), other, check.rule)
+    located = tuple((_place(check.rule, incoming, v), v) for v in found.violations)
+    return Outcome(located, found.total)
+
+
+def _with_touched(
+    incoming: pa.Table | None,
+    touched: pa.Table | None,
+    check: Check,
+    bucket: int,
+    read: ReadBucket,
+) -> pa.Table | None:
+    if touched is None:
+        return incoming
+    if check.nodes:
+        nodes = _together(read(name, bucket) for name in check.nodes)
+        known = pa.array([], pa.utf8()) if nodes is None else nodes.column("id").combine_chunks()
+        touched = touched.filter(pc.is_in(touched.column("src"), value_set=known))
+    sources = pc.unique(touched.column("src"))
+    count = len(sources)
+    marks = pa.table(
+        {
+            "id": pa.nulls(count, pa.utf8()),
+            "src": sources,
+            AT: pa.repeat(pa.scalar(-1, pa.int64()), count),
+        }
+    )
+    return (
+        marks
+        if incoming is None
+        else pa.concat_tables([incoming.select(marks.column_names), marks])
+    )
+
+
+def _together(parts: Iterable[pa.Table | None]) -> pa.Table | None:
+    there = [part for part in parts if part is not None]
+    if not there:
+        return None
+    names = [n for n in there[0].column_names if n != AT]
+    return pa.concat_tables([part.select(names) for part in there], promote_options="permissive")
+
+
+def _matching(held: pa.Table | None, names: list[str], rule: KeyRule, owner: Owner) -> pa.Table:
+    """The committed side, with the columns that the rule's statement names."""
+    wanted = ["id"] if isinstance(rule, Endpoint | FreeIds | DistinctIds) else names
+    if held is not None:
+        return held.select(wanted)
+    schema = schema_of(owner)
+    return pa.schema([schema.field(name) for name in wanted]).empty_table()
+
+
+def _place(rule: KeyRule, incoming: pa.Table, violation: Violation) -> int | None:
+    """Where the row of a violation came from; None when it was there before."""
+    match rule:
+        case Endpoint(end=end):
+            mask = pc.equal(incoming.column(end), violation.value)
+        case EdgesPerSource():
+            mask = pc.equal(incoming.column("src"), violation.id)
+        case Unique(columns=columns):
+            mask = pa.array(list(_tuples_equal(incoming, columns, violation)), pa.bool_())
+        case _:
+            mask = pc.equal(incoming.column("id"), violation.id)
+    found = incoming.column(AT).filter(mask).to_pylist()
+    # Of rows that clash with each other the last is the one too many.
+    is_last = isinstance(rule, DistinctIds | Unique | EdgesPerSource)
+    at = (max(found) if is_last else min(found)) if found else -1
+    return None if at < 0 else int(at)
+
+
+def _tuples_equal(
+    incoming: pa.Table, columns: tuple[str, ...], violation: Violation
+) -> Iterator[bool]:
+    for row in zip(*(incoming.column(name).to_pylist() for name in columns), strict=True):
+        values = [shown(value) for value in row]
+        text = values[0] if len(values) == 1 else f"({', '.join(values)})"
+        yield text == violation.value
+
+
+def losers_of(owner: Owner, buckets: int, read: ReadBucket) -> pa.Array:
+    """The places of rows that a later row of the same id replaces, in a merge."""
+    lost: list[pa.Array] = [pa.array([], pa.int64())]
+    for bucket in range(buckets):
+        rows = read(id_keys(owner.table).name, bucket)
+        if rows is None:
+            continue
+        last = rows.group_by("id", use_threads=False).aggregate([(AT, "max")])
+        if last.num_rows < rows.num_rows:
+            kept = last.column(f"{AT}_max").combine_chunks()
+            mask = pc.invert(pc.is_in(rows.column(AT), value_set=kept))
+            lost.append(rows.column(AT).filter(mask).combine_chunks())
+    return pa.concat_arrays(lost)
+
+
+def without_losers(read: ReadBucket, losers: Mapping[TableKey, pa.Array]) -> ReadBucket:
+    """Key sets without the keys of rows that lose to a later one."""
+
+    def kept(name: str, bucket: int) -> pa.Table | None:
+        rows = read(name, bucket)
+        lost = losers.get(TableKey(name.partition("#")[0]))
+        if rows is None or lost is None or AT not in rows.column_names:
+            return rows
+        return rows.filter(pc.invert(pc.is_in(rows.column(AT), value_set=lost)))
+
+    return kept

@@ -1,0 +1,129 @@
+"""What is wrong with an input: all of it counted, the first of each kind told.
+
+Invariant: merging the faults of the parts of an input, in any order, gives the faults of the whole.
+Lines count from 1 in a file; `part` says which part of the input a line belongs to.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from omnigraph.errors import ConstraintViolated, KeyTaken, LimitExceeded, OmnigraphError, Violation
+
+LISTED_MAX = 20
+TAKEN = "id"
+"""The rule of an id that is in use: its own error when nothing else is wrong."""
+
+LIMITS = {
+    "line_bytes": ("graph_batch_line_bytes", 32 << 20),
+    "line_tokens": ("graph_batch_json_structural_slots", 131_072),
+}
+"""Limits of one line: the rule, the resource's name on the wire, and how much is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """One bad record, as it is written to a folder of rejects."""
+
+    part: int
+    violation: Violation
+    record: str | None = None
+
+
+@dataclass(slots=True)
+class Faults:
+    """Faults of one part of an input, or of several."""
+
+    keep_rejects: bool = False
+    counts: Counter[str] = field(default_factory=Counter)
+    first: dict[tuple[str, str, str], tuple[int, Violation]] = field(default_factory=dict)
+    rejects: list[Reject] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.counts)
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    def add(self, part: int, violation: Violation, record: str | None = None) -> None:
+        """One more fault."""
+        self.counts[violation.rule] += 1
+        self._offer(part, violation)
+        if self.keep_rejects:
+            self.rejects.append(Reject(part, violation, record))
+
+    def add_many(self, part: int, violations: Sequence[Violation], total: int) -> None:
+        """Several faults of one rule, of which some are named."""
+        if not total:
+            return
+        self.counts[violations[0].rule] += total
+        for violation in violations:
+            self._offer(part, violation)
+            if self.keep_rejects:
+                self.rejects.append(Reject(part, violation))
+
+    def merge(self, other: "Faults") -> None:
+        """Take in the faults of another part."""
+        self.counts.update(other.counts)
+        for part, violation in other.first.values():
+            self._offer(part, violation)
+        self.rejects.extend(other.rejects)
+
+    def _offer(self, part: int, violation: Violation) -> None:
+        key = (violation.rule, violation.type_name, violation.property or "")
+        held = self.first.get(key)
+        if held is None or _place(part, violation) < _place(*held):
+            self.first[key] = (part, violation)
+
+    def located(self, files: Sequence[str | None], first_lines: Sequence[int] = ()) -> "Faults":
+        """The same faults with the file of each part, and lines counted from its beginning.
+
+        `first_lines` says how many lines of a part's file lie before the part.
+        """
+
+        def locate(part: int, violation: Violation) -> Violation:
+            if violation.line is None:
+                return violation
+            before = first_lines[part] if first_lines else 0
+            file = violation.file or (files[part] if part < len(files) else None)
+            return replace(violation, file=file, line=violation.line + before)
+
+        return Faults(
+            self.keep_rejects,
+            self.counts,
+            {key: (part, locate(part, v)) for key, (part, v) in self.first.items()},
+            [Reject(r.part, locate(r.part, r.violation), r.record) for r in self.rejects],
+        )
+
+    def error(self) -> OmnigraphError:
+        """The error that the caller of a load sees."""
+        listed = [v for _, v in sorted(self.first.values(), key=lambda held: _place(*held))]
+        for violation in listed:
+            if violation.rule in LIMITS:
+                return _limit(violation)
+        if set(self.counts) == {TAKEN}:
+            taken = listed[0]
+            kind = taken.text.partition(" ")[0]
+            return KeyTaken(kind, taken.type_name, taken.id or "")
+        return ConstraintViolated(
+            tuple(listed[:LISTED_MAX]), self.total, tuple(sorted(self.counts.items()))
+        )
+
+
+def _place(part: int, violation: Violation) -> tuple[int, int, str]:
+    return part, violation.line or 0, violation.text
+
+
+def _limit(violation: Violation) -> LimitExceeded:
+    resource, limit = LIMITS[violation.rule]
+    hint = f"line {violation.line} of {violation.file or 'the input'} is too long; split the record"
+    return LimitExceeded(resource, int(violation.value or 0), limit, hint)
+
+
+def merged(parts: Iterable[Faults], *, keep_rejects: bool = False) -> Faults:
+    """The faults of several parts together."""
+    whole = Faults(keep_rejects)
+    for part in parts:
+        whole.merge(part)
+    return whole

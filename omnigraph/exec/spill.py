@@ -1,0 +1,172 @@
+"""Narrow tables of keys, cut into buckets and kept on disk when they grow.
+
+Invariant: rows whose meeting columns are equal are in buckets of the same number, in every process.
+So a rule can be checked bucket by bucket, and the memory it takes follows the bucket.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+AT = "__at"
+"""Where a row came from: its part of the input and its line there, in one number."""
+
+_PART_SHIFT = 36
+_MEMORY_BYTES_MAX = 64 << 20
+_HASHED_BYTES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class KeySet:
+    """Some columns of some rows, and the columns by which they meet others."""
+
+    name: str
+    columns: tuple[str, ...]
+    by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFile:
+    """One bucket of a key set, or a piece of it, on disk."""
+
+    name: str
+    bucket: int
+    path: str
+    rows: int
+
+
+def places(part: int, lines: pa.Array) -> pa.Array:
+    """Parts and lines as one number each."""
+    return pa.array(lines.to_numpy() + (part << _PART_SHIFT))
+
+
+def place_of(at: int) -> tuple[int, int]:
+    """The part and the line that a number stands for."""
+    return at >> _PART_SHIFT, at & ((1 << _PART_SHIFT) - 1)
+
+
+@dataclass(slots=True)
+class Spill:
+    """Key sets under construction. Small ones never leave memory unless `flush` is called."""
+
+    folder: Path
+    buckets: int = 1
+    memory_bytes_max: int = _MEMORY_BYTES_MAX
+    files: list[KeyFile] = field(default_factory=list)
+    _held: dict[tuple[str, int], list[pa.Table]] = field(default_factory=dict)
+    _bytes: int = 0
+
+    def add(self, keys: KeySet, rows: pa.Table) -> None:
+        """More rows of a key set."""
+        if not rows.num_rows:
+            return
+        # Rows of one key set come from tables and from this program, which say less of them.
+        rows = pa.Table.from_arrays(rows.columns, names=rows.column_names)
+        for bucket, part in _cut(rows, keys.by, self.buckets):
+            self._held.setdefault((keys.name, bucket), []).append(part)
+        self._bytes += rows.nbytes
+        if self._bytes > self.memory_bytes_max:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write to disk what is held in memory."""
+        for (name, bucket), parts in self._held.items():
+            table = pa.concat_tables(parts)
+            path = str(self.folder / f"{uuid4().hex}.arrow")
+            write_rows(path, table)
+            self.files.append(KeyFile(name, bucket, path, table.num_rows))
+        self._held.clear()
+        self._bytes = 0
+
+    def read(self, name: str, bucket: int) -> pa.Table | None:
+        """One bucket of a key set; None when it has no rows."""
+        held = self._held.get((name, bucket), [])
+        stored = read_keys(self.files, name, bucket)
+        parts = held if stored is None else [stored, *held]
+        return pa.concat_tables(parts) if parts else None
+
+    def rows(self, name: str) -> int:
+        """How many rows a key set has."""
+        held = (t.num_rows for (n, _), parts in self._held.items() if n == name for t in parts)
+        return int(sum(held)) + sum(file.rows for file in self.files if file.name == name)
+
+
+def read_keys(files: Iterable[KeyFile], name: str, bucket: int) -> pa.Table | None:
+    """One bucket of a key set from its files."""
+    found = [f.path for f in files if f.name == name and f.bucket == bucket]
+    return pa.concat_tables([read_rows(path) for path in found]) if found else None
+
+
+def write_rows(path: str, rows: pa.Table) -> None:
+    """Write a table where another process can read it. It appears whole or not at all."""
+    unfinished = f"{path}.{os.getpid()}"
+    with pa.OSFile(unfinished, "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
+        writer.write_table(rows)
+    Path(unfinished).replace(path)
+
+
+def read_rows(path: str) -> pa.Table:
+    """A table that `write_rows` wrote."""
+    with pa.memory_map(path) as file:
+        return pa.ipc.open_file(file).read_all()
+
+
+def _cut(rows: pa.Table, by: Sequence[str], buckets: int) -> Iterator[tuple[int, pa.Table]]:
+    if buckets == 1:
+        yield 0, rows
+        return
+    numbers = bucket_numbers(rows, by, buckets)
+    order = np.argsort(numbers, kind="stable")
+    sorted_rows = rows.take(pa.array(order)).combine_chunks()
+    bounds = np.searchsorted(numbers[order], np.arange(buckets + 1))
+    for bucket in range(buckets):
+        first, last = int(bounds[bucket]), int(bounds[bucket + 1])
+        if last > first:
+            yield bucket, sorted_rows.slice(first, last - first)
+
+
+def bucket_numbers(rows: pa.Table, by: Sequence[str], buckets: int) -> npt.NDArray[np.int64]:
+    """The bucket of each row, from the values of its meeting columns alone."""
+    total = np.zeros(rows.num_rows, np.uint64)
+    for name in by:
+        total = total * np.uint64(0x9E3779B97F4A7C15) + _hashes(rows.column(name))
+    total ^= total >> np.uint64(29)
+    return (total % np.uint64(buckets)).astype(np.int64)
+
+
+def _hashes(values: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
+    """A number for each value, from the length and the last bytes of its text."""
+    text = _text(values.combine_chunks())
+    if text is None:
+        return np.zeros(len(values), np.uint64)
+    offsets = np.frombuffer(text.buffers()[1], np.int32)[text.offset : text.offset + len(text) + 1]
+    data = text.buffers()[2]
+    raw = np.zeros(1, np.uint8) if not data else np.frombuffer(data, np.uint8)
+    lengths = np.diff(offsets)
+    found = lengths.astype(np.uint64)
+    for back in range(1, _HASHED_BYTES + 1):
+        at = np.maximum(offsets[1:] - back, 0)
+        byte = np.where(lengths >= back, raw[np.minimum(at, len(raw) - 1)], 0)
+        found = found * np.uint64(1099511628211) + byte.astype(np.uint64)
+    return found ^ (found >> np.uint64(31))
+
+
+def _text(values: pa.Array) -> pa.Array | None:
+    """Equal values as equal texts; None for types without a text, which share one bucket."""
+    if pa.types.is_string(values.type):
+        return values
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.int64())
+    elif pa.types.is_floating(values.type):
+        values = pc.add(values, pa.scalar(0, values.type))  # -0 equals 0
+    try:
+        return values.cast(pa.utf8())
+    except pa.ArrowException:
+        return None

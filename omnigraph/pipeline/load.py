@@ -1,0 +1,148 @@
+"""A load from its request to its commit: which engine, which branch, then the steps.
+
+Invariant: both engines run the same functions over the same pieces of input, so they accept and
+refuse the same inputs and leave the same rows. What ran is in the result.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import BadRequest, NotFound
+from omnigraph.exec.inputs import Input, open_input
+from omnigraph.exec.load import MODES, LoadRequest, LoadResult, Progress, load_local
+from omnigraph.exec.records import Owner
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.store import Store
+from omnigraph.types import TableKey
+
+Engine = Literal["auto", "local", "spark"]
+LOCAL_BYTES_VARIABLE = "OMNIGRAPH_LOCAL_BYTES_MAX"
+LOCAL_BYTES_MAX = 64 << 20
+"""Inputs up to this size are loaded in this process unless Spark is there already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the caller of a load said."""
+
+    source: Any
+    mode: str
+    type: str | None = None
+    edge: str | None = None
+    branch: str = MAIN
+    from_branch: str | None = None
+    engine: str = "auto"
+    spark: Any = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    rejects: str | os.PathLike[str] | None = None
+    progress: Callable[[Progress], None] | None = None
+    actor: str | None = None
+
+
+def load(store: Store, catalog: Catalog, order: Order) -> LoadResult:
+    """Load as one commit, creating the branch first if the order says from which."""
+    store.require_writable()
+    request = _request(catalog, order)
+    is_frame = is_spark_frame(order.source)
+    found = Input(None, None, None) if is_frame else open_input(order.source)
+    engine = choose_engine(order, found, is_frame=is_frame)
+    created = _ready_branch(store, order)
+    if engine == "spark":
+        # Spark is loaded by those who use it.
+        from omnigraph.pipeline.spark_load import load_spark  # noqa: PLC0415
+
+        frame = order.source if is_frame else None
+        commit, counts = load_spark(store, catalog, request, found, frame=frame, spark=order.spark)
+    else:
+        size = LOCAL_BYTES_MAX if found.size_bytes is None else found.size_bytes
+        commit, counts = load_local(store, catalog, request, found.pieces(), size_bytes=size)
+    return LoadResult(
+        branch=order.branch,
+        base_branch=order.from_branch,
+        branch_created=created,
+        mode=request.mode,
+        nodes=_counted(counts, "node:"),
+        edges=_counted(counts, "edge:"),
+        engine=engine,
+        actor_id=order.actor,
+        commit=commit,
+    )
+
+
+def _counted(counts: Mapping[TableKey, int], prefix: str) -> dict[str, int]:
+    return {
+        table.removeprefix(prefix): counts[table]
+        for table in sorted(counts)
+        if table.startswith(prefix)
+    }
+
+
+def _request(catalog: Catalog, order: Order) -> LoadRequest:
+    if order.mode not in MODES:
+        raise BadRequest(f"unknown load mode '{order.mode}'", f"use {', '.join(MODES)}")
+    return LoadRequest(
+        mode=order.mode,
+        branch=order.branch,
+        owner=_owner(catalog, order),
+        columns=dict(order.columns),
+        rejects=None if order.rejects is None else Path(order.rejects),
+        actor=order.actor,
+        progress=order.progress,
+    )
+
+
+def _owner(catalog: Catalog, order: Order) -> Owner | None:
+    if order.type is not None and order.edge is not None:
+        raise BadRequest("type= and edge= exclude each other", "load one type at a time")
+    name = order.type if order.type is not None else order.edge
+    if name is None:
+        if order.columns:
+            raise BadRequest("columns= needs type= or edge=", "say which type the columns are of")
+        return None
+    owner: Owner | None = catalog.edge(name) if order.type is None else catalog.node(name)
+    if owner is None:
+        raise NotFound("edge type" if order.type is None else "node type", name)
+    return owner
+
+
+def choose_engine(order: Order, found: Input, *, is_frame: bool) -> Literal["local", "spark"]:
+    """The engine that was asked for, or for `auto` Spark unless the input is known to be small."""
+    match order.engine:
+        case "local" if is_frame:
+            raise BadRequest("a Spark DataFrame is loaded by Spark", "use engine='spark'")
+        case "local" | "spark":
+            return order.engine
+        case "auto":
+            limit = int(os.environ.get(LOCAL_BYTES_VARIABLE) or LOCAL_BYTES_MAX)
+            is_small = found.size_bytes is not None and found.size_bytes <= limit
+            at_hand = order.spark is not None or _session_is_active()
+            # A stream of records comes out of this process whoever works on it.
+            is_stream = found.size_bytes is None and not is_frame
+            return "local" if (is_small or is_stream) and not at_hand and not is_frame else "spark"
+        case _:
+            raise BadRequest(f"unknown engine '{order.engine}'", "use auto, local or spark")
+
+
+def _session_is_active() -> bool:
+    module = sys.modules.get("pyspark.sql")
+    return module is not None and module.SparkSession.getActiveSession() is not None
+
+
+def is_spark_frame(source: Any) -> bool:
+    """Whether the source is a Spark DataFrame."""
+    return type(source).__module__.startswith("pyspark.sql") and hasattr(source, "mapInArrow")
+
+
+def _ready_branch(store: Store, order: Order) -> bool:
+    """Whether the branch had to be created."""
+    if order.branch in store.branches.list():
+        return False
+    if order.from_branch is None:
+        raise NotFound("branch", order.branch, "pass `from` to create it")
+    store.branches.create(order.branch, source=order.from_branch)
+    return True

@@ -1,0 +1,78 @@
+"""An input cut into parts that tasks can read by themselves.
+
+Invariant: the parts together hold every line and row of the input once, in the input's order.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from omnigraph.errors import BadRequest
+from omnigraph.exec.decode import Block
+from omnigraph.exec.inputs import Input
+from omnigraph.exec.load import Piece
+from omnigraph.exec.sources import Part, opened, write_records
+
+PART_BYTES_MIN, PART_BYTES_MAX = 4 << 20, 128 << 20
+
+
+def split(found: Input, *, tasks: int, folder: Path) -> tuple[Part, ...]:
+    """Parts for about this many tasks or more. What is no file is written to `folder` first."""
+    if found.parts is None:
+        assert found.own is not None
+        return tuple(_spooled(found.own, folder))
+    size = sum(part.size for part in found.parts)
+    target = max(PART_BYTES_MIN, min(PART_BYTES_MAX, size // max(1, tasks)))
+    pieces = (piece for part in found.parts for piece in _split(part, target))
+    return tuple(replace(piece, index=index) for index, piece in enumerate(pieces))
+
+
+def _split(part: Part, target: int) -> Iterator[Part]:
+    if part.format == "parquet":
+        yield from _row_groups(part, target)
+    elif part.format == "json" and not part.is_compressed and part.size > target:
+        for start in range(0, part.size, target):
+            end = min(part.size, start + target)
+            yield replace(part, start=start, end=end, size=end - start)
+    else:
+        yield part
+
+
+def _row_groups(part: Part, target: int) -> Iterator[Part]:
+    files, path = opened(part.file)
+    try:
+        with files.open_input_file(path) as stream:
+            facts = pq.read_metadata(stream)
+    except (pa.ArrowException, OSError) as cause:
+        text = f"cannot read {part.file} as parquet: {cause}"
+        raise BadRequest(text, "correct the file; nothing was written") from cause
+    groups: list[int] = []
+    size, first, rows = 0, 1, 0
+    for number in range(facts.num_row_groups):
+        group = facts.row_group(number)
+        groups.append(number)
+        size, rows = size + group.total_byte_size, rows + group.num_rows
+        if size >= target or number == facts.num_row_groups - 1:
+            yield replace(part, row_groups=tuple(groups), size=size, first=first)
+            groups, size, first, rows = [], 0, first + rows, 0
+
+
+def _spooled(pieces: Iterator[Piece], folder: Path) -> Iterator[Part]:
+    for index, piece in zip(count(), pieces, strict=False):
+        data = piece.data
+        if isinstance(data, Block):
+            path = folder / f"input-{index}.jsonl"
+            path.write_bytes(data.data)
+            yield Part(index, str(path), "json", len(data.data), first=piece.first)
+        elif isinstance(data, pa.Table):
+            path = folder / f"input-{index}.parquet"
+            pq.write_table(data, path)
+            yield Part(index, str(path), "parquet", data.nbytes, first=piece.first)
+        else:
+            path = folder / f"input-{index}.records"
+            write_records(path, data)
+            yield Part(index, str(path), "records", path.stat().st_size, first=piece.first)

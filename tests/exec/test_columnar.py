@@ -1,0 +1,148 @@
+"""Columns that callers and files bring: Arrow, pandas, polars, Parquet, CSV, ORC."""
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+import pytest
+
+import omnigraph as og
+from omnigraph.graph import Graph
+from tests.exec.bulk import by_name, contents, new_graph
+
+PEOPLE = pa.table(
+    {
+        "full_name": ["Ada", "Bob"],
+        "age": pa.array([36, None], pa.int64()),
+        "score": pa.array([0.5, 1.5]),
+        "born": pa.array([date(1815, 12, 10), None]),
+        "seen": pa.array([datetime(2024, 1, 31, 10), None], pa.timestamp("us")),
+        "tags": pa.array([["x"], None]),
+        "face": pa.array([[1.0, 2.0], None]),
+        "pic": pa.array([b"hi", None]),
+        "role": pa.array(["admin", None]).dictionary_encode(),
+    }
+)
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    return new_graph(tmp_path)
+
+
+def refused(graph: Graph, source: Any, **options: Any) -> og.ConstraintViolated:
+    with pytest.raises(og.ConstraintViolated) as caught:
+        graph.load(source, "append", **options)
+    assert contents(graph) == {}
+    return caught.value
+
+
+def test_LD1_arrow_columns_are_named_and_turned(graph: Graph) -> None:
+    graph.load(PEOPLE, "append", type="Person", columns={"full_name": "name"})
+    ada, bob = (by_name(graph, "node:Person")[name] for name in ("Ada", "Bob"))
+    assert (ada["age"], ada["born"], ada["tags"], ada["pic"]) == (
+        36,
+        date(1815, 12, 10),
+        ["x"],
+        b"hi",
+    )
+    assert ada["seen"] == datetime(2024, 1, 31, 10, tzinfo=UTC)
+    assert (ada["face"], ada["role"], ada["score"]) == ([1.0, 2.0], "admin", 0.5)
+    assert (bob["age"], bob["face"], bob["pic"]) == (None, None, None)
+
+
+def test_pandas_and_polars_and_streams(graph: Graph) -> None:
+    polars = pytest.importorskip("polars")
+    graph.load(pd.DataFrame({"name": ["a", "b"], "age": [1, None]}), "append", type="Person")
+    graph.load(polars.DataFrame({"name": ["c"], "age": [3]}), "append", type="Person")
+    graph.load(pa.table({"name": ["d"]}).to_reader(), "append", type="Person")
+    ages = {i: row["age"] for i, row in by_name(graph, "node:Person").items()}
+    assert ages == {"a": 1, "b": None, "c": 3, "d": None}
+
+
+def test_parquet_and_orc_files(graph: Graph, tmp_path: Path) -> None:
+    table = pa.table({"name": [f"p{n}" for n in range(1000)], "age": range(0, 1000, 1)})
+    table = table.set_column(1, "age", pa.array([n % 90 for n in range(1000)]))
+    pq.write_table(table, tmp_path / "people.parquet", row_group_size=100)
+    assert graph.load(tmp_path / "people.parquet", "append", type="Person").nodes["Person"] == 1000
+    orc.write_table(pa.table({"from": ["p1"], "to": ["p2"]}), str(tmp_path / "knows.orc"))
+    assert graph.load(tmp_path / "knows.orc", "append", edge="knows").edges == {"Knows": 1}
+
+
+def test_csv_cells_are_text(graph: Graph, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text(
+        "name,age,height,ok,born,seen,tags,face,email\n"
+        'Ada,36,1.5,true,1815-12-10,2024-01-31T10:00:00Z,"[""x"",""y""]","[1,2]",a@b\n'
+        "Bob,,,,19000,,,,\n"
+        '007,7,,FALSE,,,,,"a,b@c"\n'
+    )
+    graph.load(tmp_path / "p.csv", "append", type="Person")
+    people = by_name(graph, "node:Person")
+    assert (people["Ada"]["age"], people["Ada"]["ok"], people["Ada"]["tags"]) == (
+        36,
+        True,
+        ["x", "y"],
+    )
+    assert (people["Ada"]["face"], people["Ada"]["born"]) == ([1.0, 2.0], date(1815, 12, 10))
+    assert (people["Bob"]["age"], people["Bob"]["born"]) == (None, date(2022, 1, 8))
+    assert (people["007"]["ok"], people["007"]["email"]) == (False, "a,b@c")
+
+
+def test_a_bad_cell_names_its_file_and_row(graph: Graph, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("name,age\nAda,1\nBob,old\nCy,300\n")
+    error = refused(graph, tmp_path / "p.csv", type="Person")
+    assert [(v.line, v.rule, v.value) for v in error.violations] == [(2, "type", "old")]
+    assert str(error.violations[0].file).endswith("p.csv")
+
+
+def test_flat_json_lines_of_one_type(graph: Graph, tmp_path: Path) -> None:
+    (tmp_path / "c.jsonl").write_text('{"number": 1}\n{"number": 2}\n')
+    graph.load(tmp_path / "c.jsonl", "append", type="Count", columns={"number": "n"})
+    assert set(by_name(graph, "node:Count")) == {"1", "2"}
+
+
+def test_endpoints_are_ids_or_keys(graph: Graph) -> None:
+    graph.load(pa.table({"n": [1, 2]}), "append", type="Count")
+    graph.load(pa.table({"text": ["t"], "id": ["l"]}), "append", type="Log")
+    graph.load(
+        pa.table({"a": [1], "b": ["l"]}), "append", edge="Owns", columns={"a": "from", "b": "to"}
+    )
+    graph.load([{"from": 2, "to": "l"}], "append", edge="Owns")
+    assert sorted(e["src"] for e in contents(graph)["edge:Owns"]) == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "rule"),
+    [
+        ({"name": ["a"], "nope": [1]}, "property"),
+        ({"name": pa.array(["a", None])}, "required"),
+        ({"age": [1]}, "required"),
+        ({"name": ["a"], "age": [1.5]}, "type"),
+        ({"name": ["a"], "age": [2**40]}, "out_of_range"),
+        ({"name": ["a"], "height": [float("inf")]}, "out_of_range"),
+        ({"name": ["a"], "born": ["someday"]}, "date"),
+        ({"name": ["a"], "tags": [["x", None]]}, "list"),
+        ({"name": ["a"], "face": [[1.0]]}, "vector"),
+        ({"name": ["a"], "id": ["b"]}, "key_id"),
+        ({"name": ["a"], "ok": ["yes"]}, "type"),
+        ({"name": ["a"], "age": [151]}, "range"),
+    ],
+)
+def test_bad_columns_are_refused(graph: Graph, columns: dict[str, Any], rule: str) -> None:
+    assert [name for name, _ in refused(graph, pa.table(columns), type="Person").counts] == [rule]
+
+
+def test_edges_need_both_ends(graph: Graph) -> None:
+    assert refused(graph, pa.table({"from": ["a"]}), edge="Knows").counts == (("required", 1),)
+    table = pa.table({"from": ["a"], "to": pa.array([None], pa.utf8())})
+    assert refused(graph, table, edge="Knows").counts == (("required", 1),)
+
+
+def test_a_damaged_file_is_refused(graph: Graph, tmp_path: Path) -> None:
+    (tmp_path / "p.parquet").write_bytes(b"not parquet")
+    with pytest.raises(og.BadRequest, match=r"cannot read .*p.parquet as parquet"):
+        graph.load(tmp_path / "p.parquet", "append", type="Person")
