@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.exec.rows import as_numpy
+
 _SEARCHED_MAX = 64
 _INSERTED_MAX = 1024
 
@@ -82,7 +84,7 @@ class Ids:
         if len(wanted) <= _SEARCHED_MAX and (self.is_sorted or len(self) <= _SEARCHED_MAX):
             return np.array([self.find(each) for each in wanted.to_pylist()], np.int64)
         found = pc.index_in(wanted, value_set=self.strings)
-        return found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return as_numpy(found.fill_null(-1)).astype(np.int64)
 
     def extended(self, more: pa.Array) -> "Ids":
         """The same numbers, and further ones for ids that are new and distinct."""

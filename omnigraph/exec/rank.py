@@ -14,7 +14,7 @@ from omnigraph.errors import BadRequest
 from omnigraph.exec import embed, search
 from omnigraph.exec.constants import Given
 from omnigraph.exec.held import Nodes
-from omnigraph.exec.rows import Binding, Rows
+from omnigraph.exec.rows import Binding, Rows, as_numpy
 from omnigraph.exec.tables import TablesView
 from omnigraph.plan import ir
 
@@ -181,7 +181,7 @@ class _Subject:
         if isinstance(domain, Nodes):
             return self._among_there(domain.ids.locate(ids))
         found = pc.index_in(ids, value_set=self.ids).fill_null(-1)
-        return found.to_numpy(zero_copy_only=False).astype(np.int64)
+        return as_numpy(found).astype(np.int64)
 
     def _among_there(self, at: np.ndarray) -> np.ndarray:
         if not len(self.there):
@@ -194,4 +194,4 @@ class _Subject:
         if self._everyone:
             return values
         places = self._among_there(self._bound.at)
-        return np.append(values, np.asarray([missing], values.dtype))[places]
+        return np.take(np.append(values, np.asarray([missing], values.dtype)), places)
