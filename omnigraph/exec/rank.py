@@ -4,7 +4,7 @@ Invariant: a ranking sees exactly the entities of its variable among the rows, s
 the pattern came first. Ties are in order of ids.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -79,32 +79,20 @@ class Ranker:
         if subject.name is None or query is None or not len(subject.there):
             return np.empty(0, np.int64), np.empty(0)
         reader = subject.source.reader
+        name, among, cache = subject.name, subject.among, self._cache
         if isinstance(ranking, ir.Bm25):
-            ids, numbers = search.bm25(
-                reader, subject.name, str(query), among=subject.among, cache=self._cache
+            ids, numbers = _best(
+                lambda k: search.bm25(reader, name, str(query), among=among, k=k, cache=cache),
+                wanted,
             )
         else:
             vector = self._vector(ranking, query)
-            ids, numbers = self._nearest(subject, vector, wanted)
+            ids, numbers = _best(
+                lambda k: search.nearest(reader, name, vector, among=among, k=k, cache=cache),
+                wanted,
+            )
         places = subject.places(ids)
         return places[places >= 0], np.asarray(numbers)[places >= 0]
-
-    def _nearest(
-        self, subject: "_Subject", vector: Sequence[float], wanted: int | None
-    ) -> tuple[pa.Array, np.ndarray]:
-        """The nearest `wanted` entities, more where the last of them ties with the next."""
-        assert subject.name is not None
-        reader, name, among = subject.source.reader, subject.name, subject.among
-
-        def nearest(k: int | None) -> tuple[pa.Array, np.ndarray]:
-            return search.nearest(reader, name, vector, k=k, among=among, cache=self._cache)
-
-        if not wanted:
-            return nearest(None)
-        ids, far = nearest(wanted + 1)
-        if len(far) > wanted and far[wanted] == far[wanted - 1]:
-            return nearest(None)
-        return ids, far
 
     def _vector(self, ranking: ir.Nearest, query: ir.Constant) -> Sequence[float]:
         if isinstance(query, tuple):
@@ -143,6 +131,20 @@ class Ranker:
             places = primary.places(subject.ids.take(pa.array(order)))
             ranks[places[places >= 0]] = np.flatnonzero(places >= 0)
         return ranks
+
+
+Ranked = tuple[pa.Array, np.ndarray]
+"""Ids, best first, and their numbers."""
+
+
+def _best(ranked: Callable[[int | None], Ranked], wanted: int | None) -> Ranked:
+    """The best `wanted`; all of them where the last ties with the next, which may come first."""
+    if not wanted:
+        return ranked(None)
+    ids, numbers = ranked(wanted + 1)
+    if len(numbers) > wanted and numbers[wanted] == numbers[wanted - 1]:
+        return ranked(None)
+    return ids, numbers
 
 
 def _ranked_last(ranks: np.ndarray) -> np.ndarray:

@@ -192,21 +192,23 @@ class _Run:
     def _finished(self, frame: Rows | Groups, since: float) -> QueryResult:
         plan, watch = self.plan, self.context.watch
         watch.operator = "order by"
-        chosen: np.ndarray | None = None
+        total = frame.length
         if plan.distinct:
             frame, codes = self._distinct(frame)
             keys = self._keys(frame) + [each.of_rows for each in codes]
         else:
-            keys = self._keys(frame)
+            keys = self._keys(frame) if total > 1 else []
         chosen = places(keys, frame.length, offset=plan.offset, limit=plan.limit)
+        if keys or len(chosen) < frame.length:
+            frame = taken(frame, chosen)
         sorted_at = perf_counter()
         watch.operator = "project"
         watch.tick()
-        values = tuple(self._column(column, frame, chosen) for column in plan.columns)
+        values = tuple(self._column(column, frame) for column in plan.columns)
         # In the order of the plan's lines: project, order by, slice. Cutting comes with sorting.
         self.profile.stage(len(chosen), perf_counter() - sorted_at)
         if plan.order:
-            self.profile.stage(frame.length, sorted_at - since)
+            self.profile.stage(total, sorted_at - since)
         if plan.limit is not None or plan.offset:
             self.profile.stage(len(chosen), 0.0)
         return QueryResult(
@@ -257,12 +259,10 @@ class _Run:
         assert isinstance(expr, ir.Const | ir.Param | ir.Now), f"{expr} is neither key nor measure"
         return repeated(self.evaluator.given.of(expr), expr.type, frame.length)
 
-    def _column(
-        self, column: ir.OutputColumn, frame: Rows | Groups, chosen: np.ndarray
-    ) -> pa.Array:
+    def _column(self, column: ir.OutputColumn, frame: Rows | Groups) -> pa.Array:
         if column.type.is_vector:
-            self.context.watch.hold(4 * len(chosen) * (column.type.dimension or 0))
-        values = self._value(column.value, taken(frame, chosen))
+            self.context.watch.hold(4 * frame.length * (column.type.dimension or 0))
+        values = self._value(column.value, frame)
         wanted = arrow_type(column.type)
         return values if values.type == wanted else values.cast(wanted)
 
