@@ -278,8 +278,8 @@ def follow_edges(
     row_ids = written["_rowid"].to_numpy()
     at = _places(base.row_ids, row_ids)
     new = at < 0
-    at[new] = base.size + np.arange(np.count_nonzero(new))
-    size = base.size + np.count_nonzero(new)
+    size = base.size + int(np.count_nonzero(new))
+    at[new] = np.arange(base.size, size)
     ends = _numbered(written, dictionaries)
     alive = np.ones(size, bool)
     if base.alive is not None:

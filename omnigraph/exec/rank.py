@@ -4,7 +4,7 @@ Invariant: a ranking sees exactly the entities of its variable among the rows, s
 the pattern came first. Ties are in order of ids.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from omnigraph.errors import BadRequest
 from omnigraph.exec import embed, search
 from omnigraph.exec.constants import Given
 from omnigraph.exec.held import Nodes
-from omnigraph.exec.rows import Binding, Rows
+from omnigraph.exec.rows import Binding, Rows, as_numpy
 from omnigraph.exec.tables import TablesView
 from omnigraph.plan import ir
 
@@ -79,32 +79,20 @@ class Ranker:
         if subject.name is None or query is None or not len(subject.there):
             return np.empty(0, np.int64), np.empty(0)
         reader = subject.source.reader
+        name, among, cache = subject.name, subject.among, self._cache
         if isinstance(ranking, ir.Bm25):
-            ids, numbers = search.bm25(
-                reader, subject.name, str(query), among=subject.among, cache=self._cache
+            ids, numbers = _best(
+                lambda k: search.bm25(reader, name, str(query), among=among, k=k, cache=cache),
+                wanted,
             )
         else:
             vector = self._vector(ranking, query)
-            ids, numbers = self._nearest(subject, vector, wanted)
+            ids, numbers = _best(
+                lambda k: search.nearest(reader, name, vector, among=among, k=k, cache=cache),
+                wanted,
+            )
         places = subject.places(ids)
         return places[places >= 0], np.asarray(numbers)[places >= 0]
-
-    def _nearest(
-        self, subject: "_Subject", vector: Sequence[float], wanted: int | None
-    ) -> tuple[pa.Array, np.ndarray]:
-        """The nearest `wanted` entities, more where the last of them ties with the next."""
-        assert subject.name is not None
-        reader, name, among = subject.source.reader, subject.name, subject.among
-
-        def nearest(k: int | None) -> tuple[pa.Array, np.ndarray]:
-            return search.nearest(reader, name, vector, k=k, among=among, cache=self._cache)
-
-        if not wanted:
-            return nearest(None)
-        ids, far = nearest(wanted + 1)
-        if len(far) > wanted and far[wanted] == far[wanted - 1]:
-            return nearest(None)
-        return ids, far
 
     def _vector(self, ranking: ir.Nearest, query: ir.Constant) -> Sequence[float]:
         if isinstance(query, tuple):
@@ -145,6 +133,20 @@ class Ranker:
         return ranks
 
 
+Ranked = tuple[pa.Array, np.ndarray]
+"""Ids, best first, and their numbers."""
+
+
+def _best(ranked: Callable[[int | None], Ranked], wanted: int | None) -> Ranked:
+    """The best `wanted`; all of them where the last ties with the next, which may come first."""
+    if not wanted:
+        return ranked(None)
+    ids, numbers = ranked(wanted + 1)
+    if len(numbers) > wanted and numbers[wanted] == numbers[wanted - 1]:
+        return ranked(None)
+    return ids, numbers
+
+
 def _ranked_last(ranks: np.ndarray) -> np.ndarray:
     """Ranks to sort by: who has none comes last."""
     return np.where(ranks < 0, np.iinfo(np.int64).max, ranks)
@@ -181,7 +183,7 @@ class _Subject:
         if isinstance(domain, Nodes):
             return self._among_there(domain.ids.locate(ids))
         found = pc.index_in(ids, value_set=self.ids).fill_null(-1)
-        return found.to_numpy(zero_copy_only=False).astype(np.int64)
+        return as_numpy(found).astype(np.int64)
 
     def _among_there(self, at: np.ndarray) -> np.ndarray:
         if not len(self.there):
@@ -194,4 +196,4 @@ class _Subject:
         if self._everyone:
             return values
         places = self._among_there(self._bound.at)
-        return np.append(values, np.asarray([missing], values.dtype))[places]
+        return np.take(np.append(values, np.asarray([missing], values.dtype)), places)

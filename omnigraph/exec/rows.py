@@ -88,6 +88,12 @@ ONE_ROW = Rows(1, {}, {})
 """Where every pattern starts: one row that binds nothing."""
 
 
+def as_numpy(values: pa.Array) -> np.ndarray:
+    """An Arrow array as numpy has it; copied where Arrow packs bits."""
+    array: np.ndarray = values.to_numpy(zero_copy_only=False)
+    return array
+
+
 def gather(values: pa.Array, at: Positions) -> pa.Array:
     """Values by position, null at -1."""
     if len(at) and at.min() < 0:

@@ -33,7 +33,7 @@ from omnigraph.exec.profile import Profile
 from omnigraph.exec.rank import Ranker
 from omnigraph.exec.result import QueryResult
 from omnigraph.exec.rows import ONE_ROW, Rows
-from omnigraph.exec.scan import scan
+from omnigraph.exec.scan import counted, scan
 from omnigraph.exec.tables import Holdings, TablesView
 from omnigraph.plan import ir
 from omnigraph.storage.records import Snapshot
@@ -106,14 +106,34 @@ class _Run:
 
     def result(self) -> QueryResult:
         plan = self.plan
+        group = self._counted()
+        if group is not None:
+            return self._finished(group, perf_counter())
         rows = self._scored(self.solve(plan.pattern, ONE_ROW))
         since = perf_counter()
         frame: Rows | Groups = rows
         if plan.aggregate is not None:
             self.context.watch.operator = "group by"
             frame = aggregate(plan.aggregate, rows, self.evaluator, self.cache)
-            since = self.profile.stage(frame.length, since)
+            self.profile.stage(frame.length, perf_counter() - since)
+            since = perf_counter()
         return self._finished(frame, since)
+
+    def _counted(self) -> Groups | None:
+        """The one group of a plan that only counts the nodes of a scan."""
+        op, groups = self.plan.pattern[0], self.plan.aggregate
+        if len(self.plan.pattern) > 1 or groups is None or groups.keys or self.plan.scores:
+            return None
+        if not isinstance(op, ir.NodeScan) or any(m.operand is not None for m in groups.measures):
+            return None
+        self.context.watch.operator = op
+        since = perf_counter()
+        count = counted(self.context, op)
+        if count is None:
+            return None
+        self.profile.operator(op, count, since)
+        self.profile.stage(1, 0.0)
+        return Groups(1, {}, {measure.out: pa.array([count]) for measure in groups.measures})
 
     # The pattern
 
@@ -153,7 +173,7 @@ class _Run:
             since = perf_counter()
             self.context.watch.operator = "score"
             rows = self.ranker.score(score, rows, self._wanted_of(score))
-            self.profile.stage(rows.length, since)
+            self.profile.stage(rows.length, perf_counter() - since)
             self.context.watch.tick()
         return rows
 
@@ -172,23 +192,25 @@ class _Run:
     def _finished(self, frame: Rows | Groups, since: float) -> QueryResult:
         plan, watch = self.plan, self.context.watch
         watch.operator = "order by"
-        chosen: np.ndarray | None = None
+        total = frame.length
         if plan.distinct:
             frame, codes = self._distinct(frame)
             keys = self._keys(frame) + [each.of_rows for each in codes]
         else:
-            keys = self._keys(frame)
+            keys = self._keys(frame) if total > 1 else []
         chosen = places(keys, frame.length, offset=plan.offset, limit=plan.limit)
+        if keys or len(chosen) < frame.length:
+            frame = taken(frame, chosen)
         sorted_at = perf_counter()
         watch.operator = "project"
         watch.tick()
-        values = tuple(self._column(column, frame, chosen) for column in plan.columns)
-        # In the order of the plan's lines: project, order by, slice.
-        self.profile.stage(frame.length, sorted_at)
+        values = tuple(self._column(column, frame) for column in plan.columns)
+        # In the order of the plan's lines: project, order by, slice. Cutting comes with sorting.
+        self.profile.stage(len(chosen), perf_counter() - sorted_at)
         if plan.order:
-            self.profile.stage(frame.length, since + perf_counter() - sorted_at)
+            self.profile.stage(total, sorted_at - since)
         if plan.limit is not None or plan.offset:
-            self.profile.stage(len(chosen), perf_counter())
+            self.profile.stage(len(chosen), 0.0)
         return QueryResult(
             [column.name for column in plan.columns],
             self.context.tables.snapshot.commit_id,
@@ -237,12 +259,10 @@ class _Run:
         assert isinstance(expr, ir.Const | ir.Param | ir.Now), f"{expr} is neither key nor measure"
         return repeated(self.evaluator.given.of(expr), expr.type, frame.length)
 
-    def _column(
-        self, column: ir.OutputColumn, frame: Rows | Groups, chosen: np.ndarray
-    ) -> pa.Array:
+    def _column(self, column: ir.OutputColumn, frame: Rows | Groups) -> pa.Array:
         if column.type.is_vector:
-            self.context.watch.hold(4 * len(chosen) * (column.type.dimension or 0))
-        values = self._value(column.value, taken(frame, chosen))
+            self.context.watch.hold(4 * frame.length * (column.type.dimension or 0))
+        values = self._value(column.value, frame)
         wanted = arrow_type(column.type)
         return values if values.type == wanted else values.cast(wanted)
 

@@ -68,7 +68,9 @@ def graphs(draw: DrawFn) -> dict[str, list[dict[str, Any]]]:
             "k": key,
             **{name: draw(maybe(VALUES[name])) for name in PROPERTIES["P"]},
             "l": draw(st.one_of(st.none(), st.lists(st.sampled_from(TEXTS), max_size=3))),
-            "n": draw(st.one_of(st.none(), st.lists(st.sampled_from((0, 1, 2**53 + 1)), max_size=3))),
+            "n": draw(
+                st.one_of(st.none(), st.lists(st.sampled_from((0, 1, 2**53 + 1)), max_size=3))
+            ),
         }
         for key in people
     ]
@@ -237,7 +239,8 @@ class Writer:
         return f"{subject} {self.operator()} {self.constant(prop)}"
 
     def two_columns(self, scope: Scope, var: str, prop: str) -> str:
-        like = NUMBERS + ("w",) if prop in NUMBERS + ("w",) else (prop,)
+        numeric = (*NUMBERS, "w")
+        like = numeric if prop in numeric else (prop,)
         other = self.pick(scope)
         props = [each for each in PROPERTIES[scope[other]] if each in like] or [None]
         if props == [None]:
