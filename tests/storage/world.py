@@ -33,7 +33,7 @@ _EDGE = pa.schema(
 )
 SCHEMAS = {PERSON: _NODE, CITY: _NODE, KNOWS: _EDGE}
 
-FAST = Settings(lease_term_s=1.0, lock_wait_s=20.0)
+FAST = Settings(lease_term_s=1.0)
 
 
 def rows(table_key: TableKey, values: Mapping[str, int]) -> pa.Table:
