@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_codec
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -177,7 +177,7 @@ def _text(file: str | None, source: str | None) -> str:
     return read_text(file) if file is not None else source or ""
 
 
-def _params(text: str | None, file: str | None) -> object:
+def _params(text: str | None, file: str | None) -> Any:
     if text is not None and file is not None:
         raise typer.BadParameter("--params and --params-file are mutually exclusive: pass one")
     if file is not None:
