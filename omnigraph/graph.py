@@ -22,11 +22,11 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, Conflict, NotFound, StorageFailed
 from omnigraph.exec import indexes
 from omnigraph.exec.diff import PAGE_CHANGES, Changes, commit_changes, filters
+from omnigraph.exec.export import ExportResult, export
 from omnigraph.exec.feed import POLL_COMMITS, Feed, FeedPage
 from omnigraph.exec.indexes import IndexReport
-from omnigraph.exec.merge import MergeOutcome, MergeRequest, run_merge
-from omnigraph.exec.export import ExportResult, export
 from omnigraph.exec.load import LoadResult, Progress
+from omnigraph.exec.merge import MergeOutcome, MergeRequest, run_merge
 from omnigraph.exec.mutate import MutationResult, request, run_mutation
 from omnigraph.exec.resolve import Resolve
 from omnigraph.exec.result import QueryResult

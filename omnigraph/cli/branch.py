@@ -113,7 +113,12 @@ def merge(
         with open_graph(where) as graph:
             outcome = graph.branches.merge(source, into=into, actor=actor)
             failure = _dropped(graph, source) if delete_branch else None
-        document = {"source": source, "target": into, "outcome": outcome.kind, "actor_id": actor}
+        document: dict[str, object] = {
+            "source": source,
+            "target": into,
+            "outcome": outcome.kind,
+            "actor_id": actor,
+        }
         if delete_branch:
             document["branch_deleted"] = failure is None
             if failure is not None:

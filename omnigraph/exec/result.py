@@ -35,6 +35,11 @@ class QueryResult:
     _plan: ir.ReadPlan = field(repr=False)
     _profile: Profile = field(repr=False)
 
+    @property
+    def query_name(self) -> str:
+        """Which query of the text ran."""
+        return self._plan.name
+
     @cached_property
     def rows(self) -> list[JsonRow]:
         """JSON-ready rows. Of two columns with one name a row keeps the last."""
