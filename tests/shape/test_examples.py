@@ -11,14 +11,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import omnigraph as og
+from tests.cli.program import Done
+from tests.cli.program import run as call
+
 ROOT = Path(__file__).parents[2]
 PEOPLE = ROOT / "examples" / "people"
 DEMO = PEOPLE / "demo.sh"
 COMMANDS = re.findall(r"^ +(omnigraph .+)$", DEMO.read_text(encoding="utf-8"), re.M)
 
-SHOWN = re.findall(
-    r"^```console\n\$ (.+)\n((?:.+\n)*)```$", (ROOT / "README.md").read_text(encoding="utf-8"), re.M
-)
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SHOWN = re.findall(r"^```console\n\$ (.+)\n((?:.+\n)*)```$", README, re.M)
 """Commands in the README, each with the output that is shown for it."""
 
 
@@ -64,3 +67,26 @@ def test_the_demo_runs_to_its_end() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("\n== ") == len(COMMANDS) + 1
     assert "LONDON   2" in done.stdout
+
+
+def test_the_readme_session_runs_and_prints_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Run from a folder with the examples in it, so that the graph it makes is not left behind."""
+    (session,) = re.findall(r"^```python\n(.+?)^```$", README, re.M | re.S)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(session, "README.md", "exec"), {})
+
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[:2] == ["update Person Ada", "[{'p.name': 'Ada', 'p.age': 37}]"]
+    assert printed[2] == "[{'p.name': 'Ada', 'p.age': None}]"
+    graph = og.open("people.omni", read_only=True)
+    assert len(graph.query("query n() { match { $p: Person } return { $p } }")) == 3
+    for command in re.findall(r"^omnigraph .+$", README, re.M):
+        assert run_here(command).returncode == 0, command
+
+
+def run_here(command: str) -> Done:
+    """A command of the README in the current folder."""
+    return call(*shlex.split(command)[1:])
