@@ -108,10 +108,18 @@ def _merge(
     kind = FAST_FORWARD if bases[0].id == ours.commit_id else MERGED
     parts = _decided(store, catalog, asked, _Bases(store, lookup, met), theirs, ours)
     write = store.begin(ours.branch, kind=WRITER_KIND, actor=asked.actor)
+    _require_still(store, ours)
     for table_key, part in parts.items():
         _stage(write, table_key, part)
     commit = write.commit(expected_head=ours.commit_id, merged_parent=theirs.commit_id)
     return kind, commit
+
+
+def _require_still(store: Store, ours: Snapshot) -> None:
+    """Row ids are staged against the version they were read from: the write began at no other."""
+    head = store.snapshot(ours.branch).commit_id
+    if head != ours.commit_id:
+        raise PreconditionFailed(ours.branch, ours.commit_id, head)
 
 
 # ---- deciding
