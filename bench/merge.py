@@ -4,14 +4,15 @@
 
 For tables of 10,000 and 100,000 rows (with --million also 1,000,000), with and without a
 256-dimensional vector in every row: a branch changes 100 or 10,000 rows (most of them updated, some
-inserted, some deleted) while main changes ten others. Timed are the first diff of the two branches,
-read to its end, and the merge into main, each in a process of its own that has the graph open; the
-memory is how much the process grew. Prints medians, writes bench/results/merge.json.
+inserted, some deleted) while main changes ten others. Measured are the first diff of the two
+branches, read to its end, and the merge into a branch at main's head, each in a process of its own
+that has the graph open: time, processor time (which other programs disturb less) and how much the
+process grew.
+Prints medians, writes bench/results/merge.json.
 """
 
 import argparse
 import json
-import shutil
 import statistics
 import subprocess
 import sys
@@ -84,29 +85,31 @@ def memory(field: str) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 
 
-def measure(what: str, folder: str) -> None:
+def measure(what: str, folder: str, number: str) -> None:
     """In a process of its own: one diff or one merge, in milliseconds and mebibytes."""
     with tempfile.TemporaryDirectory() as other:
         build(Path(other) / "small", 100, 10, vectors=True)  # so that every engine is loaded
         warm = og.open(Path(other) / "small")
         list(warm.diff("main", "b")), warm.branches.merge("b")
     graph = og.open(folder)
-    graph.snapshot(), graph.snapshot("b")
+    target = graph.branches.create(f"target-{number}")
+    graph.snapshot(), graph.snapshot("b"), graph.snapshot(target)
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
     before = memory("VmRSS")
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     if what == "diff":
-        count = sum(1 for _ in graph.diff("main", "b"))
+        count = sum(1 for _ in graph.diff(target, "b"))
     else:
-        count = 1 if graph.branches.merge("b").kind == "merged" else 0
+        count = 1 if graph.branches.merge("b", into=target).kind == "merged" else 0
     took = (time.perf_counter() - start) * 1000
+    busy = (time.process_time() - cpu) * 1000
     grown = memory("VmHWM") - before
-    print(json.dumps({"ms": took, "mib": grown, "count": count}))
+    print(json.dumps({"ms": took, "cpu_ms": busy, "mib": grown, "count": count}))
 
 
-def in_a_process(what: str, folder: Path) -> dict[str, float]:
+def in_a_process(what: str, folder: Path, number: str) -> dict[str, float]:
     done = subprocess.run(
-        [sys.executable, __file__, "--measure", what, str(folder)],
+        [sys.executable, __file__, "--measure", what, str(folder), number],
         capture_output=True,
         text=True,
         check=True,
@@ -120,12 +123,9 @@ def case(size: int, changes: int, vectors: bool, repeat: int) -> dict[str, float
         built = Path(folder) / "built"
         build(built, size, changes, vectors)
         found: dict[str, list[dict[str, float]]] = {"diff": [], "merge": []}
-        for _ in range(repeat):
-            copy = Path(folder) / "copy"
-            shutil.copytree(built, copy)
+        for number in range(repeat):
             for what, seen in found.items():
-                seen.append(in_a_process(what, copy))
-            shutil.rmtree(copy)
+                seen.append(in_a_process(what, built, f"{what}-{number}"))
     assert all(seen["count"] == changes + 10 for seen in found["diff"])
     assert all(seen["count"] == 1 for seen in found["merge"])
     return {
@@ -135,7 +135,7 @@ def case(size: int, changes: int, vectors: bool, repeat: int) -> dict[str, float
         **{
             f"{what}_{unit}": round(statistics.median(s[unit] for s in seen), 1)
             for what, seen in found.items()
-            for unit in ("ms", "mib")
+            for unit in ("ms", "cpu_ms", "mib")
         },
     }
 
@@ -150,10 +150,13 @@ def growth(cases: list[dict[str, float]]) -> list[dict[str, float | str]]:
                 continue
             small, large = min(same, key=lambda c: c["size"]), max(same, key=lambda c: c["size"])
             for what in ("diff", "merge"):
-                ratio = round(large[f"{what}_ms"] / small[f"{what}_ms"], 2)
                 span = f"{small['size']:,} → {large['size']:,}"
+                ratios = {
+                    unit: round(large[f"{what}_{unit}"] / small[f"{what}_{unit}"], 2)
+                    for unit in ("ms", "cpu_ms")
+                }
                 found.append(
-                    {"what": what, "changes": changes, "vectors": vectors, "rows": span, "x": ratio}
+                    {"what": what, "changes": changes, "vectors": vectors, "rows": span, **ratios}
                 )
     return found
 
@@ -162,16 +165,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--million", action="store_true")
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--measure", nargs=2)
+    parser.add_argument("--measure", nargs=3)
     asked = parser.parse_args()
     if asked.measure:
         measure(*asked.measure)
         return
     sizes = [10_000, 100_000, *([1_000_000] if asked.million else [])]
-    cases = []
-    print(
-        f"{'rows':>9} {'changes':>7} {'vectors':>7}  {'diff ms':>8} {'MiB':>6}  {'merge ms':>8} MiB"
-    )
+    cases: list[dict[str, float]] = []
+    print("     rows changes vectors |  diff ms   cpu ms    MiB | merge ms   cpu ms    MiB")
     for vectors in (False, True):
         for changes in (100, 10_000):
             for size in sizes:
@@ -180,18 +181,19 @@ def main() -> None:
                 one = case(size, changes, vectors, asked.repeat)
                 cases.append(one)
                 print(
-                    f"{size:>9,} {changes:>7,} {'yes' if vectors else 'no':>7}  "
-                    f"{one['diff_ms']:>8.1f} {one['diff_mib']:>6.1f}  "
-                    f"{one['merge_ms']:>8.1f} {one['merge_mib']:.1f}",
+                    f"{size:>9,} {changes:>7,} {'yes' if vectors else 'no':>7} |"
+                    f"{one['diff_ms']:>9.1f}{one['diff_cpu_ms']:>9.1f}{one['diff_mib']:>7.1f} |"
+                    f"{one['merge_ms']:>9.1f}{one['merge_cpu_ms']:>9.1f}{one['merge_mib']:>7.1f}",
                     flush=True,
                 )
-    grown = growth(cases)
-    for each in grown:
+                shown = {"cases": cases, "growth": growth(cases)}
+                RESULTS.write_text(json.dumps(shown, indent=2) + "\n")
+    for each in growth(cases):
         kind = "with vectors" if each["vectors"] else "without vectors"
         print(
-            f"{each['what']} of {each['changes']:,} changes {kind}, {each['rows']}: × {each['x']}"
+            f"{each['what']} of {each['changes']:,} changes {kind}, {each['rows']}: "
+            f"× {each['ms']} in time, × {each['cpu_ms']} in processor time"
         )
-    RESULTS.write_text(json.dumps({"cases": cases, "growth": grown}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """What a mutation costs, beside the Lance calls it cannot avoid and beside other databases.
 
-    python bench/write.py [--rounds 60] [--commits 1000] [--no-peers]
+    python bench/write.py [--rounds 60] [--commits 1000] [--rows 1000000] [--no-peers]
 
 First part: one-row durable writes into a graph of 1,000 people, every engine in turn, so that all
 see the same machine. Second part: storage calls of a one-node insert. Third part: 1,000 sequential
-one-row commits, the 10th beside the 1,000th, and a point read before and after.
+one-row commits, the 10th beside the 1,000th, and a point read before and after. Last part, with
+indexes: one-row writes into a million people, and an update and a delete of one in a hundred.
 Prints medians and writes bench/results/write.json. Peers come with `uv sync --group bench`.
 """
 
@@ -18,10 +19,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from write_engines import PEERS, Bare, Engine, OmniGraph
 
 RESULTS = Path(__file__).parent / "results" / "write.json"
 READ = "query r($n: String) { match { $p: Person { name: $n } } return { $p.age } }"
+SHARES = 100
 NEIGHBOURS = 10
 """Commits around the 10th and the last whose median is compared: a fold falls on some of them."""
 
@@ -103,11 +107,41 @@ def history(folder: Path, commits: int) -> dict[str, float]:
     }
 
 
+def large(folder: Path, rows: int, peers: bool) -> dict[str, dict[str, float]]:
+    """Writes into many rows: one row, and one row in a hundred."""
+    numbers = np.arange(rows)
+    people = pa.table(
+        {
+            "name": pa.array([f"m{n}" for n in range(rows)]),
+            "age": pa.array(numbers % SHARES, pa.int32()),
+        }
+    )
+    engines, _ = started(folder, peers)
+    taken: dict[str, dict[str, float]] = {}
+    for engine in engines:
+        engine.fill(people)
+        for kind, work in _large_writes(engine).items():
+            median = statistics.median(timed(lambda w=work, n=n: w(n)) for n in range(3))
+            taken.setdefault(kind, {})[engine.name] = round(median, 2)
+    return taken
+
+
+def _large_writes(engine: Engine) -> dict[str, Callable[[int], object]]:
+    return {
+        "insert": lambda n: engine.insert(f"l{n}"),
+        "insert_with_edge": lambda n: engine.insert_with_edge(f"k{n}", f"m{n}"),
+        "update_share": lambda n: engine.update_where(10 + n, 1000 + n),
+        "delete_share": lambda n: engine.delete_where(20 + n),
+    }
+
+
 def shown(results: dict[str, Any]) -> None:
     names = list(results["one_row_ms"]["insert"])
     print("ms, median".ljust(18), *(name.rjust(11) for name in names))
     for kind, by_name in results["one_row_ms"].items():
         print(kind.ljust(18), *(f"{by_name[name]:11.2f}" for name in names))
+    for kind, by_name in results.get("large_ms", {}).items():
+        print(f"large {kind}".ljust(18), *(f"{by_name[name]:11.2f}" for name in names))
     for part in ("ratio_to_bare", "calls", "history", "absent"):
         print(part, results[part])
 
@@ -116,6 +150,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--commits", type=int, default=1000)
+    parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--no-peers", action="store_true")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", category=DeprecationWarning)
@@ -125,8 +160,13 @@ def main() -> None:
         calls = storage_calls(engines[0])  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory() as folder:
         long = history(Path(folder), options.commits)
+    many: dict[str, Any] = {}
+    if options.rows:
+        with tempfile.TemporaryDirectory() as folder:
+            many = large(Path(folder), options.rows, not options.no_peers)
     results = {
         "one_row_ms": taken,
+        "large_ms": many,
         "ratio_to_bare": {
             kind: round(by_name["omnigraph"] / by_name["bare Lance"], 2)
             for kind, by_name in taken.items()

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import lance
 import pyarrow as pa
+import pyarrow.parquet as pq
 from lance import LanceDataset
 from lance.dataset import LanceOperation, Transaction
 from lance.fragment import write_fragments
@@ -19,6 +20,7 @@ import omnigraph as og
 from omnigraph.catalog.accept import accept
 from omnigraph.catalog.arrow import edge_schema, node_schema
 from omnigraph.storage.records import MANIFEST_SCHEMA
+from omnigraph.types import TableKey
 
 SCHEMA = """
 node Person {
@@ -30,6 +32,13 @@ edge Knows: Person -> Person
 """
 START = 1000
 """People that are there before the first measured write."""
+
+
+def stored_rows(people: pa.Table) -> pa.Table:
+    """People as the table of their type holds them."""
+    schema = node_schema(accept(SCHEMA).nodes["Person"])
+    columns = {"id": people["name"], "name": people["name"], "age": people["age"]}
+    return pa.table([columns[name] for name in schema.names], schema=schema)
 
 
 class Engine(Protocol):
@@ -44,6 +53,13 @@ class Engine(Protocol):
     def update(self, name: str, age: int) -> None: ...
 
     def delete(self, name: str) -> None: ...
+
+    def fill(self, people: pa.Table) -> None:
+        """Add many people with name and age, not measured."""
+
+    def update_where(self, age: int, new: int) -> None: ...
+
+    def delete_where(self, age: int) -> None: ...
 
 
 class OmniGraph:
@@ -70,6 +86,19 @@ class OmniGraph:
 
     def delete(self, name: str) -> None:
         self.graph.mutate("query q($n: String) { delete Person where name = $n }", {"n": name})
+
+    def fill(self, people: pa.Table) -> None:
+        write = self.graph._store.begin(kind="bench")
+        write.append(TableKey("node:Person"), stored_rows(people))
+        write.commit()
+        self.graph.ensure_indices()
+
+    def update_where(self, age: int, new: int) -> None:
+        text = "query q($a: I32, $b: I32) { update Person set { age: $b } where age = $a }"
+        self.graph.mutate(text, {"a": age, "b": new})
+
+    def delete_where(self, age: int) -> None:
+        self.graph.mutate("query q($a: I32) { delete Person where age = $a }", {"a": age})
 
 
 class Bare:
@@ -135,21 +164,42 @@ class Bare:
         self._publish(tables=2)
 
     def update(self, name: str, age: int) -> None:
-        rows = pa.Table.from_pylist([self._person(name, age)], schema=self._person_schema)
+        self._upsert(pa.Table.from_pylist([self._person(name, age)], schema=self._person_schema))
+
+    def _upsert(self, rows: pa.Table) -> None:
         upsert = self._people.merge_insert("id").when_matched_update_all()
         staged, _ = upsert.when_not_matched_insert_all().execute_uncommitted(rows)
         self._people = LanceDataset.commit(self._people, staged, max_retries=0)
         self._publish()
 
     def delete(self, name: str) -> None:
+        self._delete(f"id = '{name}'")
+
+    def fill(self, people: pa.Table) -> None:
+        rows = stored_rows(people)
+        staged = write_fragments(rows, self._people, mode="append", return_transaction=True)
+        self._people = LanceDataset.commit(self._people, staged, max_retries=0)
+        self._people.create_scalar_index("id", "BTREE")
+        self._people = lance.dataset(self._people.uri)
+
+    def update_where(self, age: int, new: int) -> None:
+        rows = self._people.to_table(filter=f"age = {age}")
+        ages = pa.array([new] * rows.num_rows, pa.int32())
+        rows = rows.set_column(rows.schema.get_field_index("age"), rows.schema.field("age"), ages)
+        self._upsert(rows)
+
+    def delete_where(self, age: int) -> None:
+        self._delete(f"age = {age}")
+
+    def _delete(self, predicate: str) -> None:
         changed, gone = [], []
         for fragment in self._people.get_fragments():
-            after = fragment.delete(f"id = '{name}'")
+            after = fragment.delete(predicate)
             if after is None:
                 gone.append(fragment.fragment_id)
             elif after.num_deletions != fragment.num_deletions:
                 changed.append(after)
-        operation = LanceOperation.Delete(changed, gone, f"id = '{name}'")
+        operation = LanceOperation.Delete(changed, gone, predicate)
         staged = Transaction(self._people.version, operation)
         self._people = LanceDataset.commit(self._people, staged, max_retries=0)
         self._publish()
@@ -196,6 +246,24 @@ class Sql:
             ("DELETE FROM person WHERE name = ?", (name,)),
         )
 
+    def fill(self, people: pa.Table) -> None:
+        names, ages = people["name"].to_pylist(), people["age"].to_pylist()
+        self._connection.execute("BEGIN")
+        self._connection.executemany(
+            "INSERT INTO person VALUES (?, ?)", list(zip(names, ages, strict=True))
+        )
+        self._commit()
+
+    def update_where(self, age: int, new: int) -> None:
+        self._run(("UPDATE person SET age = ? WHERE age = ?", (new, age)))
+
+    def delete_where(self, age: int) -> None:
+        chosen = "(SELECT name FROM person WHERE age = ?)"
+        self._run(
+            (f"DELETE FROM knows WHERE src IN {chosen} OR dst IN {chosen}", (age, age)),
+            ("DELETE FROM person WHERE age = ?", (age,)),
+        )
+
 
 class DuckDb(Sql):
     """A column store with foreign keys. It syncs its log on commit."""
@@ -206,6 +274,10 @@ class DuckDb(Sql):
         connection = importlib.import_module("duckdb").connect(str(folder / "duckdb.db"))
         connection.execute("BEGIN")
         super().__init__(connection)
+
+    def fill(self, people: pa.Table) -> None:
+        self._connection.register("people", people)
+        self._connection.execute("INSERT INTO person SELECT name, age FROM people")
 
     def _commit(self) -> None:
         self._connection.execute("COMMIT")
@@ -235,6 +307,7 @@ class Ladybug:
 
     def __init__(self, folder: Path) -> None:
         ladybug = importlib.import_module("ladybug")
+        self._files = folder
         self._connection = ladybug.Connection(ladybug.Database(str(folder / "ladybug")))
         self._run("CREATE NODE TABLE Person(name STRING, age INT32, PRIMARY KEY(name))")
         self._run("CREATE REL TABLE Knows(FROM Person TO Person)")
@@ -258,6 +331,17 @@ class Ladybug:
 
     def delete(self, name: str) -> None:
         self._run("MATCH (p:Person {name: $n}) DETACH DELETE p", {"n": name})
+
+    def fill(self, people: pa.Table) -> None:
+        file = self._files / "people.parquet"
+        pq.write_table(people, file)
+        self._run(f"COPY Person FROM '{file}'")
+
+    def update_where(self, age: int, new: int) -> None:
+        self._run("MATCH (p:Person) WHERE p.age = $a SET p.age = $b", {"a": age, "b": new})
+
+    def delete_where(self, age: int) -> None:
+        self._run("MATCH (p:Person) WHERE p.age = $a DETACH DELETE p", {"a": age})
 
 
 PEERS: tuple[type[Any], ...] = (DuckDb, Ladybug, DoltLite)

@@ -54,6 +54,7 @@ __all__ = [
     "Conflict",
     "ConstraintViolated",
     "EmbeddingFailed",
+    "FeedPage",
     "Forbidden",
     "Graph",
     "Image",

@@ -6,7 +6,8 @@ the merge reads them together.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from omnigraph.storage.history import History
 from omnigraph.storage.records import Commit, CommitId
@@ -14,18 +15,45 @@ from omnigraph.storage.records import Commit, CommitId
 Lookup = Callable[[CommitId], Commit | None]
 
 
-def merge_bases(lookup: Lookup, ours: CommitId, theirs: CommitId) -> tuple[Commit, ...]:
-    """The best common ancestors: the nearest to both heads first, then the newer."""
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Where two heads met last.
+
+    `bases` are the best common ancestors: the nearest to both heads first, then the newer.
+    `forgotten` are merges on our side of commits that their side has merged too and that went away
+    with their branch: what such a merge changed is all that is left of them.
+    """
+
+    bases: tuple[Commit, ...]
+    forgotten: tuple[Commit, ...] = ()
+
+
+def meeting(lookup: Lookup, ours: CommitId, theirs: CommitId) -> Meeting:
+    """Where two heads met last."""
     from_ours, from_theirs = _distances(lookup, ours), _distances(lookup, theirs)
-    found = (lookup(commit_id) for commit_id in from_ours.keys() & from_theirs.keys())
-    common = {commit.id: commit for commit in found if commit is not None}
+    both = from_ours.keys() & from_theirs.keys()
+    common = {commit.id: commit for commit in _found(lookup, both)}
     passed = {parent for commit in common.values() for parent in parents(commit)}
+    gone = both - common.keys() - passed
 
     def nearness(commit: Commit) -> tuple[int, int, str]:
         distance = from_ours[commit.id] + from_theirs[commit.id]
         return distance, -commit.manifest_version, commit.id
 
-    return tuple(sorted((c for c in common.values() if c.id not in passed), key=nearness))
+    forgotten = (c for c in _found(lookup, from_ours) if c.merged_parent in gone)
+    return Meeting(
+        tuple(sorted((c for c in common.values() if c.id not in passed), key=nearness)),
+        tuple(sorted(forgotten, key=lambda commit: commit.id)),
+    )
+
+
+def merge_bases(lookup: Lookup, ours: CommitId, theirs: CommitId) -> tuple[Commit, ...]:
+    """The best common ancestors."""
+    return meeting(lookup, ours, theirs).bases
+
+
+def _found(lookup: Lookup, ids: Iterable[CommitId]) -> Iterator[Commit]:
+    return (commit for commit in map(lookup, ids) if commit is not None)
 
 
 def parents(commit: Commit) -> tuple[CommitId, ...]:
@@ -50,7 +78,7 @@ def _distances(lookup: Lookup, head: CommitId) -> dict[CommitId, int]:
 def lookup_in(history: History, *branches: str) -> Lookup:
     """Commits of these branches, and of every other live branch once they do not suffice.
 
-    The commits of a deleted branch are gone: what they merged stays, where they met does not.
+    The commits of a deleted branch are gone.
     """
     known: dict[CommitId, Commit] = {}
     for branch in branches:

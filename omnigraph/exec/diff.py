@@ -21,7 +21,7 @@ from omnigraph.exec.entities import Entities, TypeOf, differ
 from omnigraph.exec.images import Image, images
 from omnigraph.exec.tokens import sealed, unsealed
 from omnigraph.storage.delta import AFTER, BEFORE
-from omnigraph.storage.records import Commit, Snapshot
+from omnigraph.storage.records import Commit, Snapshot, TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import Kind
 
@@ -158,10 +158,10 @@ class Changes:
         )
 
     def _of_type(self, owner: TypeOf, after_id: str | None) -> Iterator[Change]:
-        before = self._before.tables.get(owner.table)
-        after = self._after.tables.get(owner.table)
-        if before is None or after is None or before == after:
+        pins = self._pins(owner)
+        if pins is None:
             return
+        before, after = pins
         touched = self._store.deltas.touched(before, after)
         if after_id is not None:
             touched = touched.filter(pc.greater(touched["id"], after_id))
@@ -169,6 +169,21 @@ class Changes:
         new = Entities(owner, self._store.tables.reader(after))
         for start in range(0, touched.num_rows, CHUNK_ROWS):
             yield from self._of_rows(owner, old, new, touched.slice(start, CHUNK_ROWS))
+
+    def _pins(self, owner: TypeOf) -> tuple[TablePin, TablePin] | None:
+        """The two versions of a type's table, or None when nothing can differ. A type that was
+        renamed between the points has kept its folder."""
+        before, after = (_pin(point, owner) for point in (self._before, self._after))
+        if before is None and after is not None:
+            before = _at(self._before, after.location)
+        elif after is None and before is not None:
+            after = _at(self._after, before.location)
+        if before is None or after is None:
+            only = before or after
+            if only is not None and only.row_count:
+                raise NoChanges("schema_boundary", self._after.commit_id, owner.name)
+            return None
+        return None if before == after else (before, after)
 
     def _of_rows(
         self, owner: TypeOf, old: Entities, new: Entities, touched: pa.Table
@@ -186,6 +201,14 @@ class Changes:
             op = INSERT if was is None else DELETE if now is None else UPDATE
             if not self._wanted.ops or op in self._wanted.ops:
                 yield Change(kind, owner.name, type_id, entity_id, op, was, now)
+
+
+def _pin(point: Snapshot, owner: TypeOf) -> TablePin | None:
+    return point.tables.get(owner.table)
+
+
+def _at(point: Snapshot, location: str) -> TablePin | None:
+    return next((pin for pin in point.tables.values() if pin.location == location), None)
 
 
 def commit_changes(store: Store, catalog: Catalog, commit: Commit, wanted: Filters) -> Changes:

@@ -9,7 +9,6 @@ and what it contains is exactly the two pinned heads merged. Rows are copied: no
 reads afterwards belongs to the source.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,13 +23,13 @@ from omnigraph.errors import (
     OmnigraphError,
     PreconditionFailed,
 )
-from omnigraph.exec.ancestry import Lookup, lookup_in, merge_bases
+from omnigraph.exec.ancestry import Lookup, Meeting, lookup_in, meeting, merge_bases
 from omnigraph.exec.crosscheck import Merged, MergedGraph, violations
 from omnigraph.exec.diff import owners
 from omnigraph.exec.entities import TypeOf
 from omnigraph.exec.resolve import ENTITY, Resolve, Settled, check_options, settle
 from omnigraph.exec.rules import rules_by_table
-from omnigraph.exec.threeway import Base, CommitBase, MergedBase, TypeMerge
+from omnigraph.exec.threeway import Base, CommitBase, ForgottenBase, MergedBase, TypeMerge
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, CommitId, Snapshot, TablePin
 from omnigraph.storage.store import Store
@@ -100,18 +99,27 @@ def _merge(
     store: Store, catalog: Catalog, asked: MergeRequest, theirs: Snapshot, ours: Snapshot
 ) -> tuple[str, Commit | None]:
     lookup = lookup_in(store.history, theirs.branch, ours.branch)
-    bases = merge_bases(lookup, ours.commit_id, theirs.commit_id)
+    met = meeting(lookup, ours.commit_id, theirs.commit_id)
+    bases = met.bases
     if not bases:
         raise NotFound("common ancestor", f"{theirs.branch} and {ours.branch}")
     if bases[0].id == theirs.commit_id:
         return ALREADY_UP_TO_DATE, None
     kind = FAST_FORWARD if bases[0].id == ours.commit_id else MERGED
-    parts = _decided(store, catalog, asked, _Bases(store, lookup, bases), theirs, ours)
+    parts = _decided(store, catalog, asked, _Bases(store, lookup, met), theirs, ours)
     write = store.begin(ours.branch, kind=WRITER_KIND, actor=asked.actor)
+    _require_still(store, ours)
     for table_key, part in parts.items():
         _stage(write, table_key, part)
     commit = write.commit(expected_head=ours.commit_id, merged_parent=theirs.commit_id)
     return kind, commit
+
+
+def _require_still(store: Store, ours: Snapshot) -> None:
+    """Row ids are staged against the version they were read from: the write began at no other."""
+    head = store.snapshot(ours.branch).commit_id
+    if head != ours.commit_id:
+        raise PreconditionFailed(ours.branch, ours.commit_id, head)
 
 
 # ---- deciding
@@ -161,14 +169,20 @@ def _order(conflict: MergeConflict) -> tuple[bool, str, str, str]:
 class _Bases:
     """The merge base of each type: of one commit, or of several merged with each other."""
 
-    def __init__(self, store: Store, lookup: Lookup, commits: Iterable[Commit]) -> None:
+    def __init__(self, store: Store, lookup: Lookup, met: Meeting) -> None:
         self._store = store
         self._lookup = lookup
-        self._commits = tuple(commits)
+        self._met = met
 
     def of(self, owner: TypeOf, source: TablePin) -> Base:
         """The base of one type, read relative to the source's version."""
-        return self._joined(owner, source, self._commits)
+        base = self._joined(owner, source, self._met.bases)
+        for merge in self._met.forgotten:
+            before = self._lookup(CommitId(merge.parent or ""))
+            if before is not None:
+                after = self._one(owner, source, merge)
+                base = ForgottenBase(after, self._one(owner, source, before), base)
+        return base
 
     def _joined(self, owner: TypeOf, source: TablePin, commits: tuple[Commit, ...]) -> Base:
         joined = self._one(owner, source, commits[0])

@@ -19,7 +19,7 @@ from omnigraph.exec.entities import differ_in
 from omnigraph.exec.images import Image, images
 from omnigraph.exec.threeway import DIVERGENT_UPDATE, TypeMerge, Undecided
 
-OURS, THEIRS, BASE = "ours", "theirs", "base"
+OURS, THEIRS = "ours", "theirs"
 ENTITY, PROPERTY = "entity", "property"
 
 Answer = str | Mapping[str, Any] | None

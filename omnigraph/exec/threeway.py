@@ -84,6 +84,27 @@ class MergedBase:
         return merged, (apart & first_moved & second_moved) | no_first | no_second
 
 
+@dataclass(frozen=True, slots=True)
+class ForgottenBase:
+    """A base beside which both sides merged a commit that is gone. What the merge of it changed is
+    what it had; for the rest the base stands."""
+
+    merge: Base
+    before: Base
+    below: Base
+
+    def ids(self) -> pa.Array:
+        parts = [each.ids() for each in (self.merge, self.before, self.below)]
+        return pc.unique(pa.chunked_array(parts, pa.string())).sort()
+
+    def at(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
+        after, _ = self.merge.at(ids, source)
+        before, _ = self.before.at(ids, source)
+        below, baseless = self.below.at(ids, source)
+        brought = differ(after, before)
+        return Chosen(brought, after, below), baseless & ~brought
+
+
 # ---- the decision
 
 

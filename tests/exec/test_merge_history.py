@@ -91,7 +91,8 @@ def test_back_and_forth(small: Graph) -> None:
     assert state(small) == state(small, "b")
 
 
-def test_both_sides_merged_the_same_third_branch(small: Graph) -> None:
+@pytest.mark.parametrize("deleted", [False, True])
+def test_both_sides_merged_the_same_third_branch(small: Graph, deleted: bool) -> None:
     begin(small)
     for name in ("b", "third"):
         small.branches.create(name)
@@ -99,11 +100,12 @@ def test_both_sides_merged_the_same_third_branch(small: Graph) -> None:
     edit(small, "b", Person={"Bob": person("Bob", 31)})
     edit(small, Person={"Carol": person("Carol", 31)})
     small.branches.merge("third", into="b")
-    small.branches.merge("third")
+    small.branches.merge("third", delete_source=deleted)
     edit(small, Person={"Alice": person("Alice", 41), "Eve": None})
     assert small.branches.merge("b").kind == "merged"
     assert age(small, MAIN) == 41, "main changed what came from the third branch"
     assert ("Person", "Eve") not in state(small), "what main deleted since stays deleted"
+    assert [age(small, MAIN, name) for name in ("Bob", "Carol")] == [31, 31]
 
 
 @pytest.mark.parametrize("where", [MAIN, "b"])
