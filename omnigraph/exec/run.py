@@ -141,18 +141,18 @@ class _Run:
         """Walk rows through operators."""
         watch = self.context.watch
         since = perf_counter()
-        for op in ops:
+        for op, then in zip(ops, (*ops[1:], None), strict=True):
             watch.operator = op
-            rows = self._step(op, rows)
+            rows = self._step(op, rows, then)
             since = self.profile.operator(op, rows.length, since)
             watch.tick()
         return rows
 
-    def _step(self, op: ir.PatternOp, rows: Rows) -> Rows:
+    def _step(self, op: ir.PatternOp, rows: Rows, then: ir.PatternOp | None) -> Rows:
         context = self.context
         match op:
             case ir.NodeScan():
-                return scan(context, op, rows)
+                return scan(context, op, rows, then)
             case ir.Expand():
                 return expand(context, op, rows)
             case ir.ExpandEdges():
