@@ -23,6 +23,7 @@ from omnigraph.errors import BadRequest
 from omnigraph.exec import text_index, vectors
 from omnigraph.exec.analyse import terms
 from omnigraph.exec.cache import Cache
+from omnigraph.exec.follow import Recipe, derived, key_of
 from omnigraph.exec.indexes import is_kind
 from omnigraph.exec.text_index import TextIndex
 from omnigraph.exec.vectors import Vectors
@@ -32,8 +33,11 @@ from omnigraph.storage.tables import TableReader
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
+TEXT = Recipe("text", text_index.build, text_index.replaced)
+VECTORS = Recipe("vectors", vectors.build, vectors.replaced)
+
 EDITS_DEFAULT = 2
-_NO_CACHE = Cache(0)
+NO_CACHE = Cache(0)
 
 _VECTOR_BYTES_ALWAYS = 64 << 20  # read whole even where nothing is kept
 
@@ -55,16 +59,16 @@ def matching_ids(
     mode: TextMode,
     edits_max: int | None = None,
     among: pa.Array | None = None,
-    cache: Cache = _NO_CACHE,
+    cache: Cache = NO_CACHE,
 ) -> pa.Array:
     """The ids of the rows whose text shares a term with the query, or nearly does, in id order."""
     if not terms(query):
         return pa.array([], pa.utf8())
-    if mode is TextMode.ANY_TOKEN and _ask_disk(reader, column, cache):
-        return _matching_on_disk(reader, column, query, among)
+    if mode is TextMode.ANY_TOKEN and ask_disk(reader, column, cache):
+        return matching_on_disk(reader, column, query, among)
     index = text(reader, column, cache=cache)
     if mode is TextMode.FUZZY:
-        found = index.matching_fuzzily(query, _edits(edits_max))
+        found = index.matching_fuzzily(query, edits_allowed(edits_max))
     else:
         found = index.matching(query)
     return index.ids.take(pa.array(_among(index.ids, found, among)))
@@ -77,7 +81,7 @@ def bm25(
     *,
     among: pa.Array | None = None,
     k: int | None = None,
-    cache: Cache = _NO_CACHE,
+    cache: Cache = NO_CACHE,
 ) -> tuple[pa.Array, Floats]:
     """The ids of matching rows and their scores, best first, ties by id; with k the first k."""
     if not terms(query):
@@ -92,26 +96,20 @@ def bm25(
 
 
 def text(reader: TableReader, column: str, *, cache: Cache) -> TextIndex:
-    """The inverted column of a version, made once."""
-
-    def make() -> tuple[TextIndex, int]:
-        rows = reader.rows(["id", column])
-        index = text_index.build(rows.column("id").combine_chunks(), rows.column(column))
-        return index, index.bytes_held
-
-    return cache.made(("text", reader.pin, column), make)
+    """The inverted column of a version."""
+    return derived(TEXT, reader, column, cache)
 
 
-def _ask_disk(reader: TableReader, column: str, cache: Cache) -> bool:
+def ask_disk(reader: TableReader, column: str, cache: Cache) -> bool:
     """Whether a first search does not pay to read the column: an index on disk answers it."""
-    key = ("text", reader.pin, column)
+    key = key_of(TEXT, reader.pin, column)
     if cache.get(key) is not None:
         return False
     known = _is_indexed(reader, column, IndexKind.FULL_TEXT)
     return known and cache.use(key) <= _BUILD_AFTER
 
 
-def _matching_on_disk(
+def matching_on_disk(
     reader: TableReader, column: str, query: str, among: pa.Array | None
 ) -> pa.Array:
     # Lance compares rows that the index does not cover one by one.
@@ -133,7 +131,7 @@ def best(scores: Floats, k: int | None) -> Numbers:
     return places[np.argsort(-scores[places], kind="stable")[:k]]
 
 
-def _edits(edits_max: int | None) -> int:
+def edits_allowed(edits_max: int | None) -> int:
     if edits_max is None:
         return EDITS_DEFAULT
     if edits_max < 0:
@@ -151,14 +149,14 @@ def nearest(
     *,
     k: int | None = None,
     among: pa.Array | None = None,
-    cache: Cache = _NO_CACHE,
+    cache: Cache = NO_CACHE,
 ) -> tuple[pa.Array, Floats]:
     """The ids of the k nearest rows (all, without k) and their L2 distances, ties by id.
 
     Rows without a vector are absent.
     """
-    query = _query_vector(reader, column, vector)
-    if not _fits(reader, len(query), cache) and k is not None:
+    query = query_vector(reader, column, vector)
+    if not fits(reader, len(query), cache) and k is not None:
         return _nearest_of_many(reader, column, query, k=k, among=among)
     held = vectors_of(reader, column, cache=cache)
     some = None if among is None else _among(held.ids, np.arange(len(held.ids)), among)
@@ -167,17 +165,11 @@ def nearest(
 
 
 def vectors_of(reader: TableReader, column: str, *, cache: Cache) -> Vectors:
-    """The vectors of a version, read once."""
-
-    def make() -> tuple[Vectors, int]:
-        rows = reader.rows(["id", column])
-        held = vectors.build(rows.column("id").combine_chunks(), rows.column(column))
-        return held, held.bytes_held
-
-    return cache.made(("vectors", reader.pin, column), make)
+    """The vectors of a version."""
+    return derived(VECTORS, reader, column, cache)
 
 
-def _query_vector(
+def query_vector(
     reader: TableReader, column: str, vector: Sequence[float]
 ) -> npt.NDArray[np.float32]:
     dimension = reader.schema.field(column).type.list_size
@@ -189,7 +181,7 @@ def _query_vector(
     return np.asarray(vector, dtype=np.float32)
 
 
-def _fits(reader: TableReader, dimension: int, cache: Cache) -> bool:
+def fits(reader: TableReader, dimension: int, cache: Cache) -> bool:
     return reader.pin.row_count * (dimension + 8) * 4 <= max(cache.bytes_max, _VECTOR_BYTES_ALWAYS)
 
 

@@ -68,7 +68,9 @@ def graphs(draw: DrawFn) -> dict[str, list[dict[str, Any]]]:
             "k": key,
             **{name: draw(maybe(VALUES[name])) for name in PROPERTIES["P"]},
             "l": draw(st.one_of(st.none(), st.lists(st.sampled_from(TEXTS), max_size=3))),
-            "n": draw(st.one_of(st.none(), st.lists(st.sampled_from((0, 1, 2**53 + 1)), max_size=3))),
+            "n": draw(
+                st.one_of(st.none(), st.lists(st.sampled_from((0, 1, 2**53 + 1)), max_size=3))
+            ),
         }
         for key in people
     ]
@@ -152,7 +154,7 @@ class Writer:
             clauses.append(self.binding(scope))
         for _ in range(self.draw(st.integers(0, 2))):
             clauses.append(self.traversal(scope))
-        if not inner and self.one_in(6):
+        if self.one_in(4):
             clauses.append(self.binding(scope))
         for _ in range(self.pick((0, 0, 1, 1, 2))):
             clauses.append(self.condition(scope, depth=depth))
@@ -224,7 +226,7 @@ class Writer:
         kind = self.draw(st.integers(0, 7))
         if kind == 0:
             return f"{subject} is {self.pick(('', 'not '))}null"
-        if kind == 1:
+        if kind in (1, 7):
             return self.two_columns(scope, var, prop)
         if kind == 2 and prop in ("i", "big", "w"):
             return f"{subject} in [{', '.join(str(n) for n in self.small_integers())}]"
@@ -237,12 +239,14 @@ class Writer:
         return f"{subject} {self.operator()} {self.constant(prop)}"
 
     def two_columns(self, scope: Scope, var: str, prop: str) -> str:
-        like = NUMBERS + ("w",) if prop in NUMBERS + ("w",) else (prop,)
+        numeric = (*NUMBERS, "w")
+        like = numeric if prop in numeric else (prop,)
         other = self.pick(scope)
         props = [each for each in PROPERTIES[scope[other]] if each in like] or [None]
         if props == [None]:
             return f"${var}.{prop} is not null"
-        return f"${var}.{prop} {self.operator()} ${other}.{self.pick(props)}"
+        operator = self.operator() if self.one_in(2) else "="
+        return f"${var}.{prop} {operator} ${other}.{self.pick(props)}"
 
     def small_integers(self) -> list[int]:
         return self.draw(st.lists(st.sampled_from((0, 1, -1, 2)), max_size=3))

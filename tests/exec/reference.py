@@ -57,7 +57,9 @@ class Reference:
 
     def _cut(self, plan: ir.ReadPlan, outputs: list[tuple[list[Any], list[Any]]]) -> list[Any]:
         if plan.distinct:
-            seen = {repr([_canonical(v) for v in values]): (keys, values) for keys, values in outputs}
+            seen = {
+                repr([_canonical(v) for v in values]): (keys, values) for keys, values in outputs
+            }
             outputs = sorted(seen.values(), key=cmp_to_key(lambda a, b: _compare_lists(a[1], b[1])))
         descending = [key.descending for key in plan.order]
         outputs = sorted(
@@ -221,7 +223,9 @@ class Reference:
             def of(expr: ir.Expr, known: dict[ir.Expr, Any] = known) -> Any:
                 if isinstance(expr, ir.SlotRef):
                     return next(
-                        v for k, v in known.items() if isinstance(k, ir.SlotRef) and k.slot == expr.slot
+                        v
+                        for k, v in known.items()
+                        if isinstance(k, ir.SlotRef) and k.slot == expr.slot
                     )
                 return known[expr]
 

@@ -53,7 +53,9 @@ EXAMPLES: list[tuple[str, str, dict[str, Any], list[dict[str, Any]]]] = [
     ("3 parallel edges collapse", from_(f"{ADA}  $a knows $b"), {}, [{"n": "Bob"}]),
     (
         "4 edge binding keeps them",
-        from_(f"{ADA}  $a $k:knows $b", "$b.name as who, $k.since as since", "order { since desc }"),
+        from_(
+            f"{ADA}  $a $k:knows $b", "$b.name as who, $k.since as since", "order { since desc }"
+        ),
         {},
         [{"who": "Bob", "since": 2015}, {"who": "Bob", "since": 2010}],
     ),
@@ -162,9 +164,7 @@ EXAMPLES: list[tuple[str, str, dict[str, Any], list[dict[str, Any]]]] = [
     ("15 edges are counted", from_(f"{ADA}  $a $k:knows $b", "count($b) as n"), {}, [{"n": 2}]),
     (
         "16 cycle closing",
-        from_(
-            "$a: Person  $a knows $b  $b knows $c  $c knows $a", "$a.name as n", "order { n }"
-        ),
+        from_("$a: Person  $a knows $b  $b knows $c  $c knows $a", "$a.name as n", "order { n }"),
         {},
         [{"n": "Ada"}, {"n": "Bob"}, {"n": "Cy"}, {"n": "Dee"}],
     ),

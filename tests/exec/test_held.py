@@ -96,13 +96,17 @@ class Model:
         writing.commit()
 
 
+def some(keys: list[str], count: int) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(keys), min_size=1, max_size=count, unique=True)
+
+
 STEPS = st.one_of(
-    st.tuples(st.just("put_nodes"), st.lists(st.sampled_from(IDS), min_size=1, unique=True), st.integers(0, 3)),
-    st.tuples(st.just("put_edges"), st.lists(st.sampled_from(EDGES), min_size=1, max_size=5, unique=True), st.integers(0, 7), st.integers(0, 3)),
-    st.tuples(st.just("drop_edges"), st.lists(st.sampled_from(EDGES), min_size=1, max_size=4, unique=True)),
+    st.tuples(st.just("put_nodes"), some(IDS, 8), st.integers(0, 3)),
+    st.tuples(st.just("put_edges"), some(EDGES, 5), st.integers(0, 7), st.integers(0, 3)),
+    st.tuples(st.just("drop_edges"), some(EDGES, 4)),
     st.tuples(st.just("drop_node"), st.sampled_from(IDS)),
     st.tuples(st.just("replace")),
-)  # fmt: skip
+)
 
 ALL_EDGES = "query q() { match { $a: P  $a $k:e $b } return { $a, $k.id as k, $k.w as w, $b } }"
 ALL_PAIRS = "query q() { match { $a: P  $a <e> $b } return { $a, $b } }"

@@ -64,7 +64,9 @@ RECORDS = records()
 
 @pytest.fixture(scope="module", params=["plain", "indexed columns"])
 def graph(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[Graph]:
-    with graph_of(Path(tmp_path_factory.mktemp("predicates")) / "g", SCHEMA, {"P": RECORDS}) as made:
+    with graph_of(
+        Path(tmp_path_factory.mktemp("predicates")) / "g", SCHEMA, {"P": RECORDS}
+    ) as made:
         if request.param != "plain":
             _index(made, "i", "big", "u", "f", "g", "s", "b", "d", "t")
         yield made
@@ -101,7 +103,11 @@ def conditions(draw: st.DrawFn, depth: int = 2) -> Any:
     if kind == 5:
         return ("in", name, draw(st.lists(_known(name), max_size=4)))
     if kind == 6:
-        return ("has", "l", draw(_value("s"))) if draw(st.booleans()) else ("has", "n", draw(_value("i")))
+        return (
+            ("has", "l", draw(_value("s")))
+            if draw(st.booleans())
+            else ("has", "n", draw(_value("i")))
+        )
     if kind == 7:
         other = draw(st.sampled_from(NUMERIC if name in NUMERIC else (name,)))
         return ("columns", draw(st.sampled_from(OPS)), name, other)
@@ -193,7 +199,10 @@ def test_lance_and_arrow_and_the_naive_evaluator_agree(
     ("shape", "filter"),
     [
         (("compare", ir.CompareOp.LT, "i", 2.7, False), "(`i` <= 2)"),
-        (("compare", ir.CompareOp.EQ, "i", 2.7, False), "((`i` IS NULL AND cast(NULL as boolean)))"),
+        (
+            ("compare", ir.CompareOp.EQ, "i", 2.7, False),
+            "((`i` IS NULL AND cast(NULL as boolean)))",
+        ),
         (("compare", ir.CompareOp.EQ, "s", "a'b", True), "(`s` = 'a''b')"),
         (("compare", ir.CompareOp.GT, "d", 0, False), "(`d` > date '1970-01-01')"),
         (("compare", ir.CompareOp.GT, "f", 0.5, False), "((`f` > 0.5 OR isnan(`f`)))"),
