@@ -145,8 +145,11 @@ def _decided(reader: TableReader, wanted: Wanted) -> IndexRequest | str:
         return ""
     if not reader.pin.row_count:
         return "the table has no rows"
-    parameters = INDEX_PARAMETERS if wanted.kind is IndexKind.FULL_TEXT else {}
-    return _request(wanted, parameters)
+    if wanted.kind is IndexKind.FULL_TEXT:
+        # Lance finds a changed text by its old terms too once a second segment covers the row, so a
+        # text index is one segment, always.
+        return _request(wanted, INDEX_PARAMETERS, anew=True)
+    return _request(wanted, {})
 
 
 def _decided_vectors(

@@ -5,6 +5,7 @@ the pattern came first. Ties are in order of ids.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,14 @@ from omnigraph.exec.held import Nodes
 from omnigraph.exec.rows import Binding, Rows, as_numpy
 from omnigraph.exec.tables import TablesView
 from omnigraph.plan import ir
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How many of the best entities a query can show; whether their ids decide between ties."""
+
+    count: int
+    ties_by_id: bool
 
 
 class Ranker:
@@ -53,11 +62,8 @@ class Ranker:
 
     # Numbers
 
-    def score(self, score: ir.Score, rows: Rows, wanted: int | None) -> Rows:
-        """The rows with their number; with `required` only those that have one.
-
-        `wanted` says how many of the best entities can matter, or None.
-        """
+    def score(self, score: ir.Score, rows: Rows, wanted: Wanted | None) -> Rows:
+        """The rows with their number; with `required` only those that have one."""
         ranking = score.ranking
         if isinstance(ranking, ir.Rrf):
             return self._fused(score, ranking, rows)
@@ -72,7 +78,7 @@ class Ranker:
         return scored.where(there) if score.required else scored
 
     def _ranked(
-        self, ranking: ir.Nearest | ir.Bm25, subject: "_Subject", wanted: int | None
+        self, ranking: ir.Nearest | ir.Bm25, subject: "_Subject", wanted: Wanted | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Places of the subject's entities, best first, and their numbers."""
         query = self._given.of(ranking.query)
@@ -123,7 +129,8 @@ class Ranker:
     ) -> np.ndarray:
         """The rank of each primary entity in one arm, -1 for those it does not hold."""
         subject = _Subject(self._tables, arm.column, rows)
-        order, _ = self._ranked(arm, subject, depth if isinstance(arm, ir.Nearest) else None)
+        deep = Wanted(depth, ties_by_id=True) if isinstance(arm, ir.Nearest) else None
+        order, _ = self._ranked(arm, subject, deep)
         if isinstance(arm, ir.Nearest):
             order = order[:depth]
         ranks = np.full(len(primary.there), -1)
@@ -137,13 +144,17 @@ Ranked = tuple[pa.Array, np.ndarray]
 """Ids, best first, and their numbers."""
 
 
-def _best(ranked: Callable[[int | None], Ranked], wanted: int | None) -> Ranked:
-    """The best `wanted`; all of them where the last ties with the next, which may come first."""
-    if not wanted:
+def _best(ranked: Callable[[int | None], Ranked], wanted: "Wanted | None") -> Ranked:
+    """The best that are wanted, and those that tie with the last of them, unless ids decide."""
+    if wanted is None or not wanted.count:
         return ranked(None)
-    ids, numbers = ranked(wanted + 1)
-    if len(numbers) > wanted and numbers[wanted] == numbers[wanted - 1]:
-        return ranked(None)
+    if wanted.ties_by_id:
+        return ranked(wanted.count)
+    count = wanted.count
+    ids, numbers = ranked(count + 1)
+    while len(numbers) > count and numbers[-1] == numbers[wanted.count - 1]:
+        count *= 4
+        ids, numbers = ranked(count + 1)
     return ids, numbers
 
 

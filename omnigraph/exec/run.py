@@ -23,14 +23,14 @@ from omnigraph.exec import embed
 from omnigraph.exec.aggregate import Groups, aggregate
 from omnigraph.exec.codes import Codes, codes_of, combined, encoded, first_of_each, is_sortable
 from omnigraph.exec.constants import Given
-from omnigraph.exec.context import Context, TraversalMode, Wanted, wanted_columns
+from omnigraph.exec.context import Context, TraversalMode, WantedColumns, wanted_columns
 from omnigraph.exec.evaluate import Evaluator, repeated
 from omnigraph.exec.expand import expand, expand_edges
 from omnigraph.exec.joins import left_join, matches, semi_join
 from omnigraph.exec.limits import Limits, Watch
 from omnigraph.exec.order import keys_of_codes, keys_of_values, places
 from omnigraph.exec.profile import Profile
-from omnigraph.exec.rank import Ranker
+from omnigraph.exec.rank import Ranker, Wanted
 from omnigraph.exec.result import QueryResult
 from omnigraph.exec.rows import ONE_ROW, Rows
 from omnigraph.exec.scan import counted, scan
@@ -50,7 +50,7 @@ class Reading:
         self.limits = limits or Limits.from_environment()
         self.holdings = Holdings(store, self.limits.cache_bytes_max)
         self.embedder: embed.Provider | None = None
-        self._wanted: dict[int, tuple[ir.ReadPlan, Wanted]] = {}
+        self._wanted: dict[int, tuple[ir.ReadPlan, WantedColumns]] = {}
 
     def run(
         self, plan: ir.ReadPlan, params: Mapping[str, ir.Constant], snapshot: Snapshot
@@ -69,7 +69,7 @@ class Reading:
         )
         return _Run(plan, context, ranker).result()
 
-    def _wanted_of(self, plan: ir.ReadPlan) -> Wanted:
+    def _wanted_of(self, plan: ir.ReadPlan) -> WantedColumns:
         """The columns of a plan, remembered by the plan itself: hashing one takes longer."""
         known = self._wanted.get(id(plan))
         if known is None or known[0] is not plan:
@@ -141,18 +141,18 @@ class _Run:
         """Walk rows through operators."""
         watch = self.context.watch
         since = perf_counter()
-        for op in ops:
+        for op, then in zip(ops, (*ops[1:], None), strict=True):
             watch.operator = op
-            rows = self._step(op, rows)
+            rows = self._step(op, rows, then)
             since = self.profile.operator(op, rows.length, since)
             watch.tick()
         return rows
 
-    def _step(self, op: ir.PatternOp, rows: Rows) -> Rows:
+    def _step(self, op: ir.PatternOp, rows: Rows, then: ir.PatternOp | None) -> Rows:
         context = self.context
         match op:
             case ir.NodeScan():
-                return scan(context, op, rows)
+                return scan(context, op, rows, then)
             case ir.Expand():
                 return expand(context, op, rows)
             case ir.ExpandEdges():
@@ -177,7 +177,7 @@ class _Run:
             self.context.watch.tick()
         return rows
 
-    def _wanted_of(self, score: ir.Score) -> int | None:
+    def _wanted_of(self, score: ir.Score) -> Wanted | None:
         """How many of the best entities a cut can show: each has at least one row."""
         plan = self.plan
         if not score.required or plan.limit is None or plan.aggregate or plan.distinct:
@@ -185,7 +185,7 @@ class _Run:
         first = plan.order[0].value if plan.order else None
         if not isinstance(first, ir.SlotRef) or first.slot != score.out:
             return None
-        return plan.limit + plan.offset
+        return Wanted(plan.limit + plan.offset, _ties_by_id(score, plan.order[1:2]))
 
     # The columns
 
@@ -265,6 +265,14 @@ class _Run:
         values = self._value(column.value, frame)
         wanted = arrow_type(column.type)
         return values if values.type == wanted else values.cast(wanted)
+
+
+def _ties_by_id(score: ir.Score, then: tuple[ir.SortKey, ...]) -> bool:
+    """Whether entities that tie in a score are next ordered by their ids, as rankings are."""
+    if isinstance(score.ranking, ir.Rrf) or not then or then[0].descending:
+        return False
+    value = then[0].value
+    return isinstance(value, ir.EntityId) and value.var == score.ranking.column.var
 
 
 def _is_coded(expr: ir.Expr) -> bool:

@@ -17,6 +17,7 @@ from omnigraph.exec.columns import in_one
 from omnigraph.exec.constants import CONSTANTS, Given, fit
 from omnigraph.exec.context import Context, TraversalMode
 from omnigraph.exec.held import Nodes
+from omnigraph.exec.pairs import equality_of, paired
 from omnigraph.exec.predicates import push_down
 from omnigraph.exec.rows import Binding, Positions, Rows, as_numpy
 from omnigraph.exec.source import Part
@@ -27,16 +28,23 @@ _PASSES = 1
 """A column is sorted once it was searched more often than this: a pass costs less than a sort."""
 
 
-def scan(context: Context, op: ir.NodeScan, rows: Rows) -> Rows:
-    """Every row with every node of the table that satisfies the condition."""
+def scan(context: Context, op: ir.NodeScan, rows: Rows, then: ir.PatternOp | None = None) -> Rows:
+    """Every row with every node of the table that satisfies the condition.
+
+    `then` is the operator that follows: pairs that it would drop need not be made.
+    """
     found = _looked_up(context, op) if _looks_up(context, op) else _held(context, op)
     if rows.length == 1 and not rows.bindings and not rows.slots:
         return Rows(len(found.at), {op.out: found}, {})
-    length = rows.length * len(found.at)
-    context.watch.hold(rows.bytes_as(length))
-    outer = np.repeat(np.arange(rows.length), len(found.at))
-    inner = np.tile(found.at, rows.length)
+    equality = equality_of(op, then, rows)
+    pairs = equality and paired(context, rows, op.out, found, equality)
+    outer, inner = pairs or _all_pairs(context, rows, found)
     return rows.take(outer).bind(op.out, Binding(found.domain, inner))
+
+
+def _all_pairs(context: Context, rows: Rows, found: Binding) -> tuple[np.ndarray, Positions]:
+    context.watch.hold(rows.bytes_as(rows.length * len(found.at)))
+    return np.repeat(np.arange(rows.length), len(found.at)), np.tile(found.at, rows.length)
 
 
 def counted(context: Context, op: ir.NodeScan) -> int | None:

@@ -3,7 +3,7 @@
 Invariant: all new indexes of a table are staged together and become one version of it, so that they
 are built before any lock is taken and published, or not, with the rest of the write.
 
-An index is made of segments, each over some fragments of the table. Rows written since get a
+An index is made of segments, each over some fragments of the table. Rows written since may get a
 segment of their own, so that an index costs what changed; after `SEGMENTS_MAX` it is built anew.
 """
 

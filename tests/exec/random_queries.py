@@ -154,7 +154,7 @@ class Writer:
             clauses.append(self.binding(scope))
         for _ in range(self.draw(st.integers(0, 2))):
             clauses.append(self.traversal(scope))
-        if not inner and self.one_in(6):
+        if self.one_in(4):
             clauses.append(self.binding(scope))
         for _ in range(self.pick((0, 0, 1, 1, 2))):
             clauses.append(self.condition(scope, depth=depth))
@@ -226,7 +226,7 @@ class Writer:
         kind = self.draw(st.integers(0, 7))
         if kind == 0:
             return f"{subject} is {self.pick(('', 'not '))}null"
-        if kind == 1:
+        if kind in (1, 7):
             return self.two_columns(scope, var, prop)
         if kind == 2 and prop in ("i", "big", "w"):
             return f"{subject} in [{', '.join(str(n) for n in self.small_integers())}]"
@@ -245,7 +245,8 @@ class Writer:
         props = [each for each in PROPERTIES[scope[other]] if each in like] or [None]
         if props == [None]:
             return f"${var}.{prop} is not null"
-        return f"${var}.{prop} {self.operator()} ${other}.{self.pick(props)}"
+        operator = self.operator() if self.one_in(2) else "="
+        return f"${var}.{prop} {operator} ${other}.{self.pick(props)}"
 
     def small_integers(self) -> list[int]:
         return self.draw(st.lists(st.sampled_from((0, 1, -1, 2)), max_size=3))

@@ -205,6 +205,8 @@ def test_another_writer_in_between_is_no_failure(
 QUERIES = [
     'query q() { match { $p: Person { name: "p0007" } } return { $p.age as x } }',
     'query q() { match { $p: Person $p.bio = "number3 graph" } return { $p.name as x } }',
+    'query q() { match { $p: Person $p.bio starts_with "likes" } return { count($p) as x } }',
+    'query q() { match { $p: Person search($p.bio, "likes") } return { count($p) as x } }',
     'query q() { match { $p: Person $p.age > 80 $p.team = "red" } return { $p.name as x } }',
     'query q() { match { $p: Person { name: "p0007" } $p knows $f } return { $f.name as x } }',
     'query q() { match { $p: Person search($p.bio, "number3 number5") } return { $p.name as x } }',
@@ -213,6 +215,16 @@ QUERIES = [
     'order { bm25($p.bio, "number3 graph") } limit 5 }',
     "query q() { match { $p: Person $p.age < 50 } return { $p.name as x } "
     "order { nearest($p.face, [0.1, 0.2, 0.3, 0.4]) } limit 5 }",
+]
+
+# Lance answers these from an index where there is one.
+FILTERS = [
+    "bio = 'likes graphs and number5'",
+    "bio = 'number3 graph'",
+    "bio < 'm'",
+    "age > 60",
+    "team = 'red'",
+    "id in ('p0007', 'p0300', 'p0911')",
 ]
 
 
@@ -235,6 +247,14 @@ def test_no_answer_depends_on_an_index(
                 indexed.ensure_indices()
             for query in QUERIES:
                 assert plain.query(query).rows == indexed.query(query).rows, query
+            for filter in FILTERS:
+                assert _found(plain, filter) == _found(indexed, filter), filter
+
+
+def _found(graph: og.Graph, filter: str) -> list[str]:
+    reader = graph._store.reader(graph.snapshot(), PERSON)
+    found: list[str] = sorted(reader.rows(["id"], filter=filter)["id"].to_pylist())
+    return found
 
 
 def _step(graph: og.Graph, step: str, n: int) -> None:

@@ -100,6 +100,16 @@ def test_nobody_sees_half_a_mutation_or_two_states_of_one_commit(
     assert (first, second) == ([], [])
 
 
+def test_two_writers_do_not_mix_their_rows(people: Graph, pool: Executor) -> None:
+    do(people, 'insert Company { name: "left" } insert Company { name: "right" }')
+    do(people, "update Company set { size: 0 } where size is null")
+    outcomes = run(pool, people, *[writers.mark_both] * WRITERS, count=8)
+    assert outcomes == [["ok"] * 8] * WRITERS
+    for commit in people.commits.list()[:-2]:
+        seen = rows(people, COMPANY, commit=commit.id)
+        assert seen["left"]["size"] == seen["right"]["size"]
+
+
 def test_nobody_sees_what_was_refused(people: Graph, pool: Executor) -> None:
     refused, seen, also = run(
         pool, people, writers.fail_after_writing, writers.watch_people, writers.add_notes, count=20

@@ -62,7 +62,7 @@ class Docs:
         if not self.rows:
             return
         write = self.graph._store.begin(kind="test")
-        requests = [IndexRequest("title", "INVERTED", "2:full-text", INDEX_PARAMETERS)]
+        requests = [IndexRequest("title", "INVERTED", "2:full-text", INDEX_PARAMETERS, anew=True)]
         if any(vector for _, _, vector in self.rows.values()):
             parameters = {"metric": "L2", "num_partitions": 1}
             requests.append(IndexRequest("emb", "IVF_FLAT", "3:vector", parameters, anew=True))

@@ -12,7 +12,8 @@ from omnigraph.catalog.ids import entity_id
 from omnigraph.catalog.model import Catalog
 from omnigraph.graph import Graph
 from omnigraph.storage.records import Commit
-from omnigraph.storage.store import Settings, keyed
+from omnigraph.storage.store import Settings
+from omnigraph.storage.tables import keyed
 from omnigraph.types import TableKey
 
 FAST = Settings(lease_term_s=1.0, lock_wait_s=20.0)

@@ -110,10 +110,22 @@ def move_amounts(uri: str, who: str, count: int) -> Outcome:
     return [retried(lambda n=n: do(graph, body, a=100 - n, b=n)) for n in range(1, count + 1)]
 
 
+def mark_both(uri: str, who: str, count: int) -> Outcome:
+    """Write one's own number into two rows."""
+    graph = og.open(uri)
+    body = """
+        update Company set { size: $n } where name = "left"
+        update Company set { size: $n } where name = "right"
+    """
+    own = int(who.removeprefix("w"))
+    return [retried(lambda n=n: do(graph, body, n=own * count + n)) for n in range(count)]
+
+
 def watch_amounts(uri: str, who: str, count: int) -> Outcome:
     """Look at both rows again and again: what is wrong with what was seen."""
     graph = og.open(uri)
     wrong: Outcome = []
+    latest = 0
     for _ in range(count):
         head = graph.snapshot().commit_id
         first, again = (rows(graph, COMPANY, commit=head) for _ in range(2))
@@ -121,6 +133,9 @@ def watch_amounts(uri: str, who: str, count: int) -> Outcome:
             wrong.append(f"{first} became {again}")
         if first["left"]["size"] + first["right"]["size"] != 100:
             wrong.append(f"{first}")
+        if first["right"]["size"] < latest:
+            wrong.append(f"{latest} was seen and vanished")
+        latest = first["right"]["size"]
     return wrong
 
 
