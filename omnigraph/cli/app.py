@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from omnigraph import __version__
-from omnigraph.cli import queries, schema
+from omnigraph.cli import branch, data, history, queries, schema
 from omnigraph.cli.terminal import show, warn
 
 app = typer.Typer(
@@ -21,6 +21,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(data.init)
+app.command()(data.query)
+app.command()(data.mutate)
+app.add_typer(branch.app)
+app.add_typer(history.commit_app)
+app.command()(history.snapshot)
+app.command()(history.recoveries)
 app.add_typer(schema.app)
 app.command()(queries.lint)
 app.command()(queries.explain)
@@ -55,15 +62,33 @@ _OLDER_SPELLINGS = {
     ("check",): ("lint",),
     ("query", "lint"): ("lint",),
     ("query", "check"): ("lint",),
+    ("read",): ("query",),
+    ("change",): ("mutate",),
 }
+_GLOBAL_OPTIONS = frozenset({"--store", "--as", "--uri"})
+_GLOBAL_FLAGS = frozenset({"--quiet", "--yes"})
 
 
 def main() -> None:
     """The entry point: spellings of older releases still work, with a warning."""
-    arguments = sys.argv[1:]
+    arguments = _globals_last(sys.argv[1:])
     for old, new in _OLDER_SPELLINGS.items():
         if tuple(arguments[: len(old)]) == old:
             warn(f"'omnigraph {' '.join(old)}' is now 'omnigraph {' '.join(new)}'")
             arguments = [*new, *arguments[len(old) :]]
             break
     app(args=arguments, prog_name="omnigraph")
+
+
+def _globals_last(arguments: list[str]) -> list[str]:
+    """Options that may stand before the command, moved behind it, where the command takes them."""
+    leading = 0
+    while leading < len(arguments):
+        word = arguments[leading]
+        if word in _GLOBAL_OPTIONS:
+            leading += 2
+        elif word in _GLOBAL_FLAGS or word.partition("=")[0] in _GLOBAL_OPTIONS:
+            leading += 1
+        else:
+            break
+    return [*arguments[leading:], *arguments[:leading]]

@@ -6,19 +6,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.terminal import read_text, show, show_json, told_plainly, warn
+from omnigraph.cli.address import GraphPath, Json, Store, Uri, graph_uri, open_graph
+from omnigraph.cli.terminal import read_text, show_json, told_plainly, warn
+from omnigraph.cli.terminal import show as show_text
 from omnigraph.errors import ParseError
 
 if TYPE_CHECKING:
     from omnigraph.catalog.accept import Admission
     from omnigraph.catalog.diff import MigrationPlan
 
-app = typer.Typer(name="schema", help="Check schemas.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    name="schema", help="Check and show schemas.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.callback()
 def schema() -> None:
-    """Check schemas."""
+    """Check and show schemas."""
 
 
 @app.command()
@@ -54,6 +58,46 @@ def check(
             show_json(_document(file, admission, plan))
         else:
             _show(file, admission, plan)
+
+
+@app.command()
+def show(path: GraphPath = None, json: Json = False, uri: Uri = None, store: Store = None) -> None:
+    """Print the schema of a graph."""
+    with told_plainly():
+        with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+            text = graph.schema.text
+        if json:
+            show_json({"schema_source": text})
+        else:
+            show_text(text.rstrip("\n"))
+
+
+@app.command()
+def plan(
+    schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="The next schema.")],
+    path: GraphPath = None,
+    allow_data_loss: Annotated[
+        bool, typer.Option(help="Plan drops that reclaim the data.")
+    ] = False,
+    json: Json = False,
+    uri: Uri = None,
+    store: Store = None,
+) -> None:
+    """Print the steps from a graph's schema to another one. Changes nothing."""
+    from omnigraph.catalog.diff import plan_migration
+
+    with told_plainly():
+        where = graph_uri(path, uri, store)
+        with open_graph(where, read_only=True) as graph:
+            old = graph.schema.catalog
+        steps = plan_migration(old, read_text(schema), allow_data_loss=allow_data_loss)
+        if json:
+            count = {"step_count": len(steps.steps)}
+            document = steps.to_json()
+            supported = document.pop("supported")
+            show_json({"uri": where, "supported": supported, **count, **document})
+        else:
+            show_text(steps.render(where))
 
 
 def _document(file: str, admission: Admission, plan: MigrationPlan | None) -> dict[str, object]:
@@ -101,8 +145,8 @@ def _show(file: str, admission: Admission, plan: MigrationPlan | None) -> None:
         f"{len(catalog.nodes)} node type(s), {len(catalog.edges)} edge type(s), "
         f"{len(catalog.interfaces)} interface(s)"
     )
-    show(f"OK    {file}: {counts}")
+    show_text(f"OK    {file}: {counts}")
     for diagnostic in (plan or admission).diagnostics:
         warn(str(diagnostic))
     if plan is not None:
-        show(plan.render(file))
+        show_text(plan.render(file))

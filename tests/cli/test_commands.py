@@ -3,31 +3,16 @@
 import json
 import shlex
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import omnigraph
+from tests.cli.program import PEOPLE, PROGRAM, SCHEMA, lines, run, start
 
-PEOPLE = Path(__file__).parents[2] / "examples" / "people"
-SCHEMA = str(PEOPLE / "schema.pg")
 QUERIES = str(PEOPLE / "queries.gq")
 MUTATIONS = str(PEOPLE / "mutations.gq")
-PROGRAM = (sys.executable, "-c", "from omnigraph.cli.app import main; main()")
-
-
-def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PROGRAM, *arguments], input=stdin, capture_output=True, text=True, check=False
-    )
-
-
-def lines(*arguments: str) -> list[str]:
-    done = run(*arguments)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
 
 
 @pytest.fixture
@@ -57,7 +42,7 @@ def test_version_prints_program_and_format() -> None:
 
 @pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("lint", "--help"), ("schema", "-h")])
 def test_help_is_a_result(arguments: Sequence[str]) -> None:
-    done = run(*arguments)
+    done = start(*arguments)
 
     assert done.returncode == 0
     assert done.stdout.startswith("Usage: omnigraph")
@@ -121,7 +106,7 @@ def test_lint_with_an_error_exits_with_1(written: Writer) -> None:
         'query b() { insert Company { name: "x" } }',
     )
 
-    done = run("lint", "--schema", SCHEMA, "--query", bad)
+    done = start("lint", "--schema", SCHEMA, "--query", bad)
     assert done.returncode == 1
     assert done.stdout.splitlines()[:4] == [
         "ERROR query `a`: type error: T1: unknown node type 'Robot' (line 1, column 25)",

@@ -1,0 +1,190 @@
+"""`omnigraph init`, `query` and `mutate`: a graph made, read and written."""
+
+from __future__ import annotations
+
+import json as json_codec
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from omnigraph.cli.address import (
+    MAIN,
+    Actor,
+    Branch,
+    Json,
+    Quiet,
+    Store,
+    graph_uri,
+    looks_like_a_graph,
+    open_graph,
+    write_target,
+)
+from omnigraph.cli.render import Answer, Format, lines_of
+from omnigraph.cli.shapes import commit_document
+from omnigraph.cli.terminal import read_text, show, show_json, told_plainly
+from omnigraph.errors import BadRequest, PreconditionFailed
+
+if TYPE_CHECKING:
+    from omnigraph.exec.mutate import MutationResult
+
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME] [URI]", help="Which query of the file, and the graph."),
+]
+QueryFile = Annotated[str | None, typer.Option("--query", metavar="FILE", help="The query file.")]
+Source = Annotated[
+    str | None, typer.Option("-e", "--query-string", metavar="GQ", help="The query itself.")
+]
+Name = Annotated[str | None, typer.Option("--name", help="Which query of the file.")]
+Params = Annotated[str | None, typer.Option("--params", metavar="JSON", help="Its parameters.")]
+ParamsFile = Annotated[
+    str | None, typer.Option("--params-file", metavar="FILE", help="A file with them.")
+]
+
+_CONFLICT_STATUS = 4
+
+
+def init(
+    uri: Annotated[str, typer.Argument(metavar="URI", help="Where the graph shall live.")],
+    schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="Its schema (.pg).")],
+) -> None:
+    """Create a graph."""
+    from omnigraph.graph import init as init_graph
+
+    with told_plainly():
+        init_graph(uri, read_text(schema)).close()
+        show(f"initialized {uri}")
+
+
+def query(
+    words: Words = None,
+    query: QueryFile = None,
+    source: Source = None,
+    name: Name = None,
+    params: Params = None,
+    params_file: ParamsFile = None,
+    branch: Annotated[
+        str | None, typer.Option("--branch", metavar="NAME", help="Which branch, else main.")
+    ] = None,
+    snapshot: Annotated[
+        str | None, typer.Option("--snapshot", metavar="COMMIT", help="Read at a commit.")
+    ] = None,
+    format: Annotated[Format, typer.Option("--format", help="How to print rows.")] = Format.TABLE,
+    json: Json = False,
+    store: Store = None,
+) -> None:
+    """Run a read query and print its rows."""
+    with told_plainly():
+        if branch is not None and snapshot is not None:
+            raise BadRequest("request may specify branch or snapshot, not both")
+        wanted, uri = _words(words, name, store)
+        text = _text(query, source)
+        where = {"snapshot": snapshot} if snapshot is not None else {"branch": branch or MAIN}
+        with open_graph(uri, read_only=True) as graph:
+            result = graph.query(text, _params(params, params_file), name=wanted, **where)
+        answer = Answer(
+            result.query_name,
+            where.get("branch"),
+            snapshot,
+            result.columns,
+            result.rows,
+            result.commit_id,
+        )
+        for line in lines_of(answer, Format.JSON if json else format):
+            show(line)
+
+
+def mutate(
+    words: Words = None,
+    query: QueryFile = None,
+    source: Source = None,
+    name: Name = None,
+    params: Params = None,
+    params_file: ParamsFile = None,
+    branch: Branch = MAIN,
+    if_commit: Annotated[
+        str | None,
+        typer.Option("--if-commit", metavar="COMMIT", help="Only if the branch is there."),
+    ] = None,
+    actor: Actor = None,
+    json: Json = False,
+    store: Store = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run a mutation. Exits with 4 if --if-commit names another commit than the branch's head."""
+    with told_plainly():
+        wanted, uri = _words(words, name, store)
+        text = _text(query, source)
+        write_target("mutate", uri, quiet=quiet)
+        try:
+            with open_graph(uri) as graph:
+                done = graph.mutate(
+                    text,
+                    _params(params, params_file),
+                    name=wanted,
+                    branch=branch,
+                    actor=actor,
+                    if_commit=if_commit,
+                )
+        except PreconditionFailed as cause:
+            _tell_conflict(cause, as_json=json)
+        _show_mutation(done, as_json=json)
+
+
+def _tell_conflict(cause: PreconditionFailed, *, as_json: bool) -> None:
+    if as_json:
+        failure = {"expected": cause.expected, "actual": cause.actual}
+        show_json({"error": str(cause), "precondition_failure": failure})
+    typer.echo(f"error: {cause}", err=True)
+    raise typer.Exit(_CONFLICT_STATUS)
+
+
+def _show_mutation(done: MutationResult, *, as_json: bool) -> None:
+    if as_json:
+        show_json(
+            {
+                "branch": done.branch,
+                "query_name": done.query_name,
+                "affected_nodes": done.affected_nodes,
+                "affected_edges": done.affected_edges,
+                "actor_id": done.actor_id,
+                "commit": None if done.commit is None else commit_document(done.commit),
+            }
+        )
+        return
+    counts = f"{done.affected_nodes} nodes, {done.affected_edges} edges"
+    show(f"changed {done.branch} via {done.query_name}: {counts}")
+    if done.actor_id is not None:
+        show(f"actor_id: {done.actor_id}")
+
+
+def _words(words: list[str] | None, name: str | None, store: str | None) -> tuple[str | None, str]:
+    """The query's name and the graph among the words after the command."""
+    words = list(words or [])
+    if len(words) > 2:
+        raise typer.BadParameter("at most a query's name and a graph follow")
+    graph = None
+    if len(words) == 2 or (words and store is None and looks_like_a_graph(words[-1])):
+        graph = words.pop()
+    if words and name is not None:
+        raise typer.BadParameter("--name and a name are mutually exclusive: pass one")
+    return (words[0] if words else name), graph_uri(graph, store)
+
+
+def _text(file: str | None, source: str | None) -> str:
+    if (file is None) == (source is None):
+        raise typer.BadParameter("pass the query as --query FILE or as -e GQ")
+    return read_text(file) if file is not None else source or ""
+
+
+def _params(text: str | None, file: str | None) -> Any:
+    if text is not None and file is not None:
+        raise typer.BadParameter("--params and --params-file are mutually exclusive: pass one")
+    if file is not None:
+        text = read_text(file)
+    if text is None:
+        return None
+    try:
+        return json_codec.loads(text)
+    except ValueError as cause:
+        raise BadRequest(f"the parameters are not JSON: {cause}") from None

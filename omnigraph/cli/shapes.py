@@ -1,0 +1,62 @@
+"""JSON shapes of what a graph's history holds, as the wire has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from omnigraph.storage.records import Commit, Recovery, Snapshot
+
+
+def commit_document(commit: Commit) -> dict[str, object]:
+    """A graph commit."""
+    return {
+        "graph_commit_id": commit.id,
+        "graph_branch": commit.branch,
+        "graph_manifest_version": commit.manifest_version,
+        "parent_commit_id": commit.parent,
+        "merged_parent_commit_id": commit.merged_parent,
+        "actor_id": commit.actor,
+        "created_at": commit.created_at,
+    }
+
+
+def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
+    """What a branch looks like: every type with its version and how many entities it has."""
+    return {
+        "graph_branch": snapshot.branch,
+        "graph_manifest_version": snapshot.manifest_version,
+        "internal_schema_version": snapshot.internal_schema_version,
+        "datasets": [
+            {
+                "entity_kind": key.partition(":")[0],
+                "type_name": key.partition(":")[2],
+                "dataset_path": pin.location,
+                "published_dataset_version": pin.version,
+                "native_dataset_branch": pin.branch or "main",
+                "entity_count": pin.row_count,
+            }
+            for key, pin in sorted(snapshot.tables.items())
+        ],
+    }
+
+
+def recovery_document(recovery: Recovery) -> dict[str, object]:
+    """One row of the recovery audit."""
+    return {
+        "operation_id": recovery.operation_id,
+        "graph_commit_id": recovery.graph_commit_id,
+        "recovery_kind": recovery.recovery_kind,
+        "recovery_for_actor": recovery.recovery_for_actor,
+        "sidecar_writer_kind": recovery.sidecar_writer_kind,
+        "graph_branch": recovery.graph_branch,
+        "per_table_outcomes": [
+            {
+                "table_key": outcome.table_key,
+                "from_version": outcome.from_version,
+                "to_version": outcome.to_version,
+            }
+            for outcome in recovery.per_table_outcomes
+        ],
+        "created_at": recovery.created_at,
+    }

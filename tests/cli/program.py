@@ -1,0 +1,71 @@
+"""The program under test: called in this process, or started as a user starts it.
+
+Both ways run `main` with the same arguments. A process of its own shows what only it can show
+(exit status, pipes, what is imported); for the rest a call is fifty times faster.
+"""
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from omnigraph.cli.app import main
+
+PEOPLE = Path(__file__).parents[2] / "examples" / "people"
+SCHEMA = str(PEOPLE / "schema.pg")
+PROGRAM = (sys.executable, "-c", "from omnigraph.cli.app import main; main()")
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of one call."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def start(*arguments: str, stdin: str = "", cwd: Path | None = None) -> Done:
+    """One call, in a process of its own."""
+    done = subprocess.run(
+        [*PROGRAM, *arguments], input=stdin, capture_output=True, text=True, check=False, cwd=cwd
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def run(*arguments: str, stdin: str = "", cwd: Path | None = None) -> Done:
+    """One call, in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    source = io.TextIOWrapper(io.BytesIO(stdin.encode()))
+    status: Any = 0
+    with (
+        contextlib.chdir(cwd or Path.cwd()),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        mock.patch.object(sys, "argv", ["omnigraph", *arguments]),
+        mock.patch.object(sys, "stdin", source),
+        mock.patch.dict(os.environ, {"COLUMNS": "80"}),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code
+    return Done(int(status or 0), out.getvalue(), err.getvalue())
+
+
+def lines(*arguments: str, cwd: Path | None = None) -> list[str]:
+    """The output of a call that succeeds."""
+    done = run(*arguments, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def document(*arguments: str, cwd: Path | None = None) -> Any:
+    """The JSON a call that succeeds prints."""
+    return json.loads("\n".join(lines(*arguments, "--json", cwd=cwd)))

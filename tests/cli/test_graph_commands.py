@@ -1,0 +1,157 @@
+"""The commands that open a graph: made, branched, looked at."""
+
+from pathlib import Path
+
+import pytest
+
+from omnigraph.storage.names import MAIN
+from tests.cli.program import SCHEMA, document, lines, run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a graph in it."""
+    assert lines("init", "--schema", SCHEMA, "g.omni", cwd=tmp_path) == ["initialized g.omni"]
+    return tmp_path
+
+
+def test_init_does_not_touch_a_graph_that_is_there(folder: Path) -> None:
+    before = document("commit", "list", "g.omni", cwd=folder)
+    done = run("init", "--schema", SCHEMA, "g.omni", cwd=folder)
+
+    assert done.returncode == 1
+    assert "already exists" in done.stderr
+    assert document("commit", "list", "g.omni", cwd=folder) == before
+
+
+def test_a_place_without_a_graph_is_one_sentence(tmp_path: Path) -> None:
+    for command in (["snapshot"], ["commit", "list"], ["branch", "list"], ["recoveries"]):
+        done = run(*command, "none.omni", cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith("error: ")
+        assert "Traceback" not in done.stderr
+
+
+def test_a_graph_can_be_named_in_four_ways(folder: Path) -> None:
+    for arguments in (
+        ["branch", "list", "g.omni"],
+        ["branch", "list", "--uri", "g.omni"],
+        ["branch", "list", "--store", "g.omni"],
+        ["--store", "g.omni", "branch", "list"],
+    ):
+        assert lines(*arguments, cwd=folder) == [MAIN]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("snapshot",), "name a graph"),
+        (("snapshot", "g.omni", "--store", "g.omni"), "mutually exclusive"),
+        (("snapshot", "http://localhost:1"), "a server cannot be opened as a store"),
+    ],
+)
+def test_a_graph_is_named_exactly_once(
+    arguments: tuple[str, ...], message: str, folder: Path
+) -> None:
+    done = run(*arguments, cwd=folder)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+def test_a_branch_is_forked_listed_and_dropped(folder: Path) -> None:
+    done = run("branch", "create", "--from", "main", "review/x", "./g.omni", cwd=folder)
+    assert done.stdout == "created branch review/x from main\n"
+    assert done.stderr == "omnigraph branch create → ./g.omni (direct, local)\n"
+    assert document("branch", "create", "review", "g.omni", "--quiet", cwd=folder) == {
+        "uri": "g.omni",
+        "from": "main",
+        "name": "review",
+        "actor_id": None,
+    }
+    assert document("branch", "list", "g.omni", cwd=folder) == {
+        "branches": ["main", "review", "review/x"]
+    }
+    assert lines("branch", "delete", "review/x", "g.omni", cwd=folder) == [
+        "deleted branch review/x"
+    ]
+    assert lines("branch", "list", "g.omni", cwd=folder) == ["main", "review"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("create", "main"), "cannot create branch 'main'"),
+        (("create", " "), "branch name cannot be empty"),
+        (("create", "x", "--from", "nowhere"), "branch 'nowhere' not found"),
+        (("delete", "main"), "cannot delete branch 'main'"),
+        (("delete", "nowhere"), "branch 'nowhere' not found"),
+    ],
+)
+def test_a_branch_that_cannot_be_is_refused(
+    arguments: tuple[str, ...], message: str, folder: Path
+) -> None:
+    done = run("branch", *arguments, "--store", "g.omni", "--quiet", cwd=folder)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"error: {message}")
+
+
+def test_the_history_starts_with_one_commit(folder: Path) -> None:
+    (commit,) = document("commit", "list", "g.omni", cwd=folder)["commits"]
+
+    assert list(commit) == [
+        "graph_commit_id",
+        "graph_branch",
+        "graph_manifest_version",
+        "parent_commit_id",
+        "merged_parent_commit_id",
+        "actor_id",
+        "created_at",
+    ]
+    identity = commit["graph_commit_id"]
+    assert lines("commit", "list", "g.omni", cwd=folder) == [
+        f"{identity} graph_branch=main graph_manifest_version=1"
+    ]
+    assert document("commit", "show", identity, "g.omni", cwd=folder) == commit
+    assert f"graph_commit_id: {identity}" in lines("commit", "show", identity, "g.omni", cwd=folder)
+    nobody = document("commit", "list", "g.omni", "--filter", "actor=nobody", cwd=folder)
+    assert nobody == {"commits": []}
+
+
+def test_a_snapshot_names_every_type(folder: Path) -> None:
+    snapshot = document("snapshot", "g.omni", cwd=folder)
+
+    assert snapshot["internal_schema_version"] == 4
+    assert [(d["entity_kind"], d["type_name"]) for d in snapshot["datasets"]] == [
+        ("edge", "Knows"),
+        ("edge", "WorksAt"),
+        ("edge", "Wrote"),
+        ("node", "Company"),
+        ("node", "Doc"),
+        ("node", "Person"),
+    ]
+    assert (
+        "node type 'Person' published_dataset_version=1 native_dataset_branch=main entities=0"
+        in (lines("snapshot", "g.omni", cwd=folder))
+    )
+
+
+def test_recoveries_are_empty_at_rest(folder: Path) -> None:
+    assert document("recoveries", "g.omni", cwd=folder) == {"recoveries": []}
+    assert lines("recoveries", "g.omni", cwd=folder) == []
+
+
+def test_the_schema_can_be_shown_and_a_change_planned(folder: Path) -> None:
+    text = Path(SCHEMA).read_text("utf-8")
+    assert document("schema", "show", "g.omni", cwd=folder) == {"schema_source": text}
+    (folder / "next.pg").write_text(text + "\nnode Extra { note: String }\n", "utf-8")
+
+    plan = document("schema", "plan", "g.omni", "--schema", "next.pg", cwd=folder)
+    assert list(plan) == ["uri", "supported", "step_count", "steps"]
+    assert (plan["supported"], plan["step_count"]) == (True, 1)
+    assert lines("schema", "plan", "g.omni", "--schema", "next.pg", cwd=folder) == [
+        "schema plan for g.omni",
+        "supported: yes",
+        "- add node type 'Extra'",
+    ]
