@@ -36,6 +36,8 @@ from omnigraph.errors import (
 )
 
 if TYPE_CHECKING:
+    from omnigraph.exec.export import ExportResult
+    from omnigraph.exec.load import LoadResult
     from omnigraph.exec.mutate import MutationResult
     from omnigraph.graph import Graph, init, open
 
@@ -47,11 +49,13 @@ __all__ = [
     "Conflict",
     "ConstraintViolated",
     "EmbeddingFailed",
+    "ExportResult",
     "Forbidden",
     "Graph",
     "InUse",
     "KeyTaken",
     "LimitExceeded",
+    "LoadResult",
     "MergeConflict",
     "MergeConflicts",
     "MigrationUnsupported",
@@ -75,10 +79,17 @@ __all__ = [
 ]
 
 
+_RESULTS = {
+    "ExportResult": "omnigraph.exec.export",
+    "LoadResult": "omnigraph.exec.load",
+    "MutationResult": "omnigraph.exec.mutate",
+}
+
+
 def __getattr__(name: str) -> Any:
     """What needs an engine, loaded when it is first asked for."""
-    if name == "MutationResult":
-        return getattr(import_module("omnigraph.exec.mutate"), name)
+    if name in _RESULTS:
+        return getattr(import_module(_RESULTS[name]), name)
     if name in ("Graph", "init", "open"):
         return getattr(import_module("omnigraph.graph"), name)
     raise AttributeError(f"module 'omnigraph' has no attribute '{name}'")

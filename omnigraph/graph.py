@@ -220,6 +220,19 @@ class BranchHandle:
         """The rows of a read, from the head of this branch."""
         return self._graph.query(query, params, name, branch=self.name, engine=engine)
 
+    def load(self, source: Any, mode: str, **options: Any) -> LoadResult:
+        """Load bulk data into this branch as one commit; `options` are those of `Graph.load`."""
+        return self._graph.load(source, mode, branch=self.name, **options)
+
+    def export(
+        self,
+        target: str | os.PathLike[str] | IO[bytes],
+        format: str = "jsonl",
+        types: Iterable[str] | None = None,
+    ) -> ExportResult:
+        """Write the head of this branch as files."""
+        return self._graph.export(target, format, types=types, branch=self.name)
+
     def snapshot(self) -> Snapshot:
         """Every table with its version and row count."""
         return self._graph.snapshot(self.name)
