@@ -120,8 +120,12 @@ class Graph:
         rejects: str | os.PathLike[str] | None = None,
         progress: Callable[[Progress], None] | None = None,
         actor: str | None = None,
+        permissive: bool = False,
     ) -> LoadResult:
-        """Load bulk data as one commit, of any size. `mode` is append, merge or overwrite."""
+        """Load bulk data as one commit, of any size. `mode` is append, merge or overwrite.
+
+        `permissive` reads the older format, which forgives, as one text.
+        """
         order = Order(
             source=source,
             mode=mode,
@@ -135,6 +139,7 @@ class Graph:
             rejects=rejects,
             progress=progress,
             actor=actor,
+            permissive=permissive,
         )
         return load(self._store, self.schema.catalog, order)
 
