@@ -19,7 +19,9 @@ from omnigraph.catalog.accept import accept
 from omnigraph.catalog.arrow import edge_schema, node_schema
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound, StorageFailed
+from omnigraph.exec import indexes
 from omnigraph.exec.export import ExportResult, export
+from omnigraph.exec.indexes import IndexReport
 from omnigraph.exec.load import LoadResult, Progress
 from omnigraph.exec.mutate import MutationResult, request, run_mutation
 from omnigraph.exec.result import QueryResult
@@ -167,6 +169,10 @@ class Graph:
         """A handle whose reads and writes are on one branch, which must exist."""
         self._store.snapshot(name)
         return BranchHandle(self, name)
+
+    def ensure_indices(self, branch: str = MAIN) -> IndexReport:
+        """Build the indexes that the schema asks for and that are missing or behind."""
+        return indexes.ensure_indices(self._store, self.schema.catalog, branch)
 
     def refresh(self) -> None:
         """Settle what dead writers left, and see what others changed."""

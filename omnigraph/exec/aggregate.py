@@ -13,7 +13,7 @@ from omnigraph.catalog.arrow import arrow_type
 from omnigraph.exec.cache import Cache
 from omnigraph.exec.codes import Codes, codes_of, combined, first_of_each, present
 from omnigraph.exec.evaluate import Evaluator
-from omnigraph.exec.rows import Rows
+from omnigraph.exec.rows import Rows, as_numpy
 from omnigraph.plan import ir
 
 Op = ir.AggregateOp
@@ -81,7 +81,7 @@ class _Measurer:
         codes = codes_of(operand, self._rows, self._evaluator, self._cache)
         pairs = combined([self._groups, codes], self._rows.length)
         firsts = first_of_each(pairs)
-        return firsts[codes.of_rows[firsts] >= 0]
+        return np.compress(codes.of_rows[firsts] >= 0, firsts)
 
     def _there(self, operand: ir.Expr) -> np.ndarray:
         if isinstance(operand, ir.EntityId):
@@ -95,7 +95,7 @@ class _Measurer:
         values = self._evaluator.values(measure.operand, self._rows)
         if chosen is not None:
             values = values.take(pa.array(chosen))
-        numbers = values.to_numpy(zero_copy_only=False).astype(np.float64)
+        numbers = as_numpy(values).astype(np.float64)
         totals = np.bincount(group_of, weights=numbers, minlength=self._groups.count)
         counts = self._count(group_of)
         if measure.op is Op.AVG:

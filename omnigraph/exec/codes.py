@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from omnigraph.exec.cache import Cache
 from omnigraph.exec.evaluate import Evaluator
 from omnigraph.exec.held import Whole
-from omnigraph.exec.rows import Rows
+from omnigraph.exec.rows import Rows, as_numpy
 from omnigraph.plan import ir
 
 _SIGN = np.int64(-(2**63))
@@ -75,7 +75,7 @@ def encoded(values: pa.Array) -> Codes:
     codes = dictionary.indices
     if codes.null_count:
         codes = codes.fill_null(-1)
-    return Codes(ranks[codes.to_numpy(zero_copy_only=False)], len(order))
+    return Codes(ranks[as_numpy(codes)], len(order))
 
 
 def _encoded_lists(values: pa.Array) -> Codes:
@@ -87,23 +87,23 @@ def _encoded_lists(values: pa.Array) -> Codes:
 
 def present(values: pa.Array) -> np.ndarray:
     """Where a value is there."""
-    return values.is_valid().to_numpy(zero_copy_only=False)
+    return as_numpy(values.is_valid())
 
 
 def sortable(values: pa.Array) -> np.ndarray:
     """Numbers, truth values, dates and moments as 64-bit integers in their order, nulls as any."""
     kind = values.type
     if pa.types.is_boolean(kind):
-        return values.fill_null(False).to_numpy(zero_copy_only=False).astype(np.int64)
+        return as_numpy(values.fill_null(False)).astype(np.int64)
     if pa.types.is_floating(kind):
-        return _sortable_floats(values.fill_null(0).to_numpy(zero_copy_only=False))
+        return _sortable_floats(as_numpy(values.fill_null(0)))
     if pa.types.is_date32(kind):
-        return values.view(pa.int32()).fill_null(0).to_numpy().astype(np.int64)
+        return as_numpy(values.view(pa.int32()).fill_null(0)).astype(np.int64)
     if pa.types.is_timestamp(kind):
-        return values.view(pa.int64()).fill_null(0).to_numpy()
-    numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
+        return as_numpy(values.view(pa.int64()).fill_null(0))
+    numbers = as_numpy(values.fill_null(0))
     if numbers.dtype == np.uint64:
-        return numbers.view(np.int64) ^ _SIGN
+        return np.bitwise_xor(numbers.view(np.int64), _SIGN)
     return numbers.astype(np.int64)
 
 

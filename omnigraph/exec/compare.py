@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.exec.constants import fit
+from omnigraph.exec.rows import as_numpy
 from omnigraph.plan import ir
 from omnigraph.types import Scalar, ValueType
 
@@ -99,7 +100,7 @@ _SIGNS: dict[Op, Callable[[np.ndarray], np.ndarray]] = {
 def _numbers(array: pa.Array) -> np.ndarray:
     if array.null_count:
         array = array.fill_null(0)
-    return array.to_numpy(zero_copy_only=False)
+    return as_numpy(array)
 
 
 def _three_way(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -197,7 +198,7 @@ def flags(truth: pa.Array) -> np.ndarray:
     """Where a condition is true, and not unknown."""
     if truth.null_count:
         truth = truth.fill_null(False)
-    return truth.to_numpy(zero_copy_only=False)
+    return as_numpy(truth)
 
 
 def text_contains(text: pa.Array, part: str | None, *, prefix: bool) -> pa.Array:

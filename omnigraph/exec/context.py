@@ -28,7 +28,7 @@ class TraversalMode(StrEnum):
     CSR = "csr"
 
 
-Wanted = Mapping[ir.Var, tuple[ir.Column, ...]]
+WantedColumns = Mapping[ir.Var, tuple[ir.Column, ...]]
 """The properties a query looks at, by variable."""
 
 
@@ -41,10 +41,10 @@ class Context:
     watch: Watch
     mode: TraversalMode
     frontier_max: int
-    wanted: Wanted
+    wanted: WantedColumns
 
 
-def wanted_columns(plan: ir.ReadPlan) -> Wanted:
+def wanted_columns(plan: ir.ReadPlan) -> WantedColumns:
     """The properties a plan looks at, blobs and vectors aside: those are read for few rows."""
     found: dict[ir.Var, dict[ir.Column, None]] = {}
     for column in _columns(plan):

@@ -23,7 +23,7 @@ from omnigraph.exec.compare import (
     unknown,
 )
 from omnigraph.exec.constants import CONSTANTS, MIRRORED, Given, holds
-from omnigraph.exec.rows import Rows
+from omnigraph.exec.rows import Rows, as_numpy
 from omnigraph.plan import ir
 from omnigraph.types import ValueType
 
@@ -108,7 +108,7 @@ class Evaluator:
             case ir.EntityId(var=var) | ir.EndpointId(var=var):
                 return rows.bindings[var].at >= 0
             case _:
-                return self.values(operand, rows).is_valid().to_numpy(zero_copy_only=False)
+                return as_numpy(self.values(operand, rows).is_valid())
 
     def _compare(self, expr: ir.Compare, rows: Rows) -> pa.Array:
         op, left, right = expr.op, expr.left, expr.right

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from omnigraph.exec.cache import Cache
 from omnigraph.exec.columns import absent, blob_presence, in_one, read_column
 from omnigraph.exec.ids import Ids
-from omnigraph.exec.rows import Positions, gather
+from omnigraph.exec.rows import Positions, gather, numbers_at
 from omnigraph.exec.source import Source, VersionKey
 from omnigraph.plan import ir
 from omnigraph.types import TableKey
@@ -43,7 +43,7 @@ class Whole:
         self.size = size
         self.everything = np.arange(size)
         self._cache = cache
-        self._change = change
+        self.change = change
 
     @property
     def table(self) -> TableKey:
@@ -94,7 +94,7 @@ class Whole:
 
     def _patched(self, name: str) -> pa.Array | None:
         """The column of the version before, with what was written since in its place."""
-        change = self._change
+        change = self.change
         if change is None:
             return None
         before: pa.Array | None = self._cache.get((change.base, "column", name))
@@ -133,15 +133,13 @@ class Nodes(Whole):
     def fetched(self, name: str, at: Positions) -> pa.Array:
         wanted = np.unique(at[at >= 0])
         values = self.source.aligned(self.ids.strings.take(pa.array(wanted)), name)
-        places = np.where(at < 0, -1, np.searchsorted(wanted, at))
-        return gather(values, places)
+        return gather(values, _among(wanted, at))
 
     def ids_at(self, at: Positions) -> pa.Array:
         return gather(self.ids.strings, at)
 
     def ranks_at(self, at: Positions) -> np.ndarray:
-        ranks = self.ids.rank[at]
-        return np.where(at < 0, -1, ranks) if len(at) and at.min() < 0 else ranks
+        return numbers_at(self.ids.rank, at)
 
     def ends_at(self, end: ir.End, at: Positions) -> pa.Array:
         raise AssertionError(f"{self.table} is no edge table and has no {end}")
@@ -174,7 +172,7 @@ def follow_nodes(source: Source, cache: Cache, base: Nodes, known: Ids) -> Nodes
     if len(new):
         at[new] = len(known) + np.arange(len(new))
         known = known.extended(ids.take(pa.array(new)))
-    present = base.present if base.present is not base.everything else base.everything
+    present = base.present
     created = np.setdiff1d(at, present)
     if len(present) + len(created) != source.pin.row_count:
         return None  # some were deleted, and rows that are gone do not say which they were
@@ -219,12 +217,8 @@ class Edges(Whole):
         ends = self.ends[0].nbytes + self.ends[1].nbytes
         return int(ends + self.row_ids.nbytes + self.everything.nbytes + alive)
 
-    @property
-    def change(self) -> Change | None:
-        return self._change
-
     def position_of_rows(self) -> Positions | None:
-        if self._change is None:
+        if self.change is None:
             return None
         row_ids = self.source.reader.rows([], with_row_id=True)["_rowid"].to_numpy()
         return _places(self.row_ids, row_ids)
@@ -236,8 +230,8 @@ class Edges(Whole):
         listed = ", ".join(map(str, row_ids.tolist()))
         filter = f"_rowid IN ({listed})" if listed else "false"
         found = self.source.reader.rows([name], filter=filter, with_row_id=True)
-        rows = _places(found["_rowid"].to_numpy(), self.row_ids[at])
-        return gather(in_one(found[name]), np.where(at < 0, -1, rows))
+        rows = _places(found["_rowid"].to_numpy(), self.row_ids[wanted])
+        return gather(in_one(found[name]), numbers_at(rows, _among(wanted, at)))
 
     def ids_at(self, at: Positions) -> pa.Array:
         ids = self.column("id")
@@ -254,7 +248,7 @@ class Edges(Whole):
 
     def ends_at(self, end: ir.End, at: Positions) -> pa.Array:
         side = 0 if end is ir.End.SRC else 1
-        return gather(self.dictionaries[side].strings, np.where(at < 0, -1, self.ends[side][at]))
+        return gather(self.dictionaries[side].strings, numbers_at(self.ends[side], at))
 
 
 def read_edges(source: Source, cache: Cache, dictionaries: tuple[Ids, Ids]) -> Edges:
@@ -282,8 +276,8 @@ def follow_edges(
     row_ids = written["_rowid"].to_numpy()
     at = _places(base.row_ids, row_ids)
     new = at < 0
-    at[new] = base.size + np.arange(np.count_nonzero(new))
-    size = base.size + np.count_nonzero(new)
+    size = base.size + int(np.count_nonzero(new))
+    at[new] = np.arange(base.size, size)
     ends = _numbered(written, dictionaries)
     alive = np.ones(size, bool)
     if base.alive is not None:
@@ -315,6 +309,11 @@ def _numbered(rows: pa.Table, dictionaries: tuple[Ids, Ids]) -> tuple[np.ndarray
         source.locate(in_one(rows["src"])).astype(np.int32),
         target.locate(in_one(rows["dst"])).astype(np.int32),
     )
+
+
+def _among(wanted: Positions, at: Positions) -> Positions:
+    """Where each position stands among the wanted ones, -1 for null."""
+    return np.where(at < 0, -1, np.searchsorted(wanted, at))
 
 
 def _places(row_ids: np.ndarray, wanted: np.ndarray) -> Positions:

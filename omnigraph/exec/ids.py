@@ -11,7 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_SEARCHED_MAX = 64
+from omnigraph.exec.rows import as_numpy
+
+_SEARCH_COST = 300
+"""A binary search costs as much as hashing this many ids, which `locate` does without an order."""
+
 _INSERTED_MAX = 1024
 
 
@@ -79,10 +83,10 @@ class Ids:
 
     def locate(self, wanted: pa.Array) -> np.ndarray:
         """The numbers of many ids, -1 for those that are not there."""
-        if len(wanted) <= _SEARCHED_MAX and (self.is_sorted or len(self) <= _SEARCHED_MAX):
+        if len(wanted) * _SEARCH_COST <= len(self) and self.is_sorted:
             return np.array([self.find(each) for each in wanted.to_pylist()], np.int64)
         found = pc.index_in(wanted, value_set=self.strings)
-        return found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return as_numpy(found.fill_null(-1)).astype(np.int64)
 
     def extended(self, more: pa.Array) -> "Ids":
         """The same numbers, and further ones for ids that are new and distinct."""

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.exec.codes import is_sortable, present, sortable
-from omnigraph.plan import ir
 
 _SORTED_MIN = 1024
 
@@ -24,9 +23,22 @@ def places(keys: list[np.ndarray], length: int, *, offset: int, limit: int | Non
     among = _candidates(keys[0], end)
     if among is not None:
         keys = [key[among] for key in keys]
-    order = np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys[::-1])
+    order = _sorted(keys[0]) if len(keys) == 1 else np.lexsort(keys[::-1])
     chosen = order[offset:end]
     return chosen if among is None else among[chosen]
+
+
+def _sorted(key: np.ndarray) -> np.ndarray:
+    """The order of one key. Ranks are distinct and close together, which takes no comparison."""
+    low = key.min()
+    span = int(key.max()) - int(low) + 1
+    if span <= 8 * len(key):
+        places = np.full(span, -1)
+        places[key - low] = np.arange(len(key))
+        order = places[places >= 0]
+        if len(order) == len(key):
+            return order
+    return np.argsort(key, kind="stable")
 
 
 def _candidates(key: np.ndarray, end: int) -> np.ndarray | None:
@@ -50,8 +62,3 @@ def keys_of_values(values: pa.Array, *, descending: bool) -> list[np.ndarray]:
 def keys_of_codes(codes: np.ndarray, *, descending: bool) -> list[np.ndarray]:
     """Codes as a key: null is the least, so it is last when descending."""
     return [~codes if descending else codes]
-
-
-def is_id(key: ir.SortKey) -> bool:
-    """Whether a key is the id of an entity."""
-    return isinstance(key.value, ir.EntityId)

@@ -31,11 +31,9 @@ class Profile:
         self._ended[id(op)] = (before[0] + rows, before[1] + now - since)
         return now
 
-    def stage(self, rows: int, since: float) -> float:
-        """Note what the next operator after the pattern did; the time now."""
-        now = perf_counter()
-        self._tail.append((rows, now - since))
-        return now
+    def stage(self, rows: int, seconds: float) -> None:
+        """Note what the next operator after the pattern did."""
+        self._tail.append((rows, seconds))
 
     def explain(self, plan: ir.ReadPlan) -> str:
         """The plan with its figures."""

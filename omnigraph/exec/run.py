@@ -23,17 +23,17 @@ from omnigraph.exec import embed
 from omnigraph.exec.aggregate import Groups, aggregate
 from omnigraph.exec.codes import Codes, codes_of, combined, encoded, first_of_each, is_sortable
 from omnigraph.exec.constants import Given
-from omnigraph.exec.context import Context, TraversalMode, Wanted, wanted_columns
+from omnigraph.exec.context import Context, TraversalMode, WantedColumns, wanted_columns
 from omnigraph.exec.evaluate import Evaluator, repeated
 from omnigraph.exec.expand import expand, expand_edges
 from omnigraph.exec.joins import left_join, matches, semi_join
 from omnigraph.exec.limits import Limits, Watch
 from omnigraph.exec.order import keys_of_codes, keys_of_values, places
 from omnigraph.exec.profile import Profile
-from omnigraph.exec.rank import Ranker
+from omnigraph.exec.rank import Ranker, Wanted
 from omnigraph.exec.result import QueryResult
 from omnigraph.exec.rows import ONE_ROW, Rows
-from omnigraph.exec.scan import scan
+from omnigraph.exec.scan import counted, scan
 from omnigraph.exec.tables import Holdings, TablesView
 from omnigraph.plan import ir
 from omnigraph.storage.records import Snapshot
@@ -50,7 +50,7 @@ class Reading:
         self.limits = limits or Limits.from_environment()
         self.holdings = Holdings(store, self.limits.cache_bytes_max)
         self.embedder: embed.Provider | None = None
-        self._wanted: dict[int, tuple[ir.ReadPlan, Wanted]] = {}
+        self._wanted: dict[int, tuple[ir.ReadPlan, WantedColumns]] = {}
 
     def run(
         self, plan: ir.ReadPlan, params: Mapping[str, ir.Constant], snapshot: Snapshot
@@ -69,7 +69,7 @@ class Reading:
         )
         return _Run(plan, context, ranker).result()
 
-    def _wanted_of(self, plan: ir.ReadPlan) -> Wanted:
+    def _wanted_of(self, plan: ir.ReadPlan) -> WantedColumns:
         """The columns of a plan, remembered by the plan itself: hashing one takes longer."""
         known = self._wanted.get(id(plan))
         if known is None or known[0] is not plan:
@@ -106,14 +106,34 @@ class _Run:
 
     def result(self) -> QueryResult:
         plan = self.plan
+        group = self._counted()
+        if group is not None:
+            return self._finished(group, perf_counter())
         rows = self._scored(self.solve(plan.pattern, ONE_ROW))
         since = perf_counter()
         frame: Rows | Groups = rows
         if plan.aggregate is not None:
             self.context.watch.operator = "group by"
             frame = aggregate(plan.aggregate, rows, self.evaluator, self.cache)
-            since = self.profile.stage(frame.length, since)
+            self.profile.stage(frame.length, perf_counter() - since)
+            since = perf_counter()
         return self._finished(frame, since)
+
+    def _counted(self) -> Groups | None:
+        """The one group of a plan that only counts the nodes of a scan."""
+        op, groups = self.plan.pattern[0], self.plan.aggregate
+        if len(self.plan.pattern) > 1 or groups is None or groups.keys or self.plan.scores:
+            return None
+        if not isinstance(op, ir.NodeScan) or any(m.operand is not None for m in groups.measures):
+            return None
+        self.context.watch.operator = op
+        since = perf_counter()
+        count = counted(self.context, op)
+        if count is None:
+            return None
+        self.profile.operator(op, count, since)
+        self.profile.stage(1, 0.0)
+        return Groups(1, {}, {measure.out: pa.array([count]) for measure in groups.measures})
 
     # The pattern
 
@@ -121,18 +141,18 @@ class _Run:
         """Walk rows through operators."""
         watch = self.context.watch
         since = perf_counter()
-        for op in ops:
+        for op, then in zip(ops, (*ops[1:], None), strict=True):
             watch.operator = op
-            rows = self._step(op, rows)
+            rows = self._step(op, rows, then)
             since = self.profile.operator(op, rows.length, since)
             watch.tick()
         return rows
 
-    def _step(self, op: ir.PatternOp, rows: Rows) -> Rows:
+    def _step(self, op: ir.PatternOp, rows: Rows, then: ir.PatternOp | None) -> Rows:
         context = self.context
         match op:
             case ir.NodeScan():
-                return scan(context, op, rows)
+                return scan(context, op, rows, then)
             case ir.Expand():
                 return expand(context, op, rows)
             case ir.ExpandEdges():
@@ -153,11 +173,11 @@ class _Run:
             since = perf_counter()
             self.context.watch.operator = "score"
             rows = self.ranker.score(score, rows, self._wanted_of(score))
-            self.profile.stage(rows.length, since)
+            self.profile.stage(rows.length, perf_counter() - since)
             self.context.watch.tick()
         return rows
 
-    def _wanted_of(self, score: ir.Score) -> int | None:
+    def _wanted_of(self, score: ir.Score) -> Wanted | None:
         """How many of the best entities a cut can show: each has at least one row."""
         plan = self.plan
         if not score.required or plan.limit is None or plan.aggregate or plan.distinct:
@@ -165,30 +185,32 @@ class _Run:
         first = plan.order[0].value if plan.order else None
         if not isinstance(first, ir.SlotRef) or first.slot != score.out:
             return None
-        return plan.limit + plan.offset
+        return Wanted(plan.limit + plan.offset, _ties_by_id(score, plan.order[1:2]))
 
     # The columns
 
     def _finished(self, frame: Rows | Groups, since: float) -> QueryResult:
         plan, watch = self.plan, self.context.watch
         watch.operator = "order by"
-        chosen: np.ndarray | None = None
+        total = frame.length
         if plan.distinct:
             frame, codes = self._distinct(frame)
             keys = self._keys(frame) + [each.of_rows for each in codes]
         else:
-            keys = self._keys(frame)
+            keys = self._keys(frame) if total > 1 else []
         chosen = places(keys, frame.length, offset=plan.offset, limit=plan.limit)
+        if keys or len(chosen) < frame.length:
+            frame = taken(frame, chosen)
         sorted_at = perf_counter()
         watch.operator = "project"
         watch.tick()
-        values = tuple(self._column(column, frame, chosen) for column in plan.columns)
-        # In the order of the plan's lines: project, order by, slice.
-        self.profile.stage(frame.length, sorted_at)
+        values = tuple(self._column(column, frame) for column in plan.columns)
+        # In the order of the plan's lines: project, order by, slice. Cutting comes with sorting.
+        self.profile.stage(len(chosen), perf_counter() - sorted_at)
         if plan.order:
-            self.profile.stage(frame.length, since + perf_counter() - sorted_at)
+            self.profile.stage(total, sorted_at - since)
         if plan.limit is not None or plan.offset:
-            self.profile.stage(len(chosen), perf_counter())
+            self.profile.stage(len(chosen), 0.0)
         return QueryResult(
             [column.name for column in plan.columns],
             self.context.tables.snapshot.commit_id,
@@ -237,14 +259,20 @@ class _Run:
         assert isinstance(expr, ir.Const | ir.Param | ir.Now), f"{expr} is neither key nor measure"
         return repeated(self.evaluator.given.of(expr), expr.type, frame.length)
 
-    def _column(
-        self, column: ir.OutputColumn, frame: Rows | Groups, chosen: np.ndarray
-    ) -> pa.Array:
+    def _column(self, column: ir.OutputColumn, frame: Rows | Groups) -> pa.Array:
         if column.type.is_vector:
-            self.context.watch.hold(4 * len(chosen) * (column.type.dimension or 0))
-        values = self._value(column.value, taken(frame, chosen))
+            self.context.watch.hold(4 * frame.length * (column.type.dimension or 0))
+        values = self._value(column.value, frame)
         wanted = arrow_type(column.type)
         return values if values.type == wanted else values.cast(wanted)
+
+
+def _ties_by_id(score: ir.Score, then: tuple[ir.SortKey, ...]) -> bool:
+    """Whether entities that tie in a score are next ordered by their ids, as rankings are."""
+    if isinstance(score.ranking, ir.Rrf) or not then or then[0].descending:
+        return False
+    value = then[0].value
+    return isinstance(value, ir.EntityId) and value.var == score.ranking.column.var
 
 
 def _is_coded(expr: ir.Expr) -> bool:

@@ -1,9 +1,9 @@
 """Scans: the nodes of a table that satisfy a condition.
 
 Invariant: a scan binds the same nodes whether Lance filters them or memory does. A version nobody
-holds is asked through Lance, with the condition pushed down and only the columns the query looks at;
-one that is asked again and again is held, and then a key is found by binary search and any other
-condition by one pass over the columns it names.
+holds is asked through Lance, with the condition pushed down and only the columns the query looks
+at; one that is asked again and again is held, and then a key is found by binary search and any
+other condition by one pass over the columns it names.
 """
 
 from bisect import bisect_left, bisect_right
@@ -17,8 +17,9 @@ from omnigraph.exec.columns import in_one
 from omnigraph.exec.constants import CONSTANTS, Given, fit
 from omnigraph.exec.context import Context, TraversalMode
 from omnigraph.exec.held import Nodes
+from omnigraph.exec.pairs import equality_of, paired
 from omnigraph.exec.predicates import push_down
-from omnigraph.exec.rows import Binding, Positions, Rows
+from omnigraph.exec.rows import Binding, Positions, Rows, as_numpy
 from omnigraph.exec.source import Part
 from omnigraph.plan import ir
 from omnigraph.types import NUMERICS, Scalar
@@ -27,16 +28,34 @@ _PASSES = 1
 """A column is sorted once it was searched more often than this: a pass costs less than a sort."""
 
 
-def scan(context: Context, op: ir.NodeScan, rows: Rows) -> Rows:
-    """Every row with every node of the table that satisfies the condition."""
+def scan(context: Context, op: ir.NodeScan, rows: Rows, then: ir.PatternOp | None = None) -> Rows:
+    """Every row with every node of the table that satisfies the condition.
+
+    `then` is the operator that follows: pairs that it would drop need not be made.
+    """
     found = _looked_up(context, op) if _looks_up(context, op) else _held(context, op)
     if rows.length == 1 and not rows.bindings and not rows.slots:
         return Rows(len(found.at), {op.out: found}, {})
-    length = rows.length * len(found.at)
-    context.watch.hold(rows.bytes_as(length))
-    outer = np.repeat(np.arange(rows.length), len(found.at))
-    inner = np.tile(found.at, rows.length)
+    equality = equality_of(op, then, rows)
+    pairs = equality and paired(context, rows, op.out, found, equality)
+    outer, inner = pairs or _all_pairs(context, rows, found)
     return rows.take(outer).bind(op.out, Binding(found.domain, inner))
+
+
+def _all_pairs(context: Context, rows: Rows, found: Binding) -> tuple[np.ndarray, Positions]:
+    context.watch.hold(rows.bytes_as(rows.length * len(found.at)))
+    return np.repeat(np.arange(rows.length), len(found.at)), np.tile(found.at, rows.length)
+
+
+def counted(context: Context, op: ir.NodeScan) -> int | None:
+    """How many nodes a scan finds, when nothing has to be read to tell."""
+    source = context.tables.source(op.table)
+    if op.where is None:
+        return source.pin.row_count
+    pushed = push_down(op.where, context.evaluator.given, source.columns.name_of)
+    if pushed.rest is not None or not _looks_up(context, op):
+        return None
+    return source.reader.count(pushed.filter)
 
 
 def _looks_up(context: Context, op: ir.NodeScan) -> bool:
@@ -184,15 +203,13 @@ class _SortedNumbers:
 
     def equal_to(self, wanted: int) -> Positions:
         exact = self._numbers.dtype.type(wanted)
-        first, last = (int(np.searchsorted(self._numbers, exact, side)) for side in _SIDES)
+        first = np.searchsorted(self._numbers, exact, "left")
+        last = np.searchsorted(self._numbers, exact, "right")
         return self._order[first:last]
 
 
-_SIDES = ("left", "right")
-
-
 def _order_of(values: pa.Array) -> np.ndarray:
-    order = pc.array_sort_indices(values, null_placement="at_end").to_numpy()
+    order = as_numpy(pc.array_sort_indices(values, null_placement="at_end"))
     return order[: len(values) - values.null_count].astype(np.int64)
 
 

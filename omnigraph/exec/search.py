@@ -18,10 +18,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.indexes import IndexKind
 from omnigraph.errors import BadRequest
 from omnigraph.exec import text_index, vectors
 from omnigraph.exec.analyse import terms
 from omnigraph.exec.cache import Cache
+from omnigraph.exec.follow import Recipe, derived, key_of
+from omnigraph.exec.indexes import is_kind
 from omnigraph.exec.text_index import TextIndex
 from omnigraph.exec.vectors import Vectors
 from omnigraph.plan.ir import TextMode
@@ -30,8 +33,11 @@ from omnigraph.storage.tables import TableReader
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
+TEXT = Recipe("text", text_index.build, text_index.replaced)
+VECTORS = Recipe("vectors", vectors.build, vectors.replaced)
+
 EDITS_DEFAULT = 2
-_NO_CACHE = Cache(0)
+NO_CACHE = Cache(0)
 
 _VECTOR_BYTES_ALWAYS = 64 << 20  # read whole even where nothing is kept
 
@@ -53,16 +59,16 @@ def matching_ids(
     mode: TextMode,
     edits_max: int | None = None,
     among: pa.Array | None = None,
-    cache: Cache = _NO_CACHE,
+    cache: Cache = NO_CACHE,
 ) -> pa.Array:
     """The ids of the rows whose text shares a term with the query, or nearly does, in id order."""
     if not terms(query):
         return pa.array([], pa.utf8())
-    if mode is TextMode.ANY_TOKEN and _ask_disk(reader, column, cache):
-        return _matching_on_disk(reader, column, query, among)
+    if mode is TextMode.ANY_TOKEN and ask_disk(reader, column, cache):
+        return matching_on_disk(reader, column, query, among)
     index = text(reader, column, cache=cache)
     if mode is TextMode.FUZZY:
-        found = index.matching_fuzzily(query, _edits(edits_max))
+        found = index.matching_fuzzily(query, edits_allowed(edits_max))
     else:
         found = index.matching(query)
     return index.ids.take(pa.array(_among(index.ids, found, among)))
@@ -75,7 +81,7 @@ def bm25(
     *,
     among: pa.Array | None = None,
     k: int | None = None,
-    cache: Cache = _NO_CACHE,
+    cache: Cache = NO_CACHE,
 ) -> tuple[pa.Array, Floats]:
     """The ids of matching rows and their scores, best first, ties by id; with k the first k."""
     if not terms(query):
@@ -90,31 +96,20 @@ def bm25(
 
 
 def text(reader: TableReader, column: str, *, cache: Cache) -> TextIndex:
-    """The inverted column of a version, made once."""
-
-    def make() -> tuple[TextIndex, int]:
-        rows = reader.rows(["id", column])
-        index = text_index.build(rows.column("id").combine_chunks(), rows.column(column))
-        return index, index.bytes_held
-
-    return cache.made(("text", reader.pin, column), make)
+    """The inverted column of a version."""
+    return derived(TEXT, reader, column, cache)
 
 
-def text_index_name(column: str) -> str:
-    """The name of a full-text index that was built with `analyse.INDEX_PARAMETERS`."""
-    return f"{column}:text"
-
-
-def _ask_disk(reader: TableReader, column: str, cache: Cache) -> bool:
+def ask_disk(reader: TableReader, column: str, cache: Cache) -> bool:
     """Whether a first search does not pay to read the column: an index on disk answers it."""
-    key = ("text", reader.pin, column)
+    key = key_of(TEXT, reader.pin, column)
     if cache.get(key) is not None:
         return False
-    name = text_index_name(column)
-    return any(i.name == name for i in reader.indexes()) and cache.use(key) <= _BUILD_AFTER
+    known = _is_indexed(reader, column, IndexKind.FULL_TEXT)
+    return known and cache.use(key) <= _BUILD_AFTER
 
 
-def _matching_on_disk(
+def matching_on_disk(
     reader: TableReader, column: str, query: str, among: pa.Array | None
 ) -> pa.Array:
     # Lance compares rows that the index does not cover one by one.
@@ -136,7 +131,7 @@ def best(scores: Floats, k: int | None) -> Numbers:
     return places[np.argsort(-scores[places], kind="stable")[:k]]
 
 
-def _edits(edits_max: int | None) -> int:
+def edits_allowed(edits_max: int | None) -> int:
     if edits_max is None:
         return EDITS_DEFAULT
     if edits_max < 0:
@@ -154,14 +149,14 @@ def nearest(
     *,
     k: int | None = None,
     among: pa.Array | None = None,
-    cache: Cache = _NO_CACHE,
+    cache: Cache = NO_CACHE,
 ) -> tuple[pa.Array, Floats]:
     """The ids of the k nearest rows (all, without k) and their L2 distances, ties by id.
 
     Rows without a vector are absent.
     """
-    query = _query_vector(reader, column, vector)
-    if not _fits(reader, len(query), cache) and k is not None:
+    query = query_vector(reader, column, vector)
+    if not fits(reader, len(query), cache) and k is not None:
         return _nearest_of_many(reader, column, query, k=k, among=among)
     held = vectors_of(reader, column, cache=cache)
     some = None if among is None else _among(held.ids, np.arange(len(held.ids)), among)
@@ -170,17 +165,11 @@ def nearest(
 
 
 def vectors_of(reader: TableReader, column: str, *, cache: Cache) -> Vectors:
-    """The vectors of a version, read once."""
-
-    def make() -> tuple[Vectors, int]:
-        rows = reader.rows(["id", column])
-        held = vectors.build(rows.column("id").combine_chunks(), rows.column(column))
-        return held, held.bytes_held
-
-    return cache.made(("vectors", reader.pin, column), make)
+    """The vectors of a version."""
+    return derived(VECTORS, reader, column, cache)
 
 
-def _query_vector(
+def query_vector(
     reader: TableReader, column: str, vector: Sequence[float]
 ) -> npt.NDArray[np.float32]:
     dimension = reader.schema.field(column).type.list_size
@@ -192,12 +181,8 @@ def _query_vector(
     return np.asarray(vector, dtype=np.float32)
 
 
-def _fits(reader: TableReader, dimension: int, cache: Cache) -> bool:
+def fits(reader: TableReader, dimension: int, cache: Cache) -> bool:
     return reader.pin.row_count * (dimension + 8) * 4 <= max(cache.bytes_max, _VECTOR_BYTES_ALWAYS)
-
-
-def _is_indexed(reader: TableReader, column: str) -> bool:
-    return any(index.column == column for index in reader.indexes())
 
 
 def _nearest_of_many(
@@ -209,7 +194,7 @@ def _nearest_of_many(
     among: pa.Array | None,
 ) -> tuple[pa.Array, Floats]:
     """Neighbours in a column that is too large to keep: by its index, else batch by batch."""
-    if among is None and k > 0 and _is_indexed(reader, column):
+    if among is None and k > 0 and _is_indexed(reader, column, IndexKind.VECTOR):
         near = {"column": column, "q": query, "k": k, "nprobes": _PROBES, "refine_factor": _REFINE}
         batches = iter(reader.batches(["id", column, "_distance"], nearest=near))
     else:
@@ -233,7 +218,11 @@ def _ranks(ids: pa.Array) -> Numbers:
     return ranks
 
 
-# Filters
+# Indexes and filters
+
+
+def _is_indexed(reader: TableReader, column: str, kind: IndexKind) -> bool:
+    return any(each.column == column and is_kind(each, kind) for each in reader.indexes())
 
 
 def _among(ids: pa.Array, found: Numbers, among: pa.Array | None) -> Numbers:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.catalog.model import EdgeType, NodeType, Property
 from omnigraph.exec.columns import Columns, absent, in_one
 from omnigraph.exec.constants import Given
 from omnigraph.exec.evaluate import Evaluator
@@ -41,13 +41,40 @@ class Selected:
 def select_committed(
     reader: TableReader, schema: pa.Schema, where: ir.Expr, given: Given, columns: Sequence[str]
 ) -> Selected:
-    """The committed rows for which the condition is true."""
+    """The committed rows of a type for which the condition is true."""
     pushed = push_down(where, given, Columns(reader.schema).name_of)
     if pushed.rest is None:
         return Selected(_read(reader, schema, columns, pushed.filter), pushed.filter)
     wanted = [f.name for f in schema if f.name in columns or not _is_blob(f)]
     rows = _read(reader, schema, wanted, pushed.filter)
     return Selected(select_among(rows, pushed.rest, given).select(list(columns)), None)
+
+
+def by_id(owner: NodeType | EdgeType, where: ir.Expr) -> ir.Expr:
+    """The same condition, on the id where it is on a key that is the id: ids have an index."""
+    key = _key_that_is_the_id(owner)
+    if key is None:
+        return where
+    match where:
+        case ir.Compare(op=op, left=ir.Column(property_id=found) as left, right=right):
+            if found == key.id:
+                return ir.Compare(op, ir.EntityId(left.var, left.type), right)
+        case ir.ListContains(items=items, value=ir.Column(property_id=found) as value):
+            if found == key.id:
+                return ir.ListContains(items, ir.EntityId(value.var, value.type))
+        case ir.And(parts=parts):
+            return ir.And(tuple(by_id(owner, part) for part in parts))
+        case _:
+            pass
+    return where
+
+
+def _key_that_is_the_id(owner: NodeType | EdgeType) -> Property | None:
+    """The only key property, if it is a text: an id is then the key itself."""
+    if not isinstance(owner, NodeType) or len(owner.key) != 1:
+        return None
+    key = owner.property(owner.key[0])
+    return key if key is not None and key.type.is_text else None
 
 
 def select_among(rows: pa.Table, where: ir.Expr, given: Given) -> pa.Table:

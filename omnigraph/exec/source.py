@@ -95,7 +95,7 @@ class Part:
             self._ranks = np.empty(len(order) + 1, np.int64)
             self._ranks[order] = np.arange(len(order))
             self._ranks[-1] = -1  # position -1 is null
-        return self._ranks[at]
+        return np.take(self._ranks, at)
 
     def values_at(self, column: ir.Column, at: Positions) -> pa.Array:
         name = self._source.columns.name_of(column)

@@ -8,9 +8,10 @@ Invariant: until `stage` nothing is written at all, and `stage` moves no table h
 of a table reads it through the write, so its version is a condition of the commit.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,7 +20,8 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.exec.constants import Given
 from omnigraph.exec.predicates import ids_filter
 from omnigraph.exec.selection import (
-    KEYS_MAX,
+    Selected,
+    by_id,
     rows_by_key,
     select_among,
     select_committed,
@@ -31,6 +33,9 @@ from omnigraph.storage.write import Write
 from omnigraph.types import Kind, TableKey
 
 Row = Mapping[str, Any]
+
+REMOVED_BY_ID = 100
+"""Rows that are removed by their ids, which have an index. For more the conditions are cheaper."""
 
 
 class PendingTable:
@@ -61,9 +66,7 @@ class PendingTable:
 
     def update(self, where: ir.Expr, sets: Mapping[str, Any]) -> int:
         """Set columns of the matching rows; how many match."""
-        committed = select_committed(
-            self.reader, self.schema, where, self._given, self.schema.names
-        ).rows
+        committed = self._committed(where, self.schema.names).rows
         committed = without_ids(committed, self.ids())
         pending = select_among(self.rows(), where, self._given)
         matched = pa.concat_tables([pending, committed])
@@ -87,13 +90,15 @@ class PendingTable:
         """The ids of the pending rows."""
         return _ids(self.rows())
 
+    def _committed(self, where: ir.Expr, columns: Sequence[str]) -> Selected:
+        where = by_id(self.owner, where)
+        return select_committed(self.reader, self.schema, where, self._given, columns)
+
     # Removals
 
     def remove_where(self, where: ir.Expr) -> pa.Table:
         """Remove the matching rows; those that were not removed before."""
-        selected = select_committed(
-            self.reader, self.schema, where, self._given, self._removed_columns()
-        )
+        selected = self._committed(where, self._removed_columns())
         return self._remove(selected.rows, selected.filter)
 
     def remove_touching(self, ends: Iterable[ir.End], nodes: pa.Array) -> None:
@@ -131,7 +136,7 @@ class PendingTable:
     def _removal(self) -> str:
         """The filter that selects exactly the removed rows."""
         filters = self._removal_filters
-        if self.removed.num_rows > KEYS_MAX and None not in filters:
+        if self.removed.num_rows > REMOVED_BY_ID and None not in filters:
             return " OR ".join(f"({text})" for text in filters)
         return ids_filter(_ids(self.removed).to_pylist())
 
@@ -204,6 +209,6 @@ def _with_columns(rows: pa.Table, sets: Mapping[str, Any]) -> pa.Table:
         index = rows.schema.get_field_index(name)
         field = rows.schema.field(index)
         one = pa.array([value], field.type)
-        column = pc.take(one, pa.array([0] * rows.num_rows, pa.int64()))
+        column = pc.take(one, pa.array(np.zeros(rows.num_rows, np.int64)))
         rows = rows.set_column(index, field, column)
     return rows

@@ -15,6 +15,7 @@ with f the term's frequency in the document, N the documents and n those that ho
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ import pyarrow.compute as pc
 
 from omnigraph.exec.analyse import analyse, terms
 from omnigraph.exec.edits import within_edits
+from omnigraph.exec.sorted_ids import joined
 
 K1, B = 1.2, 0.75
 
@@ -39,12 +41,13 @@ class TextIndex:
     starts: Numbers  # of the term's postings; one more entry than terms
     documents: npt.NDArray[np.int32]  # ascending within a term
     frequencies: npt.NDArray[np.int32]
+    lengths: Numbers  # in terms, of each document
     norms: Scores  # k1 (1 − b + b · length / average length) of each document
 
     @property
     def bytes_held(self) -> int:
         """About what it weighs, for a cache."""
-        arrays = (self.starts, self.documents, self.frequencies, self.norms)
+        arrays = (self.starts, self.documents, self.frequencies, self.lengths, self.norms)
         words = sum(map(len, self.vocabulary)) + 120 * len(self.vocabulary)
         return int(self.ids.nbytes) + sum(array.nbytes for array in arrays) + words
 
@@ -132,14 +135,56 @@ def _inverted(
     document_of[kept] = np.arange(len(kept))
 
     pairs, frequencies = np.unique(numbers * len(kept) + document_of[rows], return_counts=True)
-    holders = np.bincount(pairs // max(len(kept), 1), minlength=len(vocabulary))
-    lengths = lengths_of_rows[kept]
-    average = lengths.mean() if len(kept) else 1.0
+    return _index(ids.take(pa.array(kept)), vocabulary, pairs, frequencies, lengths_of_rows[kept])
+
+
+def _index(
+    ids: pa.Array,
+    vocabulary: dict[str, int],
+    pairs: Numbers,
+    frequencies: npt.NDArray[np.integer[Any]],
+    lengths: Numbers,
+) -> TextIndex:
+    """From `term · documents + document` of each posting, ascending."""
+    terms_of, documents = np.divmod(pairs, max(len(ids), 1))
+    holders = np.bincount(terms_of, minlength=len(vocabulary))
+    average = lengths.mean() if len(ids) else 1.0
     return TextIndex(
-        ids=ids.take(pa.array(kept)),
+        ids=ids,
         vocabulary=vocabulary,
         starts=np.concatenate([[0], np.cumsum(holders)]).astype(np.int64),
-        documents=(pairs % max(len(kept), 1)).astype(np.int32),
+        documents=documents.astype(np.int32),
         frequencies=frequencies.astype(np.int32),
+        lengths=lengths,
         norms=K1 * (1 - B + B * lengths / average),
     )
+
+
+def replaced(index: TextIndex, gone: npt.NDArray[np.bool_], extra: TextIndex) -> TextIndex:
+    """The index without the documents that are gone, and with those of another index."""
+    kept = np.flatnonzero(~gone)
+    ids, old_at, new_at = joined(index.ids.take(pa.array(kept)), extra.ids)
+    at = np.full(len(index.ids), -1)
+    at[kept] = old_at
+    vocabulary = dict(index.vocabulary)
+    words = [vocabulary.setdefault(word, len(vocabulary)) for word in extra.vocabulary]
+
+    # Both are in order of terms and documents, and the new numbers keep that order.
+    stays = ~gone[index.documents]
+    old = _terms(index)[stays] * len(ids) + at[index.documents[stays]]
+    new = np.array(words, dtype=np.int64)[_terms(extra)] * len(ids) + new_at[extra.documents]
+    order = np.argsort(new)
+    places = np.searchsorted(old, new[order])
+    lengths = np.empty(len(ids), dtype=np.int64)
+    lengths[old_at], lengths[new_at] = index.lengths[kept], extra.lengths
+    return _index(
+        ids,
+        vocabulary,
+        np.insert(old, places, new[order]),
+        np.insert(index.frequencies[stays], places, extra.frequencies[order]),
+        lengths,
+    )
+
+
+def _terms(index: TextIndex) -> Numbers:
+    return np.repeat(np.arange(len(index.vocabulary)), np.diff(index.starts))

@@ -56,7 +56,7 @@ class Adjacency:
     def keys(self) -> np.ndarray:
         """The edges as sorted integers."""
         sources = np.repeat(np.arange(self.nodes, dtype=np.int64), np.diff(self.starts))
-        return (sources << 32) | self.neighbours
+        return _packed(sources, self.neighbours)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ class Rim:
         return looped
 
     def degrees(self, at: np.ndarray) -> np.ndarray:
-        return self.starts[at + 1] - self.starts[at]
+        counts: np.ndarray = self.starts[at + 1] - self.starts[at]
+        return counts
 
     def spread(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """For every neighbour of every node: which of `at` it belongs to, and its place."""
@@ -90,7 +91,8 @@ class Rim:
 
 
 def _packed(sources: np.ndarray, neighbours: np.ndarray) -> np.ndarray:
-    return (sources.astype(np.int64) << 32) | neighbours
+    keys: np.ndarray = (sources.astype(np.int64) << 32) | neighbours
+    return keys
 
 
 def _from_keys(keys: np.ndarray, edges: np.ndarray, nodes: int) -> Adjacency:

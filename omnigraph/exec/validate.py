@@ -5,9 +5,10 @@ values of a unique tuple, through filters that an index can serve, and every tab
 at is read through the write, so the answer still holds when it commits.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.catalog.model import EdgeType
 from omnigraph.exec.key_rules import check_keys
@@ -23,7 +24,7 @@ from omnigraph.exec.rules import (
 )
 from omnigraph.exec.selection import distinct_of, rows_by_key, rows_by_values, without_ids
 from omnigraph.exec.staging import PendingTable, Staging
-from omnigraph.types import Kind, table_key
+from omnigraph.types import Kind, TableKey, table_key
 
 _EDGE_KEYS = ["id", "src"]
 
@@ -49,7 +50,7 @@ def _checked(staging: Staging, table: PendingTable) -> Iterator[Found]:
 
 
 def _unique(table: PendingTable, rows: pa.Table, rule: Unique) -> Found:
-    incoming = _complete(rows.select(["id", *rule.columns]))
+    incoming = rows.select(["id", *rule.columns]).drop_null()
     if not incoming.num_rows:
         return Found()
     names = list(incoming.column_names)
@@ -57,34 +58,37 @@ def _unique(table: PendingTable, rows: pa.Table, rule: Unique) -> Found:
     return check_keys(incoming, without_ids(held, table.ids()), rule)
 
 
-def _complete(rows: pa.Table) -> pa.Table:
-    """The rows without a null."""
-    return rows.drop_null()
-
-
 def _edges(
     staging: Staging, table: PendingTable, rows: pa.Table, rules: TypeRules
 ) -> Iterator[Found]:
+    known = _known_nodes(staging, rows, rules.endpoints)
     for endpoint in rules.endpoints:
-        yield _endpoint(staging, rows, endpoint)
+        yield check_keys(rows.select(["id", endpoint.end]), known[endpoint.node_table], endpoint)
     if rules.cardinality is not None:
         sources = distinct_of(rows, "src")
         committed = rows_by_key(table.reader, "src", sources, _EDGE_KEYS)
         left = without_ids(committed, table.ids())
-        yield check_keys(_complete(rows.select(_EDGE_KEYS)), left, rules.cardinality)
+        yield check_keys(rows.select(_EDGE_KEYS).drop_null(), left, rules.cardinality)
 
 
-def _endpoint(staging: Staging, rows: pa.Table, rule: Endpoint) -> Found:
-    """Nodes that the write adds count as there."""
-    nodes = staging.table(rule.node_table)
-    added = nodes.rows().select(["id"])
-    wanted = pa.table({"id": distinct_of(rows, rule.end)})
-    missing = without_ids(wanted, nodes.ids()).column("id").combine_chunks()
-    known = [added]
-    if len(missing):
-        known.append(rows_by_key(nodes.reader, "id", missing, ["id"]))
-    exists = pa.concat_tables([pa.table({"id": part.column("id")}) for part in known])
-    return check_keys(rows.select(["id", rule.end]), exists, rule)
+def _known_nodes(
+    staging: Staging, rows: pa.Table, endpoints: Iterable[Endpoint]
+) -> dict[TableKey, pa.Table]:
+    """Of the nodes at these ends those that exist, by table: the write's own, and one lookup."""
+    wanted: dict[TableKey, list[pa.Array]] = {}
+    for endpoint in endpoints:
+        wanted.setdefault(endpoint.node_table, []).append(distinct_of(rows, endpoint.end))
+    return {key: _existing(staging.table(key), ends) for key, ends in wanted.items()}
+
+
+def _existing(nodes: PendingTable, ends: list[pa.Array]) -> pa.Table:
+    ids = pa.table({"id": pc.unique(pa.concat_arrays(ends))})
+    own = pa.table({"id": nodes.ids()})
+    missing = without_ids(ids, nodes.ids()).column("id").combine_chunks()
+    if not len(missing):
+        return own
+    committed = rows_by_key(nodes.reader, "id", missing, ["id"])
+    return pa.concat_tables([own, pa.table({"id": committed.column("id")})])
 
 
 def _sources_left(staging: Staging, table: PendingTable, rule: EdgesPerSource) -> Found:

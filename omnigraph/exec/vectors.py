@@ -12,10 +12,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.exec.sorted_ids import joined
+
 Numbers = npt.NDArray[np.int64]
 Distances = npt.NDArray[np.float64]
 
 _ROWS_AT_ONCE = 1 << 14
+_PRODUCTS_AT_ONCE = 1 << 17
+_BLOCK = 256
 _UNIT = float(np.finfo(np.float32).eps)
 
 
@@ -51,8 +55,7 @@ class Vectors:
         near, slack = self._roughly(vector, some)
         if not np.isfinite(slack) or not np.isfinite(near).all():
             return every
-        bound = np.partition(near, k - 1)[k - 1] + slack
-        return every[np.flatnonzero(near <= bound)]
+        return every[np.flatnonzero(near <= _bound(near, k) + slack)]
 
     def _roughly(
         self, vector: npt.NDArray[np.float32], some: Numbers | None
@@ -61,10 +64,33 @@ class Vectors:
         components = self.components if some is None else self.components[some]
         squares = self.squares if some is None else self.squares[some]
         with np.errstate(over="ignore", invalid="ignore"):
-            near = squares - 2 * (components @ vector)
+            near = squares - 2 * _products(components, vector)
             largest = float(np.sqrt(squares.max(initial=0)))
             scale = largest * (largest + 2 * float(np.linalg.norm(vector)))
         return near, 2 * (len(vector) + 8) * _UNIT * scale
+
+
+def _products(
+    components: npt.NDArray[np.float32], vector: npt.NDArray[np.float32]
+) -> npt.NDArray[np.float32]:
+    # In pieces small enough for one thread: on a busy machine waiting for a second one takes many
+    # times longer than its share of the work.
+    found = np.empty(len(components), dtype=np.float32)
+    step = max(_PRODUCTS_AT_ONCE // len(vector), 1)
+    for first in range(0, len(components), step):
+        some = slice(first, first + step)
+        np.dot(components[some], vector, out=found[some])
+    return found
+
+
+def _bound(near: npt.NDArray[np.float32], k: int) -> float:
+    """A number that at least the k least ones do not exceed, and not many others."""
+    blocks = len(near) // _BLOCK
+    if blocks < 4 * k:
+        return float(np.partition(near, k - 1)[k - 1])
+    # The least of each block are numbers too, so the k-th of them is as large as the k-th of all.
+    least = near[: blocks * _BLOCK].reshape(blocks, _BLOCK).min(axis=1)
+    return float(np.partition(least, k - 1)[k - 1])
 
 
 def build(ids: pa.Array, vectors: pa.ChunkedArray) -> Vectors:
@@ -84,6 +110,17 @@ def build(ids: pa.Array, vectors: pa.ChunkedArray) -> Vectors:
     with np.errstate(over="ignore"):
         squares = np.einsum("ij,ij->i", components, components)
     return Vectors(held, components, squares)
+
+
+def replaced(held: Vectors, gone: npt.NDArray[np.bool_], extra: Vectors) -> Vectors:
+    """The vectors without those of some rows, and with others."""
+    kept = np.flatnonzero(~gone)
+    ids, old_at, new_at = joined(held.ids.take(pa.array(kept)), extra.ids)
+    components = np.empty((len(ids), held.components.shape[1]), dtype=np.float32)
+    squares = np.empty(len(ids), dtype=np.float32)
+    components[old_at], components[new_at] = held.components[kept], extra.components
+    squares[old_at], squares[new_at] = held.squares[kept], extra.squares
+    return Vectors(ids, components, squares)
 
 
 def _matrix(vectors: pa.FixedSizeListArray) -> npt.NDArray[np.float32]:

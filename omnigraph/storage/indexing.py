@@ -2,6 +2,9 @@
 
 Invariant: all new indexes of a table are staged together and become one version of it, so that they
 are built before any lock is taken and published, or not, with the rest of the write.
+
+An index is made of segments, each over some fragments of the table. Rows written since may get a
+segment of their own, so that an index costs what changed; after `SEGMENTS_MAX` it is built anew.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +15,8 @@ from lance.dataset import Index, LanceOperation, Transaction
 
 from omnigraph.storage.datasets import Handle
 
+SEGMENTS_MAX = 8
+
 
 @dataclass(frozen=True, slots=True)
 class IndexFacts:
@@ -21,51 +26,67 @@ class IndexFacts:
     column: str
     index_type: str  # as Lance names it
     rows: int  # that it covers
-    is_whole: bool  # whether every row was there when it was built
+    is_whole: bool  # whether it covers every row
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRequest:
-    """An index to build over every row, in place of one of the same name."""
+    """An index that is to cover every row. With `anew`, no segment of it is kept."""
 
     column: str
     index_type: str
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    anew: bool = False
 
 
 def facts(handle: Handle) -> tuple[IndexFacts, ...]:
     """Every index of a version."""
-    present = {fragment.fragment_id for fragment in handle.get_fragments()}
-    found = []
-    for index in handle.describe_indices():
-        covered = {number for segment in index.segments for number in segment.fragment_ids}
-        found.append(
-            IndexFacts(
-                name=index.name,
-                column=".".join(index.field_names),
-                index_type=index.index_type,
-                rows=int(index.num_rows_indexed),
-                is_whole=present <= covered,
-            )
+    present = _fragments(handle)
+    return tuple(
+        IndexFacts(
+            name=index.name,
+            column=".".join(index.field_names),
+            index_type=index.index_type,
+            rows=int(index.num_rows_indexed),
+            is_whole=present <= _covered(index),
         )
-    return tuple(found)
+        for index in handle.describe_indices()
+    )
 
 
 def staged(handle: Handle, requests: Sequence[IndexRequest]) -> Transaction:
-    """One transaction that adds the indexes, each built now over every fragment."""
-    built = [_built(handle, request) for request in requests]
-    replaced = [old for request in requests for old in _segments(handle, request.name)]
+    """One transaction that makes every index whole, with segments that are built now."""
+    present = _fragments(handle)
+    known = {index.name: index for index in handle.describe_indices()}
+    built, replaced = [], []
+    for request in requests:
+        index = known.get(request.name)
+        if index is None:
+            built.append(_built(handle, request, present))
+        elif request.anew or len(index.segments) >= SEGMENTS_MAX:
+            built.append(_built(handle, request, present))
+            replaced += _named(index)
+        else:
+            built.append(_built(handle, request, present - _covered(index)))
     return Transaction(handle.version, LanceOperation.CreateIndex(built, replaced))
 
 
-def _built(handle: Handle, request: IndexRequest) -> Index:
+def _fragments(handle: Handle) -> set[int]:
+    return {fragment.fragment_id for fragment in handle.get_fragments()}
+
+
+def _covered(index: Any) -> set[int]:
+    return {number for segment in index.segments for number in segment.fragment_ids}
+
+
+def _built(handle: Handle, request: IndexRequest, fragments: set[int]) -> Index:
     segment = handle.create_index_uncommitted(
         request.column,
         request.index_type,
         name=request.name,
         replace=True,
-        fragment_ids=[fragment.fragment_id for fragment in handle.get_fragments()],
+        fragment_ids=sorted(fragments),
         **request.parameters,
     )
     # A text index is unreadable until its segments are merged.
@@ -73,8 +94,8 @@ def _built(handle: Handle, request: IndexRequest) -> Index:
     return handle.merge_existing_index_segments([segment]) if is_text else segment
 
 
-def _segments(handle: Handle, name: str) -> list[Index]:
-    """The parts of an index as a commit that replaces them names them."""
+def _named(index: Any) -> list[Index]:
+    """The segments of an index as a commit that replaces them names them."""
     return [
         Index(
             uuid=str(segment.uuid),
@@ -84,7 +105,5 @@ def _segments(handle: Handle, name: str) -> list[Index]:
             fragment_ids=cast(Any, set(segment.fragment_ids)),
             index_version=segment.index_version,
         )
-        for index in handle.describe_indices()
-        if index.name == name
         for segment in index.segments
     ]

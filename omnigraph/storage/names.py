@@ -51,11 +51,6 @@ def decode(segment: str) -> str:
     return data.decode()
 
 
-def branch_segment(branch: str) -> str | None:
-    """The Lance branch of a graph branch: None for `main`, which is no Lance branch."""
-    return None if branch == MAIN else encode(branch)
-
-
 def owner_of(branch: str) -> str | None:
     """The `table_branch` of a table written on a graph branch: None for `main`."""
     return None if branch == MAIN else branch

@@ -89,6 +89,11 @@ class Commit:
     manifest_version: int
     operation_id: OperationId | None = None
 
+    @property
+    def parents(self) -> tuple[CommitId, ...]:
+        """The commits this one follows: none for the genesis, two for a merge."""
+        return tuple(p for p in (self.parent, self.merged_parent) if p is not None)
+
 
 def table_row(table_key: TableKey, location: str) -> Row:
     """The row that says a table exists, and where."""
@@ -130,8 +135,7 @@ def commit_row(commit: Commit) -> Row:
         "branch": commit.branch,
         "operation_id": commit.operation_id,
     }
-    parents = [p for p in (commit.parent, commit.merged_parent) if p is not None]
-    return _row(commit.id, GRAPH_COMMIT, metadata=facts, base_objects=parents)
+    return _row(commit.id, GRAPH_COMMIT, metadata=facts, base_objects=list(commit.parents))
 
 
 def head_id(branch: str) -> str:

@@ -160,11 +160,6 @@ class Store:
         self.require_writable()
         return self._recoverer.heal(patient=True)
 
-    def fold_manifest(self, branch: str = MAIN) -> None:
-        """Fold the manifest now, if it has too many small fragments."""
-        self.require_writable()
-        self._folding.fold_manifest(branch)
-
     def close(self) -> None:
         """Let go of every open handle. A later use opens them again."""
         self.datasets.close()

@@ -166,7 +166,9 @@ def test_a_commit_without_tables_is_a_lineage_row(store: Store) -> None:
     put(store, {PERSON: {"a": 1}})
     merged = store.begin(kind="branch_merge", actor="act-m").commit(merged_parent=before.commit_id)
     assert store.snapshot().commit_id == merged.id
-    assert store.history.get(merged.id).merged_parent == before.commit_id
+    read = store.history.get(merged.id)
+    assert read == merged
+    assert read.parents == (read.parent, before.commit_id)
 
 
 # A writer that stops half-way, and the next one in a live process.

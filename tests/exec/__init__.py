@@ -1,1 +1,1 @@
-"""Tests of the exec room."""
+"""Tests of omnigraph.exec."""

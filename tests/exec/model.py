@@ -80,7 +80,12 @@ class Model:
         return 1, 0
 
     def delete_person(self, age: int) -> tuple[int, int]:
-        gone = {n for n, p in self.people.items() if "age" in p and int(p["age"]) >= age}
+        return self._forget({n for n, p in self.people.items() if int(p.get("age", -1)) >= age})
+
+    def delete_named(self, name: str) -> tuple[int, int]:
+        return self._forget({name}.intersection(self.people))
+
+    def _forget(self, gone: set[str]) -> tuple[int, int]:
         self.people = {n: p for n, p in self.people.items() if n not in gone}
         return len(gone), self._drop(lambda pair: bool(gone.intersection(pair)))
 

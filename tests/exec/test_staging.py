@@ -11,6 +11,7 @@ from omnigraph.exec.staging import Staging
 from omnigraph.graph import Graph
 from omnigraph.plan import ir
 from omnigraph.plan.compile import compile_query
+from omnigraph.storage.tables import TableReader
 from omnigraph.storage.write import Write
 from tests.exec.town import COMPANY, KNOWS, PERSON, do, rows
 
@@ -119,7 +120,7 @@ def test_s5_many_rows_are_deleted_by_their_conditions(
     people: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     do(people, " ".join(f'insert Company {{ name: "c{n}", size: {n} }}' for n in range(30)))
-    monkeypatch.setattr("omnigraph.exec.staging.KEYS_MAX", 10)
+    monkeypatch.setattr("omnigraph.exec.staging.REMOVED_BY_ID", 10)
     done = do(people, "delete Company where size < 20 delete Company where size >= 15")
     assert done.affected_nodes == 30
     assert rows(people, COMPANY) == {}
@@ -139,6 +140,31 @@ def test_keys_are_met_by_a_filter_or_by_reading_the_column(
     wanted = pa.table({"age": pa.array([25, 1], pa.int32())})
     found = rows_by_values(people, town.schema.catalog.nodes["Person"], wanted, ["id", "age"])
     assert "Bob" in met(found)
+
+
+@pytest.mark.parametrize(
+    ("condition", "asked"),
+    [
+        ('name = "Ada"', "(`id` = 'Ada')"),
+        ('name in ["Ada", "x"]', "(`id` IN ('Ada', 'x'))"),
+        ('name > "B" and age > 3', "(`id` > 'B') AND (`age` > 3)"),
+        ("age = 3", "(`age` = 3)"),
+    ],
+)
+def test_a_key_that_is_the_id_is_asked_for_by_id(
+    town: Graph, monkeypatch: pytest.MonkeyPatch, condition: str, asked: str
+) -> None:
+    filters: list[Any] = []
+    original = TableReader.rows
+
+    def watched(self: TableReader, columns: Any = None, **options: Any) -> pa.Table:
+        filters.append(options["filter"])
+        return original(self, columns, **options)
+
+    monkeypatch.setattr(TableReader, "rows", watched)
+    _, staging = begun(town)
+    staging.table(PERSON).update(where(town, condition), {"count": 1})
+    assert filters == [asked]
 
 
 def met(table: pa.Table) -> list[Any]:

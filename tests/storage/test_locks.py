@@ -95,11 +95,11 @@ def test_holding_several_if_idle_takes_all_or_none(local: Where) -> None:
 
 
 def test_a_lease_is_renewed_for_longer_than_its_term(s3: Where) -> None:
-    held = locks_of(s3, term_s=0.6).acquire("t", wait_s=1)
+    held = locks_of(s3, term_s=1.2).acquire("t", wait_s=1)
     assert held is not None
-    time.sleep(1.5)
+    time.sleep(2)
     held.require_alive()
-    assert locks_of(s3, term_s=0.6).probe("t") is None
+    assert locks_of(s3, term_s=1.2).probe("t") is None
     held.release()
 
 
@@ -108,7 +108,7 @@ def test_an_impatient_look_never_waits_and_remembers(s3: Where) -> None:
     child.run(child.hold_and_die, s3, "t")
     start = time.monotonic()
     assert other.probe("t", patient=False) is None
-    assert time.monotonic() - start < 0.5
+    assert time.monotonic() - start < 0.9
     time.sleep(1.1)
     held = other.probe("t", patient=False)
     assert held is not None, "the lease stood still for longer than its term"

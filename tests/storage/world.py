@@ -4,12 +4,8 @@ The writer stages appended, upserted, replaced and deleted rows over several tab
 for the real writers, which differ from it only in what they stage.
 """
 
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -33,7 +29,7 @@ _EDGE = pa.schema(
 )
 SCHEMAS = {PERSON: _NODE, CITY: _NODE, KNOWS: _EDGE}
 
-FAST = Settings(lease_term_s=1.0, lock_wait_s=20.0)
+FAST = Settings(lease_term_s=1.0)
 
 
 def rows(table_key: TableKey, values: Mapping[str, int]) -> pa.Table:
@@ -109,21 +105,6 @@ def heads_agree(store: Store, branch: str = MAIN) -> bool:
         store.datasets.head(pin.location, pin.branch) == pin.version
         for pin in pins
         if pin.branch == (None if branch == MAIN else branch)
-    )
-
-
-def run_python(
-    code: str, *arguments: str, failpoints: str = ""
-) -> subprocess.CompletedProcess[str]:
-    """Run a program in a process of its own, which a failpoint may kill."""
-    root = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": str(root), "OMNIGRAPH_FAILPOINTS": failpoints}
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
     )
 
 

@@ -1,0 +1,278 @@
+"""How long reads take, side by side with other engines on the same graph in the same run.
+
+    uv sync --group bench
+    uv run python bench/read.py              # 100k people
+    uv run python bench/read.py --million    # 1M people
+    uv run python bench/read.py --people 5000 --engines omnigraph,numpy
+
+Prints the median of each question for each engine, how ours compares with the fastest of the others
+that answers exactly, and the peak memory a question took; writes bench/results/read.json (or
+read-<people>.json). Every engine gets the same parameters in the same order and answers in Python
+values; answers are compared before anything is measured.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from read_data import Data, generate
+from read_engines import ABSENT, ENGINES, QUERIES, Ask, fresh
+
+RESULTS = Path(__file__).parent / "results"
+EXACT_PEERS = ("ladybug", "duckdb", "lancedb")
+UNORDERED = ("filter scan", "friends at a company")
+APPROXIMATE = ("lancedb IVF",)
+OWN_SCORES = ("text top-10",)  # scores differ in their last bits, so ties fall differently
+
+Params = dict[str, Any]
+
+
+def parameters(data: Data, count: int, seed: int = 7) -> list[Params]:
+    """What the questions are asked with."""
+    chance = np.random.default_rng(seed)
+    people = data.persons.num_rows
+    job = np.full(people, -1)
+    job[data.works_at[0]] = data.works_at[1]
+    friends = data.knows[1][np.argsort(data.knows[0], kind="stable")]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(data.knows[0], minlength=people))])
+    made = []
+    for person in chance.integers(0, people, count):
+        employers = job[friends[starts[person] : starts[person + 1]]]
+        employer = int(max(employers, default=0))
+        near = data.vectors[chance.integers(0, len(data.vectors))]
+        vector = near + 0.1 * chance.normal(size=len(near)).astype(np.float32)
+        words = chance.integers(len(data.words) // 100, len(data.words) // 2, 2)
+        made.append(
+            {
+                "name": f"person-{person:07}",
+                "age": 70,
+                "city": f"city-{chance.integers(0, 100):07}",
+                "company": f"company-{max(employer, 0):07}",
+                "text": " ".join(data.words[word] for word in words),
+                "vector": [float(number) for number in vector],
+            }
+        )
+    return made
+
+
+def timed(ask: Ask, given: Sequence[Params], *, seconds: float) -> tuple[float, int]:
+    """The median of one question in milliseconds, warm, and how often it was asked."""
+    for params in given[:5]:
+        ask(params)
+    taken: list[float] = []
+    ends = time.perf_counter() + seconds
+    while len(taken) < 5 or (time.perf_counter() < ends and len(taken) < 2000):
+        params = given[len(taken) % len(given)]
+        start = time.perf_counter()
+        ask(params)
+        taken.append(time.perf_counter() - start)
+    return median(taken) * 1000, len(taken)
+
+
+def peak_megabytes(ask: Ask, params: Params) -> float | None:
+    """How far the process grew while it answered; None where the system does not tell."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+        before = _status("VmRSS")
+        ask(params)
+        return max(_status("VmHWM") - before, 0) / 1024
+    except OSError:
+        return None
+
+
+def _status(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+def compared(answers: Mapping[str, Mapping[str, list[Any]]]) -> list[str]:
+    """Where an engine that answers exactly says something else than ours."""
+    wrong = []
+    for question in QUERIES:
+        ours = answers["omnigraph"][question]
+        for engine, given in answers.items():
+            if question not in given or engine in APPROXIMATE or question in OWN_SCORES:
+                continue
+            pairs = zip(ours, given[question], strict=True)
+            if any(_shape(question, a) != _shape(question, b) for a, b in pairs):
+                wrong.append(f"{engine}: {question}")
+    return wrong
+
+
+def _shape(question: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return sorted(rows) if question in UNORDERED else rows
+
+
+def agreement(answers: Mapping[str, Mapping[str, list[Any]]]) -> dict[str, float]:
+    """The share of our text results that LanceDB has, and of neighbours that its index has."""
+    shares = {}
+    for question, engine in (("text top-10", "lancedb"), ("vector top-10", "lancedb IVF")):
+        if engine in answers:
+            pairs = zip(answers["omnigraph"][question], answers[engine][question], strict=True)
+            shares[f"{engine}: {question}"] = float(
+                np.mean([len(set(a) & set(b)) / max(len(a), 1) for a, b in pairs])
+            )
+    return shares
+
+
+COLD = """
+import sys, time
+began = time.perf_counter()
+import omnigraph as og
+og.Graph
+loaded = time.perf_counter()
+graph = og.open(sys.argv[1])
+opened = time.perf_counter()
+rows = graph.query(sys.argv[2], {"name": sys.argv[3]}).rows
+done = time.perf_counter()
+assert len(rows) == 1
+print(loaded - began, opened - loaded, done - opened)
+"""
+COUNT = """
+import sys, pathlib
+import omnigraph as og
+def read():
+    lines = pathlib.Path("/proc/self/io").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("rchar"))
+graph = og.open(sys.argv[1])
+before = read()
+graph.query("query q() { match { $d: Doc } return { count($d) as n } }").rows
+print(read() - before)
+"""
+
+
+def cold(folder: Path) -> dict[str, float]:
+    """A new process: loading the package, opening the graph, one point lookup, in milliseconds."""
+    runs = []
+    for person in ("person-0000017", "person-0000071", "person-0000007"):
+        query = QUERIES["point lookup"]
+        found = subprocess.run(
+            [sys.executable, "-c", COLD, str(folder), query, person],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        runs.append([float(part) * 1000 for part in found.stdout.split()])
+    middle = sorted(runs, key=sum)[1]
+    return dict(zip(("import_ms", "open_ms", "first_row_ms"), middle, strict=True))
+
+
+def count_bytes(folder: Path) -> dict[str, float]:
+    """What a count over the documents reads, and what their table holds."""
+    found = subprocess.run(
+        [sys.executable, "-c", COUNT, str(folder)], check=True, capture_output=True, text=True
+    )
+    tables = [path for path in folder.rglob("data") if "Doc" in str(path)] or [folder]
+    held = sum(f.stat().st_size for path in tables for f in path.rglob("*") if f.is_file())
+    return {"bytes_read": int(found.stdout), "bytes_held": held}
+
+
+def run(people: int, wanted: Sequence[str], folder: Path, seconds: float) -> dict[str, Any]:
+    data = generate(people)
+    given = parameters(data, 200)
+    edges = len(data.knows[0])
+    print(f"{people} people, {edges} friendships ({edges / people:.1f} a person)", flush=True)
+    answers: dict[str, dict[str, list[Any]]] = {}
+    times: dict[str, dict[str, float]] = {}
+    memory: dict[str, dict[str, float | None]] = {}
+    built: dict[str, float] = {}
+    facts: dict[str, Any] = {}
+    for engine in (each for each in ENGINES if each.name in wanted):
+        start = time.perf_counter()
+        opened = engine(folder, data)
+        built[engine.name] = time.perf_counter() - start
+        print(f"{engine.name}: built in {built[engine.name]:.1f} s", flush=True)
+        questions = opened.questions()
+        answers[engine.name] = {q: [ask(p) for p in given[:8]] for q, ask in questions.items()}
+        times[engine.name] = {
+            q: timed(ask, given, seconds=seconds)[0] for q, ask in questions.items()
+        }
+        memory[engine.name] = {q: peak_megabytes(ask, given[9]) for q, ask in questions.items()}
+        opened.close()
+        if engine.name == "omnigraph":
+            facts = {"cold": cold(opened.folder), "count over Doc": count_bytes(opened.folder)}
+    return {
+        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in ("ladybug", "duckdb", "lancedb", "pylance")},
+        "people": people,
+        "friendships": edges,
+        "build_s": built,
+        "median_ms": times,
+        "peak_mb": memory,
+        "ratio_to_fastest_peer": ratios(times),
+        "answers_differ": compared(answers),
+        "agreement": agreement(answers),
+        "absent": ABSENT,
+        "process_peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        **facts,
+    }
+
+
+def ratios(times: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Our time over the fastest exact peer's; below 1 ours is faster."""
+    found = {}
+    for question, ours in times["omnigraph"].items():
+        others = [times[p][question] for p in EXACT_PEERS if question in times.get(p, {})]
+        if others:
+            found[question] = ours / min(others)
+    return found
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def show(result: Mapping[str, Any]) -> None:
+    times, memory = result["median_ms"], result["peak_mb"]
+    engines = list(times)
+    print("\nmedians in ms; ratio is ours to the fastest exact peer; MB is our peak above resting")
+    print(f"{'':24}" + "".join(f"{name:>13}" for name in engines) + f"{'ratio':>9}{'MB':>8}")
+    for question in QUERIES:
+        cells = [times[engine].get(question) for engine in engines]
+        shown = "".join(f"{'–' if ms is None else format(ms, '.3f'):>13}" for ms in cells)
+        ratio = result["ratio_to_fastest_peer"].get(question)
+        used = memory["omnigraph"].get(question)
+        tail = f"{'–' if ratio is None else format(ratio, '.2f'):>9}"
+        print(f"{question:24}{shown}{tail}{'–' if used is None else format(used, '.1f'):>8}")
+    print(f"answers that differ: {result['answers_differ'] or 'none'}")
+    for name in ("agreement", "cold", "count over Doc", "build_s"):
+        print(f"{name}: " + ", ".join(f"{k} {v:,.3g}" for k, v in result[name].items()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--people", type=int, default=100_000)
+    parser.add_argument("--million", action="store_true", help="the same as --people 1000000")
+    parser.add_argument("--engines", default=",".join(each.name for each in ENGINES))
+    parser.add_argument("--seconds", type=float, default=3.0, help="for each question and engine")
+    parser.add_argument("--folder", type=Path, help="where to build; a temporary one by default")
+    given = parser.parse_args()
+    people = 1_000_000 if given.million else given.people
+    wanted = ["omnigraph", *given.engines.split(",")]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = fresh(given.folder or Path(temporary) / "read")
+        result = run(people, wanted, folder, given.seconds)
+    show(result)
+    RESULTS.mkdir(exist_ok=True)
+    name = "read.json" if people == 100_000 else f"read-{people}.json"
+    (RESULTS / name).write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""Indexes that the schema asks for, built where they are missing or behind.
+
+Invariant: an index changes how fast an answer comes, never the answer, so everything works before
+this ran and after. One run is one commit, or none when nothing was to be done. An index is named
+after its property's identity and its kind, so it is known again after a rename.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.catalog.indexes import IndexKind, index_kind
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.exec.analyse import INDEX_PARAMETERS
+from omnigraph.storage.indexing import IndexFacts, IndexRequest
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.store import Store
+from omnigraph.storage.tables import TableReader
+from omnigraph.storage.write import prepared_again
+from omnigraph.types import TableKey
+
+VECTORS_MIN = 256
+"""Fewer vectors are compared one by one in less time than an index takes to look up."""
+
+_VECTORS_A_PARTITION = 4096
+_VECTORS_BEHIND_SHARE = 0.1
+_ATTEMPTS = 3
+
+_LANCE_TYPES = {
+    IndexKind.ORDERED: "BTREE",
+    IndexKind.FULL_TEXT: "INVERTED",
+    IndexKind.VECTOR: "IVF_FLAT",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class IndexNote:
+    """One index, and for one that waits the reason."""
+
+    table: TableKey
+    column: str
+    kind: IndexKind
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """What a run did. `commit_id` is None when nothing was to be done."""
+
+    built: tuple[IndexNote, ...]
+    kept: tuple[IndexNote, ...]
+    pending: tuple[IndexNote, ...]
+    commit_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An index that the schema asks for."""
+
+    table: TableKey
+    column: str
+    kind: IndexKind
+    name: str
+
+
+def is_kind(index: IndexFacts, kind: IndexKind) -> bool:
+    """Whether an index is one of ours of this kind."""
+    return index.name.endswith(f":{kind}")
+
+
+def wanted_indexes(catalog: Catalog) -> tuple[Wanted, ...]:
+    """Every index the schema asks for."""
+    types: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
+    return tuple(wanted for each in types for wanted in _wanted(each))
+
+
+def _wanted(each: NodeType | EdgeType) -> Iterator[Wanted]:
+    ends = ("src", "dst") if isinstance(each, EdgeType) else ()
+    for column in ("id", *ends):
+        yield Wanted(each.table, column, IndexKind.ORDERED, f"{column}:{IndexKind.ORDERED}")
+    key = each.key if isinstance(each, NodeType) else ()
+    for name in dict.fromkeys((*key, *each.indexes)):
+        prop = each.property(name)
+        if prop is None:
+            continue  # an edge's own ends, which are indexed in any case
+        for kind in _kinds(index_kind(prop.type)):
+            yield Wanted(each.table, name, kind, f"{prop.id}:{kind}")
+
+
+def _kinds(kind: IndexKind | None) -> tuple[IndexKind, ...]:
+    if kind is None:
+        return ()
+    # Text is also asked for as a whole, which an index of its terms cannot answer.
+    return (kind, IndexKind.ORDERED) if kind is IndexKind.FULL_TEXT else (kind,)
+
+
+def ensure_indices(
+    store: Store, catalog: Catalog, branch: str = MAIN, *, actor: str | None = None
+) -> IndexReport:
+    """Build the indexes that are missing or behind, as one commit."""
+    return prepared_again(lambda: _attempt(store, catalog, branch, actor), attempts=_ATTEMPTS)
+
+
+def _attempt(store: Store, catalog: Catalog, branch: str, actor: str | None) -> IndexReport:
+    write = store.begin(branch, kind="ensure_indices", actor=actor)
+    snapshot = store.snapshot(branch)
+    built: list[IndexNote] = []
+    kept: list[IndexNote] = []
+    pending: list[IndexNote] = []
+    for table, group in _by_table(wanted_indexes(catalog)):
+        reader = store.reader(snapshot, table)
+        requests = []
+        for wanted in group:
+            decided = _decided(reader, wanted)
+            if isinstance(decided, IndexRequest):
+                requests.append(decided)
+                built.append(_note(wanted))
+            elif decided:
+                pending.append(_note(wanted, decided))
+            else:
+                kept.append(_note(wanted))
+        if requests:
+            write.create_indexes(table, requests)
+    commit_id = write.commit().id if built else None
+    return IndexReport(tuple(built), tuple(kept), tuple(pending), commit_id)
+
+
+def _by_table(all_wanted: Iterable[Wanted]) -> Iterator[tuple[TableKey, list[Wanted]]]:
+    groups: dict[TableKey, list[Wanted]] = {}
+    for wanted in all_wanted:
+        groups.setdefault(wanted.table, []).append(wanted)
+    yield from groups.items()
+
+
+def _note(wanted: Wanted, reason: str = "") -> IndexNote:
+    return IndexNote(wanted.table, wanted.column, wanted.kind, reason)
+
+
+def _decided(reader: TableReader, wanted: Wanted) -> IndexRequest | str:
+    """The index to build; why it has to wait; or nothing to do, which is an empty text."""
+    found = next((each for each in reader.indexes() if each.name == wanted.name), None)
+    if wanted.kind is IndexKind.VECTOR:
+        return _decided_vectors(reader, wanted, found)
+    if found is not None and found.is_whole:
+        return ""
+    if not reader.pin.row_count:
+        return "the table has no rows"
+    if wanted.kind is IndexKind.FULL_TEXT:
+        # Lance finds a changed text by its old terms too once a second segment covers the row, so a
+        # text index is one segment, always.
+        return _request(wanted, INDEX_PARAMETERS, anew=True)
+    return _request(wanted, {})
+
+
+def _decided_vectors(
+    reader: TableReader, wanted: Wanted, found: IndexFacts | None
+) -> IndexRequest | str:
+    # Rows that the index does not cover are compared one by one, so a few may wait for more. Its
+    # partitions are those of all vectors together: it is built anew, never extended.
+    behind = reader.pin.row_count if found is None else reader.pin.row_count - found.rows
+    if found is not None and behind <= _VECTORS_BEHIND_SHARE * reader.pin.row_count:
+        return ""
+    count = reader.count(f"`{wanted.column}` IS NOT NULL")
+    if count < VECTORS_MIN:
+        return f"{count} of the {VECTORS_MIN} vectors that make an index worth training"
+    partitions = max(1, count // _VECTORS_A_PARTITION)
+    return _request(wanted, {"metric": "L2", "num_partitions": partitions}, anew=True)
+
+
+def _request(wanted: Wanted, parameters: dict[str, Any], *, anew: bool = False) -> IndexRequest:
+    lance_type = _LANCE_TYPES[wanted.kind]
+    return IndexRequest(wanted.column, lance_type, wanted.name, parameters, anew)

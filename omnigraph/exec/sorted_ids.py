@@ -1,0 +1,34 @@
+"""Ids in order, and others put among them.
+
+Invariant: ids are ordered by their UTF-8 bytes, which is the order of Python's strings too.
+"""
+
+from bisect import bisect_left
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Numbers = npt.NDArray[np.int64]
+
+_INSERTED_MAX = 1024
+
+
+def joined(ids: pa.Array, more: pa.Array) -> tuple[pa.Array, Numbers, Numbers]:
+    """Two sorted arrays without a common id as one, and where the ids of each went."""
+    both = pa.concat_arrays([ids, more])
+    order = _order(ids, more, both)
+    places = np.empty(len(both), dtype=np.int64)
+    places[order] = np.arange(len(both))
+    return both.take(pa.array(order)), places[: len(ids)], places[len(ids) :]
+
+
+def _order(ids: pa.Array, more: pa.Array, both: pa.Array) -> Numbers:
+    if len(more) > _INSERTED_MAX:
+        return pc.sort_indices(both).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+    # Few are put into their places; sorting again would cost a sort of all.
+    rows = range(len(ids))
+    wanted = more.to_pylist()
+    at = [bisect_left(rows, each, key=lambda row: ids[row].as_py()) for each in wanted]
+    return np.insert(np.arange(len(ids)), at, len(ids) + np.arange(len(more)))

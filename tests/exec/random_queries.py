@@ -1,0 +1,349 @@
+"""Random small graphs and random queries over them, as text."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+SCHEMA = """
+node P {
+  k: String @key
+  i: I32?
+  big: I64?
+  u: U64?
+  f: F64?
+  g: F32?
+  s: String?
+  b: Bool?
+  d: Date?
+  t: DateTime?
+  l: [String]?
+  n: [I64]?
+}
+node C { k: String @key  i: I32?  s: String? }
+edge E: P -> P { w: I32?  s: String? }
+edge W: P -> C { w: I32?  s: String? }
+"""
+
+TEXTS = ("", "a", "ab", "b", "B", "é", "a'b", "100%", "a_b", "\\", 'q"q', "x\ny", "雪")
+NAN, NEGATIVE_NAN = float("nan"), math.copysign(float("nan"), -1.0)
+INF = float("inf")
+F32S = (0.0, -0.0, 0.5, 1.0, -1.5, 3.0, INF, -INF, NAN, NEGATIVE_NAN, 0.10000000149011612)
+VALUES: dict[str, tuple[Any, ...]] = {
+    "i": (0, 1, 2, -1, 2**31 - 1, -(2**31)),
+    "big": (0, 1, -1, 2**53, 2**53 + 1, 2**63 - 1, -(2**63)),
+    "u": (0, 1, 2**53 + 1, 2**63, 2**64 - 1),
+    "f": (0.0, -0.0, 0.5, 1.0, -1.5, 0.1, 2.0**53, 2.0**63, 1e300, INF, -INF, NAN, NEGATIVE_NAN),
+    "g": F32S,
+    "s": TEXTS,
+    "b": (True, False),
+    "d": (0, -1, 10957, 19000),
+    "t": (0, -1, 946684800123, 1700000000000),
+    "w": (0, 1, 2, -5),
+}
+NUMBERS = ("i", "big", "u", "f", "g")
+PROPERTIES = {
+    "P": ("i", "big", "u", "f", "g", "s", "b", "d", "t"),
+    "C": ("i", "s"),
+    "E": ("w", "s"),
+    "W": ("w", "s"),
+}
+PARAMETERS = {"i": "I32", "big": "I64", "u": "I64", "f": "F64", "g": "F64", "w": "I32"}
+
+
+def maybe(values: tuple[Any, ...]) -> st.SearchStrategy[Any]:
+    """One of the values, or null."""
+    return st.one_of(st.none(), st.sampled_from(values))
+
+
+@st.composite
+def graphs(draw: DrawFn) -> dict[str, list[dict[str, Any]]]:
+    """Rows of every table."""
+    people = [f"p{chr(122 - n)}" for n in range(draw(st.sampled_from((4, 5, 6, 7, 3, 0))))]
+    companies = [f"c{n}" for n in range(draw(st.sampled_from((2, 3, 0))))]
+    nodes = [
+        {
+            "k": key,
+            **{name: draw(maybe(VALUES[name])) for name in PROPERTIES["P"]},
+            "l": draw(st.one_of(st.none(), st.lists(st.sampled_from(TEXTS), max_size=3))),
+            "n": draw(
+                st.one_of(st.none(), st.lists(st.sampled_from((0, 1, 2**53 + 1)), max_size=3))
+            ),
+        }
+        for key in people
+    ]
+    places = [
+        {"k": key, **{name: draw(maybe(VALUES[name])) for name in PROPERTIES["C"]}}
+        for key in companies
+    ]
+    return {
+        "P": [{"id": row["k"], **row} for row in nodes],
+        "C": [{"id": row["k"], **row} for row in places],
+        "E": draw(_edges("E", people, people, 14)),
+        "W": draw(_edges("W", people, companies, 8)),
+    }
+
+
+@st.composite
+def _edges(
+    draw: DrawFn, name: str, sources: list[str], targets: list[str], count: int
+) -> list[dict[str, Any]]:
+    if not sources or not targets:
+        return []
+    return [
+        {
+            "id": f"{name}{(n * 7) % 17:02d}",
+            "src": draw(st.sampled_from(sources)),
+            "dst": draw(st.sampled_from(targets)),
+            "w": draw(maybe(VALUES["w"])),
+            "s": draw(maybe(TEXTS)),
+        }
+        for n in range(draw(st.sampled_from((count, count // 2, 0))))
+    ]
+
+
+def text_literal(text: str) -> str:
+    """A string literal of the query language."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+@dataclass
+class Query:
+    """A query under construction: its text, its parameters, the variables by type."""
+
+    params: dict[str, tuple[str, Any]] = field(default_factory=dict)
+    fresh: int = 0
+
+    def new(self, prefix: str) -> str:
+        self.fresh += 1
+        return f"{prefix}{self.fresh}"
+
+    def parameter(self, type_: str, value: Any) -> str:
+        name = self.new("q")
+        self.params[name] = (type_, value)
+        return f"${name}"
+
+
+Scope = dict[str, str]
+"""Variables in reach, with their types."""
+
+
+class Writer:
+    """Draws the parts of one query."""
+
+    def __init__(self, draw: DrawFn) -> None:
+        self.draw = draw
+        self.query = Query()
+
+    def one_in(self, count: int) -> bool:
+        return self.draw(st.integers(1, count)) == count
+
+    def pick(self, items: Any) -> Any:
+        return self.draw(st.sampled_from(list(items)))
+
+    # Clauses
+
+    def pattern(self, scope: Scope, *, depth: int, inner: bool) -> list[str]:
+        clauses = []
+        if inner:
+            clauses.append(self.traversal(scope, must_use=True))
+        else:
+            clauses.append(self.binding(scope))
+        for _ in range(self.draw(st.integers(0, 2))):
+            clauses.append(self.traversal(scope))
+        if self.one_in(4):
+            clauses.append(self.binding(scope))
+        for _ in range(self.pick((0, 0, 1, 1, 2))):
+            clauses.append(self.condition(scope, depth=depth))
+        if depth and self.one_in(3):
+            clauses.append(f"optional {{ {self.block(scope, depth - 1, keep=True)} }}")
+        if depth and self.one_in(3):
+            clauses.append(f"not {{ {self.block(scope, depth - 1)} }}")
+        return clauses
+
+    def block(self, scope: Scope, depth: int, *, keep: bool = False) -> str:
+        own = scope if keep else dict(scope)
+        return "  ".join(self.pattern(own, depth=depth, inner=True))
+
+    def binding(self, scope: Scope) -> str:
+        type_ = self.pick("PPPC")
+        name = self.query.new("v")
+        scope[name] = type_
+        if self.one_in(8):
+            prop = self.pick(PROPERTIES[type_])
+            return f"${name}: {type_} {{ {prop}: {self.constant(prop)} }}"
+        return f"${name}: {type_}"
+
+    def traversal(self, scope: Scope, *, must_use: bool = False) -> str:
+        nodes = [name for name, type_ in scope.items() if type_ in "PC"]
+        start = self.pick(nodes)
+        edge = "w" if scope[start] == "C" or self.one_in(3) else "e"
+        far_type = "P" if edge == "e" or scope[start] == "C" else "C"
+        known = [name for name in nodes if scope[name] == far_type]
+        far = self.pick(known) if known and self.one_in(5) else "_" if self.one_in(6) else ""
+        if not far:
+            far = self.query.new("v")
+            scope[far] = far_type
+        bound = hops = ""
+        undirected = edge == "e" and self.one_in(4)
+        if self.one_in(4):
+            name = self.query.new("k")
+            scope[name] = edge.upper()
+            bound = f"${name}:"
+        elif self.one_in(3):
+            low = self.pick((1, 1, 1, 2, 3)) if edge == "e" else 1
+            hops = f"{{{low},{low + self.draw(st.integers(0, 2))}}}"
+        word = f"<{edge}>{hops}" if undirected else f"{edge}{hops}"
+        left, right = (far, start) if self.one_in(3) and edge == "e" else (start, far)
+        return f"${left} {bound}{word} ${right}"
+
+    # Conditions
+
+    def condition(self, scope: Scope, *, depth: int) -> str:
+        kind = self.draw(st.integers(0, 9))
+        if kind == 0 and depth:
+            return f"exists {{ {self.block(scope, depth - 1)} }}"
+        if kind == 1 and depth:
+            count = self.draw(st.integers(0, 2))
+            return f"count {{ {self.block(scope, depth - 1)} }} {self.operator()} {count}"
+        if kind == 2:
+            left, right = self.simple(scope), self.simple(scope)
+            return f"({left} {self.pick(('and', 'or'))} {right})"
+        if kind == 3:
+            return f"not ({self.simple(scope)})"
+        return self.simple(scope)
+
+    def operator(self) -> str:
+        return str(self.pick(("=", "!=", "<", "<=", ">", ">=")))
+
+    def simple(self, scope: Scope) -> str:
+        var = self.pick(scope)
+        prop = self.pick(PROPERTIES[scope[var]])
+        subject = f"${var}.{prop}"
+        kind = self.draw(st.integers(0, 7))
+        if kind == 0:
+            return f"{subject} is {self.pick(('', 'not '))}null"
+        if kind in (1, 7):
+            return self.two_columns(scope, var, prop)
+        if kind == 2 and prop in ("i", "big", "w"):
+            return f"{subject} in [{', '.join(str(n) for n in self.small_integers())}]"
+        if prop == "s" and kind <= 4:
+            return f"{subject} {self.pick(('contains', 'starts_with'))} {self.constant('s')}"
+        if scope[var] == "P" and kind == 5:
+            return f"${var}.l contains {self.constant('s')}"
+        if scope[var] == "P" and kind == 6:
+            return f"{self.pick((0, 1, 5))} in ${var}.n"
+        return f"{subject} {self.operator()} {self.constant(prop)}"
+
+    def two_columns(self, scope: Scope, var: str, prop: str) -> str:
+        numeric = (*NUMBERS, "w")
+        like = numeric if prop in numeric else (prop,)
+        other = self.pick(scope)
+        props = [each for each in PROPERTIES[scope[other]] if each in like] or [None]
+        if props == [None]:
+            return f"${var}.{prop} is not null"
+        operator = self.operator() if self.one_in(2) else "="
+        return f"${var}.{prop} {operator} ${other}.{self.pick(props)}"
+
+    def small_integers(self) -> list[int]:
+        return self.draw(st.lists(st.sampled_from((0, 1, -1, 2)), max_size=3))
+
+    def constant(self, prop: str) -> str:
+        """A literal or a parameter that may be compared with a property."""
+        if prop == "s":
+            return text_literal(self.pick(TEXTS))
+        if prop == "b":
+            return str(self.pick(("true", "false")))
+        if prop == "d":
+            return str(self.pick(('date("1970-01-01")', 'date("2000-01-01")')))
+        if prop == "t":
+            moments = ("1970-01-01T00:00:00Z", "2000-01-01T00:00:00.123Z")
+            return f'datetime("{self.pick(moments)}")'
+        if self.one_in(2):
+            return str(self.pick((0, 1, 2, -1, 0.5, 2.7, 2**53)))
+        type_ = PARAMETERS[prop]
+        choices: list[Any] = [v for v in VALUES[prop] if _fits(type_, v)]
+        return self.query.parameter(f"{type_}?", self.pick([*choices, None]))
+
+    # The whole
+
+    def text(self) -> str:
+        scope: Scope = {}
+        clauses = self.pattern(scope, depth=2, inner=False)
+        aggregated = self.one_in(3)
+        columns, keys = self.aggregates(scope) if aggregated else self.projections(scope)
+        distinct = "distinct " if self.one_in(4) else ""
+        if distinct and not aggregated:
+            keys = [key for key in keys if not key.startswith("$")]
+        order = self.ordering(keys)
+        cut = f" limit {self.pick((0, 1, 2, 3, 5))}" if self.one_in(4) else ""
+        cut += f" offset {self.pick((1, 2, 3))}" if self.one_in(6) else ""
+        declared = ", ".join(f"${n}: {t}" for n, (t, _) in self.query.params.items())
+        return (
+            f"query q({declared}) {{ match {{ {'  '.join(clauses)} }} "
+            f"return {distinct}{{ {', '.join(columns)} }}{order}{cut} }}"
+        )
+
+    def ordering(self, keys: list[str]) -> str:
+        if not keys or self.one_in(2):
+            return ""
+        chosen = self.draw(st.lists(st.sampled_from(keys), min_size=1, max_size=3, unique=True))
+        keyed = (f"{key} {self.pick(('asc', 'desc'))}" for key in chosen)
+        return f" order {{ {', '.join(keyed)} }}"
+
+    def projections(self, scope: Scope) -> tuple[list[str], list[str]]:
+        columns, keys = [], []
+        for place in range(self.draw(st.integers(1, 4))):
+            var = self.pick(scope)
+            if scope[var] in "PC" and self.one_in(3):
+                columns.append(f"${var} as c{place}")
+            elif scope[var] == "P" and self.one_in(8):
+                columns.append(f"${var}.{self.pick('ln')} as c{place}")
+                continue
+            else:
+                prop = self.pick(PROPERTIES[scope[var]])
+                columns.append(f"${var}.{prop} as c{place}")
+                keys.append(f"${var}.{prop}")
+            keys.append(f"c{place}")
+        return columns, keys
+
+    def aggregates(self, scope: Scope) -> tuple[list[str], list[str]]:
+        columns, keys = [], []
+        for place in range(self.draw(st.integers(0, 2))):
+            var = self.pick(scope)
+            columns.append(f"${var}.{self.pick(PROPERTIES[scope[var]])} as c{place}")
+            keys.append(f"c{place}")
+        for place in range(self.draw(st.integers(1, 3))):
+            columns.append(f"{self.measure(scope)} as m{place}")
+            keys.append(f"m{place}")
+        return columns, keys
+
+    def measure(self, scope: Scope) -> str:
+        var = self.pick(scope)
+        if scope[var] in "PC" and self.one_in(3):
+            return f"count({self.pick(('', 'distinct '))}${var})"
+        prop = self.pick(PROPERTIES[scope[var]])
+        if self.one_in(3):
+            return f"count({self.pick(('', 'distinct '))}${var}.{prop})"
+        if prop in ("i", "w"):
+            return f"{self.pick(('sum', 'avg', 'min', 'max'))}(${var}.{prop})"
+        if prop in NUMBERS or prop == "s":
+            return f"{self.pick(('min', 'max'))}(${var}.{prop})"
+        return f"count(${var}.{prop})"
+
+
+def _fits(type_: str, value: Any) -> bool:
+    if type_ == "F64":
+        return abs(value) < INF
+    return not isinstance(value, float) and -(2**63) <= value < 2**63
+
+
+@st.composite
+def queries(draw: DrawFn) -> tuple[str, dict[str, Any]]:
+    """The text of a query, and its parameters."""
+    writer = Writer(draw)
+    text = writer.text()
+    return text, {name: value for name, (_, value) in writer.query.params.items()}

@@ -1,0 +1,351 @@
+"""A naive evaluator of read plans: one row at a time, plain Python, nothing clever.
+
+It is written from the docstrings of `omnigraph.plan.ir` and shares no code with `omnigraph.exec`.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cmp_to_key
+from typing import Any
+
+from omnigraph.language.moments import format_date, format_datetime
+from omnigraph.plan import ir
+from omnigraph.types import Scalar, TableKey, ValueType
+
+Entity = Mapping[str, Any]
+Data = Mapping[TableKey, Sequence[Entity]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one row binds."""
+
+    vars: dict[str, Entity | None] = field(default_factory=dict)
+    slots: dict[str, Any] = field(default_factory=dict)
+
+    def bind(self, var: str, entity: Entity | None) -> "Row":
+        return Row({**self.vars, var: entity}, self.slots)
+
+    def put(self, slot: str, value: Any) -> "Row":
+        return Row(self.vars, {**self.slots, slot: value})
+
+
+class Reference:
+    """Runs plans over lists of dictionaries."""
+
+    def __init__(self, data: Data, params: Mapping[str, Any] | None = None, now: int = 0) -> None:
+        self.data = data
+        self.params = params or {}
+        self.now = now
+
+    def rows(self, plan: ir.ReadPlan) -> list[dict[str, Any]]:
+        """The rows of a plan without scores, as JSON has them."""
+        assert not plan.scores
+        solved = list(self.solve(plan.pattern, [Row()]))
+        if plan.aggregate is None:
+            outputs = [
+                (
+                    [self.value(key.value, row) for key in plan.order],
+                    [self.value(column.value, row) for column in plan.columns],
+                )
+                for row in solved
+            ]
+        else:
+            outputs = self._aggregated(plan, plan.aggregate, solved)
+        return [_json_row(plan, values) for values in self._cut(plan, outputs)]
+
+    def _cut(self, plan: ir.ReadPlan, outputs: list[tuple[list[Any], list[Any]]]) -> list[Any]:
+        if plan.distinct:
+            seen = {
+                repr([_canonical(v) for v in values]): (keys, values) for keys, values in outputs
+            }
+            outputs = sorted(seen.values(), key=cmp_to_key(lambda a, b: _compare_lists(a[1], b[1])))
+        descending = [key.descending for key in plan.order]
+        outputs = sorted(
+            outputs, key=cmp_to_key(lambda a, b: _compare_lists(a[0], b[0], descending))
+        )
+        end = None if plan.limit is None else plan.offset + plan.limit
+        return [values for _, values in outputs[plan.offset : end]]
+
+    # ---- the pattern
+
+    def solve(self, ops: Sequence[ir.PatternOp], rows: Sequence[Row]) -> Iterator[Row]:
+        if not ops:
+            yield from rows
+            return
+        for row in rows:
+            yield from self.solve(ops[1:], list(self.step(ops[0], row)))
+
+    def step(self, op: ir.PatternOp, row: Row) -> Iterator[Row]:
+        match op:
+            case ir.NodeScan():
+                for entity in self.data[op.table]:
+                    bound = row.bind(op.out, entity)
+                    if op.where is None or self.value(op.where, bound) is True:
+                        yield bound
+            case ir.Filter():
+                if self.value(op.where, row) is True:
+                    yield row
+            case ir.Expand():
+                yield from self._expand(op, row)
+            case ir.ExpandEdges():
+                yield from self._expand_edges(op, row)
+            case ir.SemiJoin():
+                if any(True for _ in self.solve(op.inner, [row])) != op.anti:
+                    yield row
+            case ir.Matches():
+                count = sum(1 for _ in self.solve(op.inner, [row]))
+                yield row.put(op.out, count > 0 if op.exists else count)
+            case ir.LeftJoin():
+                found = list(self.solve(op.inner, [row]))
+                for each in found:
+                    yield Row(each.vars, row.slots)
+                if not found:
+                    yield Row({**row.vars, **dict.fromkeys(op.binds)}, row.slots)
+
+    def _steps(self, op: ir.Expand | ir.ExpandEdges, at: str) -> Iterator[tuple[Entity, str]]:
+        """Edges at a node, each with the node at its other end."""
+        for edge in self.data[op.edge]:
+            forward = op.direction in (ir.Direction.OUT, ir.Direction.BOTH)
+            backward = op.direction in (ir.Direction.IN, ir.Direction.BOTH)
+            if forward and edge["src"] == at:
+                yield edge, edge["dst"]
+            elif backward and edge["dst"] == at:
+                yield edge, edge["src"]
+
+    def _node(self, table: TableKey, id_: str) -> Entity:
+        return next(entity for entity in self.data[table] if entity["id"] == id_)
+
+    def _expand(self, op: ir.Expand, row: Row) -> Iterator[Row]:
+        source = row.vars[op.source]
+        if source is None:
+            return
+        same_type = any(source is entity for entity in self.data[op.target])
+        for reached in self._reached(op, source["id"], same_type=same_type):
+            if not op.closes:
+                yield row.bind(op.out, self._node(op.target, reached))
+            else:
+                bound = row.vars[op.out]
+                if bound is not None and bound["id"] == reached:
+                    yield row
+
+    def _reached(self, op: ir.Expand, source: str, *, same_type: bool) -> list[str]:
+        if not same_type:
+            return sorted({far for _, far in self._steps(op, source)}) if op.hops_min == 1 else []
+        visited, produced, frontier = {source}, [], [source]
+        for hop in range(1, op.hops_max + 1):
+            following = []
+            for node in frontier:
+                for _, far in self._steps(op, node):
+                    if far == node and far not in produced and hop >= op.hops_min:
+                        produced.append(far)
+                    if far not in visited:
+                        visited.add(far)
+                        following.append(far)
+                        if hop >= op.hops_min:
+                            produced.append(far)
+            frontier = following
+        return produced
+
+    def _expand_edges(self, op: ir.ExpandEdges, row: Row) -> Iterator[Row]:
+        source = row.vars[op.source]
+        if source is None:
+            return
+        for edge, far in self._steps(op, source["id"]):
+            bound = row.bind(op.edge_var, edge)
+            if not op.closes:
+                yield bound.bind(op.out, self._node(op.target, far))
+            else:
+                target = row.vars[op.out]
+                if target is not None and target["id"] == far:
+                    yield bound
+
+    # ---- expressions
+
+    def value(self, expr: ir.Expr, row: Row) -> Any:
+        match expr:
+            case ir.Const(value=value):
+                return value
+            case ir.Param(name=name):
+                return self.params[name]
+            case ir.Now():
+                return self.now
+            case ir.Column(var=var, name=name):
+                entity = row.vars[var]
+                return None if entity is None else entity.get(name)
+            case ir.EntityId(var=var):
+                entity = row.vars[var]
+                return None if entity is None else entity["id"]
+            case ir.EndpointId(var=var, end=end):
+                entity = row.vars[var]
+                return None if entity is None else entity[end.value]
+            case ir.SlotRef(slot=slot):
+                return row.slots[slot]
+            case ir.Compare(op=op, left=left, right=right):
+                return compare(op, self.value(left, row), self.value(right, row))
+            case ir.ListContains(items=items, value=value):
+                return contains(self.value(items, row), self.value(value, row))
+            case ir.TextContains(text=text, part=part, prefix=prefix):
+                whole, piece = self.value(text, row), self.value(part, row)
+                if whole is None or piece is None:
+                    return None
+                return whole.startswith(piece) if prefix else piece in whole
+            case ir.IsNull(operand=operand, negated=negated):
+                return (self.value(operand, row) is None) != negated
+            case ir.And(parts=parts):
+                return _all([self.value(part, row) for part in parts])
+            case ir.Or(parts=parts):
+                return _not(_all([_not(self.value(part, row)) for part in parts]))
+            case ir.Not(part=part):
+                return _not(self.value(part, row))
+            case _:
+                raise AssertionError(f"the reference does not know {expr}")
+
+    # ---- groups
+
+    def _aggregated(
+        self, plan: ir.ReadPlan, op: ir.Aggregate, rows: list[Row]
+    ) -> list[tuple[list[Any], list[Any]]]:
+        groups: dict[str, tuple[list[Any], list[Row]]] = {}
+        for row in rows:
+            key = [self.value(each, row) for each in op.keys]
+            groups.setdefault(repr([_canonical(v) for v in key]), (key, []))[1].append(row)
+        if not op.keys and not groups:
+            groups[""] = ([], [])
+        outputs = []
+        ordered = sorted(groups.values(), key=cmp_to_key(lambda a, b: _compare_lists(a[0], b[0])))
+        for key, members in ordered:
+            known: dict[ir.Expr, Any] = dict(zip(op.keys, key, strict=True))
+            for measure in op.measures:
+                known[ir.SlotRef(measure.out, measure.type)] = self._measure(measure, members)
+
+            def of(expr: ir.Expr, known: dict[ir.Expr, Any] = known) -> Any:
+                if isinstance(expr, ir.SlotRef):
+                    return next(
+                        v
+                        for k, v in known.items()
+                        if isinstance(k, ir.SlotRef) and k.slot == expr.slot
+                    )
+                return known[expr]
+
+            outputs.append(
+                ([of(key.value) for key in plan.order], [of(c.value) for c in plan.columns])
+            )
+        return outputs
+
+    def _measure(self, measure: ir.Measure, rows: list[Row]) -> Any:
+        if measure.operand is None:
+            return len(rows)
+        values = [self.value(measure.operand, row) for row in rows]
+        values = [value for value in values if value is not None]
+        if measure.distinct:
+            values = list({repr(_canonical(value)): value for value in values}.values())
+        if measure.op is ir.AggregateOp.COUNT:
+            return len(values)
+        if not values:
+            return None
+        values.sort(key=cmp_to_key(order_of))
+        match measure.op:
+            case ir.AggregateOp.SUM:
+                return float(sum(map(float, values)))
+            case ir.AggregateOp.AVG:
+                return float(sum(map(float, values))) / len(values)
+            case ir.AggregateOp.MIN:
+                return values[0]
+            case ir.AggregateOp.MAX:
+                return values[-1]
+
+
+# ---- values
+
+
+def order_of(left: Any, right: Any) -> int:
+    """-1, 0 or 1 of two values that are there. NaN follows every number."""
+    nans = [isinstance(value, float) and math.isnan(value) for value in (left, right)]
+    if any(nans):
+        return nans[0] - nans[1]
+    if isinstance(left, str):
+        left, right = left.encode(), right.encode()
+    return (left > right) - (left < right)
+
+
+def compare(op: ir.CompareOp, left: Any, right: Any) -> bool | None:
+    """Unknown when either side is null."""
+    if left is None or right is None:
+        return None
+    sign = order_of(left, right)
+    return {
+        ir.CompareOp.EQ: sign == 0,
+        ir.CompareOp.NE: sign != 0,
+        ir.CompareOp.LT: sign < 0,
+        ir.CompareOp.LE: sign <= 0,
+        ir.CompareOp.GT: sign > 0,
+        ir.CompareOp.GE: sign >= 0,
+    }[op]
+
+
+def contains(items: Any, value: Any) -> bool | None:
+    """Unknown when the list or the value is null."""
+    if items is None or value is None:
+        return None
+    return any(order_of(item, value) == 0 for item in items)
+
+
+def _all(values: list[bool | None]) -> bool | None:
+    if any(value is False for value in values):
+        return False
+    return None if any(value is None for value in values) else True
+
+
+def _not(value: bool | None) -> bool | None:
+    return None if value is None else not value
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_canonical(item) for item in value]
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else value + 0.0
+    return value
+
+
+def _compare_lists(
+    left: Sequence[Any], right: Sequence[Any], descending: Sequence[bool] | None = None
+) -> int:
+    """Nulls first when ascending, last when descending."""
+    for place, (a, b) in enumerate(zip(left, right, strict=True)):
+        if a is None or b is None:
+            sign = (a is not None) - (b is not None)
+        elif isinstance(a, list | tuple):
+            sign = (list(a) > list(b)) - (list(a) < list(b))
+        else:
+            sign = order_of(a, b)
+        if sign:
+            return -sign if descending and descending[place] else sign
+    return 0
+
+
+def _json_row(plan: ir.ReadPlan, values: Sequence[Any]) -> dict[str, Any]:
+    return {
+        column.name: json_value(value, column.type)
+        for column, value in zip(plan.columns, values, strict=True)
+    }
+
+
+def json_value(value: Any, type_: ValueType) -> Any:
+    """A value as JSON has it."""
+    if value is None:
+        return None
+    if isinstance(value, list | tuple):
+        return [json_value(item, ValueType(type_.scalar)) for item in value]
+    if type_.scalar is Scalar.DATE:
+        return format_date(value)
+    if type_.scalar is Scalar.DATETIME:
+        return format_datetime(value)
+    if type_.scalar in (Scalar.F32, Scalar.F64):
+        number = float(value)
+        if math.isnan(number):
+            return "NaN"
+        return number if math.isfinite(number) else "Infinity" if number > 0 else "-Infinity"
+    return value
