@@ -1,7 +1,10 @@
 """Loads on Spark: the same answers as in one process, and nothing twice when tasks fail."""
 
+import json
 import pickle
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -219,3 +222,16 @@ def test_SP2_auto_takes_spark_unless_the_input_is_small(tmp_path: Path, monkeypa
     monkeypatch.setenv("OMNIGRAPH_LOCAL_BYTES_MAX", "999")
     assert choose_engine(order, found, is_frame=False) == "spark"
     assert choose_engine(Order("", "append", engine="local"), found, is_frame=False) == "local"
+
+
+@pytest.mark.slow
+def test_LD6_tasks_that_fail_twice_leave_no_row_twice(graph: Graph, tmp_path: Path) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_bytes(lines(person("Cy"), edge("Knows", "Cy", "Ada", id="e0")))
+    command = [sys.executable, "-m", "tests.pipeline.failing", graph.uri, str(file)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert ran.returncode == 0, ran.stderr[-2_000:]
+    assert json.loads(ran.stdout) == {"nodes": {"Person": 1}, "edges": {"Knows": 1}}
+    again = og.open(graph.uri)
+    assert set(by_name(again, "node:Person")) == {"Ada", "Bob", "Cy"}
+    assert set(by_name(again, "edge:Knows")) == {"k", "e0"}
