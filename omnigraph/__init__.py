@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from omnigraph.exec.feed import FeedPage
     from omnigraph.exec.images import Image
     from omnigraph.exec.merge import MergeOutcome
+    from omnigraph.exec.export import ExportResult
+    from omnigraph.exec.load import LoadResult
     from omnigraph.exec.mutate import MutationResult
     from omnigraph.graph import Graph, init, open
 
@@ -55,12 +57,14 @@ __all__ = [
     "ConstraintViolated",
     "EmbeddingFailed",
     "FeedPage",
+    "ExportResult",
     "Forbidden",
     "Graph",
     "Image",
     "InUse",
     "KeyTaken",
     "LimitExceeded",
+    "LoadResult",
     "MergeConflict",
     "MergeConflicts",
     "MergeOutcome",
@@ -88,9 +92,11 @@ __all__ = [
 _LOADED_LATER = {
     "Change": "exec.diff",
     "Changes": "exec.diff",
+    "ExportResult": "exec.export",
     "FeedPage": "exec.feed",
     "Graph": "graph",
     "Image": "exec.images",
+    "LoadResult": "exec.load",
     "MergeOutcome": "exec.merge",
     "MutationResult": "exec.mutate",
     "init": "graph",

@@ -155,8 +155,12 @@ class Graph:
         rejects: str | os.PathLike[str] | None = None,
         progress: Callable[[Progress], None] | None = None,
         actor: str | None = None,
+        permissive: bool = False,
     ) -> LoadResult:
-        """Load bulk data as one commit, of any size. `mode` is append, merge or overwrite."""
+        """Load bulk data as one commit, of any size. `mode` is append, merge or overwrite.
+
+        `permissive` reads the older format, which forgives, as one text.
+        """
         order = Order(
             source=source,
             mode=mode,
@@ -170,6 +174,7 @@ class Graph:
             rejects=rejects,
             progress=progress,
             actor=actor,
+            permissive=permissive,
         )
         return load(self._store, self.schema.catalog, order)
 
@@ -276,6 +281,19 @@ class BranchHandle:
         return self._graph.branches.merge(
             self.name, target, actor=actor, delete_source=delete_source, by=by, resolve=resolve
         )
+
+    def load(self, source: Any, mode: str, **options: Any) -> LoadResult:
+        """Load bulk data into this branch as one commit; `options` are those of `Graph.load`."""
+        return self._graph.load(source, mode, branch=self.name, **options)
+
+    def export(
+        self,
+        target: str | os.PathLike[str] | IO[bytes],
+        format: str = "jsonl",
+        types: Iterable[str] | None = None,
+    ) -> ExportResult:
+        """Write the head of this branch as files."""
+        return self._graph.export(target, format, types=types, branch=self.name)
 
     def snapshot(self) -> Snapshot:
         """Every table with its version and row count."""

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from omnigraph import __version__
-from omnigraph.cli import branch, data, history, queries, schema
+from omnigraph.cli import branch, bulk, data, history, queries, schema
 from omnigraph.cli.terminal import show, warn
 
 app = typer.Typer(
@@ -24,6 +24,8 @@ app = typer.Typer(
 app.command()(data.init)
 app.command()(data.query)
 app.command()(data.mutate)
+app.command()(bulk.load)
+app.command()(bulk.export)
 app.add_typer(branch.app)
 app.add_typer(history.commit_app)
 app.command()(history.snapshot)

@@ -145,25 +145,33 @@ class Decoder:
             yield from records.take_row(self._owner, record, number)
 
 
-def decode_stream(catalog: Catalog, text: str) -> Decoded:
+def decode_stream(catalog: Catalog, block: Block) -> Decoded:
     """The older, forgiving format: JSON values one after the other, however they are laid out."""
     records = Records(catalog, permissive=True)
     done = Decoded()
-    reader = json.JSONDecoder(parse_constant=_no_constant)
-    place, line, counted = _skip_space(text, 0), 1, 0
-    while place < len(text):
-        line += text.count("\n", counted, place)
-        counted = place
-        try:
-            record, place = reader.raw_decode(text, place)
-        except (ValueError, RecursionError) as cause:
-            done.faults.add(0, replace(_malformed(cause), line=line))
-            break
-        for violation in records.take(record, line):
-            done.faults.add(0, replace(violation, line=line))
-        place = _skip_space(text, place)
+    for record, line in _values(block.data):
+        found = [record] if isinstance(record, Violation) else records.take(record, line)
+        for violation in found:
+            done.faults.add(block.part, replace(violation, file=block.file, line=line))
     done.rows.extend(records.rows())
     return done
+
+
+def _values(data: bytes) -> Iterator[tuple[Any, int]]:
+    """Each value of a text with its line; a violation where the text is no value."""
+    reader = json.JSONDecoder(parse_constant=_no_constant)
+    line, counted = 1, 0
+    try:
+        text = data.decode("utf-8-sig")
+        place = _skip_space(text, 0)
+        while place < len(text):
+            line += text.count("\n", counted, place)
+            counted = place
+            record, place = reader.raw_decode(text, place)
+            yield record, line
+            place = _skip_space(text, place)
+    except (ValueError, RecursionError) as cause:
+        yield _malformed(cause), line
 
 
 def decode_records(

@@ -15,7 +15,7 @@ import pyarrow as pa
 from omnigraph.errors import BadRequest
 from omnigraph.exec.decode import Block
 from omnigraph.exec.load import Piece, pieces_of
-from omnigraph.exec.sources import Part, find_files
+from omnigraph.exec.sources import Part, blocks, find_files
 
 _RECORDS = 20_000
 _READ_BYTES = 8 << 20
@@ -57,6 +57,23 @@ def open_input(source: Any) -> Input:
         f"cannot load a {type(source).__name__}",
         "give files, an Arrow, pandas or polars table, a Spark DataFrame, or records",
     )
+
+
+def open_whole(source: Any) -> Input:
+    """A text that only makes sense as a whole: bytes, an open file, or one file by its name."""
+    if _names_files(source):
+        (part, *more) = find_files(source)
+        if more:
+            raise BadRequest("the older format is read from one file", "load them one by one")
+        data, label = b"".join(block.data for block in blocks(part)), part.label
+    elif isinstance(source, bytes | bytearray):
+        data, label = bytes(source), None
+    elif hasattr(source, "read"):
+        data, label = bytes(source.read()), None
+    else:
+        raise BadRequest(f"the older format is text, not a {type(source).__name__}")
+    whole = Piece(0, label, 1, Block(data, 1, 0, label))
+    return Input(None, iter([whole]), len(data))
 
 
 def _names_files(source: Any) -> bool:

@@ -25,7 +25,7 @@ from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.checks import Outcome, id_keys, losers_of, run_check, without_losers
 from omnigraph.exec.columnar import rows_of
 from omnigraph.exec.committed import Committed, Mode, Planned
-from omnigraph.exec.decode import Block, Decoded, Decoder, decode_records
+from omnigraph.exec.decode import Block, Decoded, Decoder, decode_records, decode_stream
 from omnigraph.exec.faults import Faults, Reject
 from omnigraph.exec.intake import FragmentSink, Intake, RowSink, kept_rows
 from omnigraph.exec.records import Owner
@@ -67,6 +67,7 @@ class LoadRequest:
     rejects: Path | None = None
     actor: str | None = None
     progress: Callable[[Progress], None] | None = None
+    permissive: bool = False  # the older, forgiving format, read as a whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,8 @@ def pieces_of_part(part: Part) -> Iterator[Piece]:
 def decode_piece(catalog: Catalog, request: LoadRequest, piece: Piece) -> Decoded:
     """Typed rows and faults of a piece."""
     keep = request.rejects is not None
+    if isinstance(piece.data, Block) and request.permissive:
+        return decode_stream(catalog, piece.data)
     if isinstance(piece.data, Block):
         decoder = Decoder(
             catalog, owner=request.owner, rename=dict(request.columns), keep_rejects=keep

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound
-from omnigraph.exec.inputs import Input, open_input
+from omnigraph.exec.inputs import Input, open_input, open_whole
 from omnigraph.exec.load import MODES, LoadRequest, LoadResult, Progress, load_local
 from omnigraph.exec.records import Owner
 from omnigraph.storage.names import MAIN
@@ -42,6 +42,7 @@ class Order:
     rejects: str | os.PathLike[str] | None = None
     progress: Callable[[Progress], None] | None = None
     actor: str | None = None
+    permissive: bool = False
 
 
 def load(store: Store, catalog: Catalog, order: Order) -> LoadResult:
@@ -49,7 +50,7 @@ def load(store: Store, catalog: Catalog, order: Order) -> LoadResult:
     store.require_writable()
     request = _request(catalog, order)
     is_frame = is_spark_frame(order.source)
-    found = Input(None, None, None) if is_frame else open_input(order.source)
+    found = Input(None, None, None) if is_frame else _opened(order)
     engine = choose_engine(order, found, is_frame=is_frame)
     created = _ready_branch(store, order)
     if engine == "spark":
@@ -74,6 +75,10 @@ def load(store: Store, catalog: Catalog, order: Order) -> LoadResult:
     )
 
 
+def _opened(order: Order) -> Input:
+    return open_whole(order.source) if order.permissive else open_input(order.source)
+
+
 def _counted(counts: Mapping[TableKey, int], prefix: str) -> dict[str, int]:
     return {
         table.removeprefix(prefix): counts[table]
@@ -93,6 +98,7 @@ def _request(catalog: Catalog, order: Order) -> LoadRequest:
         rejects=None if order.rejects is None else Path(order.rejects),
         actor=order.actor,
         progress=order.progress,
+        permissive=order.permissive,
     )
 
 

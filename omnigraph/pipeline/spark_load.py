@@ -11,6 +11,7 @@ rows: only fragment metadata, counts, and samples of violations.
 
 import os
 import pickle
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
 
 SCRATCH_VARIABLE = "OMNIGRAPH_SCRATCH"
 """A folder that the driver and all workers reach, for keys and spooled rows."""
+
+SCRATCH_AGE_S_MAX = 7 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +178,7 @@ def _scratch_parent(store: Store, spark: "SparkSession") -> Path | None:
     if store.where.path is not None:
         parent = store.where.path / "__scratch"
         parent.mkdir(exist_ok=True)
+        _forget_dead(parent)
         return parent
     if str(spark.sparkContext.master).startswith("local"):
         return None
@@ -182,6 +186,13 @@ def _scratch_parent(store: Store, spark: "SparkSession") -> Path | None:
         "a load on a cluster needs a folder that all workers reach",
         f"set {SCRATCH_VARIABLE} to one",
     )
+
+
+def _forget_dead(parent: Path) -> None:
+    """Remove what drivers that were killed long ago left behind."""
+    for folder in parent.iterdir():
+        if time.time() - folder.stat().st_mtime > SCRATCH_AGE_S_MAX:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class SparkLoad:

@@ -397,6 +397,17 @@ def test_LD7_progress_is_told(graph: Graph) -> None:
     assert {p.rows for p in told} == {3}
 
 
+def test_the_older_format_is_loaded_when_it_is_asked_for(graph: Graph, tmp_path: Path) -> None:
+    text = b'{"type": "Count",\n "data": {"id": "007", "n": 7, "nope": 1}}\n'
+    text += b'{"type":"Log","data":{"id":"l","text":"t"}} {"edge":"owns","from":"007","to":"l"}'
+    refused(graph, text, "append")
+    done = graph.load(text, "append", permissive=True)
+    assert (done.nodes, done.edges) == ({"Count": 1, "Log": 1}, {"Owns": 1})
+    (tmp_path / "old.json").write_bytes(text + b" {")
+    error = refused(graph, tmp_path / "old.json", "overwrite", permissive=True)
+    assert (error.counts, error.violations[0].line) == ((("json", 1),), 3)
+
+
 # Many buckets
 
 

@@ -1,0 +1,156 @@
+"""`omnigraph load` and `omnigraph export`: bulk data in and out."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from omnigraph.cli.address import (
+    MAIN,
+    Actor,
+    Branch,
+    GraphPath,
+    Json,
+    Quiet,
+    Store,
+    graph_uri,
+    open_graph,
+    write_target,
+)
+from omnigraph.cli.shapes import commit_document
+from omnigraph.cli.terminal import show, show_json, told_plainly, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from omnigraph.exec.load import LoadResult, Progress
+
+
+class Mode(StrEnum):
+    """What a load does with rows that are there already."""
+
+    OVERWRITE = "overwrite"
+    APPEND = "append"
+    MERGE = "merge"
+
+
+class Engine(StrEnum):
+    """What runs a load."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+Data = Annotated[
+    str, typer.Option("--data", metavar="FILE", help="A file, folder or pattern; - for input.")
+]
+Types = Annotated[
+    list[str] | None, typer.Option("--type", metavar="T", help="Only this type; may be repeated.")
+]
+
+
+def load(
+    uri: GraphPath = None,
+    *,
+    data: Data,
+    mode: Annotated[Mode, typer.Option("--mode", help="What to do with what is there.")],
+    branch: Branch = MAIN,
+    base: Annotated[
+        str | None, typer.Option("--from", metavar="BASE", help="Create the branch from this one.")
+    ] = None,
+    engine: Annotated[Engine, typer.Option("--engine", help="What runs it.")] = Engine.AUTO,
+    node: Annotated[
+        str | None, typer.Option("--node", metavar="T", help="The node type of columnar data.")
+    ] = None,
+    edge: Annotated[
+        str | None, typer.Option("--edge", metavar="T", help="The edge type of columnar data.")
+    ] = None,
+    rejects: Annotated[
+        str | None, typer.Option("--rejects", metavar="DIR", help="Where bad records go.")
+    ] = None,
+    actor: Actor = None,
+    json: Json = False,
+    store: Store = None,
+    quiet: Quiet = False,
+) -> None:
+    """Load bulk data as one commit."""
+    with told_plainly():
+        where = graph_uri(uri, store)
+        write_target("load", where, quiet=quiet)
+        with open_graph(where) as graph:
+            done = graph.load(
+                sys.stdin.buffer if data == "-" else data,
+                str(mode),
+                type=node,
+                edge=edge,
+                branch=branch,
+                from_branch=base,
+                engine=str(engine),
+                rejects=rejects,
+                progress=_told(quiet),
+                actor=actor,
+            )
+        _show(where, done, as_json=json, quiet=quiet)
+
+
+def export(
+    uri: GraphPath = None,
+    branch: Branch = MAIN,
+    types: Types = None,
+    jsonl: Annotated[bool, typer.Option("--jsonl", hidden=True)] = False,
+    store: Store = None,
+) -> None:
+    """Write a graph to standard output as NDJSON that `load` reads."""
+    if jsonl:
+        warn("--jsonl is the only format and need not be said")
+    with told_plainly(), open_graph(graph_uri(uri, store), read_only=True) as graph:
+        graph.export(sys.stdout.buffer, types=types, branch=branch)
+
+
+def load_document(uri: str, done: LoadResult) -> dict[str, Any]:
+    """A load as JSON: only touched types, in name order."""
+    base = {} if done.base_branch is None else {"base_branch": done.base_branch}
+    return {
+        "uri": uri,
+        "branch": done.branch,
+        "mode": done.mode,
+        **base,
+        "branch_created": done.branch_created,
+        "nodes": [{"name": n, "entities_loaded": c} for n, c in done.nodes.items()],
+        "edges": [{"name": n, "entities_loaded": c} for n, c in done.edges.items()],
+        "total_entities": done.total_entities,
+        "commit": commit_document(done.commit),
+    }
+
+
+def _show(uri: str, done: LoadResult, *, as_json: bool, quiet: bool) -> None:
+    if not quiet:
+        typer.echo(f"ran on the {done.engine} engine", err=True)
+    if as_json:
+        show_json(load_document(uri, done))
+        return
+    kinds = f"{len(done.nodes)} node types and {len(done.edges)} edge types"
+    show(
+        f"loaded {uri} on branch {done.branch} with {done.mode}: "
+        f"{done.total_entities} entities across {kinds}"
+    )
+    if done.branch_created:
+        show(f"branch {done.branch} created from {done.base_branch}")
+
+
+def _told(quiet: bool) -> Callable[[Progress], None] | None:
+    """A line on a terminal that follows the load."""
+    if quiet or not sys.stderr.isatty():
+        return None
+
+    def tell(progress: Progress) -> None:
+        rate = int(progress.rows / progress.seconds) if progress.seconds else 0
+        end = "\n" if progress.stage == "done" else ""
+        sys.stderr.write(f"\r{progress.stage:<6} {progress.rows:>12,} rows {rate:>9,}/s{end}")
+        sys.stderr.flush()
+
+    return tell

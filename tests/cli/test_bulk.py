@@ -1,0 +1,81 @@
+"""`omnigraph load` and `omnigraph export`."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from omnigraph.cli.app import app
+from tests.exec.bulk import edge, lines, new_graph, person
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    new_graph(tmp_path)
+    (tmp_path / "in.jsonl").write_bytes(lines(person("Ada"), edge("Knows", "Ada", "Ada", id="k")))
+    return str(tmp_path / "graph.omni")
+
+
+def run(*words: str, data: bytes = b"") -> Result:
+    return runner.invoke(app, list(words), input=data)
+
+
+def test_a_load_says_what_it_did(uri: str, tmp_path: Path) -> None:
+    file = str(tmp_path / "in.jsonl")
+    done = run("load", uri, "--data", file, "--mode", "append", "--engine", "local")
+    assert done.exit_code == 0
+    text = (
+        f"loaded {uri} on branch main with append: 2 entities across 1 node types and 1 edge types"
+    )
+    assert done.stdout == text + "\n"
+    assert "ran on the local engine" in done.stderr
+
+
+def test_the_json_of_a_load(uri: str, tmp_path: Path) -> None:
+    words = [
+        "load",
+        "--store",
+        uri,
+        "--data",
+        str(tmp_path / "in.jsonl"),
+        "--mode",
+        "merge",
+        "--json",
+    ]
+    found = json.loads(run(*words, "--engine", "local").stdout)
+    assert list(found) == [
+        "uri", "branch", "mode", "branch_created", "nodes", "edges", "total_entities", "commit",
+    ]  # fmt: skip
+    assert found["nodes"] == [{"name": "Person", "entities_loaded": 1}]
+    assert found["commit"]["graph_commit_id"]
+    found = json.loads(run(*words, "--branch", "x", "--from", "main", "--engine", "local").stdout)
+    assert (found["base_branch"], found["branch_created"]) == ("main", True)
+
+
+def test_the_mode_is_required_and_failures_are_plain(uri: str, tmp_path: Path) -> None:
+    assert run("load", uri, "--data", "x.jsonl").exit_code == 2
+    missing = run("load", uri, "--data", str(tmp_path / "x.jsonl"), "--mode", "append")
+    assert (missing.exit_code, missing.stdout) == (1, "")
+    assert "input file" in missing.stderr
+    words = ("load", uri, "--data", "-", "--mode", "append", "--engine", "local")
+    bad = run(*words, data=b"{oops\n")
+    assert bad.exit_code == 1
+    assert "line 1: malformed JSON" in bad.stderr
+
+
+def test_an_export_is_what_load_reads(uri: str, tmp_path: Path) -> None:
+    words = ("load", uri, "--mode", "overwrite", "--engine", "local", "--data")
+    assert run(*words, str(tmp_path / "in.jsonl")).exit_code == 0
+    out = run("export", uri)
+    assert out.stdout.splitlines()[0] == (
+        '{"edge":"Knows","from":"Ada","to":"Ada","data":{"id":"k","since":null}}'
+    )
+    assert run(*words, "-", data=out.stdout_bytes).exit_code == 0
+    assert run("export", uri).stdout == out.stdout
+    assert len(run("export", uri, "--type", "Person").stdout.splitlines()) == 1
+    unknown = run("export", uri, "--type", "Nope")
+    assert unknown.exit_code == 1
+    assert "unknown export type 'Nope'" in unknown.stderr

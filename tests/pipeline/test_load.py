@@ -1,0 +1,237 @@
+"""Loads on Spark: the same answers as in one process, and nothing twice when tasks fail."""
+
+import json
+import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+import omnigraph as og
+from omnigraph.exec.inputs import Input, open_input
+from omnigraph.exec.load import LoadRequest
+from omnigraph.graph import Graph
+from omnigraph.pipeline import splits
+from omnigraph.pipeline.load import Order, choose_engine
+from omnigraph.pipeline.spark_load import Job, run_part
+from tests.exec.bulk import CATALOG, by_name, contents, edge, lines, new_graph, node, person
+
+MODES = ("append", "merge", "overwrite")
+MADE_UP = re.compile("0[0-9A-Z]{25}")
+"""Ids that each load makes up for itself."""
+
+BASE = lines(
+    person("Ada", email="a@b"),
+    person("Bob"),
+    node("Log", text="t", id="l"),
+    node("Count", n=1),
+    edge("Knows", "Ada", "Bob", id="k"),
+    edge("Owns", "1", "l", id="o"),
+)
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    graph = new_graph(tmp_path)
+    graph.load(BASE, "append", engine="local")
+    return graph
+
+
+def outcome(graph: Graph, source: Any, mode: str, **options: Any) -> Any:
+    """What a load did: counts and rows, or the error with everything it tells."""
+    try:
+        done = graph.load(source, mode, **options)
+    except og.ConstraintViolated as error:
+        told = sorted(repr(v) for v in error.violations)
+        return "refused", error.counts, MADE_UP.sub("…", repr(told))
+    except og.OmnigraphError as error:
+        return type(error).__name__, str(error)
+    rows = {
+        key: sorted(MADE_UP.sub("…", repr(sorted(row.items()))) for row in rows)
+        for key, rows in contents(graph, options["branch"]).items()
+    }
+    return done.nodes, done.edges, rows
+
+
+def both(graph: Graph, source: bytes, mode: str) -> tuple[Any, Any]:
+    """The outcomes of the two engines, each on a branch of its own."""
+    found = []
+    for engine in ("local", "spark"):
+        branch = f"{engine}-{len(graph.branches.list())}"
+        graph.branches.create(branch)
+        found.append(outcome(graph, source, mode, engine=engine, branch=branch))
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "records",
+    [
+        (person("Cy"), edge("Knows", "Cy", "Ada"), edge("Knows", "Bob", "Cy", id="x")),
+        (person("Ada", age=3), person("Bob"), edge("Knows", "Bob", "Bob", id="k")),
+        (person("Cy"), person("Cy"), b"{oops", person("D", age=200, email="x", role="no")),
+        (edge("Knows", "Ada", "Ghost"), edge("Knows", "Ada", "Bob"), edge("Owns", "1", "l")),
+        (edge("Owns", "1", "l", id="o"), edge("Owns", "1", "l", id="o")),
+        (person("Eve", email="a@b"), {"type": "Nope"}, {"type": "Log", "data": {"x": 1}}),
+        (),
+    ],
+)
+def test_SP1_both_engines_answer_alike(
+    spark: SparkSession, graph: Graph, records: tuple[Any, ...], mode: str
+) -> None:
+    local, on_spark = both(graph, lines(*records), mode)
+    assert on_spark == local
+
+
+_NAMES = st.sampled_from(["Ada", "Bob", "Cy", "Dan", ""])
+_RECORDS = st.one_of(
+    st.builds(person, _NAMES, age=st.sampled_from([None, 1, 200, "x"])),
+    st.builds(person, _NAMES, email=st.sampled_from([None, "a@b", "c@d"])),
+    st.builds(edge, st.sampled_from(["Knows", "knows"]), _NAMES, _NAMES),
+    st.builds(edge, st.just("Knows"), _NAMES, _NAMES, id=st.sampled_from(["k", "m"])),
+    st.builds(edge, st.just("Owns"), st.just("1"), st.just("l"), id=st.sampled_from(["o", "p"])),
+    st.sampled_from(
+        [b"", b"{", b'{"type":"Nope"}', b'{"type":"Log","data":{"text":"a","text":"a"}}']
+    ),
+)
+
+
+@settings(
+    max_examples=8,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(records=st.lists(_RECORDS, max_size=6), mode=st.sampled_from(MODES))
+def test_SP1_both_engines_answer_alike_on_anything(
+    spark: SparkSession, graph: Graph, records: list[Any], mode: str
+) -> None:
+    local, on_spark = both(graph, lines(*records), mode)
+    assert on_spark == local
+
+
+def test_a_file_cut_into_many_parts_keeps_its_line_numbers(
+    spark: SparkSession, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(splits, "PART_BYTES_MIN", 2_000)
+    graph = new_graph(tmp_path)
+    good = [person(f"p{n}", age=n % 100) for n in range(1_000)]
+    file = tmp_path / "in.jsonl"
+    bad = [*good[:700], b"{oops", person("p3"), *good[700:], edge("Knows", "p1", "ghost")]
+    file.write_bytes(lines(*bad))
+    with pytest.raises(og.ConstraintViolated) as caught:
+        graph.load(file, "append", engine="spark")
+    told = {v.rule: v for v in caught.value.violations}
+    assert {rule: v.line for rule, v in told.items()} == {
+        "json": 701,
+        "unique": 702,
+        "endpoint": 1003,
+    }
+    assert {v.file for v in told.values()} == {str(file)}
+    file.write_bytes(lines(*good, *[edge("Knows", f"p{n}", "p0") for n in range(1_000)]))
+    done = graph.load(file, "append", engine="spark")
+    assert (done.engine, done.total_entities) == ("spark", 2_000)
+    assert len(by_name(graph, "node:Person")) == 1_000
+    assert len(by_name(graph, "edge:Knows")) == 1_000
+    assert not list((tmp_path / "graph.omni" / "__scratch").iterdir())
+
+
+def test_a_dataframe_is_loaded_where_it_is(spark: SparkSession, graph: Graph) -> None:
+    frame = spark.range(2_000).selectExpr(
+        "concat('p', id) as full_name", "cast(id % 90 as int) age"
+    )
+    done = graph.load(frame, "append", type="Person", columns={"full_name": "name"})
+    assert (done.engine, done.nodes) == ("spark", {"Person": 2_000})
+    edges = spark.createDataFrame([("p1", "p2"), ("p3", "ghost")], "`from` string, to string")
+    with pytest.raises(og.ConstraintViolated, match="dst 'ghost' not found in Person"):
+        graph.load(edges, "append", edge="Knows")
+    with pytest.raises(og.BadRequest, match="loaded by Spark"):
+        graph.load(edges, "append", edge="Knows", engine="local")
+
+
+def test_parquet_is_cut_by_row_groups(
+    spark: SparkSession, graph: Graph, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(splits, "PART_BYTES_MIN", 1_000)
+    names = pa.table({"name": [f"p{n}" for n in range(5_000)]})
+    pq.write_table(names, tmp_path / "p.parquet", row_group_size=500)
+    done = graph.load(tmp_path / "p.parquet", "merge", type="Person", engine="spark", spark=spark)
+    assert done.nodes == {"Person": 5_000}
+    assert len(by_name(graph, "node:Person")) == 5_002
+    twice = pa.concat_tables([names, names.slice(4_990)])
+    pq.write_table(twice, tmp_path / "p.parquet", row_group_size=500)
+    with pytest.raises(og.ConstraintViolated) as caught:
+        graph.load(tmp_path / "p.parquet", "merge", type="Person", engine="spark")
+    assert caught.value.counts == (("unique", 10),)
+    assert caught.value.violations[0].line == 5_001
+
+
+def test_LD6_a_task_that_ran_twice_counts_once(graph: Graph, tmp_path: Path) -> None:
+    """What speculation and retries do: the same part read twice, one result used."""
+    (tmp_path / "in.jsonl").write_bytes(lines(person("Cy"), edge("Knows", "Cy", "Ada")))
+    (part,) = splits.split(_input(tmp_path), tasks=1, folder=tmp_path)
+    write = graph._store.begin(kind="load")
+    pins = {owner.table: write.base(owner.table) for owner in CATALOG.nodes.values()}
+    pins |= {owner.table: write.base(owner.table) for owner in CATALOG.edges.values()}
+    job = Job(graph.uri, None, CATALOG, LoadRequest("append"), str(tmp_path), 1, pins)
+    run_part(job, part)
+    second = pickle.loads(pickle.dumps(run_part(job, part)))
+    for table, fragments in second.fragments.items():
+        write.fragments(table, fragments)
+    write.commit()
+    assert set(by_name(graph, "node:Person")) == {"Ada", "Bob", "Cy"}
+    assert len(by_name(graph, "edge:Knows")) == 2
+
+
+def _input(folder: Path) -> Input:
+    return open_input(str(folder / "in.jsonl"))
+
+
+def test_a_file_that_vanishes_is_told_as_such(
+    spark: SparkSession, graph: Graph, tmp_path: Path, monkeypatch: Any
+) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_bytes(lines(person("Cy")))
+    cut = splits.split
+
+    def vanishing(*args: Any, **options: Any) -> Any:
+        found = cut(*args, **options)
+        file.unlink()
+        return found
+
+    monkeypatch.setattr("omnigraph.pipeline.spark_load.split", vanishing)
+    with pytest.raises(og.NotFound, match="it was there when the load began"):
+        graph.load(file, "append", engine="spark")
+    assert "Cy" not in by_name(graph, "node:Person")
+
+
+def test_SP2_auto_takes_spark_unless_the_input_is_small(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("omnigraph.pipeline.load._session_is_active", lambda: False)
+    (tmp_path / "in.jsonl").write_bytes(b"x" * 1_000)
+    found = _input(tmp_path)
+    order = Order(source="", mode="append")
+    assert choose_engine(order, found, is_frame=False) == "local"
+    assert choose_engine(Order("", "append", spark=object()), found, is_frame=False) == "spark"
+    monkeypatch.setenv("OMNIGRAPH_LOCAL_BYTES_MAX", "999")
+    assert choose_engine(order, found, is_frame=False) == "spark"
+    assert choose_engine(Order("", "append", engine="local"), found, is_frame=False) == "local"
+
+
+@pytest.mark.slow
+def test_LD6_tasks_that_fail_twice_leave_no_row_twice(graph: Graph, tmp_path: Path) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_bytes(lines(person("Cy"), edge("Knows", "Cy", "Ada", id="e0")))
+    command = [sys.executable, "-m", "tests.pipeline.failing", graph.uri, str(file)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert ran.returncode == 0, ran.stderr[-2_000:]
+    assert json.loads(ran.stdout) == {"nodes": {"Person": 1}, "edges": {"Knows": 1}}
+    again = og.open(graph.uri)
+    assert set(by_name(again, "node:Person")) == {"Ada", "Bob", "Cy"}
+    assert set(by_name(again, "edge:Knows")) == {"k", "e0"}
