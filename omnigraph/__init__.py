@@ -38,11 +38,11 @@ from omnigraph.errors import (
 
 if TYPE_CHECKING:
     from omnigraph.exec.diff import Change, Changes
+    from omnigraph.exec.export import ExportResult
     from omnigraph.exec.feed import FeedPage
     from omnigraph.exec.images import Image
-    from omnigraph.exec.merge import MergeOutcome
-    from omnigraph.exec.export import ExportResult
     from omnigraph.exec.load import LoadResult
+    from omnigraph.exec.merge import MergeOutcome
     from omnigraph.exec.mutate import MutationResult
     from omnigraph.graph import Graph, init, open
 
@@ -56,8 +56,8 @@ __all__ = [
     "Conflict",
     "ConstraintViolated",
     "EmbeddingFailed",
-    "FeedPage",
     "ExportResult",
+    "FeedPage",
     "Forbidden",
     "Graph",
     "Image",
