@@ -1,0 +1,153 @@
+"""Writing, reading, branching and merging a graph from a terminal."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import PEOPLE, SCHEMA, document, lines, run
+
+MUTATIONS, QUERIES = str(PEOPLE / "mutations.gq"), str(PEOPLE / "queries.gq")
+PEOPLE_ROWS = "query who() { match { $p: Person } return { $p.name as name, $p.age as age } }"
+HIRE = json.dumps({"name": "Dee", "age": 41, "company": "Acme", "title": 'a, "b"'})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a graph that holds the example's people."""
+    lines("init", "--schema", SCHEMA, "g.omni", cwd=tmp_path)
+    data = str(PEOPLE / "people.jsonl")
+    lines("load", "g.omni", "--data", data, "--mode", "merge", cwd=tmp_path)
+    return tmp_path
+
+
+def test_rows_are_shown_in_five_formats(folder: Path) -> None:
+    def shown(*options: str) -> list[str]:
+        return lines("query", "-e", PEOPLE_ROWS, "g.omni", *options, cwd=folder)
+
+    assert shown() == [
+        "3 rows from branch main via who",
+        "name | age ",
+        "-----+-----",
+        "Ada  | 36  ",
+        "Bob  | 25  ",
+        "Cy   | null",
+    ]
+    assert shown("--format", "csv") == ["name,age", "Ada,36", "Bob,25", "Cy,null"]
+    assert shown("--format", "kv")[:4] == [
+        "3 rows from branch main via who",
+        "row 1",
+        "name: Ada",
+        "age: 36",
+    ]
+    metadata, first, *_ = map(json.loads, shown("--format", "jsonl"))
+    assert metadata == {
+        "kind": "metadata",
+        "query_name": "who",
+        "row_count": 3,
+        "target": {"branch": "main", "snapshot": None},
+    }
+    assert first == {"name": "Ada", "age": 36}
+    whole = document("query", "-e", PEOPLE_ROWS, "g.omni", cwd=folder)
+    assert list(whole) == [
+        "query_name",
+        "target",
+        "row_count",
+        "columns",
+        "rows",
+        "graph_commit_id",
+    ]
+
+
+def test_a_query_is_found_by_its_name_in_both_spellings(folder: Path) -> None:
+    params = json.dumps({"name": "Ada"})
+    new = document(
+        "query", "person", "--query", QUERIES, "--params", params, "--store", "g.omni", cwd=folder
+    )
+    old = run(
+        *("read", "--query", QUERIES, "--name", "person", "--params", params, "./g.omni", "--json"),
+        cwd=folder,
+    )
+
+    assert json.loads(old.stdout) == new
+    assert old.stderr == "warning: 'omnigraph read' is now 'omnigraph query'\n"
+
+
+def test_a_mutation_says_what_it_changed(folder: Path) -> None:
+    done = document(
+        *("mutate", "hire", "--query", MUTATIONS, "--params", HIRE, "--as", "act-me"),
+        *("--store", "g.omni"),
+        cwd=folder,
+    )
+
+    assert (done["affected_nodes"], done["affected_edges"]) == (1, 1)
+    assert done["actor_id"] == done["commit"]["actor_id"] == "act-me"
+    (commit,) = lines("commit", "list", "g.omni", "--filter", "actor=act-me", cwd=folder)
+    assert commit.startswith(done["commit"]["graph_commit_id"])
+    older = run(
+        "change", "--query", MUTATIONS, "--name", "hire", "--params", HIRE, "./g.omni", cwd=folder
+    )
+    assert older.stdout == "changed main via hire: 1 nodes, 1 edges\n"
+
+
+def test_a_condition_that_does_not_hold_exits_with_4(folder: Path) -> None:
+    source = 'query drop() { delete Person where name = "Ada" }'
+    done = run("mutate", "-e", source, "g.omni", "--if-commit", "01X", "--json", cwd=folder)
+
+    assert done.returncode == 4
+    assert json.loads(done.stdout)["precondition_failure"]["expected"] == "01X"
+    assert len(document("query", "-e", PEOPLE_ROWS, "g.omni", cwd=folder)["rows"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("query", "-e", "query q() {", "g.omni"), 1, "parse error"),
+        (("query", "-e", "query q() { match { $p: Robot } return { $p } }", "g.omni"), 1, "T1"),
+        (("query", "-e", PEOPLE_ROWS, "g.omni", "--branch", "nowhere"), 1, "branch 'nowhere' not"),
+        (("query", "-e", PEOPLE_ROWS, "g.omni", "--params", "{"), 1, "not JSON"),
+        (("query", "-e", PEOPLE_ROWS, "g.omni", "--params", "[]"), 1, "must be a JSON object"),
+        (("query", "g.omni"), 2, "--query FILE or as -e"),
+        (("query", "-e", PEOPLE_ROWS, "g.omni", "--format", "xml"), 2, "xml"),
+        (("mutate", "-e", PEOPLE_ROWS, "g.omni"), 1, "who"),
+        (
+            ("mutate", "-e", 'query m() { insert Knows { from: "Ada", to: "Zed" } }', "g.omni"),
+            1,
+            "dst 'Zed' not found in Person",
+        ),
+    ],
+)
+def test_bad_input_is_told_in_one_place(
+    arguments: tuple[str, ...], status: int, message: str, folder: Path
+) -> None:
+    done = run(*arguments, cwd=folder)
+
+    assert (done.returncode, done.stdout) == (status, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_branch_is_written_and_merged(folder: Path) -> None:
+    lines("branch", "create", "--from", "main", "onboarding/1", "./g.omni", cwd=folder)
+    lines(
+        *("change", "--branch", "onboarding/1", "--query", MUTATIONS, "--name", "hire"),
+        *("--params", HIRE, "./g.omni"),
+        cwd=folder,
+    )
+    assert len(document("query", "-e", PEOPLE_ROWS, "g.omni", cwd=folder)["rows"]) == 3
+
+    merged = ("branch", "merge", "onboarding/1", "--into", "main", "./g.omni", "--delete-branch")
+    assert lines(*merged, cwd=folder) == [
+        "merged onboarding/1 into main: fast_forward",
+        "deleted branch onboarding/1",
+    ]
+    assert len(document("query", "-e", PEOPLE_ROWS, "g.omni", cwd=folder)["rows"]) == 4
+
+
+def test_an_earlier_commit_can_be_read_again(folder: Path) -> None:
+    head = document("query", "-e", PEOPLE_ROWS, "g.omni", cwd=folder)["graph_commit_id"]
+    lines("mutate", "-e", 'query d() { delete Person where name = "Cy" }', "g.omni", cwd=folder)
+
+    then = document("query", "-e", PEOPLE_ROWS, "g.omni", "--snapshot", head, cwd=folder)
+    assert (then["row_count"], then["target"]) == (3, {"branch": None, "snapshot": head})
+    assert document("query", "-e", PEOPLE_ROWS, "g.omni", cwd=folder)["row_count"] == 2
