@@ -149,7 +149,7 @@ def test_a_dataframe_is_loaded_where_it_is(spark: SparkSession, graph: Graph) ->
     )
     done = graph.load(frame, "append", type="Person", columns={"full_name": "name"})
     assert (done.engine, done.nodes) == ("spark", {"Person": 2_000})
-    edges = spark.createDataFrame([("p1", "p2"), ("p3", "ghost")], "`from` string, to string")
+    edges = spark.sql("select * from values ('p1', 'p2'), ('p3', 'ghost') as t(`from`, to)")
     with pytest.raises(og.ConstraintViolated, match="dst 'ghost' not found in Person"):
         graph.load(edges, "append", edge="Knows")
     with pytest.raises(og.BadRequest, match="loaded by Spark"):
