@@ -22,7 +22,7 @@ demo: $(READY) ## walk through what the product does
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/people/demo.sh
 
 test: $(READY) ## run the tests
-	@$(BIN)/python -m pytest -m 'not slow'
+	@$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile
 
 test-slow: $(READY) ## run the soak and scale tests
 	@$(BIN)/python -m pytest -m slow
