@@ -58,13 +58,15 @@ class Cache:
             return found
         with self._turn:
             lock = self._making.setdefault(key, RLock())
-        with lock:
-            found = self.get(key)
-            if found is None:
-                found, bytes_held = make()
-                self.put(key, found, bytes_held)
-        with self._turn:
-            self._making.pop(key, None)
+        try:
+            with lock:
+                found = self.get(key)
+                if found is None:
+                    found, bytes_held = make()
+                    self.put(key, found, bytes_held)
+        finally:
+            with self._turn:
+                self._making.pop(key, None)
         return found
 
     def use(self, key: Hashable, cost: int = 1) -> int:

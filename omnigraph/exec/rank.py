@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import BadRequest
-from omnigraph.exec import embed, search
+from omnigraph.exec import embed, search, search_at
 from omnigraph.exec.constants import Given
 from omnigraph.exec.held import Nodes
+from omnigraph.exec.ids import Ids
 from omnigraph.exec.rows import Binding, Rows, as_numpy
 from omnigraph.exec.tables import TablesView
 from omnigraph.plan import ir
@@ -46,17 +47,24 @@ class Ranker:
         edits = None if match.edits_max is None else self._given.of(match.edits_max)
         if subject.name is None or query is None or not len(subject.there):
             return np.zeros(rows.length, bool)
-        ids = search.matching_ids(
-            subject.source.reader,
-            subject.name,
-            str(query),
-            mode=match.mode,
-            edits_max=None if edits is None else int(edits),  # type: ignore[arg-type]
-            among=subject.among,
-            cache=self._cache,
-        )
+        asked = (subject.source.reader, subject.name, str(query))
+        edits_max = None if edits is None else int(edits)  # type: ignore[arg-type]
+        if subject.numbering is None:
+            ids = search.matching_ids(
+                *asked, mode=match.mode, edits_max=edits_max, among=subject.among, cache=self._cache
+            )
+            places = subject.places(ids)
+        else:
+            at = search_at.matching_at(
+                *asked,
+                mode=match.mode,
+                edits_max=edits_max,
+                numbering=subject.numbering,
+                among=subject.some,
+                cache=self._cache,
+            )
+            places = subject.places_of(at)
         found = np.zeros(len(subject.there), bool)
-        places = subject.places(ids)
         found[places[places >= 0]] = True
         return subject.spread(found, False)
 
@@ -84,21 +92,35 @@ class Ranker:
         query = self._given.of(ranking.query)
         if subject.name is None or query is None or not len(subject.there):
             return np.empty(0, np.int64), np.empty(0)
-        reader = subject.source.reader
-        name, among, cache = subject.name, subject.among, self._cache
         if isinstance(ranking, ir.Bm25):
-            ids, numbers = _best(
-                lambda k: search.bm25(reader, name, str(query), among=among, k=k, cache=cache),
-                wanted,
-            )
+            text = str(query)
+            places, numbers = _best(lambda k: self._bm25(subject, text, k), wanted)
         else:
             vector = self._vector(ranking, query)
-            ids, numbers = _best(
-                lambda k: search.nearest(reader, name, vector, among=among, k=k, cache=cache),
-                wanted,
-            )
-        places = subject.places(ids)
+            places, numbers = _best(lambda k: self._nearest(subject, vector, k), wanted)
         return places[places >= 0], np.asarray(numbers)[places >= 0]
+
+    def _bm25(self, subject: "_Subject", query: str, k: int | None) -> "Ranked":
+        assert subject.name is not None
+        asked, cache = (subject.source.reader, subject.name, query), self._cache
+        if subject.numbering is None:
+            ids, numbers = search.bm25(*asked, among=subject.among, k=k, cache=cache)
+            return subject.places(ids), numbers
+        at, numbers = search_at.bm25_at(
+            *asked, numbering=subject.numbering, among=subject.some, k=k, cache=cache
+        )
+        return subject.places_of(at), numbers
+
+    def _nearest(self, subject: "_Subject", vector: Sequence[float], k: int | None) -> "Ranked":
+        assert subject.name is not None
+        asked, cache = (subject.source.reader, subject.name, vector), self._cache
+        if subject.numbering is None:
+            ids, numbers = search.nearest(*asked, among=subject.among, k=k, cache=cache)
+            return subject.places(ids), numbers
+        at, numbers = search_at.nearest_at(
+            *asked, numbering=subject.numbering, among=subject.some, k=k, cache=cache
+        )
+        return subject.places_of(at), numbers
 
     def _vector(self, ranking: ir.Nearest, query: ir.Constant) -> Sequence[float]:
         if isinstance(query, tuple):
@@ -140,8 +162,8 @@ class Ranker:
         return ranks
 
 
-Ranked = tuple[pa.Array, np.ndarray]
-"""Ids, best first, and their numbers."""
+Ranked = tuple[np.ndarray, np.ndarray]
+"""Places among a subject's entities, best first, and the numbers of these."""
 
 
 def _best(ranked: Callable[[int | None], Ranked], wanted: "Wanted | None") -> Ranked:
@@ -151,11 +173,11 @@ def _best(ranked: Callable[[int | None], Ranked], wanted: "Wanted | None") -> Ra
     if wanted.ties_by_id:
         return ranked(wanted.count)
     count = wanted.count
-    ids, numbers = ranked(count + 1)
+    places, numbers = ranked(count + 1)
     while len(numbers) > count and numbers[-1] == numbers[wanted.count - 1]:
         count *= 4
-        ids, numbers = ranked(count + 1)
-    return ids, numbers
+        places, numbers = ranked(count + 1)
+    return places, numbers
 
 
 def _ranked_last(ranks: np.ndarray) -> np.ndarray:
@@ -188,11 +210,26 @@ class _Subject:
         """The ids a search may return; None when the rows hold every entity there is."""
         return None if len(self.there) == self._row_count else self.ids
 
+    @property
+    def numbering(self) -> Ids | None:
+        """The dictionary that numbers the entities, when their whole table is held."""
+        domain = self._bound.domain
+        return domain.ids if isinstance(domain, Nodes) else None
+
+    @property
+    def some(self) -> np.ndarray | None:
+        """The same as `among`, by number."""
+        return None if len(self.there) == self._row_count else self.there
+
+    def places_of(self, at: np.ndarray) -> np.ndarray:
+        """Where these numbers stand among the entities, -1 where they do not."""
+        return self._among_there(at)
+
     def places(self, ids: pa.Array) -> np.ndarray:
         """Where these ids stand among the entities, -1 where they do not."""
         domain = self._bound.domain
         if isinstance(domain, Nodes):
-            return self._among_there(domain.ids.locate(ids))
+            return self.places_of(domain.ids.locate(ids))
         found = pc.index_in(ids, value_set=self.ids).fill_null(-1)
         return as_numpy(found).astype(np.int64)
 
