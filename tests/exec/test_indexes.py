@@ -17,7 +17,6 @@ from omnigraph.errors import BadRequest
 from omnigraph.exec import indexes
 from omnigraph.exec.indexes import IndexNote, wanted_indexes
 from omnigraph.storage import failpoints, indexing
-from omnigraph.storage.store import Settings
 from omnigraph.types import TableKey
 
 SCHEMA = """
@@ -46,7 +45,7 @@ ALL_INDEXES = SCALAR_INDEXES | {(PERSON, "face", VECTOR)}
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Iterator[og.Graph]:
-    with og.init(tmp_path / "g", SCHEMA, settings=Settings(fold=False)) as made:
+    with og.init(tmp_path / "g", SCHEMA, fold=False) as made:
         yield made
 
 

@@ -22,7 +22,6 @@ from omnigraph.exec.search import bm25, matching_ids, nearest
 from omnigraph.exec.search_at import bm25_at, matching_at, nearest_at
 from omnigraph.plan.ir import TextMode
 from omnigraph.storage.indexing import IndexRequest
-from omnigraph.storage.store import Settings
 from omnigraph.storage.tables import TableReader
 from omnigraph.types import TableKey
 
@@ -88,7 +87,7 @@ def _table(docs: Sequence[Doc]) -> pa.Table:
 
 
 def _docs(folder: Path) -> Docs:
-    return Docs(og.init(folder / "g", SCHEMA, settings=Settings(fold=False)))
+    return Docs(og.init(folder / "g", SCHEMA, fold=False))
 
 
 @pytest.fixture

@@ -12,11 +12,8 @@ from omnigraph.catalog.ids import entity_id
 from omnigraph.catalog.model import Catalog
 from omnigraph.graph import Graph
 from omnigraph.storage.records import Commit
-from omnigraph.storage.store import Settings
 from omnigraph.storage.tables import keyed
 from omnigraph.types import TableKey
-
-FAST = Settings(lease_term_s=1.0, lock_wait_s=20.0)
 
 Record = Mapping[str, Any]
 Nodes = Mapping[str, Sequence[Record]]
@@ -66,7 +63,7 @@ def graph_of(
     path: Path, schema: str, nodes: Nodes | None = None, edges: EdgeRecords | None = None
 ) -> Graph:
     """A new graph with these nodes and edges."""
-    graph = og.init(path, schema, settings=FAST)
+    graph = og.init(path, schema)
     if nodes or edges:
         write(graph, nodes, edges)
     return graph
