@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import polars
 import pyarrow as pa
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
@@ -56,7 +57,6 @@ def test_LD1_arrow_columns_are_named_and_turned(graph: Graph) -> None:
 
 
 def test_pandas_and_polars_and_streams(graph: Graph) -> None:
-    polars = pytest.importorskip("polars")
     graph.load(pd.DataFrame({"name": ["a", "b"], "age": [1, None]}), "append", type="Person")
     graph.load(polars.DataFrame({"name": ["c"], "age": [3]}), "append", type="Person")
     graph.load(pa.table({"name": ["d"]}).to_reader(), "append", type="Person")

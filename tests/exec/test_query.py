@@ -200,6 +200,7 @@ def test_a_result_is_rows_arrow_pandas_and_a_plan_with_figures(graph: Graph) -> 
     assert len(result) == 3
     assert result.to_arrow().to_pylist() == result.rows
     assert result.to_pandas()["c"].tolist() == ["Acme", "Acme", "Zeta"]
+    assert result.to_polars()["c"].to_list() == ["Acme", "Acme", "Zeta"]
     assert result.commit_id == graph.snapshot().commit_id
     lines = result.explain().splitlines()
     assert all(line.endswith(" ms") for line in lines[1:])
