@@ -3,7 +3,8 @@
 import pytest
 
 import omnigraph as og
-from omnigraph.graph import BranchHandle, Graph
+from omnigraph.graph import Graph
+from omnigraph.graph.handles import BranchHandle
 from tests.exec.town import SCHEMA, do
 from tests.storage.conftest import s3, s3_server
 from tests.storage.world import Where

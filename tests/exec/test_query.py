@@ -13,7 +13,8 @@ from omnigraph.catalog.accept import evolve
 from omnigraph.errors import BadRequest, LimitExceeded, NotFound
 from omnigraph.exec.limits import Limits
 from omnigraph.exec.run import Reading
-from omnigraph.graph import Graph, SchemaView
+from omnigraph.graph import Graph
+from omnigraph.graph.schema import SchemaView
 from tests.exec.people import people
 from tests.exec.world import graph_of, write
 

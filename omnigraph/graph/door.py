@@ -1,0 +1,268 @@
+"""The one door: a graph opened, its branches, its history, what it looks like now.
+
+Invariant: this file decides which parts are asked in which order and nothing else. A read-only
+graph writes nothing. A graph exists once its manifest does, so an init that stopped half-way left
+none, and init can be run again.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from omnigraph.catalog.accept import accept
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import BadRequest, NotFound
+from omnigraph.exec import indexes
+from omnigraph.exec.diff import Changes, filters
+from omnigraph.exec.export import ExportResult, export
+from omnigraph.exec.indexes import IndexReport
+from omnigraph.exec.load import LoadResult, Progress
+from omnigraph.exec.mutate import MutationResult, request, run_mutation
+from omnigraph.exec.result import QueryResult
+from omnigraph.exec.run import Reading
+from omnigraph.graph.handles import BranchHandle, Transaction
+from omnigraph.graph.schema import SchemaView, read_schema, schema_files, schema_tables
+from omnigraph.graph.texts import query_text, schema_text
+from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView
+from omnigraph.pipeline.load import Order, load
+from omnigraph.plan.compile import compile_query
+from omnigraph.plan.ir import ReadPlan
+from omnigraph.plan.params import bind_parameters
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import Snapshot
+from omnigraph.storage.stats import StatsView
+from omnigraph.storage.store import Settings, Store, create, open_store
+
+_ENGINES = ("auto", "local", "spark")
+
+
+class Graph:
+    """One open graph, safe to share between threads."""
+
+    def __init__(self, store: Store, schema: SchemaView) -> None:
+        self._store = store
+        self._reading = Reading(store)
+        self.schema = schema
+        self.branches = BranchesView(store, self._catalog)
+        self.commits = CommitsView(store, self._catalog)
+        self.recoveries = RecoveriesView(store)
+        self.changes = ChangesView(store, self._catalog)
+
+    @property
+    def uri(self) -> str:
+        return self._store.where.uri
+
+    @property
+    def read_only(self) -> bool:
+        return self._store.read_only
+
+    def query(
+        self,
+        query: str | Path,
+        params: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        engine: str = "auto",
+    ) -> QueryResult:
+        """The rows of a read, from the head of a branch (`main` by default) or from a commit."""
+        if engine not in _ENGINES:
+            raise BadRequest(f"'{engine}' is no engine", f"use {', '.join(_ENGINES)}")
+        if engine == "spark":
+            raise BadRequest("queries do not run on Spark yet", "leave engine out, or use local")
+        if branch is not None and snapshot is not None:
+            raise BadRequest("request may specify branch or snapshot, not both")
+        plan = compile_query(query_text(query), self.schema.catalog, name)
+        if not isinstance(plan, ReadPlan):
+            raise BadRequest(
+                f"query '{plan.name}' contains mutations (insert/update/delete); use graph.mutate"
+            )
+        given = bind_parameters(plan.parameters, params)
+        pinned = self._store.snapshot(branch or MAIN, commit=snapshot)
+        return self._reading.run(plan, given, pinned)
+
+    def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
+        """Every table with its version and row count, now or at a commit."""
+        return self._store.snapshot(branch, commit=commit)
+
+    def mutate(
+        self,
+        query: str | Path,
+        params: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        branch: str = MAIN,
+        actor: str | None = None,
+        if_commit: str | None = None,
+    ) -> MutationResult:
+        """Run a mutation as one commit; with `if_commit` only on that head of the branch."""
+        plan = compile_query(query_text(query), self.schema.catalog, name)
+        if isinstance(plan, ReadPlan):
+            raise BadRequest(
+                f"'{plan.name}' is a read — use omnigraph query {plan.name}",
+                "in Python, graph.query",
+            )
+        asked = request(plan, params, branch=branch, actor=actor, if_commit=if_commit)
+        return run_mutation(self._store, self.schema.catalog, asked)
+
+    def diff(
+        self,
+        before: str,
+        after: str,
+        *,
+        kinds: Collection[str] = (),
+        types: Collection[str] = (),
+        ops: Collection[str] = (),
+    ) -> Changes:
+        """What turns one point into another. A point is a branch or the id of a commit."""
+        catalog = self.schema.catalog
+        wanted = filters(catalog, kinds, types, ops)
+        return Changes(self._store, catalog, self._point(before), self._point(after), wanted)
+
+    def _point(self, name: str) -> Snapshot:
+        try:
+            return self._store.snapshot(name)
+        except NotFound:
+            pass
+        try:
+            return self._store.snapshot(commit=name)
+        except NotFound:
+            raise NotFound("branch or commit", name) from None
+
+    def _catalog(self) -> Catalog:
+        return self.schema.catalog
+
+    def load(
+        self,
+        source: Any,
+        mode: str,
+        *,
+        type: str | None = None,
+        edge: str | None = None,
+        branch: str = MAIN,
+        from_branch: str | None = None,
+        engine: str = "auto",
+        spark: Any = None,
+        columns: Mapping[str, str] | None = None,
+        rejects: str | os.PathLike[str] | None = None,
+        progress: Callable[[Progress], None] | None = None,
+        actor: str | None = None,
+        permissive: bool = False,
+    ) -> LoadResult:
+        """Load bulk data as one commit, of any size. `mode` is append, merge or overwrite.
+
+        `permissive` reads the older format, which forgives, as one text.
+        """
+        order = Order(
+            source=source,
+            mode=mode,
+            type=type,
+            edge=edge,
+            branch=branch,
+            from_branch=from_branch,
+            engine=engine,
+            spark=spark,
+            columns=columns or {},
+            rejects=rejects,
+            progress=progress,
+            actor=actor,
+            permissive=permissive,
+        )
+        return load(self._store, self.schema.catalog, order)
+
+    def export(
+        self,
+        target: str | os.PathLike[str] | IO[bytes],
+        format: str = "jsonl",
+        *,
+        types: Iterable[str] | None = None,
+        branch: str = MAIN,
+        snapshot: str | None = None,
+    ) -> ExportResult:
+        """Write one snapshot as NDJSON that loads again, or as Parquet; how many rows of what."""
+        return export(
+            self._store,
+            self.schema.catalog,
+            target,
+            format=format,
+            types=types,
+            branch=branch,
+            commit=snapshot,
+        )
+
+    def branch(self, name: str) -> BranchHandle:
+        """A handle whose reads and writes are on one branch, which must exist."""
+        self._store.snapshot(name)
+        return BranchHandle(self, name)
+
+    def transaction(self, actor: str | None = None) -> Transaction:
+        """A block whose writes become one commit of main, or none."""
+        return Transaction(self, actor)
+
+    def ensure_indices(self, branch: str = MAIN) -> IndexReport:
+        """Build the indexes that the schema asks for and that are missing or behind."""
+        return indexes.ensure_indices(self._store, self.schema.catalog, branch)
+
+    def refresh(self) -> None:
+        """Settle what dead writers left, and see what others changed."""
+        if not self.read_only:
+            self._store.heal()
+        self.schema = read_schema(self._store)
+
+    def stats(self) -> StatsView:
+        """Protocol events and storage calls since the graph was opened."""
+        return self._store.stats.view()
+
+    def close(self) -> None:
+        """Let go of everything held open."""
+        self._reading.holdings.cache.clear()
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def init(
+    uri: str | os.PathLike[str],
+    schema: str | os.PathLike[str],
+    *,
+    storage_options: dict[str, str] | None = None,
+    fold: bool = True,
+) -> Graph:
+    """A new graph. `schema` is the path of a `.pg` file, or its text."""
+    text = schema_text(schema)
+    catalog = accept(text)
+    store = create(
+        uri,
+        schema_tables(catalog),
+        files=schema_files(text, catalog),
+        storage_options=storage_options,
+        settings=Settings(fold=fold),
+    )
+    return Graph(store, SchemaView(text, catalog))
+
+
+def open(
+    uri: str | os.PathLike[str],
+    *,
+    read_only: bool = False,
+    storage_options: dict[str, str] | None = None,
+    fold: bool = True,
+) -> Graph:
+    """An existing graph. Read-write settles what dead writers left; read-only never writes.
+
+    `fold=False` leaves small fragments as they are, for `optimize` to fold.
+    """
+    store = open_store(
+        uri, read_only=read_only, storage_options=storage_options, settings=Settings(fold=fold)
+    )
+    return Graph(store, read_schema(store))

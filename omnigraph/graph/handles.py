@@ -1,0 +1,141 @@
+"""Reads and writes that know where they are: on one branch, or inside a transaction.
+
+Invariant: a handle adds a place to a call of the graph and nothing else. A transaction is a branch
+for the length of a block: merged at its end or deleted, never left.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Self
+
+from ulid import ULID
+
+from omnigraph.errors import Conflict
+from omnigraph.exec.export import ExportResult
+from omnigraph.exec.load import LoadResult
+from omnigraph.exec.merge import MergeOutcome
+from omnigraph.exec.mutate import MutationResult
+from omnigraph.exec.resolve import Resolve
+from omnigraph.exec.result import QueryResult
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import Snapshot
+
+if TYPE_CHECKING:
+    from omnigraph.graph.door import Graph
+
+
+class BranchHandle:
+    """One branch of a graph: what `Graph` offers, without saying each time where."""
+
+    def __init__(self, graph: "Graph", name: str) -> None:
+        self._graph = graph
+        self.name = name
+
+    def mutate(
+        self,
+        query: str | Path,
+        params: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        actor: str | None = None,
+        if_commit: str | None = None,
+    ) -> MutationResult:
+        """Run a mutation on this branch as one commit."""
+        return self._graph.mutate(
+            query, params, name, branch=self.name, actor=actor, if_commit=if_commit
+        )
+
+    def query(
+        self,
+        query: str | Path,
+        params: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        engine: str = "auto",
+    ) -> QueryResult:
+        """The rows of a read, from the head of this branch."""
+        return self._graph.query(query, params, name, branch=self.name, engine=engine)
+
+    def merge_into(
+        self,
+        target: str = MAIN,
+        *,
+        actor: str | None = None,
+        delete_source: bool = False,
+        by: str = "entity",
+        resolve: Resolve = None,
+    ) -> MergeOutcome:
+        """Merge this branch into another as one commit."""
+        return self._graph.branches.merge(
+            self.name, target, actor=actor, delete_source=delete_source, by=by, resolve=resolve
+        )
+
+    def load(self, source: Any, mode: str, **options: Any) -> LoadResult:
+        """Load bulk data into this branch as one commit; `options` are those of `Graph.load`."""
+        return self._graph.load(source, mode, branch=self.name, **options)
+
+    def export(
+        self,
+        target: str | os.PathLike[str] | IO[bytes],
+        format: str = "jsonl",
+        types: Iterable[str] | None = None,
+    ) -> ExportResult:
+        """Write the head of this branch as files."""
+        return self._graph.export(target, format, types=types, branch=self.name)
+
+    def snapshot(self) -> Snapshot:
+        """Every table with its version and row count."""
+        return self._graph.snapshot(self.name)
+
+    def delete(self) -> None:
+        """Remove the branch."""
+        self._graph.branches.delete(self.name)
+
+
+class Transaction:
+    """A branch for the length of a block: merged at its end, or deleted with the error."""
+
+    def __init__(self, graph: "Graph", actor: str | None) -> None:
+        self._graph = graph
+        self._actor = actor
+        self._name = f"tx/{ULID()}"
+        self.outcome: MergeOutcome | None = None
+
+    def __enter__(self) -> Self:
+        self._graph.branches.create(self._name)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        branches = self._graph.branches
+        if error is not None:
+            branches.delete(self._name)
+            return
+        try:
+            self.outcome = branches.merge(self._name, actor=self._actor, delete_source=True)
+        except Conflict:
+            branches.delete(self._name)
+            raise
+
+    def mutate(
+        self,
+        query: str | Path,
+        params: Mapping[str, Any] | None = None,
+        name: str | None = None,
+    ) -> MutationResult:
+        """Run a mutation inside the transaction."""
+        return self._graph.mutate(query, params, name, branch=self._name, actor=self._actor)
+
+    def query(
+        self,
+        query: str | Path,
+        params: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        engine: str = "auto",
+    ) -> QueryResult:
+        """The rows of a read, which sees what the transaction wrote."""
+        return self._graph.query(query, params, name, branch=self._name, engine=engine)

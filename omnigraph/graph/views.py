@@ -1,0 +1,122 @@
+"""What a graph shows of itself: its branches, its history, its changes, its recoveries.
+
+Invariant: a view asks one part and keeps nothing.
+"""
+
+from collections.abc import Callable, Collection
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.exec.diff import PAGE_CHANGES, Changes, commit_changes, filters
+from omnigraph.exec.feed import POLL_COMMITS, Feed, FeedPage
+from omnigraph.exec.merge import MergeOutcome, MergeRequest, run_merge
+from omnigraph.exec.resolve import Resolve
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import Commit, Recovery
+from omnigraph.storage.store import Store
+
+
+class BranchesView:
+    """The branches of a graph."""
+
+    def __init__(self, store: Store, catalog: Callable[[], Catalog]) -> None:
+        self._store = store
+        self._catalog = catalog
+
+    def create(self, name: str, from_: str = MAIN) -> str:
+        """A new branch at the head of another; its name, trimmed."""
+        return self._store.branches.create(name, source=from_)
+
+    def list(self) -> tuple[str, ...]:
+        """Every branch, sorted by name."""
+        return self._store.branches.list()
+
+    def delete(self, name: str) -> None:
+        """Remove a branch no other depends on."""
+        self._store.branches.delete(name)
+
+    def merge(
+        self,
+        source: str,
+        into: str = MAIN,
+        *,
+        actor: str | None = None,
+        delete_source: bool = False,
+        by: str = "entity",
+        resolve: Resolve = None,
+    ) -> MergeOutcome:
+        """Merge a branch into another as one commit, or raise `MergeConflicts`."""
+        asked = MergeRequest(source, into, actor, delete_source, by, resolve)
+        return run_merge(self._store, self._catalog(), asked)
+
+
+class CommitsView:
+    """The history of a graph."""
+
+    def __init__(self, store: Store, catalog: Callable[[], Catalog]) -> None:
+        self._store = store
+        self._catalog = catalog
+
+    def list(
+        self, branch: str = MAIN, *, actor: str | None = None, limit: int | None = None
+    ) -> tuple[Commit, ...]:
+        """The commits of a branch, inherited ones included, newest first."""
+        return self._store.history.list(branch, actor=actor, limit=limit)
+
+    def get(self, commit_id: str) -> Commit:
+        """One commit of any branch."""
+        return self._store.history.get(commit_id)
+
+    def changes(
+        self,
+        commit_id: str,
+        *,
+        kinds: Collection[str] = (),
+        types: Collection[str] = (),
+        ops: Collection[str] = (),
+    ) -> Changes:
+        """What a commit changed against its first parent."""
+        catalog = self._catalog()
+        wanted = filters(catalog, kinds, types, ops)
+        return commit_changes(self._store, catalog, self.get(commit_id), wanted)
+
+
+class ChangesView:
+    """The change feed of a graph."""
+
+    def __init__(self, store: Store, catalog: Callable[[], Catalog]) -> None:
+        self._store = store
+        self._catalog = catalog
+
+    def poll(
+        self,
+        branch: str = MAIN,
+        *,
+        start: str | None = None,
+        cursor: str | None = None,
+        page_token: str | None = None,
+        limit: int = PAGE_CHANGES,
+        commits: int = POLL_COMMITS,
+        kinds: Collection[str] = (),
+        types: Collection[str] = (),
+        ops: Collection[str] = (),
+    ) -> FeedPage:
+        """The commits of a branch since a place, oldest first, with what each changed.
+
+        `start` is `now`, `beginning` or `after:<commit id>`; a `cursor` goes on where a poll ended.
+        """
+        catalog = self._catalog()
+        feed = Feed(self._store, catalog, branch, filters(catalog, kinds, types, ops))
+        return feed.poll(
+            start=start, cursor=cursor, page_token=page_token, limit=limit, commits=commits
+        )
+
+
+class RecoveriesView:
+    """The recovery audit of a graph."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def list(self) -> tuple[Recovery, ...]:
+        """Every recovery, newest first."""
+        return self._store.audit.list()
