@@ -223,7 +223,7 @@ def version_file(version: int) -> str:
 
 def _translated(name: str, subject: str, cause: Exception) -> Exception:
     text = str(cause)
-    if "was not found" in text or text.startswith("Not found"):
+    if "was not found" in text or "Not found: " in text:
         return NotFound("dataset", subject, "it was never written, or cleanup reclaimed it")
     if "already exists" in text:
         return AlreadyExists("dataset", subject)
