@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, LimitExceeded, NotFound
 from omnigraph.exec.diff import (
     PAGE_CHANGES,
@@ -24,6 +23,7 @@ from omnigraph.exec.diff import (
     position_of,
     require_page_size,
 )
+from omnigraph.exec.schemas import Schemas
 from omnigraph.exec.tokens import sealed, unsealed
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, CommitId
@@ -77,9 +77,9 @@ class _Place:
 class Feed:
     """The feed of one branch with one set of filters."""
 
-    def __init__(self, store: Store, catalog: Catalog, branch: str, wanted: Filters) -> None:
+    def __init__(self, store: Store, schemas: Schemas, branch: str, wanted: Filters) -> None:
         self._store = store
-        self._catalog = catalog
+        self._schemas = schemas
         self._wanted = wanted
         head = store.snapshot(branch).commit_id
         self._chain = _first_parents(store, branch, head)
@@ -161,7 +161,7 @@ class Feed:
         return islice(iter(ahead), count)
 
     def _changes(self, commit: Commit, inside: Position | None) -> Iterator[Change]:
-        return commit_changes(self._store, self._catalog, commit, self._wanted).beyond(inside)
+        return commit_changes(self._store, self._schemas, commit, self._wanted).beyond(inside)
 
 
 def _first_parents(store: Store, branch: str, head: CommitId) -> list[Commit]:

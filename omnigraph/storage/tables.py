@@ -19,6 +19,7 @@ from lance.fragment import FragmentMetadata, write_fragments
 from omnigraph.errors import BadRequest
 from omnigraph.storage import indexing
 from omnigraph.storage.datasets import OPERATION_PROPERTY, CommitRaced, Datasets, Handle
+from omnigraph.storage.evolution import Evolution, evolved
 from omnigraph.storage.indexing import IndexFacts, IndexRequest
 from omnigraph.storage.names import table_location
 from omnigraph.storage.records import OperationId, TablePin
@@ -134,10 +135,12 @@ class Tables:
         """The table at a published version."""
         return TableReader(pin, self._datasets.at(pin), self._datasets)
 
-    def create(self, table_key: TableKey, schema: pa.Schema) -> TablePin:
+    def create(
+        self, table_key: TableKey, schema: pa.Schema, location: str | None = None
+    ) -> TablePin:
         """A new, empty table with stable row ids and `id` as its key. What a crashed attempt left
         in its place is replaced: no manifest row names it."""
-        location = table_location(table_key)
+        location = location or table_location(table_key)
         handle = self._datasets.create_or_replace(location, keyed(schema).empty_table())
         return TablePin(table_key, location, int(handle.version))
 
@@ -230,6 +233,13 @@ class Tables:
                 fields_for_preserving_frag_bitmap=field_ids(handle),
                 update_mode="rewrite_rows",
             )
+        return StagedWrite(pin, handle, Transaction(handle.version, operation))
+
+    def stage_evolve(self, pin: TablePin, evolution: Evolution) -> StagedWrite:
+        """Stage columns that come, go and get other names. Writes no data file."""
+        handle = self._datasets.at(pin)
+        with self._datasets.lance_call("stage_evolve", pin.table_key):
+            operation = LanceOperation.Project(evolved(handle, evolution), True)
         return StagedWrite(pin, handle, Transaction(handle.version, operation))
 
     def stage_create_index(
