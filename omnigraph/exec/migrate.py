@@ -9,12 +9,13 @@ under any name, so a change writes data only where the new schema asks for value
 there. The commit names the new schema and holds only if no table moved since it was planned.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from omnigraph.catalog.annotations import METADATA
 from omnigraph.catalog.arrow import property_field
 from omnigraph.catalog.diff import MigrationPlan
-from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.catalog.model import Annotation, EdgeType, NodeType
 from omnigraph.catalog.steps import Step
 from omnigraph.errors import SchemaHeld
 from omnigraph.exec.indexes import Wanted, decided, indexes_of
@@ -90,7 +91,7 @@ class _Change:
             if type_id not in after:
                 write.drop_table(owner.table)
         for type_id, owner in after.items():
-            if type_id in before:
+            if type_id in before and self._meaning_changes(before[type_id], owner):
                 _change_table(write, before[type_id], owner)
         for type_id, owner in after.items():
             if type_id not in before:
@@ -100,16 +101,35 @@ class _Change:
             write.replace_file(path, data)
         return write.commit()
 
+    def _meaning_changes(self, old: Owner, new: Owner) -> bool:
+        """Whether a write planned for the old schema could be wrong for this table: then its
+        version moves, so that the write is refused wherever it is on its way."""
+        return _meaning(old) != _meaning(new) or _incident(self.old, old) != _incident(
+            self.new, new
+        )
+
+
+def _meaning(owner: Owner) -> Owner:
+    """A type without what only people read."""
+    properties = tuple(replace(p, annotations=_rules(p.annotations)) for p in owner.properties)
+    return replace(owner, properties=properties, annotations=_rules(owner.annotations))
+
+
+def _rules(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
+    return tuple(each for each in annotations if each.name not in METADATA)
+
+
+def _incident(schema: Accepted, owner: Owner) -> list[Owner]:
+    """The edges that go with a node when it is deleted."""
+    edges = schema.catalog.edges.values()
+    return [_meaning(edge) for edge in edges if owner.name in (edge.source, edge.target)]
+
 
 def _change_table(write: Write, old: Owner, new: Owner) -> None:
-    change = evolution(old, new)
+    write.evolve_table(old.table, evolution(old, new))
     indexes = _new_indexes(old, new)
-    if change or old.name != new.name:
-        write.evolve_table(old.table, change)
-        if indexes:
-            write.then(old.table, lambda tables, pin: _indexed(tables, pin, indexes))
-    elif indexes and (requests := _requests(write.read(old.table), indexes)):
-        write.create_indexes(old.table, requests)
+    if indexes:
+        write.then(old.table, lambda tables, pin: _indexed(tables, pin, indexes))
     if old.name != new.name:
         write.rename_table(old.table, new.table)
 
