@@ -11,7 +11,7 @@ refresh costs what was published since, and costs nothing but a version check wh
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
 import pyarrow as pa
@@ -104,10 +104,10 @@ class State:
     tombstones: tuple[Tombstone, ...]
     heads: dict[str, tuple[CommitId, int]]  # head row → commit, fragment
     declared: frozenset[TableKey]  # tables that have or had their row
+    version: int = field(init=False)
 
-    @property
-    def version(self) -> int:
-        return int(self.handle.version)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "version", int(self.handle.version))
 
 
 class Manifest:
@@ -119,6 +119,7 @@ class Manifest:
         self._locks = locks
         self._stats = stats
         self._states: dict[str, State] = {}
+        self._snapshots: dict[str, tuple[State, Snapshot]] = {}
         self._turn = Lock()
 
     # Reading
@@ -169,7 +170,13 @@ class Manifest:
         return found[0]
 
     def snapshot(self, state: State) -> Snapshot:
-        """What a read of this state sees."""
+        """What a read of this state sees: of one state always the same value."""
+        known = self._snapshots.get(state.branch)
+        if known is None or known[0] is not state:
+            known = self._snapshots[state.branch] = (state, self._snapshot(state))
+        return known[1]
+
+    def _snapshot(self, state: State) -> Snapshot:
         return Snapshot(
             branch=state.branch,
             commit_id=self.head(state),
@@ -182,7 +189,7 @@ class Manifest:
         """What a read at a past commit sees."""
         handle = self._datasets.open(LOCATION, commit.branch, commit.manifest_version)
         state = self._read(commit.branch or MAIN, None, handle, None)
-        return replace(self.snapshot(state), commit_id=commit.id)
+        return replace(self._snapshot(state), commit_id=commit.id)
 
     def _read(
         self, branch: str, identity: ForkId | None, handle: Handle, known: State | None
@@ -356,11 +363,13 @@ class Manifest:
         """Drop everything remembered."""
         with self._turn:
             self._states.clear()
+            self._snapshots.clear()
 
     def forget(self, branch: str) -> None:
         """Drop what is remembered of a branch."""
         with self._turn:
             self._states.pop(branch, None)
+            self._snapshots.pop(branch, None)
 
 
 def create(
