@@ -7,6 +7,7 @@ none, and init can be run again.
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -106,7 +107,8 @@ class Graph:
 
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
         """Every table with its version and row count, now or at a commit."""
-        return self._store.snapshot(branch, commit=commit)
+        found = self._store.snapshot(branch, commit=commit)
+        return replace(found, tables=dict(found.tables))  # the store shares its own
 
     def mutate(
         self,
@@ -235,7 +237,7 @@ class Graph:
 
     def close(self) -> None:
         """Let go of everything held open."""
-        self._reading.holdings.cache.clear()
+        self._reading.close()
         self._store.close()
 
     def __enter__(self) -> Self:

@@ -14,7 +14,7 @@ through its commit) may build on a recent state and spare the check.
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
 import pyarrow as pa
@@ -113,10 +113,10 @@ class State:
     tombstones: tuple[Tombstone, ...]
     heads: dict[str, Head]
     declared: frozenset[tuple[TableKey, str]]  # tables that have or had their row, with its folder
+    version: int = field(init=False)
 
-    @property
-    def version(self) -> int:
-        return int(self.handle.version)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "version", int(self.handle.version))
 
     @property
     def locations(self) -> frozenset[str]:
@@ -135,6 +135,7 @@ class Manifest:
         self._states: dict[str, State] = {}
         self._looked: dict[str, float] = {}  # when this process last saw a branch
         self._met: dict[str, float] = {}  # when it last found that others publish there too
+        self._snapshots: dict[str, tuple[State, Snapshot]] = {}
         self._turn = Lock()
 
     # Reading
@@ -205,7 +206,13 @@ class Manifest:
         return found
 
     def snapshot(self, state: State) -> Snapshot:
-        """What a read of this state sees."""
+        """What a read of this state sees: of one state always the same value."""
+        known = self._snapshots.get(state.branch)
+        if known is None or known[0] is not state:
+            known = self._snapshots[state.branch] = (state, self._snapshot(state))
+        return known[1]
+
+    def _snapshot(self, state: State) -> Snapshot:
         return Snapshot(
             branch=state.branch,
             commit_id=self.head(state),
@@ -219,7 +226,7 @@ class Manifest:
         """What a read at a past commit sees."""
         handle = self._datasets.open(LOCATION, commit.branch, commit.manifest_version)
         state = self._read(commit.branch or MAIN, None, handle, None)
-        return replace(self.snapshot(state), commit_id=commit.id)
+        return replace(self._snapshot(state), commit_id=commit.id)
 
     def _read(
         self, branch: str, identity: ForkId | None, handle: Handle, known: State | None
@@ -411,6 +418,7 @@ class Manifest:
             self._states.clear()
             self._looked.clear()
             self._met.clear()
+            self._snapshots.clear()
 
     def forget(self, branch: str) -> None:
         """Drop what is remembered of a branch."""
@@ -418,6 +426,7 @@ class Manifest:
             self._states.pop(branch, None)
             self._looked.pop(branch, None)
             self._met.pop(branch, None)
+            self._snapshots.pop(branch, None)
 
 
 def create(

@@ -8,7 +8,7 @@ there, and recovery settles it.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, cast
 
 import pyarrow as pa
@@ -54,7 +54,7 @@ class StagedWrite:
         return self.base.table_key
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableReader:
     """One table as one snapshot sees it. Arrow in and out, never the handle."""
 
@@ -67,7 +67,7 @@ class TableReader:
         """Whether none of these ids is here; False when that takes a look to tell."""
         return self._lacking.lacks(self.pin, self._handle, ids)
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         return self._handle.schema
 
