@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import EdgeType
 from omnigraph.errors import MergeConflict, Violation
 from omnigraph.exec.diff import kind_of
-from omnigraph.exec.key_rules import check_keys
+from omnigraph.exec.key_rules import check_keys, missing_ends
 from omnigraph.exec.row_rules import check_rows
 from omnigraph.exec.rules import EdgesPerSource, Endpoint, Found, TypeRules, Unique
 from omnigraph.exec.selection import rows_by_key, rows_by_values, without_ids
@@ -95,11 +95,11 @@ def _conflict(part: Merged, violation: Violation) -> MergeConflict:
 
 def _broken(graph: MergedGraph, part: Merged, rules: TypeRules) -> Iterator[Found]:
     if part.made.num_rows:
-        yield check_rows(rules.rows, part.made)
+        yield check_rows(rules.rows, part.made, listed=None)
     for unique in rules.uniques:
         yield _unique(part, unique)
     for endpoint in rules.endpoints:
-        yield from _endpoint(graph, part, endpoint)
+        yield _endpoint(graph, part, endpoint)
     if rules.cardinality is not None:
         yield _cardinality(graph, part, rules.cardinality)
 
@@ -116,13 +116,13 @@ def _unique(part: Merged, rule: Unique) -> Found:
         gone = part.merge.target.reader.by_row_id(part.leaving(), ["id"])
         held = without_ids(without_ids(held, _ids(gone)), _ids(committed))
         committed = pa.concat_tables([committed, held.cast(committed.schema)])
-    return check_keys(incoming, without_ids(committed, _ids(incoming)), rule)
+    return check_keys(incoming, without_ids(committed, _ids(incoming)), rule, listed=None)
 
 
 # ---- edges
 
 
-def _endpoint(graph: MergedGraph, part: Merged, rule: Endpoint) -> Iterator[Found]:
+def _endpoint(graph: MergedGraph, part: Merged, rule: Endpoint) -> Found:
     """Each edge that has lost the node at one end."""
     missing = _missing(graph, rule.node_table)
     columns = ["id", rule.end]
@@ -132,10 +132,7 @@ def _endpoint(graph: MergedGraph, part: Merged, rule: Endpoint) -> Iterator[Foun
     ]
     if part.made.num_rows:
         lost.append(_unknown_ends(graph, part, rule))
-    edges = pa.concat_tables([rows.cast(lost[0].schema) for rows in lost])
-    nobody = pa.table({"id": pa.array([], pa.string())})
-    for place in range(edges.num_rows):
-        yield check_keys(edges.slice(place, 1), nobody, rule)
+    return missing_ends(pa.concat_tables([rows.cast(lost[0].schema) for rows in lost]), rule)
 
 
 def _missing(graph: MergedGraph, node_table: TableKey) -> pa.Array:
@@ -176,7 +173,7 @@ def _cardinality(graph: MergedGraph, part: Merged, rule: EdgesPerSource) -> Foun
     touching = pa.table({"id": pa.nulls(len(both), pa.string()), "src": both})
     counted = incoming.filter(pc.is_in(incoming["src"], value_set=both))
     counted = pa.concat_tables([counted.cast(touching.schema), touching])
-    return check_keys(counted, committed, rule)
+    return check_keys(counted, committed, rule, listed=None)
 
 
 def _sources(*parts: pa.Table) -> pa.Array:

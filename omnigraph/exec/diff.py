@@ -7,6 +7,7 @@ images is held, beside the ids that may have changed in one type.
 
 from collections import Counter
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -16,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, LimitExceeded, NoChanges, NotFound
+from omnigraph.errors import BadRequest, ChangeFeedGap, LimitExceeded, NoChanges, NotFound
 from omnigraph.exec.entities import Entities, TypeOf, differ
 from omnigraph.exec.images import Image, images
 from omnigraph.exec.tokens import sealed, unsealed
 from omnigraph.storage.delta import AFTER, BEFORE
-from omnigraph.storage.records import Commit, Snapshot, TablePin
+from omnigraph.storage.records import DATASET, Commit, Snapshot, TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import Kind
 
@@ -144,6 +145,10 @@ class Changes:
 
     def beyond(self, start: Position | None) -> Iterator[Change]:
         """The changes after a place, in order: nodes, then edges; by type; by id."""
+        with readable(self._after.commit_id):
+            yield from self._beyond(start)
+
+    def _beyond(self, start: Position | None) -> Iterator[Change]:
         for owner in owners(self._catalog):
             place = type_place(owner)
             if self._unwanted(owner) or (start is not None and place < start[:2]):
@@ -211,12 +216,33 @@ def _at(point: Snapshot, location: str) -> TablePin | None:
     return next((pin for pin in point.tables.values() if pin.location == location), None)
 
 
-def commit_changes(store: Store, catalog: Catalog, commit: Commit, wanted: Filters) -> Changes:
-    """What a commit changed against its first parent."""
+def commit_changes(
+    store: Store,
+    catalog: Catalog,
+    commit: Commit,
+    wanted: Filters,
+    *,
+    parent: Commit | None = None,
+) -> Changes:
+    """What a commit changed against its first parent, which is looked up unless it is given."""
     if commit.parent is None:
         raise NoChanges("parentless_commit", commit.id)
-    before, after = (store.snapshot(commit=point) for point in (commit.parent, commit.id))
-    return Changes(store, catalog, before, after, wanted)
+    with readable(commit.id):
+        before = store.history.at(parent or store.history.get(commit.parent))
+        return Changes(store, catalog, before, store.history.at(commit), wanted)
+
+
+@contextmanager
+def readable(commit_id: str) -> Iterator[None]:
+    """Say that the changes of a commit cannot be told when something they need was reclaimed."""
+    try:
+        yield
+    except ChangeFeedGap as gap:
+        raise ChangeFeedGap(commit_id) from gap
+    except NotFound as missing:
+        if missing.kind != DATASET:
+            raise
+        raise ChangeFeedGap(commit_id) from missing
 
 
 def owners(catalog: Catalog) -> Iterator[TypeOf]:
@@ -249,7 +275,7 @@ def _position(facts: Any) -> Position:
 def require_page_size(limit: int) -> None:
     """Pass only for a page that can be sent."""
     if limit <= 0:
-        raise BadRequest("a page holds at least one change", "ask for a larger limit")
+        raise BadRequest("change page limit must be greater than zero", "ask for a larger one")
     if limit > PAGE_CHANGES_MAX:
         raise LimitExceeded("commit_changes_page_changes", limit, PAGE_CHANGES_MAX)
 

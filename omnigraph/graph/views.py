@@ -6,6 +6,7 @@ Invariant: a view asks one part and keeps nothing.
 from collections.abc import Callable, Collection
 
 from omnigraph.catalog.model import Catalog
+from omnigraph.exec.baseline import Baseline
 from omnigraph.exec.diff import PAGE_CHANGES, Changes, commit_changes, filters
 from omnigraph.exec.feed import POLL_COMMITS, Feed, FeedPage
 from omnigraph.exec.merge import MergeOutcome, MergeRequest, run_merge
@@ -109,6 +110,21 @@ class ChangesView:
         return feed.poll(
             start=start, cursor=cursor, page_token=page_token, limit=limit, commits=commits
         )
+
+    def baseline(
+        self,
+        branch: str = MAIN,
+        *,
+        kinds: Collection[str] = (),
+        types: Collection[str] = (),
+        ops: Collection[str] = (),
+    ) -> Baseline:
+        """Everything at the head of a branch, and the cursor from which polls go on.
+
+        `ops` narrows the changes that the cursor tells, not the baseline.
+        """
+        catalog = self._catalog()
+        return Feed(self._store, catalog, branch, filters(catalog, kinds, types, ops)).baseline()
 
 
 class RecoveriesView:
