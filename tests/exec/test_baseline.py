@@ -4,6 +4,7 @@ import io
 import json
 import multiprocessing
 import tracemalloc
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -247,8 +248,6 @@ def test_versions_that_are_open_already_are_told_right_or_as_a_gap(small: Graph)
     reclaim(small, small.snapshot().tables[PERSON].location)
     with pytest.raises(og.ChangeFeedGap):
         list(opened.commits.changes(first.id))
-    try:
+    with suppress(og.ChangeFeedGap):
         assert list(small.commits.changes(first.id)) == [change]
-    except og.ChangeFeedGap:
-        pass
     assert small.changes.poll(MAIN).caught_up
