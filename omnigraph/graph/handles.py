@@ -4,6 +4,7 @@ Invariant: a handle adds a place to a call of the graph and nothing else. A tran
 for the length of a block: merged at its end or deleted, never left.
 """
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from ulid import ULID
 
-from omnigraph.errors import Conflict
+from omnigraph.errors import OmnigraphError
 from omnigraph.exec.export import ExportResult
 from omnigraph.exec.load import LoadResult
 from omnigraph.exec.merge import MergeOutcome
@@ -111,15 +112,21 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        branches = self._graph.branches
         if error is not None:
-            branches.delete(self._name)
+            self._discard()
             return
         try:
-            self.outcome = branches.merge(self._name, actor=self._actor, delete_source=True)
-        except Conflict:
-            branches.delete(self._name)
+            self.outcome = self._graph.branches.merge(
+                self._name, actor=self._actor, delete_source=True
+            )
+        except BaseException:
+            self._discard()
             raise
+
+    def _discard(self) -> None:
+        # The error that ends the block is what the caller must see, whatever the branch does.
+        with contextlib.suppress(OmnigraphError):
+            self._graph.branches.delete(self._name)
 
     def mutate(
         self,
@@ -139,3 +146,7 @@ class Transaction:
     ) -> QueryResult:
         """The rows of a read, which sees what the transaction wrote."""
         return self._graph.query(query, params, name, branch=self._name, engine=engine)
+
+    def load(self, source: Any, mode: str, **options: Any) -> LoadResult:
+        """Load bulk data inside the transaction; `options` are those of `Graph.load`."""
+        return self._graph.load(source, mode, branch=self._name, actor=self._actor, **options)

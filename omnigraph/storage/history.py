@@ -5,9 +5,11 @@ Invariant: there is no second store of commits. The DAG in memory is a projectio
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
+from typing import TypeVar
 
 from omnigraph.errors import ChangeFeedGap, NotFound
 from omnigraph.storage.datasets import Datasets, ForkId
@@ -19,6 +21,8 @@ from omnigraph.storage.records import (
     CommitId,
     Snapshot,
 )
+
+T = TypeVar("T")
 
 _SNAPSHOTS_MAX = 1_024
 
@@ -68,11 +72,23 @@ class History:
 
     def get(self, commit_id: str) -> Commit:
         """One commit of any live branch."""
+        ids = [CommitId(commit_id)]
+        found = self.find(MAIN, ids)  # first, since it needs no list of branches
+        if not found:
+            found = next(filter(None, self._each(lambda branch: self.find(branch, ids))), ())
+        if not found:
+            raise NotFound("commit", commit_id)
+        return found[0]
+
+    def everything(self) -> dict[CommitId, Commit]:
+        """The commits of every live branch."""
+        return {id_: commit for dag in self._each(self.dag) for id_, commit in dag.items()}
+
+    def _each(self, ask: Callable[[str], T]) -> Iterator[T]:
+        """What every branch answers; one that is deleted meanwhile has nothing to say."""
         for branch in self.branches():
-            found = self.find(branch, [CommitId(commit_id)])
-            if found:
-                return found[0]
-        raise NotFound("commit", commit_id)
+            with suppress(NotFound):
+                yield ask(branch)
 
     def find(self, branch: str, ids: Iterable[CommitId]) -> tuple[Commit, ...]:
         """Those of the commits that a branch has."""
@@ -91,6 +107,8 @@ class History:
         try:
             found = self._manifest.at_commit(commit)
         except NotFound as cause:
+            if commit.branch is not None and self._datasets.ref(LOCATION, commit.branch) is None:
+                raise NotFound("commit", commit.id, "its branch was deleted") from cause
             raise ChangeFeedGap(commit.id) from cause
         if commit.branch is None:  # a named branch may be deleted, and its commits with it
             with self._turn:

@@ -26,6 +26,17 @@ def test_a_block_becomes_one_commit(small: Graph) -> None:
     assert tx.outcome.commit == newest
 
 
+def test_a_load_and_a_mutation_become_one_commit(small: Graph) -> None:
+    count = len(small.commits.list())
+    with small.transaction(actor="act-me") as tx:
+        tx.load([{"type": "Person", "data": {"name": "Ada", "age": 36}}], "append")
+        tx.mutate(SET, {"a": 37})
+        assert state(small) == {}, "nobody else sees it"
+    assert state(small)["Person", "Ada"]["age"] == 37
+    newest, *older = small.commits.list()
+    assert (newest.actor, len(older)) == ("act-me", count)
+
+
 def test_an_error_leaves_main_as_it_was(small: Graph) -> None:
     head = small.snapshot()
 
@@ -51,6 +62,20 @@ def test_a_conflict_leaves_main_as_it_was(small: Graph) -> None:
     with pytest.raises(og.MergeConflicts):
         meets_another()
     assert state(small)["Person", "Ada"]["age"] == 3
+    assert small.branches.list() == ("main",)
+
+
+def test_a_merge_that_breaks_a_rule_leaves_no_branch(small: Graph) -> None:
+    edit(small, Person={"Ada": person("Ada", 1), "Bob": person("Bob", 1)})
+
+    def meets_a_delete() -> None:
+        with small.transaction() as tx:
+            tx.mutate('query q() { insert Knows { from: "Ada", to: "Bob" } }')
+            small.mutate('query q() { delete Person where name = "Bob" }')
+
+    with pytest.raises(og.OmnigraphError):
+        meets_a_delete()
+    assert set(state(small)) == {("Person", "Ada")}
     assert small.branches.list() == ("main",)
 
 
