@@ -275,9 +275,11 @@ def main() -> None:
     parser.add_argument("--peer", nargs=3)
     asked = parser.parse_args()
     if asked.measure:
-        return measure(*asked.measure)
+        measure(*asked.measure)
+        return
     if asked.peer:
-        return peer(*asked.peer)
+        peer(*asked.peer)
+        return
     sizes = [10_000, 100_000, *([1_000_000] if asked.million else [])]
     if asked.size is not None:
         sizes = [asked.size]

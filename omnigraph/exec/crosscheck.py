@@ -45,28 +45,35 @@ class Merged:
 
     def incoming(self, columns: list[str]) -> pa.Table:
         """The rows that come into the target."""
-        taken = self.merge.source.reader.by_row_id(self.source_rows.drop_null(), columns)
+        taken = self.merge.source.columns(self.source_rows.drop_null(), columns)
         return pa.concat_tables([taken, self.made.select(columns).cast(taken.schema)])
 
     def staying(self, columns: list[str]) -> pa.Table:
         """The target's rows that the source may not have, and that stay."""
         rows = self.merge.touched[AFTER].combine_chunks().drop_null()
-        return self.merge.target.reader.by_row_id(_without(rows, self.leaving()), columns)
+        return self.merge.target.columns(_without(rows, self.leaving()), columns)
 
     def leaving(self) -> pa.Array:
         """The target's rows that are replaced or removed."""
         return pa.concat_arrays([self.target_rows, self.made_rows]).drop_null()
 
+    def addresses(self) -> pa.Array | None:
+        """Where in the target's version the leaving rows are, if that is known of all."""
+        known = self.merge.taken.addresses
+        if known is None or len(self.made_rows.drop_null()):
+            return None
+        return pa.concat_arrays([pa.array([], pa.uint64()), *known]).drop_null()
+
     def removed(self, columns: list[str]) -> pa.Table:
         """The target's rows that are removed for good."""
         gone = self.target_rows.filter(self.source_rows.is_null())
-        return self.merge.target.reader.by_row_id(gone, columns)
+        return self.merge.target.columns(gone, columns)
 
     def dropped(self, columns: list[str]) -> pa.Table:
         """The source's rows that the target had removed, and that stay away."""
         touched = self.merge.touched
         away = touched.filter(pc.is_null(touched[AFTER]))[BEFORE].combine_chunks()
-        rows = self.merge.source.reader.by_row_id(_without(away, self.source_rows), columns)
+        rows = self.merge.source.columns(_without(away, self.source_rows), columns)
         return without_ids(rows, _ids(self.made))
 
 
@@ -113,7 +120,7 @@ def _unique(part: Merged, rule: Unique) -> Found:
     if part.made.num_rows:
         wanted = part.made.select(list(rule.columns)).drop_null()
         held = rows_by_values(part.merge.target.reader, part.merge.owner, wanted, columns)
-        gone = part.merge.target.reader.by_row_id(part.leaving(), ["id"])
+        gone = part.merge.target.columns(part.leaving(), ["id"])
         held = without_ids(without_ids(held, _ids(gone)), _ids(committed))
         committed = pa.concat_tables([committed, held.cast(committed.schema)])
     return check_keys(incoming, without_ids(committed, _ids(incoming)), rule, listed=None)
@@ -159,7 +166,7 @@ def _cardinality(graph: MergedGraph, part: Merged, rule: EdgesPerSource) -> Foun
     """Sources whose edges both sides changed. One that only one side touched is as it has it."""
     columns = ["id", "src"]
     incoming = part.incoming(columns)
-    replaced = part.merge.target.reader.by_row_id(part.leaving(), columns)
+    replaced = part.merge.target.columns(part.leaving(), columns)
     ours = _sources(part.staying(columns), part.dropped(columns), part.made.select(columns))
     theirs = _sources(incoming, replaced)
     both = ours.filter(pc.is_in(ours, value_set=theirs))

@@ -24,6 +24,7 @@ from omnigraph.exec.tokens import sealed, unsealed
 from omnigraph.storage.delta import AFTER, BEFORE
 from omnigraph.storage.records import DATASET, Commit, Snapshot, TablePin
 from omnigraph.storage.store import Store
+from omnigraph.storage.together import both
 from omnigraph.types import Kind
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
@@ -193,8 +194,10 @@ class Changes:
     def _of_rows(
         self, owner: TypeOf, old: Entities, new: Entities, touched: pa.Table
     ) -> Iterator[Change]:
-        ours = old.at(touched[BEFORE].combine_chunks())
-        theirs = new.at(touched[AFTER].combine_chunks())
+        ours, theirs = both(
+            lambda: old.at(touched[BEFORE].combine_chunks()),
+            lambda: new.at(touched[AFTER].combine_chunks()),
+        )
         places = pa.array(np.flatnonzero(differ(ours, theirs)))
         before, after = (
             images(owner, ours.rows.take(places)),

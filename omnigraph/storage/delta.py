@@ -23,6 +23,7 @@ from omnigraph.storage.names import decode
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.rowids import rows_by_id
 from omnigraph.storage.tables import KEY
+from omnigraph.storage.together import both
 
 BEFORE, AFTER = "before", "after"
 TOUCHED = pa.schema(
@@ -81,8 +82,11 @@ class Deltas:
                 "compare points on one side of that",
             )
         down, up = self._path(before, after)
-        steps = [_reversed(self._span(before, span)) for span in down]
-        steps += [self._span(before, span) for span in up]
+        reached, left = both(
+            lambda: [_reversed(self._span(before, span)) for span in down],
+            lambda: [self._span(before, span) for span in up],
+        )
+        steps = [*reached, *left]
         joined = reduce(_composed, steps) if steps else TOUCHED.empty_table()
         present = pc.or_(pc.is_valid(joined[BEFORE]), pc.is_valid(joined[AFTER]))
         return joined.filter(present).sort_by(KEY)
@@ -182,10 +186,13 @@ def _files(fragment: object) -> tuple[str, ...]:
 
 def _gone(low: Handle, high: Handle) -> pa.Table:
     """Rows of `low` that `high` lacks: id and row id."""
+    nothing = pa.table({KEY: pa.array([], pa.string()), BEFORE: pa.array([], pa.uint64())})
     if low.count_rows() == 0:
-        return pa.table({KEY: pa.array([], pa.string()), BEFORE: pa.array([], pa.uint64())})
+        return nothing
     delta = high.delta(compared_against=int(low.version))
     ids = delta.get_deleted_row_ids().read_all()["_rowid"].combine_chunks()
+    if not len(ids):
+        return nothing
     rows = rows_by_id(low, ids, [KEY])
     return pa.table({KEY: rows[KEY], BEFORE: ids.cast(pa.uint64())})
 

@@ -110,12 +110,17 @@ class History:
             if commit.branch is not None and self._datasets.ref(LOCATION, commit.branch) is None:
                 raise NotFound("commit", commit.id, "its branch was deleted") from cause
             raise ChangeFeedGap(commit.id) from cause
-        if commit.branch is None:  # a named branch may be deleted, and its commits with it
-            with self._turn:
-                self._snapshots[commit.id] = found
-                while len(self._snapshots) > _SNAPSHOTS_MAX:
-                    self._snapshots.popitem(last=False)
+        self.remember(commit, found)
         return found
+
+    def remember(self, commit: Commit, snapshot: Snapshot) -> None:
+        """Keep what a read at a commit sees."""
+        if commit.branch is not None:
+            return  # a named branch may be deleted, and its commits with it
+        with self._turn:
+            self._snapshots[commit.id] = snapshot
+            while len(self._snapshots) > _SNAPSHOTS_MAX:
+                self._snapshots.popitem(last=False)
 
     def branches(self) -> tuple[str, ...]:
         """Every branch that has commits of its own, main first."""

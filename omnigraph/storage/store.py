@@ -129,6 +129,9 @@ class Store:
             commit = self._committer.commit(prepared)
         except HeadAhead as ahead:
             raise self._settled(prepared, ahead) from ahead
+        state = self.manifest.known(prepared.branch)
+        if state is not None and state.version == commit.manifest_version:
+            self.history.remember(commit, self.manifest.snapshot(state))
         self._folding.fold_manifest_quietly(prepared.branch)
         return commit
 
