@@ -162,6 +162,9 @@ class Store:
                 self.heal()  # lost at the very end: undo it now, the caller may begin again
                 raise stopped.__cause__ from stopped
             raise
+        state = self.manifest.known(prepared.branch)
+        if state is not None and state.version == commit.manifest_version:
+            self.history.remember(commit, self.manifest.snapshot(state))
         self._folding.fold_manifest_quietly(prepared.branch)
         return commit
 

@@ -230,15 +230,23 @@ class Tables:
         operation = LanceOperation.Delete(changed, gone, predicate)
         return StagedWrite(pin, handle, Transaction(handle.version, operation), adds=False)
 
-    def stage_patch(self, pin: TablePin, *, removed: pa.Array, added: pa.Table) -> StagedWrite:
+    def stage_patch(
+        self,
+        pin: TablePin,
+        *,
+        removed: pa.Array,
+        added: pa.Table,
+        addresses: pa.Array | None = None,
+    ) -> StagedWrite:
         """Stage the removal of rows known by row id together with new rows, without a search.
 
         A row is replaced by removing it and adding one of the same id. The caller vouches that no
-        other row has the id of an added one.
+        other row has the id of an added one, and for the addresses of the removed ones if it gives
+        them.
         """
         handle = self._datasets.at(pin)
         with self._datasets.lance_call("stage_patch", pin.table_key):
-            changed, gone = fragments_without(handle, removed)
+            changed, gone = fragments_without(handle, removed, addresses)
             operation = LanceOperation.Update(
                 removed_fragment_ids=gone,
                 updated_fragments=changed,

@@ -112,10 +112,19 @@ class Write:
         """Stage rows that replace all others."""
         self._keep(self._tables.stage_overwrite(self._base(table_key), rows))
 
-    def patch(self, table_key: TableKey, *, removed: pa.Array, added: pa.Table) -> None:
-        """Stage the removal of rows known by row id, and new rows, in one version."""
+    def patch(
+        self,
+        table_key: TableKey,
+        *,
+        removed: pa.Array,
+        added: pa.Table,
+        addresses: pa.Array | None = None,
+    ) -> None:
+        """Stage the removal of rows known by row id, and new rows, in one version. Addresses are
+        those of the removed rows in the version that this write builds on."""
         base = self._base(table_key)
-        self._keep(self._tables.stage_patch(base, removed=removed, added=added))
+        staged = self._tables.stage_patch(base, removed=removed, added=added, addresses=addresses)
+        self._keep(staged)
 
     def delete(self, table_key: TableKey, predicate: str) -> bool:
         """Stage the removal of matching rows; whether any match."""
