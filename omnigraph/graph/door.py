@@ -14,7 +14,7 @@ from typing import IO, Any, Self
 
 from omnigraph.catalog.accept import accept
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, NotFound, SourceError
+from omnigraph.errors import BadRequest, NotFound, TypeCheckError
 from omnigraph.exec import indexes
 from omnigraph.exec.diff import Changes, changes_between, filters
 from omnigraph.exec.export import ExportResult, export
@@ -93,13 +93,13 @@ class Graph:
         schema = self._schemas.at(pinned)
         try:
             return compile_query(text, schema.catalog, name), pinned
-        except SourceError:
+        except TypeCheckError:
             today = self._schemas.current()
             if today.id == schema.id:
                 raise
             try:
                 plan = compile_query(text, today.catalog, name)
-            except SourceError:
+            except TypeCheckError:
                 plan = None
             if plan is None:
                 raise
