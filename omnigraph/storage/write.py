@@ -6,7 +6,7 @@ a table through the write makes its version a condition of the commit.
 Invariant: nothing durable happens before `commit`, except forks and files nothing refers to.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import count
 from typing import TypeVar
 
@@ -65,6 +65,7 @@ class Write:
         self._new: dict[TableKey, TablePin] = {}
         self._dropped: dict[TableKey, Tombstone] = {}
         self._files: dict[str, bytes] = {}
+        self._reclaim: list[str] = []
 
     @property
     def operation_id(self) -> OperationId:
@@ -119,6 +120,14 @@ class Write:
         """Stage indexes over every row."""
         self._keep(self._tables.stage_create_indexes(self._base(table_key), requests))
 
+    def change_indexes(
+        self, table_key: TableKey, requests: Sequence[IndexRequest], gone: Collection[str]
+    ) -> None:
+        """Stage indexes that come and indexes that go, if any do."""
+        if requests or gone:
+            base = self._base(table_key)
+            self._keep(self._tables.stage_create_indexes(base, requests, gone))
+
     def then(
         self, table_key: TableKey, step: Callable[[Tables, TablePin], StagedWrite | None]
     ) -> None:
@@ -157,6 +166,16 @@ class Write:
         """Columns that come, go and get other names."""
         self._keep(self._tables.stage_evolve(self._base(table_key), evolution))
 
+    def add_columns(
+        self,
+        table_key: TableKey,
+        fields: Sequence[pa.Field],
+        read: Sequence[str],
+        values: Callable[[pa.RecordBatch], pa.RecordBatch],
+    ) -> None:
+        """Columns with values made from each row of a table that has rows."""
+        self._keep(self._tables.stage_add_columns(self._base(table_key), fields, read, values))
+
     def rename_table(self, table_key: TableKey, to: TableKey) -> None:
         """The same table under another name. It needs a staged version of its own, so that a name
         that comes back is newer than its end."""
@@ -164,6 +183,10 @@ class Write:
             self.evolve_table(table_key, Evolution())
         self._bury(self.base(table_key))
         self._renames[table_key] = to
+
+    def reclaim(self, table_key: TableKey) -> None:
+        """Remove for good what earlier versions of a table hold, once this is published."""
+        self._reclaim.append(self.read(table_key).pin.location)
 
     def replace_schema(self, schema: SchemaId) -> None:
         """Another schema from this commit on. The commit holds only if no table moved at all."""
@@ -197,6 +220,7 @@ class Write:
                 base_schema=self._base_schema,
                 schema=self._schema,
                 renames=dict(self._renames),
+                reclaim=tuple(self._reclaim),
             )
         )
 
