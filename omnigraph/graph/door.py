@@ -48,7 +48,7 @@ class Graph:
         self._reading = Reading(store)
         self._schemas = Schemas(store)
         self._schemas.current()
-        self.schema = SchemaView(store, self._schemas)
+        self.schema = SchemaView(store, self._schemas, self._reading.holdings.cache.clear)
         self.branches = BranchesView(store, self._schemas)
         self.commits = CommitsView(store, self._schemas)
         self.recoveries = RecoveriesView(store)
