@@ -7,12 +7,9 @@ touches anything.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from omnigraph.graph import Graph
 
 GraphPath = Annotated[str | None, typer.Argument(metavar="[URI]", help="Where the graph lives.")]
 Store = Annotated[
@@ -37,13 +34,6 @@ def graph_uri(*named: str | None) -> str:
     if given[0].startswith(("http://", "https://")):
         raise typer.BadParameter("a server cannot be opened as a store")
     return given[0]
-
-
-def open_graph(uri: str, *, read_only: bool = False) -> Graph:
-    """The graph at an address."""
-    from omnigraph.graph import open as open_
-
-    return open_(uri, read_only=read_only)
 
 
 def looks_like_a_graph(word: str) -> bool:

@@ -15,9 +15,9 @@ from omnigraph.cli.address import (
     Store,
     Uri,
     graph_uri,
-    open_graph,
     write_target,
 )
+from omnigraph.cli.engine import open_graph
 from omnigraph.cli.terminal import show, show_json, told_plainly, warn
 from omnigraph.errors import OmnigraphError
 

@@ -17,9 +17,9 @@ from omnigraph.cli.address import (
     Quiet,
     Store,
     graph_uri,
-    open_graph,
     write_target,
 )
+from omnigraph.cli.engine import open_graph
 from omnigraph.cli.shapes import commit_document
 from omnigraph.cli.terminal import show, show_json, told_plainly, warn
 

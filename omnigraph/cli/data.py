@@ -16,9 +16,9 @@ from omnigraph.cli.address import (
     Store,
     graph_uri,
     looks_like_a_graph,
-    open_graph,
     write_target,
 )
+from omnigraph.cli.engine import init_graph, open_graph
 from omnigraph.cli.render import Answer, Format, lines_of
 from omnigraph.cli.shapes import commit_document
 from omnigraph.cli.terminal import read_text, show, show_json, told_plainly
@@ -49,8 +49,6 @@ def init(
     schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="Its schema (.pg).")],
 ) -> None:
     """Create a graph."""
-    from omnigraph.graph import init as init_graph
-
     with told_plainly():
         init_graph(uri, read_text(schema)).close()
         show(f"initialized {uri}")

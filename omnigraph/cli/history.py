@@ -14,8 +14,8 @@ from omnigraph.cli.address import (
     Store,
     Uri,
     graph_uri,
-    open_graph,
 )
+from omnigraph.cli.engine import open_graph
 from omnigraph.cli.shapes import commit_document, recovery_document, snapshot_document
 from omnigraph.cli.terminal import show, show_json, told_plainly
 

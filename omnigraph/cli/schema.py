@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.address import GraphPath, Json, Store, Uri, graph_uri, open_graph
+from omnigraph.cli.address import GraphPath, Json, Store, Uri, graph_uri
+from omnigraph.cli.engine import open_graph
 from omnigraph.cli.terminal import read_text, show_json, told_plainly, warn
 from omnigraph.cli.terminal import show as show_text
 from omnigraph.errors import ParseError
