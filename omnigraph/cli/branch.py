@@ -14,6 +14,7 @@ from omnigraph.cli.address import (
     Quiet,
     Store,
     Uri,
+    confirm_destructive,
     graph_uri,
     write_target,
 )
@@ -84,6 +85,7 @@ def delete(
     with told_plainly():
         where = graph_uri(path, uri, store)
         write_target("branch delete", where, quiet=quiet)
+        confirm_destructive("branch delete", where, json=json)
         with open_graph(where) as graph:
             graph.branches.delete(name)
         if json:

@@ -61,6 +61,7 @@ def check(
             _show(file, admission, plan)
 
 
+@app.command("get", hidden=True)
 @app.command()
 def show(path: GraphPath = None, json: Json = False, uri: Uri = None, store: Store = None) -> None:
     """Print the schema of a graph."""

@@ -15,6 +15,7 @@ from omnigraph.catalog.accept import accept
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec import indexes
+from omnigraph.exec.blobs import BlobCell, find_blob
 from omnigraph.exec.diff import Changes, filters
 from omnigraph.exec.export import ExportResult, export
 from omnigraph.exec.indexes import IndexReport
@@ -179,6 +180,7 @@ class Graph:
         types: Iterable[str] | None = None,
         branch: str = MAIN,
         snapshot: str | None = None,
+        progress: Callable[[Progress], None] | None = None,
     ) -> ExportResult:
         """Write one snapshot as NDJSON that loads again, or as Parquet; how many rows of what."""
         return export(
@@ -189,7 +191,24 @@ class Graph:
             types=types,
             branch=branch,
             commit=snapshot,
+            progress=progress,
         )
+
+    def blob(
+        self,
+        kind: str,
+        type: str,
+        id: str,
+        property: str,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+    ) -> BlobCell:
+        """One blob: what is known about it, and its bytes when they are asked for."""
+        if branch is not None and snapshot is not None:
+            raise BadRequest("request may specify branch or snapshot, not both")
+        pinned = self._store.snapshot(branch or MAIN, commit=snapshot)
+        return find_blob(self._store, self.schema.catalog, pinned, (kind, type, id, property))
 
     def branch(self, name: str) -> BranchHandle:
         """A handle whose reads and writes are on one branch, which must exist."""
