@@ -10,6 +10,7 @@ Invariant: this is done in the command's own process alone, never in a program t
 from __future__ import annotations
 
 import sys
+import warnings
 from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def open_graph(uri: str, *, read_only: bool = False) -> Graph:
     """The graph at an address."""
-    _let_pandas_rest()
+    _prepare()
     from omnigraph.graph import open as open_
 
     return open_(uri, read_only=read_only)
@@ -27,7 +28,7 @@ def open_graph(uri: str, *, read_only: bool = False) -> Graph:
 
 def init_graph(uri: str, schema: str) -> Graph:
     """A new graph at an address."""
-    _let_pandas_rest()
+    _prepare()
     from omnigraph.graph import init
 
     return init(uri, schema)
@@ -41,7 +42,9 @@ class _NoPandas(MetaPathFinder):
             raise ModuleNotFoundError(name)
 
 
-def _let_pandas_rest() -> None:
+def _prepare() -> None:
+    # Spark's launcher forks and at once runs another program, which is safe.
+    warnings.filterwarnings("ignore", "lance is not fork-safe", UserWarning)
     if "pandas" in sys.modules or "pyarrow.dataset" in sys.modules:
         return
     finder = _NoPandas()
