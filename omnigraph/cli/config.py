@@ -91,16 +91,21 @@ def home() -> Path:
 
 
 def config() -> Config:
-    """The settings; read once."""
-    return _read(home() / "config.yaml")
+    """The settings; read once, unless they change."""
+    path = home() / "config.yaml"
+    try:
+        written = path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return Config(path)
+    except OSError as cause:
+        raise BadRequest(f"cannot read {path}: {cause.strerror}", "correct or remove it") from None
+    return _read(path, written)
 
 
 @lru_cache(maxsize=4)
-def _read(path: Path) -> Config:
+def _read(path: Path, written: int) -> Config:
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return Config(path)
     except (OSError, UnicodeDecodeError) as cause:
         raise BadRequest(f"cannot read {path}: {cause}", "correct or remove it") from None
     import yaml

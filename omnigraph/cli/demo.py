@@ -120,15 +120,15 @@ class _Walk:
         self._do(f"mutate move --query mutations.gq --branch review/hire {move} {_STORE}")
         self._say("Copying nothing, the branch was there at once. Main does not see it:")
         self._do(f"query person --query queries.gq {_params(name='Nova Quist')} {_STORE}")
-        self._say("Meanwhile main goes on:")
-        other = _params(name=_OTHER, city="Tromsø")
-        self._do(f"mutate move --query mutations.gq {other} {_STORE}")
         self._try("the query again with --branch review/hire")
         self._merge()
 
     def _merge(self) -> None:
         self._step("The difference, then the merge")
         self._diff()
+        self._say("Meanwhile main goes on:")
+        other = _params(name=_OTHER, city="Tromsø")
+        self._do(f"mutate move --query mutations.gq {other} {_STORE}")
         self._do("branch merge review/hire --into main graph.omni")
         self._do("commit list graph.omni --graph")
         self._say(
@@ -226,7 +226,7 @@ _STORE = "--store graph.omni"
 
 
 def _params(**values: object) -> str:
-    return f"--params {shlex.quote(json.dumps(values))}"
+    return f"--params {shlex.quote(json.dumps(values, ensure_ascii=False))}"
 
 
 def _writes(command: str) -> bool:
