@@ -139,11 +139,12 @@ def ingest(
                 progress=progress,
                 actor=actor,
             )
+        counted = load_document(where, done)
         document = {
             "uri": where,
             "branch": branch,
             "base_branch": base,
-            **{k: v for k, v in load_document(where, done).items() if k in _INGESTED},
+            **{key: counted[key] for key in _INGESTED},
             "actor_id": actor,
             "commit": commit_document(done.commit),
         }

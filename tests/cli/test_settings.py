@@ -74,7 +74,10 @@ def test_the_looks_of_a_table_are_configured(people: Path, no_settings: Path) ->
     write(no_settings, "defaults: {table_max_column_width: 9}\n")
     assert lines("query", "-e", LONG, graph)[-1] == "Ada  | ada@a-ve…"
     write(no_settings, "defaults: {table_max_column_width: 14, table_cell_layout: wrap}\n")
-    assert lines("query", "-e", LONG, graph)[-2:] == ["Ada  | ada@a-very-lon", "     | g-name.example"]
+    assert lines("query", "-e", LONG, graph)[-2:] == [
+        "Ada  | ada@a-very-lon",
+        "     | g-name.example",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -175,9 +178,7 @@ def test_debug_shows_where_a_failure_came_from(people: Path) -> None:
     assert debug.stderr.endswith(plain.stderr)
 
 
-def test_a_fault_of_ours_is_one_sentence_too(
-    people: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_of_ours_is_one_sentence_too(people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("boom\nsecond line")
 

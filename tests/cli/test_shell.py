@@ -124,7 +124,9 @@ def test_the_first_failure_ends_a_pipe(people: Path) -> None:
     done = run("shell", "g.omni", stdin=text, cwd=people)
     assert (done.returncode, done.stdout) == (1, "")
     assert "unknown node type 'Robot'" in done.stderr
-    rows = document("query", "-e", "query c() { match { $c: Company } return { $c } }", "g.omni", cwd=people)
+    rows = document(
+        "query", "-e", "query c() { match { $c: Company } return { $c } }", "g.omni", cwd=people
+    )
     assert rows["row_count"] == 2
 
 

@@ -214,9 +214,7 @@ omnigraph change --branch {agent}/work --query ./mutations.gq --name set_age \\
 def test_two_agents_that_disagree_get_a_conflict_and_main_keeps_the_first(folder: Path) -> None:
     register = ("change", "--query", "mutations.gq", "--name", "register_employee")
     run(*register, "--params", '{"name":"Alice","age":30}', "./graph.omni", cwd=folder)
-    agents = [
-        agent(folder, name, f"AGE={age}\n{CLASH}") for name, age in (("a", 31), ("b", 32))
-    ]
+    agents = [agent(folder, name, f"AGE={age}\n{CLASH}") for name, age in (("a", 31), ("b", 32))]
     assert [(p.communicate(), p.returncode)[1] for p in agents] == [0, 0]
 
     assert sh(folder, "omnigraph branch merge a/work --into main ./graph.omni").returncode == 0
