@@ -2,11 +2,13 @@
 
 import base64
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import document, lines, run, start
+from omnigraph.exec.embed import mock_vector
+from tests.cli.program import PROGRAM, document, lines, run, start
 
 SCHEMA = """
 node Doc { slug: String @key, title: String?, file: Blob? }
@@ -34,10 +36,6 @@ def docs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_blob_comes_out_byte_for_byte(docs: Path, tmp_path: Path) -> None:
-    import subprocess
-
-    from tests.cli.program import PROGRAM
-
     words = ("blob", "get", "node", "Doc", "a", "file", "g.omni")
     done = subprocess.run([*PROGRAM, *words], cwd=docs, capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, DATA, b"")
@@ -117,8 +115,6 @@ def vectors(out: list[str]) -> dict[str, object]:
 
 
 def test_missing_vectors_are_filled_and_other_lines_stay_as_they_are(seed: Path) -> None:
-    from omnigraph.exec.embed import mock_vector
-
     found, out = embedded(seed)
     assert found == {
         "input": "in.jsonl", "output": "out.jsonl", "records": 4, "selected_records": 3,

@@ -6,12 +6,10 @@ from pathlib import Path
 import pytest
 
 from omnigraph.cli import demo_data
-from tests.cli.program import document, run
+from tests.cli.program import PROGRAM, document, run
 
 
 def walked(folder: Path, *options: str) -> list[str]:
-    from tests.cli.program import PROGRAM
-
     done = subprocess.run(
         [*PROGRAM, "demo", str(folder), *options], capture_output=True, text=True, timeout=600
     )

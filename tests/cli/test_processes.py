@@ -20,7 +20,14 @@ from tests.cli.program import PROGRAM, Done, lines, run, start
 WHO = (
     "query who() { match { $p: Person } return { $p.name as name, $p.age as age } order { name } }"
 )
-TABLE = "3 rows from branch main via who\nname | age \n-----+-----\nAda  | 36  \nBob  | 25  \nCy   | null\n"
+TABLE = """\
+3 rows from branch main via who
+name | age\x20
+-----+-----
+Ada  | 36\x20\x20
+Bob  | 25\x20\x20
+Cy   | null
+"""
 ULID = r"[0-9A-HJKMNP-TV-Z]{26}"
 
 

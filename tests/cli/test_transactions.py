@@ -168,7 +168,8 @@ AGENT = """
 set -e
 omnigraph branch create --from main {agent}/work ./graph.omni
 for n in 1 2 3; do
-  omnigraph change --branch {agent}/work --query ./mutations.gq --name register_employee_with_team \\
+  omnigraph change --branch {agent}/work \\
+    --query ./mutations.gq --name register_employee_with_team \\
     --params '{{"name":"{agent}-'$n'","age":3'$n',"team":"Acme"}}' --as {agent} ./graph.omni
 done
 omnigraph branch merge {agent}/work --into main --as {agent} ./graph.omni
