@@ -20,7 +20,6 @@ from omnigraph.cli.address import (
     graph_uri,
     is_local,
     name_and_graph,
-    write_target,
 )
 from omnigraph.cli.config import config
 from omnigraph.cli.engine import init_graph, open_graph
@@ -130,7 +129,6 @@ def mutate(
         wanted, path = name_and_graph(list(words or ()), name, store)
         uri = graph_uri(path, store)
         text = _text(query, source)
-        write_target("mutate", uri, quiet=quiet)
         try:
             with open_graph(uri) as graph:
                 done = graph.mutate(

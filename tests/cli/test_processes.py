@@ -204,6 +204,7 @@ def test_ingest_is_load_that_makes_its_branch(people: Path) -> None:
 def test_an_export_goes_to_a_file_a_folder_or_a_past_commit(people: Path) -> None:
     head = as_json(run("commit", "list", "g.omni", "--json", cwd=people).stdout)["commits"][0]
     before = run("export", "g.omni", cwd=people).stdout
+    assert len(before.splitlines()) == 13
     lines("mutate", "-e", 'query m() { insert Company { name: "Nu" } }', "g.omni", cwd=people)
     lines("export", "g.omni", "--out", "now.jsonl", cwd=people)
     assert len((people / "now.jsonl").read_text().splitlines()) == 14
