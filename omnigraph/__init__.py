@@ -37,6 +37,7 @@ from omnigraph.errors import (
 )
 
 if TYPE_CHECKING:
+    from omnigraph.exec.blobs import BlobCell
     from omnigraph.exec.diff import Change, Changes
     from omnigraph.exec.export import ExportResult
     from omnigraph.exec.feed import FeedPage
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.load import LoadResult
     from omnigraph.exec.merge import MergeOutcome
     from omnigraph.exec.mutate import MutationResult
+    from omnigraph.exec.result import QueryResult
     from omnigraph.graph import Graph, init, open
 
 __version__ = "0.1.0"
@@ -51,6 +53,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AlreadyExists",
     "BadRequest",
+    "BlobCell",
     "Change",
     "Changes",
     "Conflict",
@@ -76,6 +79,7 @@ __all__ = [
     "OmnigraphError",
     "ParseError",
     "PreconditionFailed",
+    "QueryResult",
     "RecoveryRequired",
     "Refused",
     "SourceError",
@@ -90,6 +94,7 @@ __all__ = [
 ]
 
 _LOADED_LATER = {
+    "BlobCell": "exec.blobs",
     "Change": "exec.diff",
     "Changes": "exec.diff",
     "ExportResult": "exec.export",
@@ -99,6 +104,7 @@ _LOADED_LATER = {
     "LoadResult": "exec.load",
     "MergeOutcome": "exec.merge",
     "MutationResult": "exec.mutate",
+    "QueryResult": "exec.result",
     "init": "graph",
     "open": "graph",
 }

@@ -41,6 +41,7 @@ class ExportResult:
 
     @property
     def total_entities(self) -> int:
+        """Nodes and edges together."""
         return sum(self.nodes.values()) + sum(self.edges.values())
 
 

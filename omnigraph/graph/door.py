@@ -53,10 +53,12 @@ class Graph:
 
     @property
     def uri(self) -> str:
+        """Where the graph lives."""
         return self._store.where.uri
 
     @property
     def read_only(self) -> bool:
+        """Whether this handle refuses to write."""
         return self._store.read_only
 
     def query(

@@ -75,3 +75,15 @@ def test_what_varies_is_not_compared_and_the_rest_is() -> None:
     assert fits("01M7FPTVPR2MM0J5G9WCJQYN11 a\n…\nz\n", "01M7FQ0VDFNRS3YE4J09VJG2H9 a\nb\nc\nz\n")
     assert not fits("a\n", "b\n")
     assert not fits("a\n…\nz\n", "a\nb\n")
+
+
+def test_the_code_on_the_page_of_the_library_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "python.md").read_text("utf-8")
+    blocks = [m["body"] for m in BLOCK.finditer(page) if m["kind"] == "python"]
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "docs/python.md", "exec"), names)
+    assert capsys.readouterr().out.startswith("graph is there already\n")
