@@ -178,7 +178,7 @@ def export(
 ) -> None:
     """Write a graph to standard output as NDJSON that `load` reads."""
     if jsonl:
-        warn("--jsonl is the only format and need not be said")
+        warn("--jsonl is what export writes anyway and need not be said")
     with told_plainly(), open_graph(graph_uri(uri, store), read_only=True) as graph:
         pinned = graph.snapshot(branch, commit=snapshot)
         total = None if types else sum(pin.row_count for pin in pinned.tables.values())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -171,9 +172,12 @@ class _Walk:
 
     def _end(self) -> None:
         seconds = time.monotonic() - self.started
+        programs = Path(sys.executable).parent
+        found = shutil.which("omnigraph") is not None
+        path = "" if found else f'  export PATH="{programs}:$PATH"\n'
         show(
             f"\n{painted('Done', 'bold')} in {seconds:.0f} seconds. The graph stays in "
-            f"{self.folder}. Try next:\n"
+            f"{self.folder}. Try next:\n{path}"
             f"  cd {shlex.quote(str(self.folder))}\n"
             "  omnigraph shell graph.omni    # then: match { $p: Person } return { $p } limit 5\n"
             "  omnigraph branch list graph.omni\n"

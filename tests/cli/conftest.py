@@ -12,7 +12,7 @@ from tests.cli.program import PEOPLE, SCHEMA, lines
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the example's files and a loaded graph, to be read only."""
     folder = tmp_path_factory.mktemp("prepared")
-    for file in PEOPLE.iterdir():
+    for file in filter(Path.is_file, PEOPLE.iterdir()):
         shutil.copy(file, folder)
     lines("init", "--schema", SCHEMA, "g.omni", cwd=folder)
     lines("load", "g.omni", "--data", "people.jsonl", "--mode", "merge", cwd=folder)
