@@ -104,6 +104,7 @@ _OLDER_SPELLINGS = {
 
 def main() -> None:
     """The entry point: spellings of older releases still work, with a warning."""
+    completion.prepare()
     try:
         arguments = scope.take(sys.argv[1:])
     except typer.BadParameter as cause:

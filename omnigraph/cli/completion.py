@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from typing import Annotated
 
@@ -18,6 +19,17 @@ class ShellName(StrEnum):
     FISH = "fish"
 
 
+_VARIABLE = "_OMNIGRAPH_COMPLETE"
+
+
+def prepare() -> None:
+    """Teach the program to answer a shell, if it was called by one that completes."""
+    if _VARIABLE in os.environ:
+        from typer._completion_classes import completion_init
+
+        completion_init()
+
+
 def completion(
     shell: Annotated[ShellName, typer.Argument(help="Which shell.")],
 ) -> None:
@@ -27,7 +39,5 @@ def completion(
     """
     from typer._completion_shared import get_completion_script
 
-    script = get_completion_script(
-        prog_name="omnigraph", complete_var="_OMNIGRAPH_COMPLETE", shell=str(shell)
-    )
+    script = get_completion_script(prog_name="omnigraph", complete_var=_VARIABLE, shell=str(shell))
     show(script.strip("\n"))

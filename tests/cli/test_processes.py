@@ -214,6 +214,21 @@ def test_an_export_goes_to_a_file_a_folder_or_a_past_commit(people: Path) -> Non
     assert (people / "dump" / "nodes" / "Person").is_dir()
 
 
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("omnigraph sna", ["snapshot"]),
+        ("omnigraph branch m", ["merge"]),
+        ("omnigraph query --format j", ["jsonl", "json"]),
+    ],
+)
+def test_a_shell_completes_commands(words: str, found: list[str]) -> None:
+    env = {"_OMNIGRAPH_COMPLETE": "complete_bash", "COMP_WORDS": words}
+    env["COMP_CWORD"] = str(words.count(" "))
+    done = subprocess.run(PROGRAM, env={**os.environ, **env}, capture_output=True, text=True)
+    assert done.stdout.split() == found, done.stderr
+
+
 def test_init_refuses_a_folder_that_is_not_empty(people: Path) -> None:
     full = people / "full"
     full.mkdir()

@@ -164,9 +164,9 @@ def test_other_commands_of_the_shell(people: Path) -> None:
 class Terminal:
     """The program on a terminal, as a person sees it."""
 
-    def __init__(self, cwd: Path, *arguments: str) -> None:
+    def __init__(self, cwd: Path, *arguments: str, columns: int = 100) -> None:
         self._main, side = pty.openpty()
-        env = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
+        env = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns), "LINES": "40"}
         env["PROMPT_TOOLKIT_NO_CPR"] = "1"
         self.process = subprocess.Popen(
             [*PROGRAM, *arguments], cwd=cwd, stdin=side, stdout=side, stderr=side, env=env
@@ -220,3 +220,20 @@ def test_a_session_on_a_terminal(people: Path, no_settings: Path) -> None:
     kept = (no_settings / "shell_history").read_text()
     assert "+match { $p: Company }" in kept
     assert "Traceback" not in shell.seen
+
+
+def test_on_a_terminal_a_table_fits_and_an_error_is_red(people: Path) -> None:
+    title = "x" * 70
+    add = f'query m() {{ insert Doc {{ slug: "long", title: "{title}" }} }}'
+    lines("mutate", "-e", add, "g.omni", cwd=people)
+    wide = 'query d() { match { $d: Doc { slug: "long" } } return { $d.slug, $d.title } }'
+    table = Terminal(people, "query", "-e", wide, "g.omni", columns=40)
+    table.wait("long")
+    table.wait("…")
+    assert table.close() == 0
+    rows = _plain(table.seen).splitlines()[1:]
+    assert {len(row) for row in rows} == {40}
+    failed = Terminal(people, "query", "-e", "query d() {", "g.omni")
+    failed.wait("parse error")
+    assert failed.close() == 1
+    assert "\x1b[31merror:\x1b[0m" in failed.seen
