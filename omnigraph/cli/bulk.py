@@ -1,4 +1,4 @@
-"""`omnigraph load` and `omnigraph export`: bulk data in and out."""
+"""`omnigraph load` and `omnigraph export`: bulk data in and out. `ingest` is an older `load`."""
 
 from __future__ import annotations
 
@@ -97,6 +97,50 @@ def load(
         _show(where, done, as_json=json, quiet=quiet)
 
 
+def ingest(
+    uri: GraphPath = None,
+    *,
+    data: Data,
+    mode: Annotated[Mode, typer.Option("--mode", help="What to do with what is there.")] = (
+        Mode.MERGE
+    ),
+    branch: Branch = MAIN,
+    base: Annotated[
+        str, typer.Option("--from", metavar="BASE", help="Create the branch from this one.")
+    ] = MAIN,
+    actor: Actor = None,
+    json: Json = False,
+    store: Store = None,
+    quiet: Quiet = False,
+) -> None:
+    """Load data of the older, forgiving format. Use `load` instead."""
+    warn("'omnigraph ingest' is now 'omnigraph load', which takes no unknown properties")
+    with told_plainly():
+        where = graph_uri(uri, store)
+        write_target("ingest", where, quiet=quiet)
+        with open_graph(where) as graph:
+            done = graph.load(
+                sys.stdin.buffer if data == "-" else data,
+                str(mode),
+                branch=branch,
+                from_branch=base,
+                progress=_told(quiet),
+                actor=actor,
+                permissive=True,
+            )
+        if json:
+            show_json(_ingest_document(where, base, actor, done))
+            return
+        came = "branch created" if done.branch_created else "branch exists"
+        show(
+            f"ingested {done.total_entities} entities from {where} into branch {done.branch} "
+            f"from {base} with {done.mode} ({came})"
+        )
+        for kind, counts in (("node", done.nodes), ("edge", done.edges)):
+            for name, count in counts.items():
+                show(f"{kind} type '{name}': {count}")
+
+
 def export(
     uri: GraphPath = None,
     branch: Branch = MAIN,
@@ -125,6 +169,12 @@ def load_document(uri: str, done: LoadResult) -> dict[str, Any]:
         "total_entities": done.total_entities,
         "commit": commit_document(done.commit),
     }
+
+
+def _ingest_document(uri: str, base: str, actor: str | None, done: LoadResult) -> dict[str, Any]:
+    document = {**load_document(uri, done), "base_branch": base, "actor_id": actor}
+    words = ("uri", "branch", "base_branch", "branch_created", "mode", "nodes", "edges")
+    return {word: document[word] for word in (*words, "total_entities", "actor_id", "commit")}
 
 
 def _show(uri: str, done: LoadResult, *, as_json: bool, quiet: bool) -> None:

@@ -1,4 +1,4 @@
-"""`omnigraph lint` and `omnigraph explain`: query files against a schema."""
+"""`omnigraph lint` and `omnigraph explain`: query files against a schema, a file's or a graph's."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.address import GraphPath, Json, Store, graph_uri, open_graph
 from omnigraph.cli.terminal import read_text, show, show_json, told_plainly
 
 if TYPE_CHECKING:
@@ -13,20 +14,27 @@ if TYPE_CHECKING:
     from omnigraph.plan.lint import LintReport, QueryResult
 
 SchemaFile = Annotated[
-    str, typer.Option("--schema", metavar="FILE", help="The schema to check against (.pg).")
+    str | None,
+    typer.Option("--schema", metavar="FILE", help="A schema file (.pg), instead of a graph's."),
 ]
 QueryFile = Annotated[str, typer.Option("--query", metavar="FILE", help="The query file (.gq).")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def lint(schema: SchemaFile, query: QueryFile, json: Json = False) -> None:
+def lint(
+    uri: GraphPath = None,
+    *,
+    query: QueryFile,
+    schema: SchemaFile = None,
+    json: Json = False,
+    store: Store = None,
+) -> None:
     """Check every query of a file. Exits with 1 if one has an error."""
     from omnigraph.plan.lint import lint as lint_queries
 
     with told_plainly():
-        report = lint_queries(read_text(query), _catalog(schema))
+        catalog, source = _catalog(schema, uri, store)
+        report = lint_queries(read_text(query), catalog)
         if json:
-            source = {"kind": "file", "path": schema}
             document = report.to_json()
             status = document.pop("status")
             show_json({"status": status, "schema_source": source, "query_path": query, **document})
@@ -37,24 +45,38 @@ def lint(schema: SchemaFile, query: QueryFile, json: Json = False) -> None:
 
 
 def explain(
-    schema: SchemaFile,
-    query: QueryFile,
     name: Annotated[str | None, typer.Argument(help="Which query of the file.")] = None,
+    *,
+    query: QueryFile,
+    schema: SchemaFile = None,
     named: Annotated[str | None, typer.Option("--name", help="The same, as an option.")] = None,
+    store: Store = None,
 ) -> None:
     """Print the plan of a query: what would be done, in which order."""
     from omnigraph.plan.compile import compile_query
     from omnigraph.plan.explain import explain as explain_plan
 
     with told_plainly():
-        plan = compile_query(read_text(query), _catalog(schema), name or named)
+        catalog, _ = _catalog(schema, None, store)
+        plan = compile_query(read_text(query), catalog, name or named)
         show(explain_plan(plan).rstrip("\n"))
 
 
-def _catalog(path: str) -> Catalog:
+def _catalog(
+    schema: str | None, uri: str | None, store: str | None
+) -> tuple[Catalog, dict[str, str]]:
+    """The schema to check against, and where it is from: a file, or a graph."""
     from omnigraph.catalog.accept import accept
 
-    return accept(read_text(path))
+    if schema is not None:
+        if uri is not None or store is not None:
+            raise typer.BadParameter("--schema and a graph are mutually exclusive: pass one")
+        return accept(read_text(schema)), {"kind": "file", "path": schema}
+    if uri is None and store is None:
+        raise typer.BadParameter("say against what: pass --schema FILE, or name a graph")
+    where = graph_uri(uri, store)
+    with open_graph(where, read_only=True) as graph:
+        return graph.schema.catalog, {"kind": "graph", "uri": where}
 
 
 def _show_report(report: LintReport) -> None:
