@@ -69,14 +69,18 @@ def query(
     snapshot: Annotated[
         str | None, typer.Option("--snapshot", metavar="COMMIT", help="Read at a commit.")
     ] = None,
-    format: Annotated[Format, typer.Option("--format", help="How to print rows.")] = Format.TABLE,
+    format: Annotated[
+        Format | None, typer.Option("--format", help="How to print rows, else as a table.")
+    ] = None,
     json: Json = False,
     store: Store = None,
 ) -> None:
     """Run a read query and print its rows."""
     with told_plainly():
         if branch is not None and snapshot is not None:
-            raise BadRequest("request may specify branch or snapshot, not both")
+            raise typer.BadParameter("--branch and --snapshot are mutually exclusive: pass one")
+        if json and format not in (None, Format.JSON):
+            raise typer.BadParameter("--json and --format are mutually exclusive: pass one")
         wanted, uri = _words(words, name, store)
         text = _text(query, source)
         where = {"snapshot": snapshot} if snapshot is not None else {"branch": branch or MAIN}
@@ -90,7 +94,7 @@ def query(
             result.rows,
             result.commit_id,
         )
-        for line in lines_of(answer, Format.JSON if json else format):
+        for line in lines_of(answer, Format.JSON if json else format or Format.TABLE):
             show(line)
 
 
