@@ -1,4 +1,4 @@
-"""`omnigraph load` and `omnigraph export`: bulk data in and out."""
+"""`omnigraph load` and `omnigraph export`: bulk data in and out. `ingest` is an older `load`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,6 @@ class Engine(StrEnum):
 Data = Annotated[
     str, typer.Option("--data", metavar="FILE", help="A file, folder or pattern; - for input.")
 ]
-_INGESTED = ("branch_created", "mode", "nodes", "edges", "total_entities")
 Types = Annotated[
     list[str] | None, typer.Option("--type", metavar="T", help="Only this type; may be repeated.")
 ]
@@ -111,9 +110,9 @@ def ingest(
     uri: GraphPath = None,
     *,
     data: Data,
-    mode: Annotated[
-        Mode, typer.Option("--mode", help="What to do with what is there.")
-    ] = Mode.MERGE,
+    mode: Annotated[Mode, typer.Option("--mode", help="What to do with what is there.")] = (
+        Mode.MERGE
+    ),
     branch: Branch = MAIN,
     base: Annotated[
         str, typer.Option("--from", metavar="BASE", help="Create the branch from this one.")
@@ -123,9 +122,9 @@ def ingest(
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
-    """Load bulk data into a branch that is made if it is missing. Older name of `load`."""
+    """Load data of the older, forgiving format. Use `load` instead."""
     with told_plainly():
-        warn("'omnigraph ingest' is now 'omnigraph load --from'")
+        warn("'omnigraph ingest' is now 'omnigraph load', which takes no unknown properties")
         where = graph_uri(uri, store)
         write_target("ingest", where, quiet=quiet)
         if mode is Mode.OVERWRITE:
@@ -138,24 +137,19 @@ def ingest(
                 from_branch=base,
                 progress=progress,
                 actor=actor,
+                permissive=True,
             )
-        counted = load_document(where, done)
-        document = {
-            "uri": where,
-            "branch": branch,
-            "base_branch": base,
-            **{key: counted[key] for key in _INGESTED},
-            "actor_id": actor,
-            "commit": commit_document(done.commit),
-        }
         if json:
-            show_json(document)
+            show_json(_ingest_document(where, base, actor, done))
             return
-        made = "branch created" if done.branch_created else "branch exists"
-        into = f"into branch {branch} from {base} with {mode} ({made})"
-        show(f"ingested {done.total_entities} entities from {where} {into}")
-        for name, count in (*done.nodes.items(), *done.edges.items()):
-            show(f"{name}: {count}")
+        came = "branch created" if done.branch_created else "branch exists"
+        show(
+            f"ingested {done.total_entities} entities from {where} into branch {done.branch} "
+            f"from {base} with {done.mode} ({came})"
+        )
+        for kind, counts in (("node", done.nodes), ("edge", done.edges)):
+            for name, count in counts.items():
+                show(f"{kind} type '{name}': {count}")
 
 
 def export(
@@ -208,6 +202,12 @@ def load_document(uri: str, done: LoadResult) -> dict[str, Any]:
         "total_entities": done.total_entities,
         "commit": commit_document(done.commit),
     }
+
+
+def _ingest_document(uri: str, base: str, actor: str | None, done: LoadResult) -> dict[str, Any]:
+    document = {**load_document(uri, done), "base_branch": base, "actor_id": actor}
+    words = ("uri", "branch", "base_branch", "branch_created", "mode", "nodes", "edges")
+    return {word: document[word] for word in (*words, "total_entities", "actor_id", "commit")}
 
 
 def _show(uri: str, done: LoadResult, *, as_json: bool, quiet: bool) -> None:

@@ -89,7 +89,9 @@ def query(
     """Run a read query and print its rows."""
     with told_plainly():
         if branch is not None and snapshot is not None:
-            raise BadRequest("request may specify branch or snapshot, not both")
+            raise typer.BadParameter("--branch and --snapshot are mutually exclusive: pass one")
+        if json and format not in (None, Format.JSON):
+            raise typer.BadParameter("--json and --format are mutually exclusive: pass one")
         wanted, path = name_and_graph(list(words or ()), name, store)
         uri = graph_uri(path, store)
         text = _text(query, source)

@@ -74,7 +74,7 @@ def explain(
 def _schema(file: str | None, *places: str | None) -> tuple[Catalog, dict[str, object]]:
     """The schema to check against, and what it was taken from."""
     if file is None:
-        where = graph_uri(*places)
+        where = _named(*places)
         with open_graph(where, read_only=True) as graph:
             return graph.schema.catalog, {"kind": "graph", "uri": where}
     if any(place is not None for place in places):
@@ -82,6 +82,15 @@ def _schema(file: str | None, *places: str | None) -> tuple[Catalog, dict[str, o
     from omnigraph.catalog.accept import accept
 
     return accept(read_text(file)), {"kind": "file", "path": file}
+
+
+def _named(*places: str | None) -> str:
+    try:
+        return graph_uri(*places)
+    except typer.BadParameter:
+        if any(place is not None for place in places):
+            raise
+        raise typer.BadParameter("say against what: pass --schema FILE, or name a graph") from None
 
 
 def _show_report(report: LintReport) -> None:

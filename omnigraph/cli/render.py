@@ -6,8 +6,6 @@ people, who may see a long value cut.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -107,9 +105,14 @@ def _csv(answer: Answer) -> Iterator[str]:
 
 
 def _csv_line(cells: Sequence[str]) -> str:
-    buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="").writerow(cells)
-    return buffer.getvalue()
+    return ",".join(map(_csv_field, cells))
+
+
+def _csv_field(text: str) -> str:
+    """A field that would end early is quoted, its quotes doubled."""
+    if any(char in text for char in ',"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
 
 
 def _cell(value: object) -> str:

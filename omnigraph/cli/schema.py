@@ -61,8 +61,8 @@ def check(
             _show(file, admission, plan)
 
 
-@app.command("get", hidden=True)
 @app.command()
+@app.command("get", hidden=True)
 def show(path: GraphPath = None, json: Json = False, uri: Uri = None, store: Store = None) -> None:
     """Print the schema of a graph."""
     with told_plainly():

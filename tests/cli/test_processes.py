@@ -193,11 +193,11 @@ def test_ingest_is_load_that_makes_its_branch(people: Path) -> None:
         "total_entities", "actor_id", "commit",
     ]  # fmt: skip
     assert (found["branch_created"], found["mode"], found["actor_id"]) == (True, "merge", "a")
-    assert "is now 'omnigraph load --from'" in done.stderr
+    assert "is now 'omnigraph load'" in done.stderr
     again = run("ingest", "g.omni", "--data", "-", "--branch", "x", stdin=line, cwd=people)
     assert again.stdout == (
         "ingested 1 entities from g.omni into branch x from main with merge (branch exists)\n"
-        "Company: 1\n"
+        "node type 'Company': 1\n"
     )
 
 
