@@ -26,7 +26,7 @@ def _actor(given: str | None) -> str | None:
         return given if given is not None else config().actor
 
 
-GraphPath = Annotated[str | None, typer.Argument(metavar="[URI]", help="Where the graph lives.")]
+GraphPath = Annotated[str | None, typer.Argument(metavar="URI", help="Where the graph lives.")]
 Store = Annotated[
     str | None, typer.Option("--store", metavar="URI", help="The same, as an option.")
 ]

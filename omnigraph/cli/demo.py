@@ -33,7 +33,7 @@ _HERO, _OTHER, _COMPANY = "Ada Ash 0", "Bob Ash 1", "Company 0"
 
 def demo(
     folder: Annotated[
-        str | None, typer.Argument(metavar="[FOLDER]", help="Where to leave the graph.")
+        str | None, typer.Argument(metavar="FOLDER", help="Where to leave the graph.")
     ] = None,
     edges: Annotated[int, typer.Option(min=200, help="About how many edges.")] = 300_000,
     engine: Annotated[str, typer.Option(help="What runs the load: spark or local.")] = "spark",

@@ -22,6 +22,8 @@ from omnigraph.cli.shapes import commit_document, recovery_document, snapshot_do
 from omnigraph.cli.terminal import painted, show, show_json, told_plainly
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from omnigraph.graph import Graph
     from omnigraph.storage.records import Commit
 
@@ -85,24 +87,32 @@ def _draw(graph: Graph, branch: str | None, limit: int | None) -> None:
     """The commits that lead to one branch, or to all, as a drawing."""
     commits: dict[str, Commit] = {}
     heads: dict[str, list[str]] = {}
-    for name in graph.branches.list():
+    names = list(graph.branches.list())
+    if branch is not None:
+        names = [branch, *(name for name in names if name != branch)]
+    for name in names:
         of_branch = graph.commits.list(name)
         commits.update((commit.id, commit) for commit in of_branch)
-        if of_branch:
-            heads.setdefault(of_branch[0].id, []).append(name)
+        heads.setdefault(of_branch[0].id, []).append(name)
+        if branch is not None and _is_whole(commits):
+            break  # what was merged is here too, so no other branch need be read
     if branch is not None:
         newest = graph.commits.list(branch, limit=1)
         commits = lanes.reachable(commits, [commit.id for commit in newest])
     order = lanes.in_order(commits)
     for row, commit in lanes.drawn(order[:limit]):
-        if commit is None:
-            show(row)
-            continue
-        names = heads.get(commit.id)
-        marks = f" ({', '.join(names)})" if names else ""
-        who = f" {commit.actor}" if commit.actor else ""
-        when = datetime.fromtimestamp(commit.created_at / 1e6).strftime("%Y-%m-%d %H:%M:%S")
-        show(f"{row} {painted(commit.id, 'yellow')}{painted(marks, 'green')} {when}{who}")
+        show(row if commit is None else f"{row} {_labelled(commit, heads.get(commit.id, []))}")
+
+
+def _is_whole(commits: Mapping[str, Commit]) -> bool:
+    return all(parent in commits for commit in commits.values() for parent in commit.parents)
+
+
+def _labelled(commit: Commit, names: list[str]) -> str:
+    marks = painted(f" ({', '.join(names)})", "green") if names else ""
+    who = f" {commit.actor}" if commit.actor else ""
+    when = datetime.fromtimestamp(commit.created_at / 1e6).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{painted(commit.id, 'yellow')}{marks} {when}{who}"
 
 
 @commit_app.command(name="show")

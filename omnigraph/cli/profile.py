@@ -39,7 +39,7 @@ def list_(json: Json = False) -> None:
 @app.command()
 def show(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Which, else what holds now.")
+        str | None, typer.Argument(metavar="NAME", help="Which, else what holds now.")
     ] = None,
     json: Json = False,
 ) -> None:
