@@ -115,4 +115,7 @@ def main() -> None:
             warn(f"'omnigraph {' '.join(old)}' is now 'omnigraph {' '.join(new)}'")
             arguments = [*new, *arguments[len(old) :]]
             break
-    app(args=arguments, prog_name="omnigraph")
+    try:
+        app(args=arguments, prog_name="omnigraph")
+    finally:
+        scope.forget()

@@ -3,7 +3,7 @@
 They may stand before the command or after it. Which of them a command can use is told here, in one
 table; one that it cannot use is refused, never ignored.
 
-Invariant: `Scope` is set once, before the command runs, and read from anywhere below it.
+Invariant: `Scope` is set before the command runs, read from anywhere below it, and forgotten after.
 """
 
 from __future__ import annotations
@@ -37,6 +37,12 @@ _current = Scope()
 def scope() -> Scope:
     """The flags of this call."""
     return _current
+
+
+def forget() -> None:
+    """The call is over."""
+    global _current
+    _current = Scope()
 
 
 _ANY = frozenset({"--server", "--graph", "--profile"})
