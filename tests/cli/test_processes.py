@@ -362,3 +362,31 @@ def test_a_reader_that_leaves_early_is_no_failure(words: str, prepared: Path) ->
             ["bash", "-c", text], cwd=prepared, capture_output=True, text=True, env={**os.environ}
         )
         assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_an_interrupt_ends_a_load_with_nothing_written(people: Path) -> None:
+    load = subprocess.Popen(
+        [*PROGRAM, "load", "g.omni", "--data", "-", "--mode", "append"],
+        cwd=people,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert load.stderr is not None
+    assert load.stdin is not None
+    assert load.stderr.readline().startswith("omnigraph load →")
+    load.stdin.write('{"type":"Company","data":{"name":"Nu"}}\n')
+    load.stdin.flush()
+    load.send_signal(signal.SIGINT)
+    out, err = load.communicate(timeout=60)
+    assert (load.returncode, out, err) == (130, "", "interrupted\n")
+    rows = run(
+        "query",
+        "-e",
+        "query c() { match { $c: Company } return { $c } }",
+        "g.omni",
+        "--json",
+        cwd=people,
+    )
+    assert as_json(rows.stdout)["row_count"] == 2
