@@ -47,9 +47,15 @@ _CONFLICT_STATUS = 4
 def init(
     uri: Annotated[str, typer.Argument(metavar="URI", help="Where the graph shall live.")],
     schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="Its schema (.pg).")],
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Older scripts ask for what is done anyway.", hidden=True),
+    ] = False,
 ) -> None:
-    """Create a graph."""
+    """Create a graph. What a broken-off init left is replaced, a graph never."""
     from omnigraph.graph import init as init_graph
+
+    _ = force  # a graph is there once its manifest is, so anything less can be written over
 
     with told_plainly():
         init_graph(uri, read_text(schema)).close()
