@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.errors import (
     AlreadyExists,
     BadRequest,
+    ChangeFeedGap,
     Conflict,
     ConstraintViolated,
     EmbeddingFailed,
@@ -28,6 +29,8 @@ from omnigraph.errors import (
     PreconditionFailed,
     RecoveryRequired,
     Refused,
+    SchemaChanged,
+    SchemaHeld,
     SourceError,
     StorageFailed,
     TypeCheckError,
@@ -37,12 +40,14 @@ from omnigraph.errors import (
 )
 
 if TYPE_CHECKING:
+    from omnigraph.exec.baseline import Baseline
     from omnigraph.exec.diff import Change, Changes
     from omnigraph.exec.export import ExportResult
     from omnigraph.exec.feed import FeedPage
     from omnigraph.exec.images import Image
     from omnigraph.exec.load import LoadResult
     from omnigraph.exec.merge import MergeOutcome
+    from omnigraph.exec.migrate import SchemaApplied
     from omnigraph.exec.mutate import MutationResult
     from omnigraph.graph import Graph, init, open
 
@@ -51,7 +56,9 @@ __version__ = "0.1.0"
 __all__ = [
     "AlreadyExists",
     "BadRequest",
+    "Baseline",
     "Change",
+    "ChangeFeedGap",
     "Changes",
     "Conflict",
     "ConstraintViolated",
@@ -78,6 +85,9 @@ __all__ = [
     "PreconditionFailed",
     "RecoveryRequired",
     "Refused",
+    "SchemaApplied",
+    "SchemaChanged",
+    "SchemaHeld",
     "SourceError",
     "StorageFailed",
     "TypeCheckError",
@@ -90,6 +100,7 @@ __all__ = [
 ]
 
 _LOADED_LATER = {
+    "Baseline": "exec.baseline",
     "Change": "exec.diff",
     "Changes": "exec.diff",
     "ExportResult": "exec.export",
@@ -99,6 +110,7 @@ _LOADED_LATER = {
     "LoadResult": "exec.load",
     "MergeOutcome": "exec.merge",
     "MutationResult": "exec.mutate",
+    "SchemaApplied": "exec.migrate",
     "init": "graph",
     "open": "graph",
 }
