@@ -1,4 +1,4 @@
-"""`omnigraph lint` and `omnigraph explain`: query files against a schema, a file's or a graph's."""
+"""`omnigraph lint` and `omnigraph explain`: query files against a schema."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.address import GraphPath, Json, Store, graph_uri, open_graph
+from omnigraph.cli.address import GraphPath, Json, Store, Uri, graph_uri, name_and_graph
+from omnigraph.cli.engine import open_graph
 from omnigraph.cli.terminal import read_text, show, show_json, told_plainly
 
 if TYPE_CHECKING:
@@ -15,24 +16,24 @@ if TYPE_CHECKING:
 
 SchemaFile = Annotated[
     str | None,
-    typer.Option("--schema", metavar="FILE", help="A schema file (.pg), instead of a graph's."),
+    typer.Option("--schema", metavar="FILE", help="A schema (.pg) instead of a graph's."),
 ]
 QueryFile = Annotated[str, typer.Option("--query", metavar="FILE", help="The query file (.gq).")]
 
 
 def lint(
-    uri: GraphPath = None,
-    *,
     query: QueryFile,
+    path: GraphPath = None,
     schema: SchemaFile = None,
     json: Json = False,
+    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Check every query of a file. Exits with 1 if one has an error."""
     from omnigraph.plan.lint import lint as lint_queries
 
     with told_plainly():
-        catalog, source = _catalog(schema, uri, store)
+        catalog, source = _schema(schema, path, uri, store)
         report = lint_queries(read_text(query), catalog)
         if json:
             document = report.to_json()
@@ -45,11 +46,14 @@ def lint(
 
 
 def explain(
-    name: Annotated[str | None, typer.Argument(help="Which query of the file.")] = None,
-    *,
     query: QueryFile,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME] [URI]", help="Which query of the file, and the graph."),
+    ] = None,
     schema: SchemaFile = None,
-    named: Annotated[str | None, typer.Option("--name", help="The same, as an option.")] = None,
+    named: Annotated[str | None, typer.Option("--name", help="Which query of the file.")] = None,
+    json: Json = False,
     store: Store = None,
 ) -> None:
     """Print the plan of a query: what would be done, in which order."""
@@ -57,26 +61,36 @@ def explain(
     from omnigraph.plan.explain import explain as explain_plan
 
     with told_plainly():
-        catalog, _ = _catalog(schema, None, store)
-        plan = compile_query(read_text(query), catalog, name or named)
-        show(explain_plan(plan).rstrip("\n"))
+        name, path = name_and_graph(list(words or ()), named, schema or store)
+        catalog, _ = _schema(schema, path, store)
+        plan = compile_query(read_text(query), catalog, name)
+        text = explain_plan(plan).rstrip("\n")
+        if json:
+            show_json({"query_name": plan.name, "plan": text.splitlines()})
+        else:
+            show(text)
 
 
-def _catalog(
-    schema: str | None, uri: str | None, store: str | None
-) -> tuple[Catalog, dict[str, str]]:
-    """The schema to check against, and where it is from: a file, or a graph."""
+def _schema(file: str | None, *places: str | None) -> tuple[Catalog, dict[str, object]]:
+    """The schema to check against, and what it was taken from."""
+    if file is None:
+        where = _named(*places)
+        with open_graph(where, read_only=True) as graph:
+            return graph.schema.catalog, {"kind": "graph", "uri": where}
+    if any(place is not None for place in places):
+        raise typer.BadParameter("--schema and a graph are mutually exclusive: pass one")
     from omnigraph.catalog.accept import accept
 
-    if schema is not None:
-        if uri is not None or store is not None:
-            raise typer.BadParameter("--schema and a graph are mutually exclusive: pass one")
-        return accept(read_text(schema)), {"kind": "file", "path": schema}
-    if uri is None and store is None:
-        raise typer.BadParameter("say against what: pass --schema FILE, or name a graph")
-    where = graph_uri(uri, store)
-    with open_graph(where, read_only=True) as graph:
-        return graph.schema.catalog, {"kind": "graph", "uri": where}
+    return accept(read_text(file)), {"kind": "file", "path": file}
+
+
+def _named(*places: str | None) -> str:
+    try:
+        return graph_uri(*places)
+    except typer.BadParameter:
+        if any(place is not None for place in places):
+            raise
+        raise typer.BadParameter("say against what: pass --schema FILE, or name a graph") from None
 
 
 def _show_report(report: LintReport) -> None:

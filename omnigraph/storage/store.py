@@ -34,6 +34,7 @@ from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.names import MAIN, lock_name, table_location
 from omnigraph.storage.objects import Objects, Place, StorageOptions, place
 from omnigraph.storage.promote import Promotions
+from omnigraph.storage.reclaim import Reclaims
 from omnigraph.storage.records import Commit, CommitId, OperationId, SchemaId, Snapshot
 from omnigraph.storage.recover import Recoverer
 from omnigraph.storage.sidecars import Sidecars
@@ -78,6 +79,7 @@ class Store:
         self.sidecars = Sidecars(self.objects, self.stats)
         self.audit = Audit(self.datasets, self.tables)
         promotions = Promotions(self.objects)
+        reclaims = Reclaims(self.datasets, self.manifest, self.objects, self.stats)
         self._folding = Folding(
             self.datasets, self.tables, self.manifest, self.locks, self.stats, on=settings.fold
         )
@@ -88,6 +90,7 @@ class Store:
             self.history,
             self.sidecars,
             promotions,
+            reclaims,
             self.audit,
             self.locks,
             self.stats,
@@ -99,6 +102,7 @@ class Store:
             self.locks,
             self._folding,
             promotions,
+            reclaims,
             self.stats,
             wait_s=settings.lock_wait_s,
         )

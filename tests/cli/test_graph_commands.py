@@ -24,21 +24,6 @@ def test_init_does_not_touch_a_graph_that_is_there(folder: Path) -> None:
     assert document("commit", "list", "g.omni", cwd=folder) == before
 
 
-def test_init_replaces_leftovers_and_never_a_graph(folder: Path) -> None:
-    left = folder / "left.omni"
-    left.mkdir()
-    (left / "_schema.pg").write_text("node Stale { x: String }", "utf-8")
-    init = ("init", "--force", "--schema", SCHEMA)
-
-    assert lines(*init, "left.omni", cwd=folder) == ["initialized left.omni"]
-    shown = document("schema", "show", "left.omni", cwd=folder)
-    assert shown == {"schema_source": Path(SCHEMA).read_text("utf-8")}
-    for uri in ("left.omni", "g.omni"):
-        done = run(*init, uri, cwd=folder)
-        assert done.returncode == 1
-        assert "already exists" in done.stderr
-
-
 def test_a_place_without_a_graph_is_one_sentence(tmp_path: Path) -> None:
     for command in (["snapshot"], ["commit", "list"], ["branch", "list"], ["recoveries"]):
         done = run(*command, "none.omni", cwd=tmp_path)
@@ -173,32 +158,6 @@ def test_the_schema_can_be_shown_and_a_change_planned(folder: Path) -> None:
     ]
 
 
-def test_queries_are_checked_against_a_graph(folder: Path) -> None:
-    (folder / "q.gq").write_text("query q() { match { $c: Company } return { $c.name } }", "utf-8")
-    for graph in (["g.omni"], ["--store", "g.omni"]):
-        report = document("lint", "--query", "q.gq", *graph, cwd=folder)
-        assert report["schema_source"] == {"kind": "graph", "uri": "g.omni"}
-        assert (report["status"], report["queries_processed"]) == ("ok", 1)
-
-    plan = lines("explain", "--query", "q.gq", "--store", "g.omni", cwd=folder)
-    assert plan == lines("explain", "--query", "q.gq", "--schema", SCHEMA, cwd=folder)
-
-    (folder / "q.gq").write_text("query q() { match { $c: Robot } return { $c } }", "utf-8")
-    done = run("lint", "--query", "q.gq", "g.omni", cwd=folder)
-    assert done.returncode == 1
-    assert "T1: unknown node type 'Robot'" in done.stdout
-
-
-def test_a_check_is_against_one_schema(folder: Path) -> None:
-    (folder / "q.gq").write_text("query q() { match { $c: Company } return { $c } }", "utf-8")
-    neither = run("lint", "--query", "q.gq", cwd=folder)
-    both = run("lint", "--query", "q.gq", "--schema", SCHEMA, "g.omni", cwd=folder)
-
-    assert (neither.returncode, both.returncode) == (2, 2)
-    assert "pass --schema FILE, or name a graph" in neither.stderr
-    assert "mutually exclusive" in both.stderr
-
-
 def test_a_schema_is_applied_as_one_commit(folder: Path) -> None:
     text = Path(SCHEMA).read_text("utf-8") + "\nnode Extra { note: String }\n"
     (folder / "next.pg").write_text(text, "utf-8")
@@ -247,3 +206,29 @@ def test_a_schema_that_cannot_be_applied_is_one_sentence(folder: Path) -> None:
     done = run(*apply, cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert "there is 'review'" in done.stderr
+
+
+def test_queries_are_checked_against_a_graph(folder: Path) -> None:
+    (folder / "q.gq").write_text("query q() { match { $c: Company } return { $c.name } }", "utf-8")
+    for graph in (["g.omni"], ["--store", "g.omni"]):
+        report = document("lint", "--query", "q.gq", *graph, cwd=folder)
+        assert report["schema_source"] == {"kind": "graph", "uri": "g.omni"}
+        assert (report["status"], report["queries_processed"]) == ("ok", 1)
+
+    plan = lines("explain", "--query", "q.gq", "--store", "g.omni", cwd=folder)
+    assert plan == lines("explain", "--query", "q.gq", "--schema", SCHEMA, cwd=folder)
+
+    (folder / "q.gq").write_text("query q() { match { $c: Robot } return { $c } }", "utf-8")
+    done = run("lint", "--query", "q.gq", "g.omni", cwd=folder)
+    assert done.returncode == 1
+    assert "T1: unknown node type 'Robot'" in done.stdout
+
+
+def test_a_check_is_against_one_schema(folder: Path) -> None:
+    (folder / "q.gq").write_text("query q() { match { $c: Company } return { $c } }", "utf-8")
+    neither = run("lint", "--query", "q.gq", cwd=folder)
+    both = run("lint", "--query", "q.gq", "--schema", SCHEMA, "g.omni", cwd=folder)
+
+    assert (neither.returncode, both.returncode) == (2, 2)
+    assert "pass --schema FILE, or name a graph" in neither.stderr
+    assert "mutually exclusive" in both.stderr
