@@ -24,21 +24,6 @@ def test_init_does_not_touch_a_graph_that_is_there(folder: Path) -> None:
     assert document("commit", "list", "g.omni", cwd=folder) == before
 
 
-def test_init_replaces_leftovers_and_never_a_graph(folder: Path) -> None:
-    left = folder / "left.omni"
-    left.mkdir()
-    (left / "_schema.pg").write_text("node Stale { x: String }", "utf-8")
-    init = ("init", "--force", "--schema", SCHEMA)
-
-    assert lines(*init, "left.omni", cwd=folder) == ["initialized left.omni"]
-    shown = document("schema", "show", "left.omni", cwd=folder)
-    assert shown == {"schema_source": Path(SCHEMA).read_text("utf-8")}
-    for uri in ("left.omni", "g.omni"):
-        done = run(*init, uri, cwd=folder)
-        assert done.returncode == 1
-        assert "already exists" in done.stderr
-
-
 def test_a_place_without_a_graph_is_one_sentence(tmp_path: Path) -> None:
     for command in (["snapshot"], ["commit", "list"], ["branch", "list"], ["recoveries"]):
         done = run(*command, "none.omni", cwd=tmp_path)
