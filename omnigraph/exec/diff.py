@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -18,19 +19,18 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, ChangeFeedGap, LimitExceeded, NoChanges, NotFound
-from omnigraph.exec.entities import Entities, TypeOf, differ
+from omnigraph.exec.entities import Entities, TypeOf, differ, rows_a_chunk
 from omnigraph.exec.images import Image, images
 from omnigraph.exec.tokens import sealed, unsealed
 from omnigraph.storage.delta import AFTER, BEFORE
 from omnigraph.storage.records import DATASET, Commit, Snapshot, TablePin
 from omnigraph.storage.store import Store
-from omnigraph.storage.together import both
+from omnigraph.storage.together import together
 from omnigraph.types import Kind
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 OPS = (INSERT, UPDATE, DELETE)
 
-CHUNK_ROWS = 2_000
 PAGE_CHANGES = 1_000
 PAGE_CHANGES_MAX = 8_192
 PAGE_BYTES = 4 << 20
@@ -173,8 +173,9 @@ class Changes:
             touched = touched.filter(pc.greater(touched["id"], after_id))
         old = Entities(owner, self._store.tables.reader(before))
         new = Entities(owner, self._store.tables.reader(after))
-        for start in range(0, touched.num_rows, CHUNK_ROWS):
-            yield from self._of_rows(owner, old, new, touched.slice(start, CHUNK_ROWS))
+        rows = rows_a_chunk(owner)
+        for start in range(0, touched.num_rows, rows):
+            yield from self._of_rows(owner, old, new, touched.slice(start, rows))
 
     def _pins(self, owner: TypeOf) -> tuple[TablePin, TablePin] | None:
         """The two versions of a type's table, or None when nothing can differ. A type that was
@@ -194,21 +195,19 @@ class Changes:
     def _of_rows(
         self, owner: TypeOf, old: Entities, new: Entities, touched: pa.Table
     ) -> Iterator[Change]:
-        ours, theirs = both(
-            lambda: old.at(touched[BEFORE].combine_chunks()),
-            lambda: new.at(touched[AFTER].combine_chunks()),
-        )
+        ids, was, now = (touched[name].combine_chunks() for name in ("id", BEFORE, AFTER))
+        ours, theirs = together([partial(old.at, was, ids), partial(new.at, now, ids)])
         places = pa.array(np.flatnonzero(differ(ours, theirs)))
         before, after = (
             images(owner, ours.rows.take(places)),
             images(owner, theirs.rows.take(places)),
         )
         kind, type_id = kind_of(owner), str(owner.id)
-        ids = touched["id"].take(places).to_pylist()
-        for entity_id, was, now in zip(ids, before, after, strict=True):
-            op = INSERT if was is None else DELETE if now is None else UPDATE
+        names = ids.take(places).to_pylist()
+        for name, first, last in zip(names, before, after, strict=True):
+            op = INSERT if first is None else DELETE if last is None else UPDATE
             if not self._wanted.ops or op in self._wanted.ops:
-                yield Change(kind, owner.name, type_id, entity_id, op, was, now)
+                yield Change(kind, owner.name, type_id, name, op, first, last)
 
 
 def _pin(point: Snapshot, owner: TypeOf) -> TablePin | None:
