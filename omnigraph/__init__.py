@@ -29,6 +29,8 @@ from omnigraph.errors import (
     PreconditionFailed,
     RecoveryRequired,
     Refused,
+    SchemaChanged,
+    SchemaHeld,
     SourceError,
     StorageFailed,
     TypeCheckError,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.images import Image
     from omnigraph.exec.load import LoadResult
     from omnigraph.exec.merge import MergeOutcome
+    from omnigraph.exec.migrate import SchemaApplied
     from omnigraph.exec.mutate import MutationResult
     from omnigraph.graph import Graph, init, open
 
@@ -82,6 +85,9 @@ __all__ = [
     "PreconditionFailed",
     "RecoveryRequired",
     "Refused",
+    "SchemaApplied",
+    "SchemaChanged",
+    "SchemaHeld",
     "SourceError",
     "StorageFailed",
     "TypeCheckError",
@@ -104,6 +110,7 @@ _LOADED_LATER = {
     "LoadResult": "exec.load",
     "MergeOutcome": "exec.merge",
     "MutationResult": "exec.mutate",
+    "SchemaApplied": "exec.migrate",
     "init": "graph",
     "open": "graph",
 }

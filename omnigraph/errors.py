@@ -7,7 +7,7 @@ OmnigraphError
 │                                               MigrationUnsupported, UnsupportedVersion,
 │                                               ChangeFeedGap, Forbidden
 ├── Conflict           prepare again, or stop   VersionMismatch, KeyTaken, PreconditionFailed,
-│                                               MergeConflicts, NoChanges
+│                                               SchemaChanged, SchemaHeld, MergeConflicts, NoChanges
 ├── NotInstalled       install what it names
 ├── EmbeddingFailed    look at the provider, then repeat
 ├── RecoveryRequired   recover, then look
@@ -357,6 +357,35 @@ class PreconditionFailed(Conflict):
         return (
             f"precondition failed on branch '{self.branch}': expected head '{self.expected}' "
             f"but current is {self.actual}; read again and decide"
+        )
+
+
+@dataclass(eq=False)
+class SchemaChanged(Conflict):
+    """The schema changed after this write was planned. Nothing of ours is durable."""
+
+    branch: str
+    expected: str
+    actual: str
+
+    def __str__(self) -> str:
+        return (
+            f"the schema of branch '{self.branch}' is {self.actual[:12]} now, this write was "
+            f"planned for {self.expected[:12]}; look at the new schema and write again"
+        )
+
+
+@dataclass(eq=False)
+class SchemaHeld(Conflict):
+    """Branches that keep the schema as it is. Nothing was changed."""
+
+    branches: tuple[str, ...]
+
+    def __str__(self) -> str:
+        names = ", ".join(f"'{name}'" for name in self.branches)
+        return (
+            f"the schema can change only while 'main' is the only branch, and there is {names}; "
+            "merge or delete what is not main, then apply again"
         )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from omnigraph import __version__
-from omnigraph.cli import branch, bulk, data, history, queries, schema
+from omnigraph.cli import branch, bulk, changes, data, diff, history, queries, schema
 from omnigraph.cli.terminal import show, warn
 
 app = typer.Typer(
@@ -27,7 +27,9 @@ app.command()(data.mutate)
 app.command()(bulk.load)
 app.command()(bulk.export)
 app.add_typer(branch.app)
+app.command()(diff.diff)
 app.add_typer(history.commit_app)
+app.add_typer(changes.app)
 app.command()(history.snapshot)
 app.command()(history.recoveries)
 app.add_typer(schema.app)

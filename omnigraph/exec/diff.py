@@ -8,7 +8,7 @@ images is held, beside the ids that may have changed in one type.
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -21,12 +21,13 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, ChangeFeedGap, LimitExceeded, NoChanges, NotFound
 from omnigraph.exec.entities import Entities, TypeOf, differ, rows_a_chunk
 from omnigraph.exec.images import Image, images
+from omnigraph.exec.schemas import Schemas
 from omnigraph.exec.tokens import sealed, unsealed
 from omnigraph.storage.delta import AFTER, BEFORE
 from omnigraph.storage.records import DATASET, Commit, Snapshot, TablePin
 from omnigraph.storage.store import Store
 from omnigraph.storage.together import together
-from omnigraph.types import Kind
+from omnigraph.types import Kind, TableKey, TypeId
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 OPS = (INSERT, UPDATE, DELETE)
@@ -75,14 +76,22 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which changes are wanted. Empty: all. Any within one list, all lists together."""
+    """Which changes are wanted. Empty: all. Any within one list, all lists together.
+
+    Types are identities, so that a filter means the same before and after a rename.
+    """
 
     kinds: tuple[str, ...] = ()
-    types: tuple[str, ...] = ()
+    types: tuple[TypeId, ...] = ()
     ops: tuple[str, ...] = ()
 
-    def to_json(self) -> list[list[str]]:
+    def to_json(self) -> list[list[Any]]:
         return [sorted(self.kinds), sorted(self.types), sorted(self.ops)]
+
+    def take(self, owner: TypeOf) -> bool:
+        """Whether changes of a type are wanted."""
+        of_kind = not self.kinds or kind_of(owner) in self.kinds
+        return of_kind and (not self.types or owner.id in self.types)
 
 
 def filters(
@@ -95,10 +104,13 @@ def filters(
     for word in ops:
         if word not in OPS:
             raise BadRequest(f"'{word}' is no kind of change", "use insert, update or delete")
+    ids = []
     for word in types:
-        if word not in catalog.nodes and word not in catalog.edges:
+        found = [each[word].id for each in (catalog.nodes, catalog.edges) if word in each]
+        if not found:
             raise NotFound("type", word)
-    return Filters(tuple(kinds), tuple(types), tuple(ops))
+        ids += found
+    return Filters(tuple(kinds), tuple(ids), tuple(ops))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +125,19 @@ class Changes:
     """The changes between two snapshots, read when they are asked for."""
 
     def __init__(
-        self, store: Store, catalog: Catalog, before: Snapshot, after: Snapshot, wanted: Filters
+        self,
+        store: Store,
+        catalog: Catalog,
+        before: Snapshot,
+        after: Snapshot,
+        wanted: Filters,
+        *,
+        catalog_before: Catalog | None = None,
     ) -> None:
         self._store = store
         self._catalog = catalog
+        self._catalog_before = catalog_before or catalog
+        self._names_before = _table_names(self._catalog_before)
         self._before = before
         self._after = after
         self._wanted = wanted
@@ -150,18 +171,21 @@ class Changes:
             yield from self._beyond(start)
 
     def _beyond(self, start: Position | None) -> Iterator[Change]:
+        self._require_kept()
         for owner in owners(self._catalog):
             place = type_place(owner)
-            if self._unwanted(owner) or (start is not None and place < start[:2]):
+            if not self._wanted.take(owner) or (start is not None and place < start[:2]):
                 continue
             after_id = start[2] if start is not None and place == start[:2] else None
             yield from self._of_type(owner, after_id)
 
-    def _unwanted(self, owner: TypeOf) -> bool:
-        kinds, types = self._wanted.kinds, self._wanted.types
-        return bool(kinds and kind_of(owner) not in kinds) or bool(
-            types and owner.name not in types
-        )
+    def _require_kept(self) -> None:
+        """Pass unless a type went away with entities, which nothing here could tell."""
+        kept = {owner.id for owner in owners(self._catalog)}
+        for owner in owners(self._catalog_before):
+            pin = self._before.tables.get(owner.table)
+            if owner.id not in kept and self._wanted.take(owner) and pin and pin.row_count:
+                raise NoChanges("schema_boundary", self._after.commit_id, owner.name)
 
     def _of_type(self, owner: TypeOf, after_id: str | None) -> Iterator[Change]:
         pins = self._pins(owner)
@@ -179,18 +203,16 @@ class Changes:
 
     def _pins(self, owner: TypeOf) -> tuple[TablePin, TablePin] | None:
         """The two versions of a type's table, or None when nothing can differ. A type that was
-        renamed between the points has kept its folder."""
-        before, after = (_pin(point, owner) for point in (self._before, self._after))
-        if before is None and after is not None:
-            before = _at(self._before, after.location)
-        elif after is None and before is not None:
-            after = _at(self._after, before.location)
+        renamed between the points is found by its identity."""
+        name = self._names_before.get((kind_of(owner), owner.id))
+        before = None if name is None else self._before.tables.get(name)
+        after = self._after.tables.get(owner.table)
         if before is None or after is None:
             only = before or after
             if only is not None and only.row_count:
                 raise NoChanges("schema_boundary", self._after.commit_id, owner.name)
             return None
-        return None if before == after else (before, after)
+        return None if _is_same(before, after) else (before, after)
 
     def _of_rows(
         self, owner: TypeOf, old: Entities, new: Entities, touched: pa.Table
@@ -210,17 +232,26 @@ class Changes:
                 yield Change(kind, owner.name, type_id, name, op, first, last)
 
 
-def _pin(point: Snapshot, owner: TypeOf) -> TablePin | None:
-    return point.tables.get(owner.table)
+def _table_names(catalog: Catalog) -> dict[tuple[str, TypeId], TableKey]:
+    return {(kind_of(owner), owner.id): owner.table for owner in owners(catalog)}
 
 
-def _at(point: Snapshot, location: str) -> TablePin | None:
-    return next((pin for pin in point.tables.values() if pin.location == location), None)
+def _is_same(before: TablePin, after: TablePin) -> bool:
+    """Whether two pins are one version, whatever the table was called."""
+    return before == replace(after, table_key=before.table_key)
+
+
+def changes_between(
+    store: Store, schemas: Schemas, before: Snapshot, after: Snapshot, wanted: Filters
+) -> Changes:
+    """What turns one snapshot into another, each read under the schema it was written under."""
+    old, new = schemas.at(before).catalog, schemas.at(after).catalog
+    return Changes(store, new, before, after, wanted, catalog_before=old)
 
 
 def commit_changes(
     store: Store,
-    catalog: Catalog,
+    schemas: Schemas,
     commit: Commit,
     wanted: Filters,
     *,
@@ -231,7 +262,7 @@ def commit_changes(
         raise NoChanges("parentless_commit", commit.id)
     with readable(commit.id):
         before = store.history.at(parent or store.history.get(commit.parent))
-        return Changes(store, catalog, before, store.history.at(commit), wanted)
+        return changes_between(store, schemas, before, store.history.at(commit), wanted)
 
 
 @contextmanager

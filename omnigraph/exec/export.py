@@ -220,16 +220,14 @@ def export(
     store: Store,
     catalog: Catalog,
     target: str | os.PathLike[str] | IO[bytes],
+    snapshot: Snapshot,
     *,
     format: str,
     types: Iterable[str] | None,
-    branch: str,
-    commit: str | None,
 ) -> ExportResult:
     """Write a snapshot to a file, a folder (its name ends in a slash, or it exists) or a stream."""
     if format not in FORMATS:
         raise BadRequest(f"unknown export format '{format}'", f"use {' or '.join(FORMATS)}")
-    snapshot = store.snapshot(branch, commit=commit)
     exporting = Exporting(store, snapshot, choose_owners(catalog, types))
     if not isinstance(target, str | os.PathLike):
         if format == "parquet":

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, ChangeFeedGap, LimitExceeded, NotFound
 from omnigraph.exec.baseline import Baseline
 from omnigraph.exec.diff import (
@@ -22,11 +21,11 @@ from omnigraph.exec.diff import (
     Position,
     bounded,
     commit_changes,
-    kind_of,
     position_of,
     require_page_size,
 )
 from omnigraph.exec.export import Exporting, choose_owners
+from omnigraph.exec.schemas import Schemas
 from omnigraph.exec.tokens import sealed, unsealed
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, CommitId
@@ -81,9 +80,9 @@ class _Place:
 class Feed:
     """The feed of one branch with one set of filters."""
 
-    def __init__(self, store: Store, catalog: Catalog, branch: str, wanted: Filters) -> None:
+    def __init__(self, store: Store, schemas: Schemas, branch: str, wanted: Filters) -> None:
         self._store = store
-        self._catalog = catalog
+        self._schemas = schemas
         self._wanted = wanted
         state = store.manifest.state(branch)
         self._head = store.manifest.snapshot(state)
@@ -93,10 +92,9 @@ class Feed:
 
     def baseline(self) -> Baseline:
         """Everything as it is at the head, and the cursor of whoever has it."""
-        kinds, types = self._wanted.kinds, self._wanted.types
-        owners = choose_owners(self._catalog, types or None)
-        chosen = tuple(owner for owner in owners if not kinds or kind_of(owner) in kinds)
         head = self._head
+        owners = choose_owners(self._schemas.at(head).catalog, None)
+        chosen = tuple(filter(self._wanted.take, owners))
         exporting = Exporting(self._store, head, chosen)
         return Baseline(head.commit_id, self.cursor_at(head.commit_id), exporting)
 
@@ -192,7 +190,7 @@ class Feed:
 
     def _changes(self, commit: Commit, inside: Position | None) -> Iterator[Change]:
         parent = self._by_id.get(CommitId(commit.parent or ""))
-        told = commit_changes(self._store, self._catalog, commit, self._wanted, parent=parent)
+        told = commit_changes(self._store, self._schemas, commit, self._wanted, parent=parent)
         return told.beyond(inside)
 
 

@@ -107,7 +107,7 @@ def _merge(
         return ALREADY_UP_TO_DATE, None
     kind = FAST_FORWARD if bases[0].id == ours.commit_id else MERGED
     parts = _decided(store, catalog, asked, _Bases(store, lookup, met), theirs, ours)
-    write = store.begin(ours.branch, kind=WRITER_KIND, actor=asked.actor)
+    write = store.begin(ours.branch, kind=WRITER_KIND, actor=asked.actor, schema=catalog.schema_id)
     _require_still(store, ours)
     for table_key, part in parts.items():
         _stage(write, table_key, part)

@@ -101,7 +101,7 @@ def _require_head(store: Store, branch: str, expected: CommitId) -> None:
 def _attempt(
     store: Store, catalog: Catalog, asked: Request, expected_head: CommitId | None = None
 ) -> MutationResult:
-    write = store.begin(asked.branch, kind="mutation", actor=asked.actor)
+    write = store.begin(asked.branch, kind="mutation", actor=asked.actor, schema=catalog.schema_id)
     staging = Staging(write, catalog, asked.given)
     counts = {Kind.NODE: 0, Kind.EDGE: 0}
     for statement in asked.plan.statements:

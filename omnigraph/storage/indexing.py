@@ -7,7 +7,7 @@ An index is made of segments, each over some fragments of the table. Rows writte
 segment of their own, so that an index costs what changed; after `SEGMENTS_MAX` it is built anew.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -55,11 +55,14 @@ def facts(handle: Handle) -> tuple[IndexFacts, ...]:
     )
 
 
-def staged(handle: Handle, requests: Sequence[IndexRequest]) -> Transaction:
+def staged(
+    handle: Handle, requests: Sequence[IndexRequest], gone: Collection[str] = ()
+) -> Transaction:
     """One transaction that makes every index whole, with segments that are built now."""
     present = _fragments(handle)
     known = {index.name: index for index in handle.describe_indices()}
-    built, replaced = [], []
+    built: list[Index] = []
+    replaced = [segment for name in gone for segment in _named(known[name])]
     for request in requests:
         index = known.get(request.name)
         if index is None:
@@ -70,6 +73,16 @@ def staged(handle: Handle, requests: Sequence[IndexRequest]) -> Transaction:
         else:
             built.append(_built(handle, request, present - _covered(index)))
     return Transaction(handle.version, LanceOperation.CreateIndex(built, replaced))
+
+
+def inherited(handle: Handle) -> frozenset[int]:
+    """The fragments that an index of the branch this one was forked from covers.
+
+    They must not be rewritten here: Lance writes the index that follows them into this branch and
+    keeps looking for it in the other.
+    """
+    segments = (segment for index in handle.describe_indices() for segment in index.segments)
+    return frozenset(n for s in segments if s.base_id is not None for n in s.fragment_ids)
 
 
 def _fragments(handle: Handle) -> set[int]:
