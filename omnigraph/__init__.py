@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.errors import (
     AlreadyExists,
     BadRequest,
+    ChangeFeedGap,
     Conflict,
     ConstraintViolated,
     EmbeddingFailed,
@@ -39,6 +40,7 @@ from omnigraph.errors import (
 )
 
 if TYPE_CHECKING:
+    from omnigraph.exec.baseline import Baseline
     from omnigraph.exec.diff import Change, Changes
     from omnigraph.exec.export import ExportResult
     from omnigraph.exec.feed import FeedPage
@@ -54,7 +56,9 @@ __version__ = "0.1.0"
 __all__ = [
     "AlreadyExists",
     "BadRequest",
+    "Baseline",
     "Change",
+    "ChangeFeedGap",
     "Changes",
     "Conflict",
     "ConstraintViolated",
@@ -96,6 +100,7 @@ __all__ = [
 ]
 
 _LOADED_LATER = {
+    "Baseline": "exec.baseline",
     "Change": "exec.diff",
     "Changes": "exec.diff",
     "ExportResult": "exec.export",

@@ -4,7 +4,8 @@ OmnigraphError
 ├── SourceError        fix the text             ParseError, TypeCheckError (both carry a position)
 ├── Refused            change the request       BadRequest, NotFound, AlreadyExists, InUse,
 │                                               LimitExceeded, ConstraintViolated,
-│                                               MigrationUnsupported, UnsupportedVersion, Forbidden
+│                                               MigrationUnsupported, UnsupportedVersion,
+│                                               ChangeFeedGap, Forbidden
 ├── Conflict           prepare again, or stop   VersionMismatch, KeyTaken, PreconditionFailed,
 │                                               SchemaChanged, SchemaHeld, MergeConflicts, NoChanges
 ├── NotInstalled       install what it names
@@ -16,6 +17,7 @@ Invariant: fields carry the facts and survive pickling; the message is derived f
 """
 
 from dataclasses import dataclass, fields
+from itertools import groupby
 from typing import Any, Self
 
 from omnigraph.types import Span, TableKey
@@ -275,6 +277,23 @@ class UnsupportedVersion(Refused):
 
 
 @dataclass(eq=False)
+class ChangeFeedGap(Refused):
+    """History that cleanup reclaimed: a commit, or what it changed, can no longer be told.
+
+    `cursor` is the one that was given, so that whoever keeps it knows which to forget.
+    """
+
+    first_unreadable_commit_id: str
+    cursor: str | None = None
+
+    def __str__(self) -> str:
+        return (
+            f"commit '{self.first_unreadable_commit_id}' can no longer be read: cleanup reclaimed "
+            "data it needs; read a newer commit, or take a baseline and go on from its cursor"
+        )
+
+
+@dataclass(eq=False)
 class Forbidden(Refused):
     """Policy denied the action."""
 
@@ -403,6 +422,12 @@ class MergeConflict:
     ours: dict[str, Any] | None = None
     theirs: dict[str, Any] | None = None
 
+    @property
+    def subject(self) -> str:
+        """What the conflict is about, in words."""
+        of = f"{self.entity_kind} type '{self.type_name}'"
+        return of if self.entity_id is None else f"{of}, entity id '{self.entity_id}'"
+
     def to_json(self) -> dict[str, Any]:
         """The conflict without its images, as a server tells it."""
         return {
@@ -423,12 +448,15 @@ class MergeConflicts(Conflict):
 
     conflicts: tuple[MergeConflict, ...]
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many conflicts there are of each kind."""
+        kinds = sorted(conflict.kind for conflict in self.conflicts)
+        return {kind: len(list(same)) for kind, same in groupby(kinds)}
+
     def __str__(self) -> str:
         shown = self.conflicts[:_CONFLICTS_SHOWN]
-        listed = "; ".join(
-            f"{c.entity_kind} type '{c.type_name}', entity id '{c.entity_id}' ({c.kind})"
-            for c in shown
-        )
+        listed = "; ".join(f"{conflict.subject} ({conflict.kind})" for conflict in shown)
         more = len(self.conflicts) - len(shown)
         tail = f"; and {more} more" if more > 0 else ""
         return f"merge conflicts: {listed}{tail}; change one side and merge again"

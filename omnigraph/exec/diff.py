@@ -7,6 +7,7 @@ images is held, beside the ids that may have changed in one type.
 
 from collections import Counter
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -16,14 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, LimitExceeded, NoChanges, NotFound
+from omnigraph.errors import BadRequest, ChangeFeedGap, LimitExceeded, NoChanges, NotFound
 from omnigraph.exec.entities import Entities, TypeOf, differ
 from omnigraph.exec.images import Image, images
 from omnigraph.exec.schemas import Schemas
 from omnigraph.exec.tokens import sealed, unsealed
 from omnigraph.storage.delta import AFTER, BEFORE
-from omnigraph.storage.records import Commit, Snapshot, TablePin
+from omnigraph.storage.records import DATASET, Commit, Snapshot, TablePin
 from omnigraph.storage.store import Store
+from omnigraph.storage.together import both
 from omnigraph.types import Kind, TableKey, TypeId
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
@@ -153,6 +155,10 @@ class Changes:
 
     def beyond(self, start: Position | None) -> Iterator[Change]:
         """The changes after a place, in order: nodes, then edges; by type; by id."""
+        with readable(self._after.commit_id):
+            yield from self._beyond(start)
+
+    def _beyond(self, start: Position | None) -> Iterator[Change]:
         for owner in owners(self._catalog):
             place = type_place(owner)
             if self._unwanted(owner) or (start is not None and place < start[:2]):
@@ -195,8 +201,10 @@ class Changes:
     def _of_rows(
         self, owner: TypeOf, old: Entities, new: Entities, touched: pa.Table
     ) -> Iterator[Change]:
-        ours = old.at(touched[BEFORE].combine_chunks())
-        theirs = new.at(touched[AFTER].combine_chunks())
+        ours, theirs = both(
+            lambda: old.at(touched[BEFORE].combine_chunks()),
+            lambda: new.at(touched[AFTER].combine_chunks()),
+        )
         places = pa.array(np.flatnonzero(differ(ours, theirs)))
         before, after = (
             images(owner, ours.rows.take(places)),
@@ -227,12 +235,33 @@ def changes_between(
     return Changes(store, new, before, after, wanted, catalog_before=old)
 
 
-def commit_changes(store: Store, schemas: Schemas, commit: Commit, wanted: Filters) -> Changes:
-    """What a commit changed against its first parent."""
+def commit_changes(
+    store: Store,
+    schemas: Schemas,
+    commit: Commit,
+    wanted: Filters,
+    *,
+    parent: Commit | None = None,
+) -> Changes:
+    """What a commit changed against its first parent, which is looked up unless it is given."""
     if commit.parent is None:
         raise NoChanges("parentless_commit", commit.id)
-    before, after = (store.snapshot(commit=point) for point in (commit.parent, commit.id))
-    return changes_between(store, schemas, before, after, wanted)
+    with readable(commit.id):
+        before = store.history.at(parent or store.history.get(commit.parent))
+        return changes_between(store, schemas, before, store.history.at(commit), wanted)
+
+
+@contextmanager
+def readable(commit_id: str) -> Iterator[None]:
+    """Say that the changes of a commit cannot be told when something they need was reclaimed."""
+    try:
+        yield
+    except ChangeFeedGap as gap:
+        raise ChangeFeedGap(commit_id) from gap
+    except NotFound as missing:
+        if missing.kind != DATASET:
+            raise
+        raise ChangeFeedGap(commit_id) from missing
 
 
 def owners(catalog: Catalog) -> Iterator[TypeOf]:
@@ -265,7 +294,7 @@ def _position(facts: Any) -> Position:
 def require_page_size(limit: int) -> None:
     """Pass only for a page that can be sent."""
     if limit <= 0:
-        raise BadRequest("a page holds at least one change", "ask for a larger limit")
+        raise BadRequest("change page limit must be greater than zero", "ask for a larger one")
     if limit > PAGE_CHANGES_MAX:
         raise LimitExceeded("commit_changes_page_changes", limit, PAGE_CHANGES_MAX)
 

@@ -50,6 +50,12 @@ class Exporting:
     snapshot: Snapshot
     owners: tuple[Owner, ...]
 
+    def chunks(self) -> Iterator[bytes]:
+        """Everything as NDJSON, some lines at a time."""
+        for owner in self.owners:
+            for batch in self._batches(owner):
+                yield b"".join(_lines_of(batch, owner))
+
     def to_stream(self, stream: IO[bytes]) -> ExportResult:
         """Everything as NDJSON, one type after the other."""
         return self._each(lambda owner: _write_lines(stream, self._batches(owner), owner))
@@ -61,6 +67,8 @@ class Exporting:
         try:
             with unfinished.open("wb") as stream:
                 done = self.to_stream(stream)
+                stream.flush()
+                os.fsync(stream.fileno())
             unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ Invariant: a view asks one part and keeps nothing.
 
 from collections.abc import Collection
 
+from omnigraph.exec.baseline import Baseline
 from omnigraph.exec.diff import PAGE_CHANGES, Changes, commit_changes, filters
 from omnigraph.exec.feed import POLL_COMMITS, Feed, FeedPage
 from omnigraph.exec.merge import MergeOutcome, MergeRequest, run_merge
@@ -110,6 +111,21 @@ class ChangesView:
         return feed.poll(
             start=start, cursor=cursor, page_token=page_token, limit=limit, commits=commits
         )
+
+    def baseline(
+        self,
+        branch: str = MAIN,
+        *,
+        kinds: Collection[str] = (),
+        types: Collection[str] = (),
+        ops: Collection[str] = (),
+    ) -> Baseline:
+        """Everything at the head of a branch, and the cursor from which polls go on.
+
+        `ops` narrows the changes that the cursor tells, not the baseline.
+        """
+        wanted = filters(self._schemas.current().catalog, kinds, types, ops)
+        return Feed(self._store, self._schemas, branch, wanted).baseline()
 
 
 class RecoveriesView:

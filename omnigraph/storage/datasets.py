@@ -24,7 +24,7 @@ from lance.lance import _Session as Session
 from omnigraph.errors import AlreadyExists, NotFound, StorageFailed
 from omnigraph.storage.names import encode
 from omnigraph.storage.objects import Objects, Place
-from omnigraph.storage.records import TablePin
+from omnigraph.storage.records import DATASET, TablePin
 from omnigraph.storage.stats import Stats
 
 Handle = lance.LanceDataset
@@ -229,8 +229,8 @@ def version_file(version: int) -> str:
 
 def _translated(name: str, subject: str, cause: Exception) -> Exception:
     text = str(cause)
-    if "was not found" in text or text.startswith("Not found"):
-        return NotFound("dataset", subject, "it was never written, or cleanup reclaimed it")
+    if "was not found" in text or "Not found: " in text:
+        return NotFound(DATASET, subject, "it was never written, or cleanup reclaimed it")
     if "already exists" in text:
-        return AlreadyExists("dataset", subject)
+        return AlreadyExists(DATASET, subject)
     return StorageFailed(f"ran {name} on {subject}", text.split(", /")[0])

@@ -51,6 +51,9 @@ TABLE, TABLE_VERSION, TABLE_TOMBSTONE = "table", "table_version", "table_tombsto
 GRAPH_COMMIT, GRAPH_HEAD = "graph_commit", "graph_head"
 OBJECT_TYPES = (TABLE, TABLE_VERSION, TABLE_TOMBSTONE, GRAPH_COMMIT, GRAPH_HEAD)
 
+DATASET = "dataset"
+"""What `NotFound` calls a version of a table, or a file of one, that is not there."""
+
 Row = dict[str, Any]
 
 

@@ -222,7 +222,7 @@ def test_tokens_are_bound_to_their_listing(small: Graph) -> None:
     for wrong in ("", "x", token[:-3], other_char(token, 20), token + "AA", "é"):
         with pytest.raises(og.BadRequest, match=r"^change cursor rejected:"):
             small.diff(MAIN, "b").page(3, wrong)
-    with pytest.raises(og.BadRequest, match="at least one"):
+    with pytest.raises(og.BadRequest, match="greater than zero"):
         small.diff(MAIN, "b").page(0)
     with pytest.raises(og.LimitExceeded, match="commit_changes_page_changes"):
         small.diff(MAIN, "b").page(8_193)
