@@ -109,7 +109,7 @@ class Picked:
     @property
     def rows(self) -> pa.Table:
         """The columns of the type in the catalog's names; blobs as what describes them."""
-        return self.located.drop_columns(ADDRESS)
+        return self.located.drop([ADDRESS])
 
     @property
     def addresses(self) -> pa.Array:

@@ -12,9 +12,10 @@ there. The commit names the new schema and holds only if no table moved since it
 from dataclasses import dataclass, replace
 from typing import Any
 
+from omnigraph.catalog.annotations import METADATA
 from omnigraph.catalog.arrow import property_field
 from omnigraph.catalog.diff import MigrationPlan
-from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.catalog.model import Annotation, EdgeType, NodeType
 from omnigraph.catalog.steps import Step
 from omnigraph.errors import SchemaHeld
 from omnigraph.exec.backfill import Filling, fillings
@@ -101,7 +102,8 @@ class _Change:
                 if self.plan.allows_data_loss:
                     write.reclaim(owner.table)
         for old, new in same:
-            _change_table(write, old, new, filled.get(new.id), hard=self.plan.allows_data_loss)
+            if self._meaning_changes(old, new):
+                _change_table(write, old, new, filled.get(new.id), hard=self.plan.allows_data_loss)
         for type_id, owner in after.items():
             if type_id not in before:
                 write.create_table(owner.table, table_schema(owner))
@@ -109,6 +111,29 @@ class _Change:
         for path, data in self.new.files().items():
             write.replace_file(path, data)
         return write.commit()
+
+    def _meaning_changes(self, old: Owner, new: Owner) -> bool:
+        """Whether a write planned for the old schema could be wrong for this table: then its
+        version moves, so that the write is refused wherever it is on its way."""
+        return _meaning(old) != _meaning(new) or _incident(self.old, old) != _incident(
+            self.new, new
+        )
+
+
+def _meaning(owner: Owner) -> Owner:
+    """A type without what only people read."""
+    properties = tuple(replace(p, annotations=_rules(p.annotations)) for p in owner.properties)
+    return replace(owner, properties=properties, annotations=_rules(owner.annotations))
+
+
+def _rules(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
+    return tuple(each for each in annotations if each.name not in METADATA)
+
+
+def _incident(schema: Accepted, owner: Owner) -> list[Owner]:
+    """The edges that go with a node when it is deleted."""
+    edges = schema.catalog.edges.values()
+    return [_meaning(edge) for edge in edges if owner.name in (edge.source, edge.target)]
 
 
 def _violations(write: Write, old: Owner, new: Owner, filling: Filling | None) -> Found:
@@ -121,30 +146,23 @@ def _violations(write: Write, old: Owner, new: Owner, filling: Filling | None) -
 def _change_table(
     write: Write, old: Owner, new: Owner, filling: Filling | None, *, hard: bool
 ) -> None:
-    change, indexes = evolution(old, new), _index_change(old, new)
+    """At least one version further, whatever changes: writers on their way must notice."""
+    change = evolution(old, new)
     if filling is not None and write.read(old.table).count():
         names = set(filling.expressions)
         rest = replace(change, adds=tuple(f for f in change.adds if f.name not in names))
         write.add_columns(old.table, filling.fields, list(filling.columns), filling.values)
         write.then(old.table, lambda tables, pin: tables.stage_evolve(pin, rest))
-        _finish_table(write, old, indexes, erase=hard and bool(change.drops))
-    elif change or old.name != new.name:
+    else:
         write.evolve_table(old.table, change)
-        _finish_table(write, old, indexes, erase=hard and bool(change.drops))
-    elif indexes:
-        write.change_indexes(old.table, *indexes.requests(write.read(old.table)))
-    if old.name != new.name:
-        write.rename_table(old.table, new.table)
-
-
-def _finish_table(write: Write, old: Owner, indexes: "_IndexChange", *, erase: bool) -> None:
-    """What follows once the columns are right. Files that hold a column which goes for good are
-    written again without it, and so are the indexes of their rows."""
-    if erase:
+    if hard and change.drops:
+        # Files that hold a column which goes for good are written again without it.
         write.then(old.table, lambda tables, pin: tables.stage_rewrite(pin))
         write.reclaim(old.table)
-    if indexes:
+    if indexes := _index_change(old, new):
         write.then(old.table, indexes.staged)
+    if old.name != new.name:
+        write.rename_table(old.table, new.table)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ import pyarrow as pa
 from omnigraph.catalog import codec
 from omnigraph.catalog.arrow import edge_schema, node_schema
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
-from omnigraph.errors import NotFound, SchemaChanged, SourceError, StorageFailed
+from omnigraph.errors import NotFound, SchemaChanged, StorageFailed, TypeCheckError
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import SchemaId, Snapshot
 from omnigraph.storage.store import Store
@@ -113,7 +113,7 @@ def under_schema(schemas: Schemas, work: Callable[[Catalog], Result]) -> Result:
     for _ in range(_ATTEMPTS - 1):
         try:
             return work(schemas.known().catalog)
-        except (SchemaChanged, SourceError, NotFound):
+        except (SchemaChanged, TypeCheckError, NotFound):
             if not schemas.changed():
                 raise
     return work(schemas.known().catalog)

@@ -7,13 +7,14 @@ none, and init can be run again.
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
 from omnigraph.catalog.accept import accept
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, NotFound, SourceError
+from omnigraph.errors import BadRequest, NotFound, TypeCheckError
 from omnigraph.exec import indexes
 from omnigraph.exec.diff import Changes, changes_between, filters
 from omnigraph.exec.export import ExportResult, export
@@ -92,13 +93,13 @@ class Graph:
         schema = self._schemas.at(pinned)
         try:
             return compile_query(text, schema.catalog, name), pinned
-        except SourceError:
+        except TypeCheckError:
             today = self._schemas.current()
             if today.id == schema.id:
                 raise
             try:
                 plan = compile_query(text, today.catalog, name)
-            except SourceError:
+            except TypeCheckError:
                 plan = None
             if plan is None:
                 raise
@@ -106,7 +107,8 @@ class Graph:
 
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
         """Every table with its version and row count, now or at a commit."""
-        return self._store.snapshot(branch, commit=commit)
+        found = self._store.snapshot(branch, commit=commit)
+        return replace(found, tables=dict(found.tables))  # the store shares its own
 
     def mutate(
         self,
@@ -235,7 +237,7 @@ class Graph:
 
     def close(self) -> None:
         """Let go of everything held open."""
-        self._reading.holdings.cache.clear()
+        self._reading.close()
         self._store.close()
 
     def __enter__(self) -> Self:

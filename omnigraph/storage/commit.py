@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 
 from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed
 from omnigraph.storage import failpoints
+from omnigraph.storage.branches import BRANCHES_LOCK
 from omnigraph.storage.datasets import ForkId
 from omnigraph.storage.fold import Folding
 from omnigraph.storage.locks import LOCK_WAIT_S, Guard, Locks, hold
 from omnigraph.storage.manifest import Change, Manifest, publish_lock
-from omnigraph.storage.names import lock_name
+from omnigraph.storage.names import MAIN, lock_name
 from omnigraph.storage.promote import Promotions
 from omnigraph.storage.reclaim import Reclaims
 from omnigraph.storage.records import (
@@ -65,7 +66,7 @@ class Prepared:
     actor: str | None = None
     merged_parent: CommitId | None = None
     expected_head: CommitId | None = None
-    relied_on: Mapping[TableKey, int] = field(default_factory=dict)
+    relied_on: Mapping[TableKey, TablePin] = field(default_factory=dict)
     new_tables: tuple[TablePin, ...] = ()
     tombstones: tuple[Tombstone, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -79,12 +80,26 @@ class Prepared:
         """The versions of written and relied-on tables that this write is valid for."""
         written = {w.staged.table_key: w.staged.base.version for w in self.writes}
         dropped = {stone.table_key: stone.version for stone in self.tombstones}
-        return {**self.relied_on, **dropped, **written}
+        relied_on = {key: pin.version for key, pin in self.relied_on.items()}
+        return {**relied_on, **dropped, **written}
 
     @property
     def is_serial(self) -> bool:
         """Whether the branch head must stand still from the check to the publish."""
         return self.expected_head is not None or not self.writes or self.schema is not None
+
+    @property
+    def heads_tell(self) -> bool:
+        """Whether table heads alone show that the base stands: what is published never runs ahead
+        of a head, so a table whose head did not move was not published either. Branches share
+        tables with others and can be deleted, and changes of tables show in the manifest alone."""
+        return (
+            self.branch == MAIN
+            and not self.is_serial
+            and not self.new_tables
+            and not self.tombstones
+            and not self.files
+        )
 
 
 class HeadAhead(Exception):
@@ -143,6 +158,25 @@ class Committer:
 
     def _require_base(self, prepared: Prepared) -> None:
         """Under the locks: the branch is the one we know, its pins and the heads stand still."""
+        written = {write.staged.table_key: write.staged.base for write in prepared.writes}
+        if prepared.heads_tell:
+            for table_key, pin in prepared.relied_on.items():
+                if table_key not in written and self._tables.head(pin) != pin.version:
+                    self._require_published(prepared)
+        else:
+            self._require_published(prepared)
+        # A schema change settles dead writers of any table first, under the schema they wrote for.
+        watched = {**prepared.relied_on, **written} if prepared.schema is not None else written
+        for base in watched.values():
+            head = self._tables.head(base)
+            if head != base.version:
+                # Published meanwhile, or left by a writer that died.
+                self._require_published(prepared)
+                raise HeadAhead(base.table_key, base.version, head)
+        failpoints.hit("commit.checked")
+
+    def _require_published(self, prepared: Prepared) -> None:
+        """The manifest still shows the branch and the versions this write was prepared on."""
         state = self._manifest.state(prepared.branch)
         if state.identity != prepared.branch_identity:
             raise NotFound(
@@ -151,16 +185,6 @@ class Committer:
         self._manifest.require(
             state, prepared.expected_table_versions, prepared.expected_head, prepared.base_schema
         )
-        bases = [write.staged.base for write in prepared.writes]
-        if prepared.schema is not None:
-            # A dead writer of any table must be settled under the schema it wrote for.
-            written = {base.table_key for base in bases}
-            bases += [pin for key, pin in state.pins.items() if key not in written]
-        for base in bases:
-            head = self._tables.head(base)
-            if head != base.version:
-                raise HeadAhead(base.table_key, base.version, head)
-        failpoints.hit("commit.checked")
 
     def _note(self, prepared: Prepared) -> Sidecar:
         folds = any(self._folding.wanted(w.staged.base) for w in prepared.writes)
@@ -241,7 +265,6 @@ class Committer:
             ),
             expected_table_versions=prepared.expected_table_versions,
             expected_head=prepared.expected_head,
-            expected_schema=prepared.base_schema,
             locked=prepared.is_serial,
         )
 
@@ -255,10 +278,12 @@ def lock_names(prepared: Prepared) -> tuple[str, ...]:
 def sidecar_lock_names(sidecar: Sidecar) -> tuple[str, ...]:
     """The locks the writer of a sidecar holds while it lives. A note without tables belongs to a
     writer that holds the publish lock."""
+    # No branch may come while the schema changes.
+    branches = () if sidecar.schema is None else (BRANCHES_LOCK,)
     if not sidecar.tables:
-        return (publish_lock(sidecar.branch),)
+        return (*branches, publish_lock(sidecar.branch))
     keys = {table.table_key for table in sidecar.tables} | sidecar.relied_on.keys()
-    return tuple(lock_name(key, sidecar.branch) for key in sorted(keys))
+    return (*branches, *(lock_name(key, sidecar.branch) for key in sorted(keys)))
 
 
 def _table_note(write: TableWrite) -> SidecarTable:

@@ -6,7 +6,6 @@ Invariant: there is no second store of commits. The DAG in memory is a projectio
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
@@ -87,8 +86,11 @@ class History:
     def _each(self, ask: Callable[[str], T]) -> Iterator[T]:
         """What every branch answers; one that is deleted meanwhile has nothing to say."""
         for branch in self.branches():
-            with suppress(NotFound):
+            try:
                 yield ask(branch)
+            except NotFound:
+                if branch == MAIN or self._datasets.ref(LOCATION, branch) is not None:
+                    raise
 
     def find(self, branch: str, ids: Iterable[CommitId]) -> tuple[Commit, ...]:
         """Those of the commits that a branch has."""

@@ -6,12 +6,15 @@ us: each attempt reads the branch again and re-checks what the caller expects, s
 advance surfaces as `VersionMismatch` and is never rebased through.
 
 A `State` is immutable. A newer one is read from the fragments the older one has not seen, so a
-refresh costs what was published since, and costs nothing but a version check when nothing was.
+refresh costs what was published since, and costs nothing but a version check when nothing was. Who
+is about to find out anyway whether it was overtaken (an insert under its table locks, a publisher
+through its commit) may build on a recent state and spare the check.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
 import pyarrow as pa
@@ -63,6 +66,8 @@ from omnigraph.types import TableKey
 
 LOCATION = "__manifest"
 PUBLISHER_RETRY_BUDGET = 5
+RECENT_S = 5.0
+"""How long a state may be built on without a look, and how long to look after others were met."""
 
 _STATE_COLUMNS = [
     "object_id",
@@ -108,10 +113,10 @@ class State:
     tombstones: tuple[Tombstone, ...]
     heads: dict[str, Head]
     declared: frozenset[tuple[TableKey, str]]  # tables that have or had their row, with its folder
+    version: int = field(init=False)
 
-    @property
-    def version(self) -> int:
-        return int(self.handle.version)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "version", int(self.handle.version))
 
     @property
     def locations(self) -> frozenset[str]:
@@ -128,12 +133,15 @@ class Manifest:
         self._locks = locks
         self._stats = stats
         self._states: dict[str, State] = {}
+        self._looked: dict[str, float] = {}  # when this process last saw a branch
+        self._met: dict[str, float] = {}  # when it last found that others publish there too
+        self._snapshots: dict[str, tuple[State, Snapshot]] = {}
         self._turn = Lock()
 
     # Reading
 
-    def state(self, branch: str) -> State:
-        """The branch as it is now."""
+    def state(self, branch: str, *, own: bool = False) -> State:
+        """The branch as it is now. What is new is this process's `own` work, or that of others."""
         identity = self.identity(branch)
         known = self._states.get(branch)
         if known is not None and known.identity != identity:
@@ -142,11 +150,24 @@ class Manifest:
         if known is not None:
             version = self._datasets.latest_version(LOCATION, owner_of(branch), known.version)
             if version == known.version:
+                self._looked[branch] = time.monotonic()
                 return known
         handle = self._datasets.open(LOCATION, owner_of(branch), version)
         state = self._read(branch, identity, handle, known)
         self._remember(state)
+        self._looked[branch] = time.monotonic()
+        if known is not None and not own:
+            self._met[branch] = time.monotonic()
         return state
+
+    def recent(self, branch: str) -> State:
+        """The branch as this process saw it a moment ago, if it seemed to be the only publisher;
+        else as it is now. Only for those who will find out whether it was overtaken."""
+        known, now = self._states.get(branch), time.monotonic()
+        looked, met = self._looked.get(branch, -math.inf), self._met.get(branch, -math.inf)
+        if known is None or now - looked > RECENT_S or now - met <= RECENT_S:
+            return self.state(branch)
+        return known
 
     def known(self, branch: str) -> State | None:
         """The branch as this process last saw it, without a look."""
@@ -185,7 +206,13 @@ class Manifest:
         return found
 
     def snapshot(self, state: State) -> Snapshot:
-        """What a read of this state sees."""
+        """What a read of this state sees: of one state always the same value."""
+        known = self._snapshots.get(state.branch)
+        if known is None or known[0] is not state:
+            known = self._snapshots[state.branch] = (state, self._snapshot(state))
+        return known[1]
+
+    def _snapshot(self, state: State) -> Snapshot:
         return Snapshot(
             branch=state.branch,
             commit_id=self.head(state),
@@ -199,7 +226,7 @@ class Manifest:
         """What a read at a past commit sees."""
         handle = self._datasets.open(LOCATION, commit.branch, commit.manifest_version)
         state = self._read(commit.branch or MAIN, None, handle, None)
-        return replace(self.snapshot(state), commit_id=commit.id)
+        return replace(self._snapshot(state), commit_id=commit.id)
 
     def _read(
         self, branch: str, identity: ForkId | None, handle: Handle, known: State | None
@@ -264,13 +291,12 @@ class Manifest:
         *,
         expected_table_versions: Mapping[TableKey, int],
         expected_head: CommitId | None = None,
-        expected_schema: SchemaId | None = None,
         locked: bool = False,
     ) -> Commit:
         """Make a change visible as one commit, or raise with nothing of it visible."""
 
         def require(state: State) -> None:
-            self.require(state, expected_table_versions, expected_head, expected_schema)
+            self.require(state, expected_table_versions, expected_head)
 
         if locked:
             return self._publish(branch, change, require)
@@ -278,14 +304,15 @@ class Manifest:
             return self._publish(branch, change, require)
 
     def _publish(self, branch: str, change: Change, require: Callable[[State], None]) -> Commit:
+        state = self.recent(branch)
         for _ in range(PUBLISHER_RETRY_BUDGET):
-            state = self.state(branch)
             require(state)
             try:
                 return self._publish_once(state, change)
             except CommitRaced:
                 self._stats.event("phase_c.raced", branch=branch, commit=change.commit_id)
-            landed = self.find(self.state(branch), [change.commit_id])
+            state = self.state(branch)
+            landed = self.find(state, [change.commit_id])
             if landed:  # a put that a client repeats for a lost answer loses against itself
                 return landed[0]
         raise StorageFailed(
@@ -331,6 +358,7 @@ class Manifest:
         transaction = self._stage(state, change, commit)
         failpoints.hit("publish.staged")
         handle = self._datasets.commit(state.handle, transaction)
+        stamp.require_supported(handle.schema, uri=self._uri)  # of versions it was rebased over
         commit = replace(commit, manifest_version=int(handle.version))
         self._advance(state, handle, change)
         self._stats.event("phase_c.published", branch=state.branch, commit=commit.id)
@@ -371,6 +399,7 @@ class Manifest:
         stones = (*state.tombstones, *change.tombstones)
         pins = visible((*state.pins.values(), *change.pins), stones)
         declared = state.declared | set(map(_declaration, change.new_tables))
+        self._looked[state.branch] = time.monotonic()
         self._remember(
             replace(
                 state,
@@ -387,11 +416,17 @@ class Manifest:
         """Drop everything remembered."""
         with self._turn:
             self._states.clear()
+            self._looked.clear()
+            self._met.clear()
+            self._snapshots.clear()
 
     def forget(self, branch: str) -> None:
         """Drop what is remembered of a branch."""
         with self._turn:
             self._states.pop(branch, None)
+            self._looked.pop(branch, None)
+            self._met.pop(branch, None)
+            self._snapshots.pop(branch, None)
 
 
 def create(

@@ -24,7 +24,7 @@ from omnigraph.storage.commit import sidecar_lock_names
 from omnigraph.storage.datasets import Datasets, Handle
 from omnigraph.storage.history import History
 from omnigraph.storage.locks import Guard, Locks, hold_if_idle
-from omnigraph.storage.manifest import Change, Manifest, State
+from omnigraph.storage.manifest import LOCATION, Change, Manifest, State
 from omnigraph.storage.names import owner_of
 from omnigraph.storage.promote import Promotions
 from omnigraph.storage.reclaim import Reclaims
@@ -186,7 +186,9 @@ class Recoverer:
         return state if state.identity == sidecar.branch_identity else None
 
     def _decide(self, sidecar: Sidecar, state: State, guard: Guard) -> Recovery:
-        found = [self._look(sidecar, table, state) for table in sidecar.tables]
+        # A table that was dropped meanwhile is nobody's: restoring it would bring it back.
+        tables = [table for table in sidecar.tables if table.table_key in state.pins]
+        found = [self._look(sidecar, table, state) for table in tables]
         for each in found:
             self._stats.event(
                 "recover.classified",
@@ -197,19 +199,30 @@ class Recoverer:
         _refuse_violations(sidecar, found)
         guard.require_alive()
         moved = all(f.finding is Finding.ROLLED_PAST_EXPECTED for f in found)
-        if found and moved and _still(sidecar, state) and self._promotions.whole(sidecar.files):
+        whole = len(found) == len(sidecar.tables) and self._promotions.whole(sidecar.files)
+        if found and moved and whole and self._still(sidecar, state):
             return self._roll_forward(sidecar, found)
         return self._roll_back(sidecar, found)
 
+    def _still(self, sidecar: Sidecar, state: State) -> bool:
+        """Whether a schema change still finds what it was checked against: every table as it was,
+        and no branch that would be left with the old schema."""
+        if sidecar.schema is not None and self._datasets.refs(LOCATION):
+            return False
+        return all(
+            key in state.pins and state.pins[key].version == version
+            for key, version in sidecar.relied_on.items()
+        )
+
     def _look(self, sidecar: Sidecar, table: SidecarTable, state: State) -> _Found:
-        published = state.pins.get(table.table_key)
+        published = state.pins[table.table_key]
         pin = TablePin(
             table.table_key,
             table.table_path,
-            table.expected_version if published is None else published.version,
+            published.version,
             table.table_branch,
             table.fork,
-            0 if published is None else published.row_count,
+            published.row_count,
         )
         head = self._head(table, published)
         finding = classify(
@@ -221,12 +234,12 @@ class Recoverer:
         )
         return _Found(table, pin, head, finding)
 
-    def _head(self, table: SidecarTable, published: TablePin | None) -> Handle:
+    def _head(self, table: SidecarTable, published: TablePin) -> Handle:
         """The table's head. A fork that was cleaned away took nothing published with it."""
         try:
             return self._datasets.open(table.table_path, table.table_branch)
         except NotFound:
-            if published is None or published.branch == table.table_branch:
+            if published.branch == table.table_branch:
                 raise
             return self._datasets.at(published)
 
@@ -291,14 +304,6 @@ class Recoverer:
             expected_table_versions=expected,
             locked=not sidecar.tables,  # then the lock held for the sidecar is the publisher's
         )
-
-
-def _still(sidecar: Sidecar, state: State) -> bool:
-    """Whether every table is what a schema change was checked against."""
-    pins = state.pins
-    return all(
-        key in pins and pins[key].version == version for key, version in sidecar.relied_on.items()
-    )
 
 
 def _refuse_violations(sidecar: Sidecar, found: Sequence[_Found]) -> None:

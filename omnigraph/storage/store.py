@@ -16,6 +16,7 @@ from ulid import ULID
 from omnigraph.errors import (
     AlreadyExists,
     BadRequest,
+    Conflict,
     NotFound,
     RecoveryRequired,
     StorageFailed,
@@ -130,15 +131,29 @@ class Store:
         kind: str,
         actor: str | None = None,
         schema: str | None = None,
+        recent: bool = False,
     ) -> Write:
         """Begin a write at the branch's head, after settling what dead writers left. One that was
-        planned against another schema than the branch has now is refused with `SchemaChanged`."""
+        planned against another schema than the branch has now is refused with `SchemaChanged`.
+
+        `recent` takes the head this process saw a moment ago. The commit still holds only if it is
+        up to date, but what is read on the way may not be: for who can begin again.
+        """
         self.require_writable()
         self._recoverer.heal(patient=False)
-        state = self.manifest.state(branch)
+        state = self.manifest.recent(branch) if recent else self.manifest.state(branch)
         self.manifest.require_schema(state, SchemaId(schema) if schema else None)
         base = self.manifest.schema(state)
         return Write(state, base, self.tables, self.branches, self.commit, kind=kind, actor=actor)
+
+    def is_current(self, write: Write) -> bool:
+        """Whether nothing was published on its branch since the state a write began with."""
+        seen = write.state
+        try:
+            now = self.manifest.state(seen.branch)
+        except NotFound:
+            return False
+        return (now.identity, now.version) == (seen.identity, seen.version)
 
     def commit(self, prepared: Prepared) -> Commit:
         """Walk a prepared write through the protocol."""
@@ -146,6 +161,11 @@ class Store:
             commit = self._committer.commit(prepared)
         except HeadAhead as ahead:
             raise self._settled(prepared, ahead) from ahead
+        except RecoveryRequired as stopped:
+            if isinstance(stopped.__cause__, Conflict):
+                self.heal()  # lost at the very end: undo it now, the caller may begin again
+                raise stopped.__cause__ from stopped
+            raise
         state = self.manifest.known(prepared.branch)
         if state is not None and state.version == commit.manifest_version:
             self.history.remember(commit, self.manifest.snapshot(state))
@@ -185,14 +205,22 @@ class Store:
     @contextmanager
     def schema_change(self) -> Iterator[None]:
         """The turn of one schema change: no other runs, and no branch comes or goes meanwhile."""
-        self.require_writable()
-        with hold(self.locks, [SCHEMA_LOCK, BRANCHES_LOCK]):
+        while True:
             self.heal()
-            yield
+            with hold(self.locks, [SCHEMA_LOCK, BRANCHES_LOCK]):
+                # The one before us may have died meanwhile, and settling it takes the same locks.
+                if not self._has_unsettled_schema_change():
+                    yield
+                    return
+
+    def _has_unsettled_schema_change(self) -> bool:
+        notes = map(self.sidecars.read, self.sidecars.pending())
+        return any(note is not None and note.schema is not None for note in notes)
 
     def close(self) -> None:
         """Let go of every open handle. A later use opens them again."""
         self.datasets.close()
+        self.tables.lacking.clear()
         self.manifest.close()
 
     def require_writable(self) -> None:

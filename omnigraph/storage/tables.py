@@ -8,19 +8,20 @@ there, and recovery settles it.
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance.dataset import Index, LanceOperation, Transaction
-from lance.fragment import FragmentMetadata, write_fragments
+from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 
 from omnigraph.errors import BadRequest
 from omnigraph.storage import indexing
 from omnigraph.storage.datasets import OPERATION_PROPERTY, CommitRaced, Datasets, Handle
 from omnigraph.storage.evolution import Evolution, evolved
 from omnigraph.storage.indexing import IndexFacts, IndexRequest
+from omnigraph.storage.lacking import Lacking
 from omnigraph.storage.names import table_location
 from omnigraph.storage.records import OperationId, TablePin
 from omnigraph.storage.rowids import (
@@ -46,21 +47,28 @@ class StagedWrite:
     base: TablePin
     handle: Handle
     transaction: Transaction
+    ids: pa.ChunkedArray | None = None  # of rows it adds or replaces; None when nobody kept them
+    adds: bool = True  # whether it adds any
 
     @property
     def table_key(self) -> TableKey:
         return self.base.table_key
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableReader:
     """One table as one snapshot sees it. Arrow in and out, never the handle."""
 
     pin: TablePin
     _handle: Handle
     _datasets: Datasets
+    _lacking: Lacking
 
-    @property
+    def lacks(self, ids: pa.Array) -> bool:
+        """Whether none of these ids is here; False when that takes a look to tell."""
+        return self._lacking.lacks(self.pin, self._handle, ids)
+
+    @cached_property
     def schema(self) -> pa.Schema:
         return self._handle.schema
 
@@ -131,10 +139,16 @@ class Tables:
 
     def __init__(self, datasets: Datasets) -> None:
         self._datasets = datasets
+        self.lacking = Lacking(self._read_ids)
+
+    def _read_ids(self, pin: TablePin, handle: Handle, fragments: list[LanceFragment]) -> pa.Array:
+        with self._datasets.lance_call("scan", pin.table_key):
+            rows = handle.scanner(columns=[KEY], fragments=fragments).to_table()
+        return rows.column(KEY)
 
     def reader(self, pin: TablePin) -> TableReader:
         """The table at a published version."""
-        return TableReader(pin, self._datasets.at(pin), self._datasets)
+        return TableReader(pin, self._datasets.at(pin), self._datasets, self.lacking)
 
     def create(
         self, table_key: TableKey, schema: pa.Schema, location: str | None = None
@@ -152,7 +166,7 @@ class Tables:
         handle = self._datasets.at(pin)
         with self._datasets.lance_call("stage_append", pin.table_key):
             transaction = write_fragments(rows, handle, mode="append", return_transaction=True)
-        return StagedWrite(pin, handle, transaction)
+        return StagedWrite(pin, handle, transaction, _ids(rows))
 
     def write_fragments(
         self, pin: TablePin, rows: pa.Table | pa.RecordBatchReader, *, replacing: bool
@@ -187,7 +201,7 @@ class Tables:
         with self._datasets.lance_call("stage_merge_insert", pin.table_key):
             upsert = handle.merge_insert(KEY).when_matched_update_all()
             transaction, _ = upsert.when_not_matched_insert_all().execute_uncommitted(rows)
-        return StagedWrite(pin, handle, transaction)
+        return StagedWrite(pin, handle, transaction, _ids(rows))
 
     def stage_overwrite(self, pin: TablePin, rows: pa.Table) -> StagedWrite:
         """Stage rows that replace all others. No rows is a table of no fragments."""
@@ -215,7 +229,7 @@ class Tables:
         if not changed and not gone:
             return None
         operation = LanceOperation.Delete(changed, gone, predicate)
-        return StagedWrite(pin, handle, Transaction(handle.version, operation))
+        return StagedWrite(pin, handle, Transaction(handle.version, operation), adds=False)
 
     def stage_patch(
         self,
@@ -242,7 +256,13 @@ class Tables:
                 fields_for_preserving_frag_bitmap=field_ids(handle),
                 update_mode="rewrite_rows",
             )
-        return StagedWrite(pin, handle, Transaction(handle.version, operation))
+        return StagedWrite(
+            pin,
+            handle,
+            Transaction(handle.version, operation),
+            added.column(KEY),
+            adds=len(added) > 0,
+        )
 
     def stage_evolve(self, pin: TablePin, evolution: Evolution) -> StagedWrite:
         """Stage columns that come, go and get other names. Writes no data file."""
@@ -334,7 +354,10 @@ class Tables:
                 f"{staged.table_key} went from {staged.base.version} to {handle.version} "
                 "under this writer's lock"
             )
-        return self.pinned(staged.base, handle)
+        pin = self.pinned(staged.base, handle)
+        if staged.ids is not None or not staged.adds:
+            self.lacking.committed(staged.base, pin, handle, staged.ids)
+        return pin
 
     def pinned(self, base: TablePin, handle: Handle) -> TablePin:
         """The pin of a handle that follows `base` on the same branch."""
@@ -372,6 +395,11 @@ def _segments(handle: Handle, name: str) -> list[Index]:
         if index.name == name
         for segment in index.segments
     ]
+
+
+def _ids(rows: pa.Table | pa.RecordBatchReader) -> pa.ChunkedArray | None:
+    """The ids of rows that are at hand. The audit's rows have none."""
+    return rows.column(KEY) if isinstance(rows, pa.Table) and KEY in rows.schema.names else None
 
 
 def _require_distinct(rows: pa.Table, pin: TablePin) -> None:

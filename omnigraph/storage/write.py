@@ -6,7 +6,10 @@ a table through the write makes its version a condition of the commit.
 Invariant: nothing durable happens before `commit`, except forks and files nothing refers to.
 """
 
-from collections.abc import Callable, Collection, Sequence
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import TypeVar
 
@@ -32,6 +35,7 @@ from omnigraph.storage.tables import Fragments, StagedWrite, TableReader, Tables
 from omnigraph.types import TableKey
 
 WRITE_ATTEMPTS = 32
+_PAUSE_FIRST_S, _PAUSE_MAX_S = 0.002, 0.25
 Result = TypeVar("Result")
 
 
@@ -60,7 +64,7 @@ class Write:
         self._actor = actor
         self._operation = OperationId(str(ULID()))
         self._bases: dict[TableKey, TablePin] = {}
-        self._relied_on: dict[TableKey, int] = {}
+        self._relied_on: dict[TableKey, TablePin] = {}
         self._writes: dict[TableKey, TableWrite] = {}
         self._new: dict[TableKey, TablePin] = {}
         self._dropped: dict[TableKey, Tombstone] = {}
@@ -71,12 +75,17 @@ class Write:
     def operation_id(self) -> OperationId:
         return self._operation
 
+    @property
+    def state(self) -> State:
+        """The branch as this write sees it."""
+        return self._state
+
     def read(self, table_key: TableKey) -> TableReader:
         """The table at this write's base. The commit holds only if it stays at that version."""
         pin = self._state.pins.get(table_key)
         if pin is None:
             raise NotFound("table", table_key)
-        self._relied_on[table_key] = pin.version
+        self._relied_on[table_key] = pin
         return self._tables.reader(pin)
 
     def append(self, table_key: TableKey, rows: pa.Table) -> None:
@@ -129,14 +138,6 @@ class Write:
         """Stage indexes over every row."""
         self._keep(self._tables.stage_create_indexes(self._base(table_key), requests))
 
-    def change_indexes(
-        self, table_key: TableKey, requests: Sequence[IndexRequest], gone: Collection[str]
-    ) -> None:
-        """Stage indexes that come and indexes that go, if any do."""
-        if requests or gone:
-            base = self._base(table_key)
-            self._keep(self._tables.stage_create_indexes(base, requests, gone))
-
     def then(
         self, table_key: TableKey, step: Callable[[Tables, TablePin], StagedWrite | None]
     ) -> None:
@@ -164,8 +165,11 @@ class Write:
         return next(location for location in found if location not in used)
 
     def drop_table(self, table_key: TableKey) -> None:
-        """The end of a table. Its versions stay readable at earlier commits."""
-        self._bury(self.read(table_key).pin)
+        """The end of a table. Its versions stay readable at earlier commits. Its head moves all the
+        same: a writer that knows only the heads must see that the table it knew is no more."""
+        self.evolve_table(table_key, Evolution())
+        base = self.base(table_key)
+        self._bury(replace(base, version=base.version + 1))
 
     def _bury(self, pin: TablePin) -> None:
         owner = owner_of(self._state.branch)
@@ -200,7 +204,7 @@ class Write:
     def replace_schema(self, schema: SchemaId) -> None:
         """Another schema from this commit on. The commit holds only if no table moved at all."""
         self._schema = schema
-        self._relied_on |= {key: pin.version for key, pin in self._state.pins.items()}
+        self._relied_on |= self._state.pins
 
     def replace_file(self, path: str, data: bytes) -> None:
         """A file beside the tables that changes with this commit."""
@@ -245,11 +249,15 @@ class Write:
 def prepared_again(attempt: Callable[[], Result], *, attempts: int = WRITE_ATTEMPTS) -> Result:
     """Run an insert or a merge by key, again from a new base when another writer came first.
 
-    Strict updates and deletes do not use this: for them the conflict is the answer.
+    Losers wait a little, each for its own random time and longer each time: writers that start
+    again at once would keep meeting. Strict updates and deletes do not use this: for them the
+    conflict is the answer.
     """
+    longest = _PAUSE_FIRST_S
     for _ in range(attempts - 1):
         try:
             return attempt()
         except VersionMismatch:
-            continue
+            time.sleep(random.uniform(0, longest))
+            longest = min(2 * longest, _PAUSE_MAX_S)
     return attempt()

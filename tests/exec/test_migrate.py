@@ -350,7 +350,7 @@ def test_a_write_planned_for_an_older_schema_is_not_published(graph: Graph) -> N
     schema = graph.schema.catalog.schema_id
     early = store.begin(kind="mutation", schema=schema)
     early.delete(TableKey("node:City"), "true")
-    graph.schema.apply(changed(("age: I32?", "age: I32?  email: String?")))
+    graph.schema.apply(changed(("size: I64?", "size: I64?  email: String?")))
     with pytest.raises(og.SchemaChanged) as refused:
         early.commit()
     assert (refused.value.branch, refused.value.expected) == ("main", schema)
@@ -358,6 +358,36 @@ def test_a_write_planned_for_an_older_schema_is_not_published(graph: Graph) -> N
     with pytest.raises(og.SchemaChanged):
         store.begin(kind="mutation", schema=schema)
     assert set(of_type(dump(graph), "City")) == {"Paris"}
+    assert heads_agree(graph)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SCHEMA + "edge Near: City -> City {\n}\n",
+        SCHEMA.replace("enum(calm, glad)", "enum(calm, glad, wild)"),
+    ],
+    ids=["an edge more", "a value more"],
+)
+def test_a_type_whose_writes_mean_something_else_moves_on(graph: Graph, text: str) -> None:
+    """A node deleted by a writer that does not know the new edge would leave edges behind."""
+    changes = "node:City" if "Near" in text else "node:Person"
+    early = og.open(graph.uri)._store.begin(kind="mutation", schema=graph.schema.catalog.schema_id)
+    early.delete(TableKey(changes), "true")
+    graph.schema.apply(text)
+    with pytest.raises(og.SchemaChanged):
+        early.commit()
+    assert heads_agree(graph)
+
+
+def test_a_write_to_a_type_that_stays_goes_on_under_the_new_schema(graph: Graph) -> None:
+    store = og.open(graph.uri)._store
+    early = store.begin(kind="mutation", schema=graph.schema.catalog.schema_id)
+    early.delete(TableKey("node:City"), "true")
+    graph.schema.apply(SCHEMA + "node Tree {\n    name: String @key\n}\n")
+    early.commit()
+    assert set(of_type(dump(graph), "City")) == set()
+    assert graph.schema.catalog.nodes["Tree"]
     assert heads_agree(graph)
 
 
