@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed
 from omnigraph.storage import failpoints
+from omnigraph.storage.branches import BRANCHES_LOCK
 from omnigraph.storage.datasets import ForkId
 from omnigraph.storage.fold import Folding
 from omnigraph.storage.locks import LOCK_WAIT_S, Guard, Locks, hold
@@ -277,10 +278,12 @@ def lock_names(prepared: Prepared) -> tuple[str, ...]:
 def sidecar_lock_names(sidecar: Sidecar) -> tuple[str, ...]:
     """The locks the writer of a sidecar holds while it lives. A note without tables belongs to a
     writer that holds the publish lock."""
+    # No branch may come while the schema changes.
+    branches = () if sidecar.schema is None else (BRANCHES_LOCK,)
     if not sidecar.tables:
-        return (publish_lock(sidecar.branch),)
+        return (*branches, publish_lock(sidecar.branch))
     keys = {table.table_key for table in sidecar.tables} | sidecar.relied_on.keys()
-    return tuple(lock_name(key, sidecar.branch) for key in sorted(keys))
+    return (*branches, *(lock_name(key, sidecar.branch) for key in sorted(keys)))
 
 
 def _table_note(write: TableWrite) -> SidecarTable:

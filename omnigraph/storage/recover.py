@@ -24,7 +24,7 @@ from omnigraph.storage.commit import sidecar_lock_names
 from omnigraph.storage.datasets import Datasets, Handle
 from omnigraph.storage.history import History
 from omnigraph.storage.locks import Guard, Locks, hold_if_idle
-from omnigraph.storage.manifest import Change, Manifest, State
+from omnigraph.storage.manifest import LOCATION, Change, Manifest, State
 from omnigraph.storage.names import owner_of
 from omnigraph.storage.promote import Promotions
 from omnigraph.storage.reclaim import Reclaims
@@ -200,9 +200,19 @@ class Recoverer:
         guard.require_alive()
         moved = all(f.finding is Finding.ROLLED_PAST_EXPECTED for f in found)
         whole = len(found) == len(sidecar.tables) and self._promotions.whole(sidecar.files)
-        if found and moved and whole and _still(sidecar, state):
+        if found and moved and whole and self._still(sidecar, state):
             return self._roll_forward(sidecar, found)
         return self._roll_back(sidecar, found)
+
+    def _still(self, sidecar: Sidecar, state: State) -> bool:
+        """Whether a schema change still finds what it was checked against: every table as it was,
+        and no branch that would be left with the old schema."""
+        if sidecar.schema is not None and self._datasets.refs(LOCATION):
+            return False
+        return all(
+            key in state.pins and state.pins[key].version == version
+            for key, version in sidecar.relied_on.items()
+        )
 
     def _look(self, sidecar: Sidecar, table: SidecarTable, state: State) -> _Found:
         published = state.pins[table.table_key]
@@ -294,14 +304,6 @@ class Recoverer:
             expected_table_versions=expected,
             locked=not sidecar.tables,  # then the lock held for the sidecar is the publisher's
         )
-
-
-def _still(sidecar: Sidecar, state: State) -> bool:
-    """Whether every table is what a schema change was checked against."""
-    pins = state.pins
-    return all(
-        key in pins and pins[key].version == version for key, version in sidecar.relied_on.items()
-    )
 
 
 def _refuse_violations(sidecar: Sidecar, found: Sequence[_Found]) -> None:

@@ -205,10 +205,17 @@ class Store:
     @contextmanager
     def schema_change(self) -> Iterator[None]:
         """The turn of one schema change: no other runs, and no branch comes or goes meanwhile."""
-        self.require_writable()
-        with hold(self.locks, [SCHEMA_LOCK, BRANCHES_LOCK]):
+        while True:
             self.heal()
-            yield
+            with hold(self.locks, [SCHEMA_LOCK, BRANCHES_LOCK]):
+                # The one before us may have died meanwhile, and settling it takes the same locks.
+                if not self._has_unsettled_schema_change():
+                    yield
+                    return
+
+    def _has_unsettled_schema_change(self) -> bool:
+        notes = map(self.sidecars.read, self.sidecars.pending())
+        return any(note is not None and note.schema is not None for note in notes)
 
     def close(self) -> None:
         """Let go of every open handle. A later use opens them again."""
