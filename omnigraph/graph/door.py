@@ -20,12 +20,14 @@ from omnigraph.exec.export import ExportResult, export
 from omnigraph.exec.indexes import IndexReport
 from omnigraph.exec.load import LoadResult, Progress
 from omnigraph.exec.mutate import MutationResult, request, run_mutation
+from omnigraph.exec.optimize import OptimizeReport, UpkeepProgress
 from omnigraph.exec.result import QueryResult
 from omnigraph.exec.run import Reading
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, read_schema, schema_files, schema_tables
 from omnigraph.graph.texts import query_text, schema_text
 from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView
+from omnigraph.pipeline import upkeep
 from omnigraph.pipeline.load import Order, load
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.ir import ReadPlan
@@ -203,6 +205,26 @@ class Graph:
     def ensure_indices(self, branch: str = MAIN) -> IndexReport:
         """Build the indexes that the schema asks for and that are missing or behind."""
         return indexes.ensure_indices(self._store, self.schema.catalog, branch)
+
+    def optimize(
+        self,
+        branch: str = MAIN,
+        *,
+        engine: str = "local",
+        spark: Any = None,
+        actor: str | None = None,
+        progress: Callable[[UpkeepProgress], None] | None = None,
+    ) -> OptimizeReport:
+        """Few fragments, whole indexes, a folded manifest: one commit that changes no row."""
+        return upkeep.optimize(
+            self._store,
+            self.schema.catalog,
+            branch,
+            engine=engine,
+            spark=spark,
+            actor=actor,
+            progress=progress,
+        )
 
     def refresh(self) -> None:
         """Settle what dead writers left, and see what others changed."""

@@ -86,6 +86,10 @@ class Datasets:
         self.keep(pin, handle)
         return handle
 
+    def own(self, pin: TablePin) -> Handle:
+        """A handle nobody else has: building an index locks other threads out of its handle."""
+        return self.open(pin.location, pin.branch, pin.version)
+
     def keep(self, pin: TablePin, handle: Handle) -> None:
         """Remember the handle of a version this process wrote or opened."""
         with self._turn:

@@ -48,10 +48,11 @@ RECOVER = (
 
 BRANCH = ("branch.create_before", "branch.create_after", "branch.delete_before", "branch.ref_gone")
 FOLD = ("fold.manifest_before", "fold.manifest_after", "fold.table_before", "fold.table_after")
+UPKEEP = ("upkeep.task", "upkeep.manifest_before", "upkeep.manifest_after")
 PROMOTE = ("promote.file",)
 INIT = ("init.tables", "init.objects", "init.manifest")
 
-NAMES = frozenset(COMMIT + CONFIRM + FORK + RECOVER + BRANCH + FOLD + PROMOTE + INIT)
+NAMES = frozenset(COMMIT + CONFIRM + FORK + RECOVER + BRANCH + FOLD + UPKEEP + PROMOTE + INIT)
 
 VARIABLE = "OMNIGRAPH_FAILPOINTS"
 

@@ -13,7 +13,8 @@ import logging
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage import failpoints
 from omnigraph.storage.datasets import CommitRaced, Datasets, Handle
-from omnigraph.storage.locks import Locks, hold_if_idle
+from omnigraph.storage.groups import TARGET_ROWS, merge_groups
+from omnigraph.storage.locks import Locks, hold, hold_if_idle
 from omnigraph.storage.manifest import LOCATION, Manifest, publish_lock
 from omnigraph.storage.names import owner_of
 from omnigraph.storage.records import TablePin
@@ -95,6 +96,20 @@ class Folding:
                 self._residual.compact(head, target_rows=target)
                 self._stats.event("fold.manifest", branch=branch, version=head.version)
             failpoints.hit("fold.manifest_after")
+
+    def optimize_manifest(self, branch: str) -> tuple[int, int]:
+        """Rewrite a branch's manifest as few fragments; how many it had and has. No commit."""
+        with hold(self._locks, [publish_lock(branch)]):
+            failpoints.hit("upkeep.manifest_before")
+            head = self._datasets.open(LOCATION, owner_of(branch))
+            before = head.get_fragments()
+            groups = merge_groups(before)
+            rewrites = [self._residual.rewritten(head, g, target_rows=TARGET_ROWS) for g in groups]
+            if rewrites:
+                head = self._residual.commit_rewrites(head, rewrites)
+                self._stats.event("upkeep.manifest", branch=branch, version=head.version)
+            failpoints.hit("upkeep.manifest_after")
+            return len(before), len(head.get_fragments())
 
     def fold_manifest_quietly(self, branch: str) -> None:
         """Fold after a published commit, which a failure here must not fail."""

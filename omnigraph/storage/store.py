@@ -23,8 +23,10 @@ from omnigraph.storage import failpoints, manifest, stamp
 from omnigraph.storage.audit import Audit
 from omnigraph.storage.branches import Branches
 from omnigraph.storage.commit import Committer, HeadAhead, Prepared
+from omnigraph.storage.compaction import Compactor
 from omnigraph.storage.datasets import Datasets
 from omnigraph.storage.delta import Deltas
+from omnigraph.storage.drift import Drifts
 from omnigraph.storage.fold import Folding
 from omnigraph.storage.history import History
 from omnigraph.storage.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold, make_locks
@@ -73,8 +75,10 @@ class Store:
         )
         self.sidecars = Sidecars(self.objects, self.stats)
         self.audit = Audit(self.datasets, self.tables)
+        self.drifts = Drifts(self.datasets, self.tables, self.manifest, self.sidecars, self.locks)
         promotions = Promotions(self.objects)
-        self._folding = Folding(
+        self.compactor = Compactor(self.datasets, self.tables)
+        self.folding = Folding(
             self.datasets, self.tables, self.manifest, self.locks, self.stats, on=settings.fold
         )
         self._recoverer = Recoverer(
@@ -93,7 +97,7 @@ class Store:
             self.manifest,
             self.sidecars,
             self.locks,
-            self._folding,
+            self.folding,
             promotions,
             self.stats,
             wait_s=settings.lock_wait_s,
@@ -129,7 +133,7 @@ class Store:
             commit = self._committer.commit(prepared)
         except HeadAhead as ahead:
             raise self._settled(prepared, ahead) from ahead
-        self._folding.fold_manifest_quietly(prepared.branch)
+        self.folding.fold_manifest_quietly(prepared.branch)
         return commit
 
     def _settled(self, prepared: Prepared, ahead: HeadAhead) -> Exception:
