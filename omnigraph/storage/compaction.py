@@ -97,7 +97,9 @@ class Compactor:
         handle = self._datasets.at(pin)
         with self._datasets.lance_call("plan_upkeep", pin.table_key):
             apart = _coverage(handle, {request.name for request in requests})
-            groups = merge_groups(handle.get_fragments(), apart)
+            fixed = indexing.inherited(handle)
+            free = [each for each in handle.get_fragments() if each.fragment_id not in fixed]
+            groups = merge_groups(free, apart)
             ordered = any(request.index_type == "BTREE" for request in requests)
             return TablePlan(
                 pin,

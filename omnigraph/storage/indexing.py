@@ -93,6 +93,16 @@ Cell = tuple[frozenset[int], frozenset[str], bool]
 """Fragments, the segments that cover them now, and whether they have to be built."""
 
 
+def inherited(handle: Handle) -> frozenset[int]:
+    """The fragments that an index of the branch this one was forked from covers.
+
+    They must not be rewritten here: Lance writes the index that follows them into this branch and
+    keeps looking for it in the other.
+    """
+    segments = (segment for index in handle.describe_indices() for segment in index.segments)
+    return frozenset(n for s in segments if s.base_id is not None for n in s.fragment_ids)
+
+
 def _cells(handle: Handle, index: Any, request: IndexRequest) -> list[Cell]:
     present = frozenset(_fragments(handle))
     if index is None:
