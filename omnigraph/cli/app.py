@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from omnigraph import __version__
-from omnigraph.cli import branch, bulk, data, history, queries, schema
+from omnigraph.cli import branch, bulk, data, history, queries, schema, upkeep
 from omnigraph.cli.terminal import show, warn
 
 app = typer.Typer(
@@ -31,6 +31,10 @@ app.add_typer(history.commit_app)
 app.command()(history.snapshot)
 app.command()(history.recoveries)
 app.add_typer(schema.app)
+app.command()(upkeep.optimize)
+app.command()(upkeep.repair)
+app.command()(upkeep.cleanup)
+app.command()(upkeep.check)
 app.command()(queries.lint)
 app.command()(queries.explain)
 
@@ -75,11 +79,16 @@ def main() -> None:
     """The entry point: spellings of older releases still work, with a warning."""
     arguments = _globals_last(sys.argv[1:])
     for old, new in _OLDER_SPELLINGS.items():
-        if tuple(arguments[: len(old)]) == old:
+        if tuple(arguments[: len(old)]) == old and not _is_upkeep(arguments):
             warn(f"'omnigraph {' '.join(old)}' is now 'omnigraph {' '.join(new)}'")
             arguments = [*new, *arguments[len(old) :]]
             break
     app(args=arguments, prog_name="omnigraph")
+
+
+def _is_upkeep(arguments: list[str]) -> bool:
+    """Whether `check` means the graph: queries were checked with --query."""
+    return arguments[:1] == ["check"] and not any(a.startswith("--query") for a in arguments)
 
 
 def _globals_last(arguments: list[str]) -> list[str]:

@@ -57,10 +57,8 @@ class TableReport:
     committed: bool = False
     published_version: int = 0
     head_version: int = 0
-
-    @property
-    def fragments_removed(self) -> int:
-        return max(0, self.fragments_before - self.fragments_after)
+    fragments_removed: int = 0
+    fragments_added: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +98,10 @@ class Optimizer:
 
     def optimize(self) -> OptimizeReport:
         """Bring every table of the branch, and its manifest, in order."""
-        self.store.require_writable()
+        with self.store.upkeep():
+            return self._optimized()
+
+    def _optimized(self) -> OptimizeReport:
         self.store.heal()  # what cannot be settled stops the run here
         self._look()
         self._work([key for key, table in self._tables.items() if table.report.skipped is None])
@@ -192,7 +193,13 @@ class Optimizer:
             except VersionMismatch:
                 continue
             for table in self._tables.values():
-                table.report = replace(table.report, committed=table.done is not None)
+                removed, added = table.done.counts if table.done else (0, 0)
+                table.report = replace(
+                    table.report,
+                    committed=table.done is not None,
+                    fragments_removed=removed,
+                    fragments_added=added,
+                )
             return commit.id
         self._give_up(key for key, table in self._tables.items() if table.done)
         return None
@@ -251,17 +258,19 @@ class Optimizer:
         )
 
     def _manifest(self) -> TableReport:
-        before, after = self.store.folding.optimize_manifest(self.branch)
+        before, removed, added = self.store.folding.optimize_manifest(self.branch)
         snapshot = self.store.snapshot(self.branch)
         self._tell("manifest", 1, 1, MANIFEST)
         return TableReport(
             MANIFEST,
             0,
             before,
-            after,
-            committed=after != before,
+            before - removed + added,
+            committed=removed > 0,
             published_version=snapshot.manifest_version,
             head_version=snapshot.manifest_version,
+            fragments_removed=removed,
+            fragments_added=added,
         )
 
     def _tell(self, stage: str, done: int, total: int, table: str = "") -> None:

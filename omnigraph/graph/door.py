@@ -15,6 +15,8 @@ from omnigraph.catalog.accept import accept
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec import indexes
+from omnigraph.exec.check import CheckReport, check
+from omnigraph.exec.cleanup import GRACE, CleanupReport, Duration
 from omnigraph.exec.diff import Changes, filters
 from omnigraph.exec.export import ExportResult, export
 from omnigraph.exec.indexes import IndexReport
@@ -24,7 +26,13 @@ from omnigraph.exec.optimize import OptimizeReport, UpkeepProgress
 from omnigraph.exec.result import QueryResult
 from omnigraph.exec.run import Reading
 from omnigraph.graph.handles import BranchHandle, Transaction
-from omnigraph.graph.schema import SchemaView, read_schema, schema_files, schema_tables
+from omnigraph.graph.schema import (
+    SchemaView,
+    read_schema,
+    schema_files,
+    schema_tables,
+    stored_catalog,
+)
 from omnigraph.graph.texts import query_text, schema_text
 from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView
 from omnigraph.pipeline import upkeep
@@ -34,6 +42,7 @@ from omnigraph.plan.ir import ReadPlan
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Snapshot
+from omnigraph.storage.repair import RepairReport
 from omnigraph.storage.stats import StatsView
 from omnigraph.storage.store import Settings, Store, create, open_store
 
@@ -226,6 +235,50 @@ class Graph:
             progress=progress,
         )
 
+    def cleanup(
+        self,
+        keep: int | None = None,
+        older_than: Duration | None = None,
+        confirm: bool = False,
+        *,
+        grace: Duration = GRACE,
+        engine: str = "local",
+        spark: Any = None,
+    ) -> CleanupReport:
+        """Remove what old commits alone need; without `confirm`, only say what would go.
+
+        `keep` commits a branch stay readable, and those that were a head since `older_than`
+        (`7d`) or since `grace`.
+        """
+        return upkeep.cleanup(
+            self._store,
+            keep=keep,
+            older_than=older_than,
+            confirm=confirm,
+            grace=grace,
+            engine=engine,
+            spark=spark,
+        )
+
+    def repair(
+        self,
+        confirm: bool = False,
+        force: bool = False,
+        *,
+        actor: str | None = None,
+        engine: str = "local",
+        spark: Any = None,
+    ) -> RepairReport:
+        """Look for table heads that no commit explains; with `confirm` publish those that only
+        upkeep moved, and with `force` set the others back to what is published."""
+        return upkeep.repair(
+            self._store, confirm=confirm, force=force, actor=actor, engine=engine, spark=spark
+        )
+
+    def check(self) -> CheckReport:
+        """Whether everything on disk fits together: reads all of it, writes nothing."""
+        return check(self._store, lambda: stored_catalog(self._store))
+
     def refresh(self) -> None:
         """Settle what dead writers left, and see what others changed."""
         if not self.read_only:
@@ -271,6 +324,14 @@ def init(
         settings=Settings(fold=fold),
     )
     return Graph(store, SchemaView(text, catalog))
+
+
+def check_at(
+    uri: str | os.PathLike[str], *, storage_options: dict[str, str] | None = None
+) -> CheckReport:
+    """Check a graph that may be too damaged to be opened."""
+    store = open_store(uri, read_only=True, storage_options=storage_options)
+    return check(store, lambda: stored_catalog(store))
 
 
 def open(

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from omnigraph.catalog import codec
 from omnigraph.catalog.arrow import edge_schema, node_schema
+from omnigraph.catalog.diff import plan_migration
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import StorageFailed
 from omnigraph.storage.store import Store
@@ -34,6 +35,18 @@ def schema_tables(catalog: Catalog) -> list[tuple[TableKey, pa.Schema]]:
     nodes = [(table_key(Kind.NODE, n.name), node_schema(n)) for n in catalog.nodes.values()]
     edges = [(table_key(Kind.EDGE, e.name), edge_schema(e)) for e in catalog.edges.values()]
     return nodes + edges
+
+
+def stored_catalog(store: Store) -> Catalog:
+    """The accepted schema, after a look whether its two files agree."""
+    view = read_schema(store)
+    steps = plan_migration(view.catalog, view.text).steps
+    if steps:
+        raise StorageFailed(
+            "compared the schema's files",
+            f"{SCHEMA_TEXT} and {SCHEMA_IR} differ in {len(steps)} step(s)",
+        )
+    return view.catalog
 
 
 def read_schema(store: Store) -> SchemaView:

@@ -20,7 +20,7 @@ from omnigraph.storage.datasets import Datasets, Handle
 from omnigraph.storage.groups import TARGET_ROWS, merge_groups
 from omnigraph.storage.indexing import IndexPlan, IndexRequest
 from omnigraph.storage.records import TablePin
-from omnigraph.storage.residual import InlineResidual
+from omnigraph.storage.residual import InlineResidual, rewrite_counts
 from omnigraph.storage.tables import StagedWrite, Tables
 
 
@@ -82,6 +82,11 @@ class TableDone:
     plan: TablePlan
     rewrites: tuple[str, ...]
     segments: tuple[Index, ...]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many fragments go, and how many come."""
+        return rewrite_counts(self.rewrites)
 
 
 class Compactor:

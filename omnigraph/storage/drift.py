@@ -1,9 +1,11 @@
 """Drift: a table head that is not the version the manifest publishes.
 
-Invariant: a drift is told only when it was seen under the table's lock with no sidecar that
-explains it, so a writer at work, or one that died and will be settled, is never taken for one.
+Invariant: a drift is told only when it was seen under the table's lock (or, by a reader, twice)
+with no sidecar that explains it, so a writer at work, or one that died and will be settled, is not
+taken for one.
 """
 
+import time
 from dataclasses import dataclass
 
 from omnigraph.errors import NotFound, RecoveryRequired
@@ -15,6 +17,8 @@ from omnigraph.storage.records import Sidecar, TablePin
 from omnigraph.storage.sidecars import Sidecars
 from omnigraph.storage.tables import Tables
 from omnigraph.types import TableKey
+
+SECOND_LOOK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,10 @@ class Drifts:
         manifest: Manifest,
         sidecars: Sidecars,
         locks: Locks,
+        *,
+        read_only: bool,
     ) -> None:
+        self._read_only = read_only
         self._datasets = datasets
         self._tables = tables
         self._manifest = manifest
@@ -49,11 +56,24 @@ class Drifts:
 
     def of(self, branch: str, table_key: TableKey) -> Drift | None:
         """The drift of a table on a branch that has it for its own."""
+        if self._read_only:
+            return self.seen(branch, table_key)
         pin = self._pin(branch, table_key)
         if pin is None or self.head(pin) == pin.version:
             return None
         with hold(self._locks, [lock_name(table_key, branch)]):
             return self.under_lock(branch, table_key)
+
+    def seen(self, branch: str, table_key: TableKey) -> Drift | None:
+        """The same without a lock, for those who may not write one: a second look, after a writer
+        at work had time to publish."""
+        try:
+            if self.under_lock(branch, table_key) is None:
+                return None
+        except RecoveryRequired:
+            pass
+        time.sleep(SECOND_LOOK_S)
+        return self.under_lock(branch, table_key)
 
     def under_lock(self, branch: str, table_key: TableKey) -> Drift | None:
         """The same, while the caller holds the table's lock."""

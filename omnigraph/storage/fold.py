@@ -19,7 +19,7 @@ from omnigraph.storage.locks import Locks, hold, hold_if_idle
 from omnigraph.storage.manifest import LOCATION, Manifest, publish_lock
 from omnigraph.storage.names import owner_of
 from omnigraph.storage.records import TablePin
-from omnigraph.storage.residual import InlineResidual
+from omnigraph.storage.residual import InlineResidual, rewrite_counts
 from omnigraph.storage.stats import Stats
 from omnigraph.storage.tables import Tables
 
@@ -100,8 +100,9 @@ class Folding:
                 self._stats.event("fold.manifest", branch=branch, version=head.version)
             failpoints.hit("fold.manifest_after")
 
-    def optimize_manifest(self, branch: str) -> tuple[int, int]:
-        """Rewrite a branch's manifest as few fragments; how many it had and has. No commit."""
+    def optimize_manifest(self, branch: str) -> tuple[int, int, int]:
+        """Rewrite a branch's manifest as few fragments: how many it had, how many went and how many
+        came instead. No commit."""
         with hold(self._locks, [publish_lock(branch)]):
             failpoints.hit("upkeep.manifest_before")
             head = self._datasets.open(LOCATION, owner_of(branch))
@@ -112,7 +113,7 @@ class Folding:
                 head = self._residual.commit_rewrites(head, rewrites)
                 self._stats.event("upkeep.manifest", branch=branch, version=head.version)
             failpoints.hit("upkeep.manifest_after")
-            return len(before), len(head.get_fragments())
+            return len(before), *rewrite_counts(rewrites)
 
     def fold_manifest_quietly(self, branch: str) -> None:
         """Fold after a published commit, which a failure here must not fail."""

@@ -22,6 +22,7 @@ from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 from omnigraph.errors import (
     NotFound,
     PreconditionFailed,
+    Reclaimed,
     StorageFailed,
     VersionMismatch,
 )
@@ -104,6 +105,7 @@ class State:
     tombstones: tuple[Tombstone, ...]
     heads: dict[str, tuple[CommitId, int]]  # head row → commit, fragment
     declared: frozenset[TableKey]  # tables that have or had their row
+    reclaims: str = ""  # the note of the last cleanup when this was read
 
     @property
     def version(self) -> int:
@@ -132,10 +134,14 @@ class Manifest:
         version = None
         if known is not None:
             version = self._datasets.latest_version(LOCATION, owner_of(branch), known.version)
-            if version == known.version:
+        # Only after the look at the next version: had it been reclaimed, this note had changed.
+        reclaims = self._datasets.reclaims()
+        if known is not None and version == known.version:
+            if reclaims == known.reclaims:
                 return known
+            version = None
         handle = self._datasets.open(LOCATION, owner_of(branch), version)
-        state = self._read(branch, identity, handle, known)
+        state = replace(self._read(branch, identity, handle, known), reclaims=reclaims)
         self._remember(state)
         return state
 
@@ -147,7 +153,7 @@ class Manifest:
         """Keep the newest state of a branch; threads that read at once may finish in any order."""
         with self._turn:
             known = self._states.get(state.branch)
-            if known is None or known.identity != state.identity or known.version < state.version:
+            if known is None or known.identity != state.identity or known.version <= state.version:
                 self._states[state.branch] = state
 
     def identity(self, branch: str) -> ForkId | None:
@@ -180,7 +186,10 @@ class Manifest:
 
     def at_commit(self, commit: Commit) -> Snapshot:
         """What a read at a past commit sees."""
-        handle = self._datasets.open(LOCATION, commit.branch, commit.manifest_version)
+        try:
+            handle = self._datasets.open(LOCATION, commit.branch, commit.manifest_version)
+        except NotFound as cause:
+            raise Reclaimed("commit", f"'{commit.id}'") from cause
         state = self._read(commit.branch or MAIN, None, handle, None)
         return replace(self.snapshot(state), commit_id=commit.id)
 
@@ -228,6 +237,15 @@ class Manifest:
                 fragments=fragments,
             ).to_table()
         return tuple(decode_commit(row) for row in rows.to_pylist())
+
+    def table_history(self, state: State) -> "TableHistory":
+        """Every version of every table that a branch has or had, and when it became visible."""
+        with self._datasets.lance_call("scan_table_history", state.branch):
+            rows = state.handle.scanner(
+                columns=[*_STATE_COLUMNS, "_row_created_at_version"],
+                filter=f"object_type IN ('{TABLE_VERSION}', '{TABLE_TOMBSTONE}')",
+            ).to_table()
+        return TableHistory(rows)
 
     def _head_row_of(self, state: State) -> str:
         """The head row that speaks for a branch: its own, or the nearest ancestor's."""
@@ -361,6 +379,46 @@ class Manifest:
         """Drop what is remembered of a branch."""
         with self._turn:
             self._states.pop(branch, None)
+
+
+class TableHistory:
+    """The table versions a branch made visible, each with the manifest version that did."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        stamps = rows["_row_created_at_version"].to_pylist()
+        self._pins: list[tuple[int, TablePin]] = []
+        self._stones: list[tuple[int, Tombstone]] = []
+        for at, row in zip(stamps, rows.to_pylist(), strict=True):
+            if row["object_type"] == TABLE_VERSION:
+                self._pins.append((at, decode_pin(row)))
+            else:
+                stone = Tombstone(
+                    TableKey(row["table_key"]), row["table_version"], row["table_branch"]
+                )
+                self._stones.append((at, stone))
+        self._pins.sort(key=lambda each: each[0])
+
+    @property
+    def all(self) -> list[TablePin]:
+        """Every version that was ever visible."""
+        return [pin for _, pin in self._pins]
+
+    def pins_at(self, versions: Iterable[int]) -> set[TablePin]:
+        """Every table version that is visible at one of these manifest versions."""
+        found: set[TablePin] = set()
+        latest: dict[TableKey, TablePin] = {}
+        waiting = iter(self._pins)
+        following = next(waiting, None)
+        for version in sorted(set(versions)):
+            while following is not None and following[0] <= version:
+                pin = following[1]
+                best = latest.get(pin.table_key)
+                if best is None or pin.version > best.version:
+                    latest[pin.table_key] = pin
+                following = next(waiting, None)
+            stones = [stone for at, stone in self._stones if at <= version]
+            found |= set(visible(latest.values(), stones).values())
+        return found
 
 
 def create(

@@ -102,3 +102,12 @@ def _based_on(head: Handle, rewrite: str) -> str:
     """A rewrite as if it had been made of `head`. Lance would take the versions between for a
     conflict, although they left these fragments alone."""
     return json.dumps({**json.loads(rewrite), "read_version": int(head.version)})
+
+
+def rewrite_counts(rewrites: Iterable[str]) -> tuple[int, int]:
+    """How many fragments rewrites take away, and how many they bring."""
+    metrics = [json.loads(text)["metrics"] for text in rewrites]
+    return (
+        sum(each["fragments_removed"] for each in metrics),
+        sum(each["fragments_added"] for each in metrics),
+    )

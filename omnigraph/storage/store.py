@@ -6,7 +6,8 @@ anything else.
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -34,8 +35,10 @@ from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.names import MAIN, lock_name, table_location
 from omnigraph.storage.objects import Objects, Place, StorageOptions, place
 from omnigraph.storage.promote import Promotions
+from omnigraph.storage.reclaim import Reclaimer
 from omnigraph.storage.records import Commit, CommitId, OperationId, Snapshot
 from omnigraph.storage.recover import Recoverer
+from omnigraph.storage.repair import Repairer
 from omnigraph.storage.sidecars import Sidecars
 from omnigraph.storage.stats import Stats
 from omnigraph.storage.tables import TableReader, Tables
@@ -75,7 +78,17 @@ class Store:
         )
         self.sidecars = Sidecars(self.objects, self.stats)
         self.audit = Audit(self.datasets, self.tables)
-        self.drifts = Drifts(self.datasets, self.tables, self.manifest, self.sidecars, self.locks)
+        self.drifts = Drifts(
+            self.datasets,
+            self.tables,
+            self.manifest,
+            self.sidecars,
+            self.locks,
+            read_only=read_only,
+        )
+        self.reclaimer = Reclaimer(
+            self.datasets, self.manifest, self.sidecars, self.objects, self.locks, self.stats
+        )
         promotions = Promotions(self.objects)
         self.compactor = Compactor(self.datasets, self.tables)
         self.folding = Folding(
@@ -91,6 +104,16 @@ class Store:
             self.audit,
             self.locks,
             self.stats,
+        )
+        self.repairer = Repairer(
+            self.datasets,
+            self.tables,
+            self.deltas,
+            self.manifest,
+            self.sidecars,
+            self.drifts,
+            self._recoverer,
+            self.locks,
         )
         self._committer = Committer(
             self.tables,
@@ -160,6 +183,13 @@ class Store:
             if any(table.table_key == table_key for table in sidecar.tables):
                 return operation
         return None
+
+    @contextmanager
+    def upkeep(self) -> Iterator[None]:
+        """One at a time: what optimize works on, cleanup would take away."""
+        self.require_writable()
+        with hold(self.locks, [lock_name("upkeep", "")]):
+            yield
 
     def heal(self) -> tuple[OperationId, ...]:
         """Settle every sidecar whose writer is dead; the operations whose writer lives."""

@@ -43,3 +43,32 @@ def do(graph: og.Graph, verb: str) -> None:
         graph.optimize(actor="act-upkeep")
     else:
         graph.ensure_indices()
+
+
+INSERT = "query add($n: String) { insert Person { name: $n, age: 7 } }"
+COUNT = "query n() { match { $p: Person } return { count($p) as n } }"
+WALK = "query w() { match { $p: Person $p knows $f } return { $p.name, $f.age } }"
+
+
+def write_on(uri: str, log: str, name: str, stop: Any) -> None:
+    """Insert one after another until told to stop, and log what was acknowledged."""
+    with og.open(uri) as graph, open(log, "a", buffering=1) as told:
+        number = 0
+        while not stop.is_set():
+            graph.mutate(INSERT, {"n": f"{name}-{number}"})
+            told.write(f"{name}-{number}\n")
+            number += 1
+
+
+def read_on(uri: str, log: str, name: str, stop: Any) -> None:
+    """Read until told to stop; the count may only grow, and a walk sees whole rows."""
+    with og.open(uri, read_only=True) as graph, open(log, "a", buffering=1) as told:
+        last = 0
+        while not stop.is_set():
+            try:
+                [row] = graph.query(COUNT).rows
+                walked = len(graph.query(WALK))
+                told.write(f"{row['n']}\n" if row["n"] >= last and walked == 60 else "backwards\n")
+                last = row["n"]
+            except og.OmnigraphError as error:
+                told.write(f"{type(error).__name__} {error}\n")
