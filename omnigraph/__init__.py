@@ -38,14 +38,19 @@ from omnigraph.errors import (
 )
 
 if TYPE_CHECKING:
+    from omnigraph.exec.check import CheckReport
+    from omnigraph.exec.cleanup import CleanupReport
     from omnigraph.exec.diff import Change, Changes
     from omnigraph.exec.export import ExportResult
     from omnigraph.exec.feed import FeedPage
+    from omnigraph.exec.findings import Finding
     from omnigraph.exec.images import Image
     from omnigraph.exec.load import LoadResult
     from omnigraph.exec.merge import MergeOutcome
     from omnigraph.exec.mutate import MutationResult
+    from omnigraph.exec.optimize import OptimizeReport
     from omnigraph.graph import Graph, init, open
+    from omnigraph.storage.repair import RepairReport
 
 __version__ = "0.1.0"
 
@@ -54,11 +59,14 @@ __all__ = [
     "BadRequest",
     "Change",
     "Changes",
+    "CheckReport",
+    "CleanupReport",
     "Conflict",
     "ConstraintViolated",
     "EmbeddingFailed",
     "ExportResult",
     "FeedPage",
+    "Finding",
     "Forbidden",
     "Graph",
     "Image",
@@ -75,11 +83,13 @@ __all__ = [
     "NotFound",
     "NotInstalled",
     "OmnigraphError",
+    "OptimizeReport",
     "ParseError",
     "PreconditionFailed",
     "Reclaimed",
     "RecoveryRequired",
     "Refused",
+    "RepairReport",
     "SourceError",
     "StorageFailed",
     "TypeCheckError",
@@ -94,13 +104,18 @@ __all__ = [
 _LOADED_LATER = {
     "Change": "exec.diff",
     "Changes": "exec.diff",
+    "CheckReport": "exec.check",
+    "CleanupReport": "exec.cleanup",
     "ExportResult": "exec.export",
     "FeedPage": "exec.feed",
+    "Finding": "exec.findings",
     "Graph": "graph",
     "Image": "exec.images",
     "LoadResult": "exec.load",
     "MergeOutcome": "exec.merge",
     "MutationResult": "exec.mutate",
+    "OptimizeReport": "exec.optimize",
+    "RepairReport": "storage.repair",
     "init": "graph",
     "open": "graph",
 }

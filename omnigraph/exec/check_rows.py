@@ -120,7 +120,10 @@ def _ends(
         nodes = pins.get(endpoint.node_table)
         if nodes is None:
             continue  # told as a missing table
-        ids = store.tables.reader(nodes).rows(["id"])
+        try:
+            ids = store.tables.reader(nodes).rows(["id"])
+        except OmnigraphError:
+            continue  # told for that table
         found = check_keys(reader.rows(["id", endpoint.end]), ids, endpoint)
         yield from _dangling(rules, endpoint, found)
 
