@@ -79,7 +79,9 @@ def cleanup(
         return _cleanup(store, keep, age, seconds(grace), confirm=False, run=run)
     with store.upkeep():
         store.heal()
-        return _cleanup(store, keep, age, seconds(grace), confirm=True, run=run)
+        report = _cleanup(store, keep, age, seconds(grace), confirm=True, run=run)
+        store.close()  # what it remembers may be gone
+        return report
 
 
 def _cleanup(
@@ -106,7 +108,8 @@ def _cleanup(
     known = {commit.id for line in lines.values() for commit in line}
     versions: dict[str, list[int]] = {branch: [] for branch in branches}
     for commit in kept.values():
-        versions[commit.branch or MAIN].append(commit.manifest_version)
+        if (commit.branch or MAIN) in versions:
+            versions[commit.branch or MAIN].append(commit.manifest_version)
     told = store.reclaimer.reclaim(versions, floors, confirm=confirm, run=run)
     return CleanupReport(
         (*told, store.reclaimer.staged_files(confirm=confirm)),

@@ -103,6 +103,12 @@ class History:
                 self._snapshots[commit.id] = known
         return known
 
+    def close(self) -> None:
+        """Drop everything remembered."""
+        with self._turn:
+            self._lineages.clear()
+            self._snapshots.clear()
+
     def branches(self) -> tuple[str, ...]:
         """Every branch that has commits of its own, main first."""
         return (MAIN, *sorted(map(decode, self._datasets.refs(LOCATION))))

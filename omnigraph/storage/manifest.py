@@ -57,6 +57,7 @@ from omnigraph.storage.records import (
     visible,
 )
 from omnigraph.storage.stats import Stats
+from omnigraph.storage.timeline import TableHistory
 from omnigraph.types import TableKey
 
 LOCATION = "__manifest"
@@ -238,7 +239,7 @@ class Manifest:
             ).to_table()
         return tuple(decode_commit(row) for row in rows.to_pylist())
 
-    def table_history(self, state: State) -> "TableHistory":
+    def table_history(self, state: State) -> TableHistory:
         """Every version of every table that a branch has or had, and when it became visible."""
         with self._datasets.lance_call("scan_table_history", state.branch):
             rows = state.handle.scanner(
@@ -379,46 +380,6 @@ class Manifest:
         """Drop what is remembered of a branch."""
         with self._turn:
             self._states.pop(branch, None)
-
-
-class TableHistory:
-    """The table versions a branch made visible, each with the manifest version that did."""
-
-    def __init__(self, rows: pa.Table) -> None:
-        stamps = rows["_row_created_at_version"].to_pylist()
-        self._pins: list[tuple[int, TablePin]] = []
-        self._stones: list[tuple[int, Tombstone]] = []
-        for at, row in zip(stamps, rows.to_pylist(), strict=True):
-            if row["object_type"] == TABLE_VERSION:
-                self._pins.append((at, decode_pin(row)))
-            else:
-                stone = Tombstone(
-                    TableKey(row["table_key"]), row["table_version"], row["table_branch"]
-                )
-                self._stones.append((at, stone))
-        self._pins.sort(key=lambda each: each[0])
-
-    @property
-    def all(self) -> list[TablePin]:
-        """Every version that was ever visible."""
-        return [pin for _, pin in self._pins]
-
-    def pins_at(self, versions: Iterable[int]) -> set[TablePin]:
-        """Every table version that is visible at one of these manifest versions."""
-        found: set[TablePin] = set()
-        latest: dict[TableKey, TablePin] = {}
-        waiting = iter(self._pins)
-        following = next(waiting, None)
-        for version in sorted(set(versions)):
-            while following is not None and following[0] <= version:
-                pin = following[1]
-                best = latest.get(pin.table_key)
-                if best is None or pin.version > best.version:
-                    latest[pin.table_key] = pin
-                following = next(waiting, None)
-            stones = [stone for at, stone in self._stones if at <= version]
-            found |= set(visible(latest.values(), stones).values())
-        return found
 
 
 def create(

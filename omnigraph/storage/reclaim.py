@@ -187,7 +187,8 @@ class Reclaimer:
             for branch in orphans:
                 self._drop_fork(TableKey(key), folder, branch, confirm)
             told = TableCleanup(key, forks=orphans)
-            lines = [n for n in needs.versions if n[0] == folder and n[1] not in orphans]
+            there = {None, *map(decode, self._datasets.refs(folder))} - set(orphans)
+            lines = [n for n in needs.versions if n[0] == folder and n[1] in there]
             return told, [self._line(key, needs, n, confirm) for n in sorted(lines, key=str)]
         except OmnigraphError as cause:
             self._stats.event("cleanup.failed", table=key, cause=cause)

@@ -200,6 +200,7 @@ class Store:
         """Let go of every open handle. A later use opens them again."""
         self.datasets.close()
         self.manifest.close()
+        self.history.close()
 
     def require_writable(self) -> None:
         """Pass unless the store was opened read-only."""

@@ -71,6 +71,8 @@ def test_the_newest_commits_stay_whole_and_older_ones_say_so(graph: Graph) -> No
     clean(graph, keep=3)
     for commit in commits[:3]:
         assert content(graph, commit=commit.id) == seen[commit.id]
+    with pytest.raises(Reclaimed):
+        graph.snapshot(commit=commits[3].id)
     with og.open(graph.uri) as again:
         for commit in commits[3:]:
             with pytest.raises(Reclaimed, match=f"commit '{commit.id}' was reclaimed"):
@@ -83,7 +85,6 @@ def test_the_newest_commits_stay_whole_and_older_ones_say_so(graph: Graph) -> No
 def test_a_version_that_is_gone_is_told_by_its_table(graph: Graph) -> None:
     old = graph.snapshot(commit=graph.commits.list()[2].id)
     clean(graph)
-    graph._store.datasets.close()
     with pytest.raises(Reclaimed, match="version 5 of node:Person was reclaimed"):
         graph._store.reader(old, PERSON)
 
