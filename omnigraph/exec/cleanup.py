@@ -10,15 +10,18 @@ The head of a live branch is always kept. Without `confirm` nothing changes.
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from itertools import combinations
 
 from omnigraph.errors import BadRequest
 from omnigraph.exec.ancestry import lookup_in, meeting
+from omnigraph.exec.optimize import concurrency
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.reclaim import RunLines, TableCleanup
+from omnigraph.storage.reclaim import LineTask, RunLines, TableCleanup
 from omnigraph.storage.records import Commit, CommitId
 from omnigraph.storage.store import Store
 
@@ -110,7 +113,9 @@ def _cleanup(
     for commit in kept.values():
         if (commit.branch or MAIN) in versions:
             versions[commit.branch or MAIN].append(commit.manifest_version)
-    told = store.reclaimer.reclaim(versions, floors, confirm=confirm, run=run)
+    told = store.reclaimer.reclaim(
+        versions, floors, confirm=confirm, run=run or partial(_here, store)
+    )
     return CleanupReport(
         (*told, store.reclaimer.staged_files(confirm=confirm)),
         keep,
@@ -119,6 +124,14 @@ def _cleanup(
         len(known - kept.keys()),
         confirm,
     )
+
+
+def _here(store: Store, tasks: Sequence[LineTask]) -> list[TableCleanup]:
+    """Do tasks in this process, several at once: most of the time is waiting for the store."""
+    if not tasks:
+        return []
+    with ThreadPoolExecutor(min(len(tasks), concurrency())) as pool:
+        return list(pool.map(store.reclaimer.run, tasks))
 
 
 def _recent(line: Iterable[Commit], window_s: int) -> Iterator[Commit]:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, VersionMismatch
+from omnigraph.errors import BadRequest, OmnigraphError, VersionMismatch
 from omnigraph.exec.indexes import IndexNote, Wanted, by_table, requests_of, wanted_indexes
 from omnigraph.storage.compaction import Outcome, TableDone, TablePlan, Task
 from omnigraph.storage.manifest import LOCATION as MANIFEST
@@ -258,7 +258,10 @@ class Optimizer:
         )
 
     def _manifest(self) -> TableReport:
-        before, removed, added = self.store.folding.optimize_manifest(self.branch)
+        try:
+            before, removed, added = self.store.folding.optimize_manifest(self.branch)
+        except OmnigraphError as cause:  # the tables are published: this waits for the next run
+            return TableReport(MANIFEST, 0, 0, 0, skipped=str(cause))
         snapshot = self.store.snapshot(self.branch)
         self._tell("manifest", 1, 1, MANIFEST)
         return TableReport(

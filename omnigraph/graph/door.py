@@ -219,7 +219,7 @@ class Graph:
         self,
         branch: str = MAIN,
         *,
-        engine: str = "local",
+        engine: str = "auto",
         spark: Any = None,
         actor: str | None = None,
         progress: Callable[[UpkeepProgress], None] | None = None,
@@ -242,7 +242,7 @@ class Graph:
         confirm: bool = False,
         *,
         grace: Duration = GRACE,
-        engine: str = "local",
+        engine: str = "auto",
         spark: Any = None,
     ) -> CleanupReport:
         """Remove what old commits alone need; without `confirm`, only say what would go.
@@ -266,7 +266,7 @@ class Graph:
         force: bool = False,
         *,
         actor: str | None = None,
-        engine: str = "local",
+        engine: str = "auto",
         spark: Any = None,
     ) -> RepairReport:
         """Look for table heads that no commit explains; with `confirm` publish those that only

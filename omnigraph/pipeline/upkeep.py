@@ -1,6 +1,7 @@
 """Upkeep on either engine: the same plans and the same commits, the tasks here or on executors.
 
-Invariant: an engine decides where tasks run and nothing else. Spark is loaded only when asked for.
+Invariant: an engine decides where tasks run and nothing else. Spark is loaded only when asked for:
+`auto` means the session that is passed, and without one this process.
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from omnigraph.pipeline.spark_upkeep import OnSpark
 
-ENGINES = ("local", "spark")
+ENGINES = ("auto", "local", "spark")
 
 
 def optimize(
@@ -27,7 +28,7 @@ def optimize(
     catalog: Catalog,
     branch: str,
     *,
-    engine: str = "local",
+    engine: str = "auto",
     spark: "SparkSession | None" = None,
     actor: str | None = None,
     progress: Progress | None = None,
@@ -36,7 +37,7 @@ def optimize(
     executors = _executors(store, engine, spark)
     run = Optimizer(store, catalog, branch, actor, progress)
     if executors is not None:
-        run.run, run.parts, run.engine = executors.optimize, executors.parallelism, engine
+        run.run, run.parts, run.engine = executors.optimize, executors.parallelism, "spark"
     return run.optimize()
 
 
@@ -47,7 +48,7 @@ def cleanup(
     older_than: Duration | None,
     confirm: bool,
     grace: Duration,
-    engine: str = "local",
+    engine: str = "auto",
     spark: "SparkSession | None" = None,
 ) -> CleanupReport:
     """Remove what only old commits need."""
@@ -64,7 +65,7 @@ def repair(
     confirm: bool,
     force: bool,
     actor: str | None,
-    engine: str = "local",
+    engine: str = "auto",
     spark: "SparkSession | None" = None,
 ) -> RepairReport:
     """End the drift of table heads."""
@@ -75,8 +76,8 @@ def repair(
 
 def _executors(store: Store, engine: str, spark: "SparkSession | None") -> "OnSpark | None":
     if engine not in ENGINES:
-        raise BadRequest(f"'{engine}' is no engine for upkeep", f"use {' or '.join(ENGINES)}")
-    if engine == "local":
+        raise BadRequest(f"'{engine}' is no engine for upkeep", f"use {', '.join(ENGINES)}")
+    if engine == "local" or (engine == "auto" and spark is None):
         return None
     from omnigraph.pipeline.spark_upkeep import OnSpark  # noqa: PLC0415
 

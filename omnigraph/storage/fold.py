@@ -10,7 +10,7 @@ write: what it could not fold waits for the next commit.
 
 import logging
 
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import OmnigraphError, StorageFailed
 from omnigraph.storage import failpoints
 from omnigraph.storage.datasets import CommitRaced, Datasets, Handle
 from omnigraph.storage.groups import TARGET_ROWS, merge_groups
@@ -110,7 +110,10 @@ class Folding:
             groups = merge_groups(before)
             rewrites = [self._residual.rewritten(head, g, target_rows=TARGET_ROWS) for g in groups]
             if rewrites:
-                head = self._residual.commit_rewrites(head, rewrites)
+                try:
+                    head = self._residual.commit_rewrites(head, rewrites)
+                except CommitRaced as cause:
+                    raise StorageFailed("folded __manifest", str(cause)) from cause
                 self._stats.event("upkeep.manifest", branch=branch, version=head.version)
             failpoints.hit("upkeep.manifest_after")
             return len(before), *rewrite_counts(rewrites)
