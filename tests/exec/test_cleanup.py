@@ -18,6 +18,7 @@ from omnigraph.storage.datasets import Datasets
 from omnigraph.storage.manifest import LOCATION
 from omnigraph.storage.reclaim import SAFE_AGE_S, TableCleanup
 from tests.exec.upkeep import KNOWS, PERSON, add, content, files, fragments, made, people
+from tests.exec.upkeep_child import KILLED, die, run
 
 
 @pytest.fixture
@@ -206,11 +207,17 @@ def test_one_tables_failure_stops_no_other(graph: Graph, monkeypatch: pytest.Mon
     assert told(clean(graph), PERSON).versions == 6
 
 
-@pytest.mark.parametrize("place", failpoints.CLEANUP)
-def test_a_cleanup_that_stopped_is_finished_by_the_next(graph: Graph, place: str) -> None:
+@pytest.mark.parametrize("how", ["raise", "kill"])
+@pytest.mark.parametrize(("place", "nth"), [("cleanup.table", 2), ("cleanup.manifest", 1)])
+def test_a_cleanup_that_stopped_is_finished_by_the_next(
+    graph: Graph, place: str, nth: int, how: str
+) -> None:
     before = content(graph)
-    with failpoints.armed(place):
-        graph.cleanup(keep=1, grace=0, confirm=True)
+    if how == "kill":
+        assert run(die, graph.uri, "cleanup", place, nth) == KILLED
+    else:
+        with failpoints.armed(place, "raise", nth):
+            assert len(graph.cleanup(keep=1, grace=0, confirm=True).errors) == 1
     with og.open(graph.uri) as again:
         assert content(again) == before
         clean(again)

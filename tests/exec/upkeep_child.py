@@ -41,6 +41,8 @@ def do(graph: og.Graph, verb: str) -> None:
     """One kind of upkeep."""
     if verb == "optimize":
         graph.optimize(actor="act-upkeep")
+    elif verb == "cleanup":
+        graph.cleanup(keep=1, grace=0, confirm=True)
     else:
         graph.ensure_indices()
 
