@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import lance
 import pytest
 
 import omnigraph as og
@@ -143,6 +144,14 @@ def test_what_a_live_branch_needs_stays(graph: Graph) -> None:
         names = {row["name"] for row in content(again)[PERSON]}
         assert {"Ada", "Bob", "Cy"} <= names
         assert len(names) == 368
+
+
+def test_a_version_that_has_a_tag_stays(graph: Graph) -> None:
+    path = f"{graph.uri}/{graph.snapshot().tables[PERSON].location}"
+    lance.dataset(path).tags.create("keep", 3)
+    graph.optimize()
+    clean(graph)
+    assert lance.dataset(path, version=3).count_rows() == 120
 
 
 def test_branches_of_branches_stay_whole_when_cleaned_again_and_again(graph: Graph) -> None:

@@ -199,6 +199,23 @@ def test_a_branch_is_optimized_where_it_has_tables_of_its_own(graph: Graph) -> N
     assert fragments(graph) == 6, "main is not touched"
 
 
+def test_a_branch_leaves_what_it_inherited_as_it_is(graph: Graph) -> None:
+    """Lance looks for an index that it moved along where the branch came from."""
+    graph.optimize()
+    graph.branches.create("side")
+    for number in range(4):
+        add(graph, 1000 + number, 1001 + number, branch="side")
+    asked = [graph.query(query, branch="side").rows for query in QUERIES]
+    graph.optimize("side")
+    assert fragments(graph, branch="side") == 2, "the inherited one, and the branch's own"
+    assert set(indexes(graph, "side").values()) == {(364, True)}
+    assert graph.optimize("side").commit_id is None
+    with og.open(graph.uri) as again:
+        assert [again.query(query, branch="side").rows for query in QUERIES] == asked
+        assert again.branches.merge("side").kind == "fast_forward"
+        assert len(content(again)[PERSON]) == 364
+
+
 def test_progress_is_told(graph: Graph) -> None:
     seen: list[UpkeepProgress] = []
     graph.optimize(progress=seen.append)
