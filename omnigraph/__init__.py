@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.errors import (
     AlreadyExists,
     BadRequest,
+    ChangeFeedGap,
     Conflict,
     ConstraintViolated,
     EmbeddingFailed,
@@ -29,6 +30,8 @@ from omnigraph.errors import (
     Reclaimed,
     RecoveryRequired,
     Refused,
+    SchemaChanged,
+    SchemaHeld,
     SourceError,
     StorageFailed,
     TypeCheckError,
@@ -38,6 +41,7 @@ from omnigraph.errors import (
 )
 
 if TYPE_CHECKING:
+    from omnigraph.exec.baseline import Baseline
     from omnigraph.exec.check import CheckReport
     from omnigraph.exec.cleanup import CleanupReport
     from omnigraph.exec.diff import Change, Changes
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.images import Image
     from omnigraph.exec.load import LoadResult
     from omnigraph.exec.merge import MergeOutcome
+    from omnigraph.exec.migrate import SchemaApplied
     from omnigraph.exec.mutate import MutationResult
     from omnigraph.exec.optimize import OptimizeReport
     from omnigraph.graph import Graph, init, open
@@ -57,7 +62,9 @@ __version__ = "0.1.0"
 __all__ = [
     "AlreadyExists",
     "BadRequest",
+    "Baseline",
     "Change",
+    "ChangeFeedGap",
     "Changes",
     "CheckReport",
     "CleanupReport",
@@ -90,6 +97,9 @@ __all__ = [
     "RecoveryRequired",
     "Refused",
     "RepairReport",
+    "SchemaApplied",
+    "SchemaChanged",
+    "SchemaHeld",
     "SourceError",
     "StorageFailed",
     "TypeCheckError",
@@ -102,6 +112,7 @@ __all__ = [
 ]
 
 _LOADED_LATER = {
+    "Baseline": "exec.baseline",
     "Change": "exec.diff",
     "Changes": "exec.diff",
     "CheckReport": "exec.check",
@@ -116,6 +127,7 @@ _LOADED_LATER = {
     "MutationResult": "exec.mutate",
     "OptimizeReport": "exec.optimize",
     "RepairReport": "storage.repair",
+    "SchemaApplied": "exec.migrate",
     "init": "graph",
     "open": "graph",
 }

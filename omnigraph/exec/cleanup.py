@@ -20,6 +20,7 @@ from itertools import combinations
 from omnigraph.errors import BadRequest
 from omnigraph.exec.ancestry import lookup_in, meeting
 from omnigraph.exec.optimize import concurrency
+from omnigraph.storage import manifest
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.reclaim import LineTask, RunLines, TableCleanup
 from omnigraph.storage.records import Commit, CommitId
@@ -104,9 +105,9 @@ def _cleanup(
     for branch, line in lines.items():
         recent = list(_recent(line, window))
         kept |= {c.id: c for c in (*line[: keep or 1], *recent)}
-        own = [c.manifest_version for c in recent if (c.branch or MAIN) == branch]
-        head = store.manifest.state(branch).version
-        floors[branch] = min(own, default=head)
+        since = _recent(line, max(window, manifest.RECLAIM_AGE_S))
+        own = [c.manifest_version for c in since if (c.branch or MAIN) == branch]
+        floors[branch] = min(own, default=store.manifest.state(branch).version)
     kept |= {c.id: c for c in _meetings(store, lines)}
     known = {commit.id for line in lines.values() for commit in line}
     versions: dict[str, list[int]] = {branch: [] for branch in branches}
@@ -134,7 +135,7 @@ def _here(store: Store, tasks: Sequence[LineTask]) -> list[TableCleanup]:
         return list(pool.map(store.reclaimer.run, tasks))
 
 
-def _recent(line: Iterable[Commit], window_s: int) -> Iterator[Commit]:
+def _recent(line: Iterable[Commit], window_s: float) -> Iterator[Commit]:
     """The commits of a line, newest first, that were its head within the window."""
     now = time.time() * 1e6
     ended = now

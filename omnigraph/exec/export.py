@@ -50,6 +50,12 @@ class Exporting:
     snapshot: Snapshot
     owners: tuple[Owner, ...]
 
+    def chunks(self) -> Iterator[bytes]:
+        """Everything as NDJSON, some lines at a time."""
+        for owner in self.owners:
+            for batch in self._batches(owner):
+                yield b"".join(_lines_of(batch, owner))
+
     def to_stream(self, stream: IO[bytes]) -> ExportResult:
         """Everything as NDJSON, one type after the other."""
         return self._each(lambda owner: _write_lines(stream, self._batches(owner), owner))
@@ -61,6 +67,8 @@ class Exporting:
         try:
             with unfinished.open("wb") as stream:
                 done = self.to_stream(stream)
+                stream.flush()
+                os.fsync(stream.fileno())
             unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)
@@ -212,16 +220,14 @@ def export(
     store: Store,
     catalog: Catalog,
     target: str | os.PathLike[str] | IO[bytes],
+    snapshot: Snapshot,
     *,
     format: str,
     types: Iterable[str] | None,
-    branch: str,
-    commit: str | None,
 ) -> ExportResult:
     """Write a snapshot to a file, a folder (its name ends in a slash, or it exists) or a stream."""
     if format not in FORMATS:
         raise BadRequest(f"unknown export format '{format}'", f"use {' or '.join(FORMATS)}")
-    snapshot = store.snapshot(branch, commit=commit)
     exporting = Exporting(store, snapshot, choose_owners(catalog, types))
     if not isinstance(target, str | os.PathLike):
         if format == "parquet":

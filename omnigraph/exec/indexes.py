@@ -71,10 +71,11 @@ def is_kind(index: IndexFacts, kind: IndexKind) -> bool:
 def wanted_indexes(catalog: Catalog) -> tuple[Wanted, ...]:
     """Every index the schema asks for."""
     types: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
-    return tuple(wanted for each in types for wanted in _wanted(each))
+    return tuple(wanted for each in types for wanted in indexes_of(each))
 
 
-def _wanted(each: NodeType | EdgeType) -> Iterator[Wanted]:
+def indexes_of(each: NodeType | EdgeType) -> Iterator[Wanted]:
+    """Every index the schema asks for of one type."""
     ends = ("src", "dst") if isinstance(each, EdgeType) else ()
     for column in ("id", *ends):
         yield Wanted(each.table, column, IndexKind.ORDERED, f"{column}:{IndexKind.ORDERED}")
@@ -102,7 +103,7 @@ def ensure_indices(
 
 
 def _attempt(store: Store, catalog: Catalog, branch: str, actor: str | None) -> IndexReport:
-    write = store.begin(branch, kind="ensure_indices", actor=actor)
+    write = store.begin(branch, kind="ensure_indices", actor=actor, schema=catalog.schema_id)
     snapshot = store.snapshot(branch)
     built: list[IndexNote] = []
     kept: list[IndexNote] = []
@@ -111,12 +112,12 @@ def _attempt(store: Store, catalog: Catalog, branch: str, actor: str | None) -> 
         reader = store.reader(snapshot, table)
         requests = []
         for wanted in group:
-            decided = _decided(reader, wanted)
-            if isinstance(decided, IndexRequest):
-                requests.append(decided)
+            answer = decided(reader, wanted)
+            if isinstance(answer, IndexRequest):
+                requests.append(answer)
                 built.append(_note(wanted))
-            elif decided:
-                pending.append(_note(wanted, decided))
+            elif answer:
+                pending.append(_note(wanted, answer))
             else:
                 kept.append(_note(wanted))
         if requests:
@@ -144,18 +145,18 @@ def requests_of(
     wait, each with its reason."""
     requests, pending = [], []
     for each in wanted:
-        decided = _decided(reader, each, behind_share=0.0)
-        if isinstance(decided, IndexRequest):
-            requests.append(decided)
-        elif decided:
-            pending.append(_note(each, decided))
+        found = decided(reader, each, behind_share=0.0)
+        if isinstance(found, IndexRequest):
+            requests.append(found)
+        elif found:
+            pending.append(_note(each, found))
         else:
             is_text = each.kind is IndexKind.FULL_TEXT
             requests.append(_request(each, INDEX_PARAMETERS if is_text else {}))
     return requests, pending
 
 
-def _decided(
+def decided(
     reader: TableReader, wanted: Wanted, *, behind_share: float = _VECTORS_BEHIND_SHARE
 ) -> IndexRequest | str:
     """The index to build; why it has to wait; or nothing to do, which is an empty text."""

@@ -183,7 +183,9 @@ class Optimizer:
         """Publish what was done on the newest versions, as one commit."""
         for _ in range(WRITE_ATTEMPTS):
             self._again()
-            write = self.store.begin(self.branch, kind="optimize", actor=self.actor)
+            write = self.store.begin(
+                self.branch, kind="optimize", actor=self.actor, schema=self.catalog.schema_id
+            )
             if not self._stage(write):
                 if any(table.done for table in self._tables.values()):
                     continue  # something moved while we looked: look once more

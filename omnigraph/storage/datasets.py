@@ -7,7 +7,6 @@ committing a branch's transaction through the root would silently change main.
 """
 
 import re
-import uuid
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,13 +26,12 @@ from lance.lance import _Session as Session
 from omnigraph.errors import AlreadyExists, NotFound, Reclaimed, StorageFailed
 from omnigraph.storage.names import encode
 from omnigraph.storage.objects import Objects, Place
-from omnigraph.storage.records import TablePin
+from omnigraph.storage.records import DATASET, TablePin
 from omnigraph.storage.stats import Stats
 
 Handle = lance.LanceDataset
 ForkId = NewType("ForkId", str)
 
-RECLAIM_NOTE = "__reclaimed"
 OPERATION_PROPERTY = "omnigraph:operation"
 _HANDLES_MAX = 512
 _NEVER = timedelta(days=36_500)
@@ -175,15 +173,6 @@ class Datasets:
         files = done.data_files_removed + done.index_files_removed + done.deletion_files_removed
         return int(done.old_versions), int(done.bytes_removed), int(files)
 
-    def note_reclaim(self) -> None:
-        """Tell every process that versions are about to go."""
-        self._objects.put(RECLAIM_NOTE, uuid.uuid4().hex.encode())
-
-    def reclaims(self) -> str:
-        """What changes whenever versions are about to go."""
-        found = self._objects.get(RECLAIM_NOTE)
-        return "" if found is None else found.data.decode()
-
     # Writing
 
     def create(self, location: str, rows: pa.Table, *, replace: bool = False) -> Handle:
@@ -312,7 +301,7 @@ def _translated(name: str, subject: str, cause: Exception) -> Exception:
     if _MISSING_FILE.search(text):
         return Reclaimed("data", f"that {name} of {subject} reads")
     if "was not found" in text or "Not found: " in text:
-        return NotFound("dataset", subject, "it was never written, or cleanup reclaimed it")
+        return NotFound(DATASET, subject, "it was never written, or cleanup reclaimed it")
     if "already exists" in text:
-        return AlreadyExists("dataset", subject)
+        return AlreadyExists(DATASET, subject)
     return StorageFailed(f"ran {name} on {subject}", text.split(", /")[0])

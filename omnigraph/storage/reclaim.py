@@ -1,10 +1,8 @@
 """Reclaim what no commit that is kept, no branch and no writer needs: versions, forks, files.
 
-Invariant: a version is removed only when it is older than the published version of its line, no
-kept commit and no live branch pins it, no Lance branch starts at it and no sidecar names it. Files
-that no version names go once they are older than the longest write (`SAFE_AGE_S`). Before the first
-version of the manifest goes, a note changes that every reader of the manifest looks at, so a
-process that slept notices the gap in the versions it counts by.
+Invariant: a version is removed only when it is older than what its line published `RECLAIM_AGE_S`
+ago, no kept commit and no live branch pins it, no Lance branch starts at it and no sidecar names
+it. Files that no version names go once they are older than the longest write (`SAFE_AGE_S`).
 """
 
 import time
@@ -105,12 +103,10 @@ class Reclaimer:
     ) -> tuple[TableCleanup, ...]:
         """Remove what the kept commits do not need, or say what would go.
 
-        `kept` has, by branch, the manifest versions of the commits to keep; every version of a
-        branch's manifest from its floor on stays, because a reader may have looked at it.
+        `kept` has, by branch, the manifest versions of the commits to keep. What a branch's
+        manifest showed at its floor, and everything newer, stays in any case.
         """
         needs = self._needs(kept, floors)
-        if confirm:
-            self._datasets.note_reclaim()
         told: dict[str, TableCleanup] = {}
         tasks: list[LineTask] = []
         for folder in (*sorted(needs.tables), *self._unnamed(needs)):
@@ -140,19 +136,19 @@ class Reclaimer:
         for branch, versions in kept.items():
             owner = owner_of(branch)
             state = self._manifest.state(branch)
-            needs.published[(MANIFEST, owner)] = state.version
+            needs.published[(MANIFEST, owner)] = floors[branch]
             for version in versions:
                 needs.keep((MANIFEST, owner), version)
-            for pin in state.pins.values():
-                needs.pin(pin)
-                if pin.branch == owner:
-                    needs.published[(pin.location, owner)] = pin.version
             history = self._manifest.table_history(state)
-            for pin in history.pins_at([*versions, state.version, floors[branch]]):
+            then = history.pins_at([floors[branch]])
+            for pin in (*history.pins_at(versions), *then, *state.pins.values()):
                 needs.pin(pin)
+            # What is newer than the floor stays: somebody may be counting versions up from there.
+            needs.published |= {(p.location, owner): p.version for p in then if p.branch == owner}
+            shown = {pin.location for pin in (*then, *state.pins.values())}
             for pin in history.all:
                 needs.tables[pin.location] = pin.table_key
-                if pin.branch == owner and pin.location not in _locations(state.pins.values()):
+                if pin.branch == owner and pin.location not in shown:
                     line = (pin.location, owner)  # a table that was dropped
                     needs.published[line] = max(needs.published.get(line, 0), pin.version)
         for folder in (MANIFEST, *needs.tables):
@@ -275,9 +271,8 @@ class Reclaimer:
         told = TableCleanup(MANIFEST)
         try:
             failpoints.hit("cleanup.manifest")
-            for branch, floor in floors.items():
+            for branch in floors:
                 line = (MANIFEST, owner_of(branch))
-                needs.published[line] = min(floor, needs.published[line])
                 needs.versions.setdefault(line, set())
                 told = _plus(told, self.run(self._line(MANIFEST, needs, line, confirm)))
             left = self._leftover_branches(confirm)
@@ -294,10 +289,6 @@ class Reclaimer:
             for branch in left if confirm else ():
                 self._objects.delete_prefix(f"{MANIFEST}/tree/{encode(branch)}")
         return tuple(left)
-
-
-def _locations(pins: Iterable[TablePin]) -> set[str]:
-    return {pin.location for pin in pins}
 
 
 def _plus(told: TableCleanup, more: TableCleanup) -> TableCleanup:

@@ -24,7 +24,10 @@ class TableHistory:
                 self._pins.append((at, decode_pin(row)))
             else:
                 stone = Tombstone(
-                    TableKey(row["table_key"]), row["table_version"], row["table_branch"]
+                    TableKey(row["table_key"]),
+                    row["table_version"],
+                    row["table_branch"],
+                    row["location"] or "",
                 )
                 self._stones.append((at, stone))
         self._pins.sort(key=lambda each: each[0])
@@ -37,15 +40,15 @@ class TableHistory:
     def pins_at(self, versions: Iterable[int]) -> set[TablePin]:
         """Every table version that is visible at one of these manifest versions."""
         found: set[TablePin] = set()
-        latest: dict[TableKey, TablePin] = {}
+        latest: dict[tuple[TableKey, str], TablePin] = {}  # a name may live again elsewhere
         waiting = iter(self._pins)
         following = next(waiting, None)
         for version in sorted(set(versions)):
             while following is not None and following[0] <= version:
                 pin = following[1]
-                best = latest.get(pin.table_key)
-                if best is None or pin.version > best.version:
-                    latest[pin.table_key] = pin
+                name = pin.table_key, pin.location
+                if name not in latest or pin.version > latest[name].version:
+                    latest[name] = pin
                 following = next(waiting, None)
             stones = [stone for at, stone in self._stones if at <= version]
             found |= set(visible(latest.values(), stones).values())

@@ -9,8 +9,15 @@ import lance
 import pytest
 
 from omnigraph.graph import Graph
+from omnigraph.storage import manifest
 from tests.cli.program import run
 from tests.exec.upkeep import PERSON, add, foreign_append, fragments, made
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody counts versions here, so that cleanup need not wait."""
+    monkeypatch.setattr(manifest, "RECLAIM_AGE_S", 0.0)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import omnigraph as og
 from omnigraph.errors import OmnigraphError, RecoveryRequired
 from omnigraph.exec.findings import Finding
 from omnigraph.graph import Graph, check_at
-from omnigraph.storage import failpoints
+from omnigraph.storage import failpoints, manifest
 from omnigraph.storage.datasets import Datasets
 from omnigraph.storage.manifest import LOCATION, Change
 from omnigraph.storage.records import (
@@ -29,6 +29,12 @@ from omnigraph.storage.records import (
 )
 from tests.exec.test_cleanup import everything
 from tests.exec.upkeep import KNOWS, PERSON, PLACE, add, foreign_append, friends, made, people
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody counts versions here, so that cleanup need not wait."""
+    monkeypatch.setattr(manifest, "RECLAIM_AGE_S", 0.0)
 
 
 @pytest.fixture
@@ -188,7 +194,7 @@ def test_a_row_count_that_is_wrong(graph: Graph) -> None:
 
 
 def test_a_row_of_the_manifest_that_comes_twice(graph: Graph) -> None:
-    into_manifest(graph, [head_row("main", graph.snapshot().commit_id)])
+    into_manifest(graph, [head_row("main", graph.snapshot().commit_id, graph.snapshot().schema)])
     finding = found(graph)["manifest-duplicate"]
     assert finding.facts == {"object_id": "graph_head:main", "count": 2}
 

@@ -14,12 +14,18 @@ import omnigraph as og
 from omnigraph.errors import BadRequest, Reclaimed, RecoveryRequired, StorageFailed
 from omnigraph.exec.cleanup import CleanupReport, seconds
 from omnigraph.graph import Graph
-from omnigraph.storage import failpoints
+from omnigraph.storage import failpoints, manifest
 from omnigraph.storage.datasets import Datasets
 from omnigraph.storage.manifest import LOCATION
 from omnigraph.storage.reclaim import SAFE_AGE_S, TableCleanup
 from tests.exec.upkeep import KNOWS, PERSON, add, content, files, fragments, made, people
 from tests.exec.upkeep_child import KILLED, die, run
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody counts versions here, so that cleanup need not wait."""
+    monkeypatch.setattr(manifest, "RECLAIM_AGE_S", 0.0)
 
 
 @pytest.fixture
@@ -174,19 +180,37 @@ def test_branches_of_branches_stay_whole_when_cleaned_again_and_again(graph: Gra
     assert len(content(graph)[PERSON]) == 360 + 4 + 1 + 3
 
 
-def test_a_process_that_slept_notices_what_was_published_and_reclaimed(graph: Graph) -> None:
+def test_a_process_that_slept_notices_what_was_published_and_reclaimed(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest, "RECLAIM_AGE_S", 0.2)
     with og.open(graph.uri) as sleeper:
         assert len(content(sleeper)[PERSON]) == 360
         for number in range(5):
             add(graph, 1000 + number, 1001 + number)
-        clean(graph)
+        time.sleep(0.3)
+        assert told(clean(graph), LOCATION).versions
         assert len(content(sleeper)[PERSON]) == 365
         for number in range(5, 10):
             add(graph, 1000 + number, 1001 + number)
-        clean(graph)
+        time.sleep(0.3)
+        assert told(clean(graph), LOCATION).versions
         add(sleeper, 2000, 2001)
         assert len(content(sleeper)[PERSON]) == len(content(graph)[PERSON]) == 371
         assert len(graph.commits.list()) == len(sleeper.commits.list()) == 18
+
+
+def test_what_was_just_replaced_stays_whatever_the_policy_says(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others count versions up from what they saw a moment ago, and Lance looks at those between."""
+    monkeypatch.setattr(manifest, "RECLAIM_AGE_S", 120.0)
+    graph.optimize()
+    before = everything(graph)
+    assert clean(graph).commits_reclaimed == 7
+    assert everything(graph) == before
+    monkeypatch.setattr(manifest, "RECLAIM_AGE_S", 0.0)
+    assert told(clean(graph), PERSON).versions > 5
 
 
 def test_a_pending_sidecar_keeps_its_versions_and_is_settled_first(graph: Graph) -> None:

@@ -3,15 +3,19 @@
 import time
 from pathlib import Path
 
+import pytest
+
 from omnigraph.graph import Graph
+from omnigraph.storage import manifest
 from tests.exec.upkeep import PERSON, content, made
-from tests.exec.upkeep_child import context, read_on, write_on
+from tests.exec.upkeep_child import RECLAIM_AGE_S, context, read_on, write_on
 
 GRACE_S = 5
 """Longer than any read here takes."""
 
 
-def test_upkeep_beside_writers_and_readers(tmp_path: Path) -> None:
+def test_upkeep_beside_writers_and_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "RECLAIM_AGE_S", RECLAIM_AGE_S)
     graph = made(tmp_path / "g", 3, each=20, fold=True)
     logs = {name: tmp_path / f"{name}.log" for name in ("w0", "w1", "r0", "r1")}
     stop = context().Event()

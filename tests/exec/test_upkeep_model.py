@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import omnigraph as og
 from omnigraph.errors import Reclaimed
+from omnigraph.storage import manifest
 
 SCHEMA = "node Thing { name: String @key  n: I64 }"
 ADD = "query add($k: String, $n: I64) { insert Thing { name: $k, n: $n } }"
@@ -88,6 +89,12 @@ def step(graph: og.Graph, model: Model, verb: str, where: str, what: object) -> 
         assert report.errors == ()
     if where in model.now:
         model.wrote(graph, where)
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody counts versions here, so that cleanup need not wait."""
+    monkeypatch.setattr(manifest, "RECLAIM_AGE_S", 0.0)
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))

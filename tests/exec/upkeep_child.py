@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import omnigraph as og
-from omnigraph.storage import failpoints
+from omnigraph.storage import failpoints, manifest
 
 KILLED = -9
+RECLAIM_AGE_S = 4.0
 
 
 def context() -> multiprocessing.context.ForkServerContext:
@@ -32,6 +33,7 @@ def run(work: Callable[..., None], *arguments: Any, timeout_s: float = 90) -> in
 
 def die(uri: str, verb: str, place: str, nth: int) -> None:
     """Do one kind of upkeep, killed at a failpoint."""
+    manifest.RECLAIM_AGE_S = 0.0
     graph = og.open(uri, fold=False)
     failpoints.arm(place, "kill", nth)
     do(graph, verb)
@@ -54,6 +56,7 @@ WALK = "query w() { match { $p: Person $p knows $f } return { $p.name, $f.age } 
 
 def write_on(uri: str, log: str, name: str, stop: Any) -> None:
     """Insert one after another until told to stop, and log what was acknowledged."""
+    manifest.RECLAIM_AGE_S = RECLAIM_AGE_S
     with og.open(uri) as graph, open(log, "a", buffering=1) as told:
         number = 0
         while not stop.is_set():
@@ -64,6 +67,7 @@ def write_on(uri: str, log: str, name: str, stop: Any) -> None:
 
 def read_on(uri: str, log: str, name: str, stop: Any) -> None:
     """Read until told to stop; the count may only grow, and a walk sees whole rows."""
+    manifest.RECLAIM_AGE_S = RECLAIM_AGE_S
     with og.open(uri, read_only=True) as graph, open(log, "a", buffering=1) as told:
         last = 0
         while not stop.is_set():

@@ -7,8 +7,15 @@ from pyspark.sql import SparkSession
 
 from omnigraph.errors import StorageFailed
 from omnigraph.pipeline import spark_upkeep
+from omnigraph.storage import manifest
 from tests.exec.test_optimize import answers, indexes
 from tests.exec.upkeep import KNOWS, PERSON, add, content, foreign_append, fragments, made
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody counts versions here, so that cleanup need not wait."""
+    monkeypatch.setattr(manifest, "RECLAIM_AGE_S", 0.0)
 
 
 def test_optimize_runs_tasks_on_executors_and_commits_once(

@@ -4,8 +4,15 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import Reclaimed
+from omnigraph.storage import manifest
 from tests.exec.upkeep import PERSON, SCHEMA, add, content, fragments
 from tests.storage.world import Where
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody counts versions here, so that cleanup need not wait."""
+    monkeypatch.setattr(manifest, "RECLAIM_AGE_S", 0.0)
 
 
 def test_optimize_cleanup_repair_and_check_on_s3(s3: Where) -> None:
