@@ -203,7 +203,7 @@ def test_a_process_that_slept_notices_what_was_published_and_reclaimed(
 def test_what_was_just_replaced_stays_whatever_the_policy_says(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others count versions up from what they saw a moment ago, and Lance looks at those between."""
+    """Others count versions up from what they saw, and Lance looks at those between."""
     monkeypatch.setattr(manifest, "RECLAIM_AGE_S", 120.0)
     graph.optimize()
     before = everything(graph)
