@@ -1,8 +1,8 @@
 """Cleanup: which commits stay readable, and what goes with the others.
 
-A commit is kept when it is among the newest of a branch, when it was a branch's head within the
-time asked for or within the grace that readers get, or when a merge of two live branches starts
-from it.
+A commit is kept when it is among the newest of a branch; when it was a branch's head within the
+time asked for, within the grace that readers get, or within what other processes rely on; or when a
+merge of two live branches starts from it.
 
 Invariant: a commit is kept whole, with the manifest and every table version it pins, or not at all.
 The head of a live branch is always kept. Without `confirm` nothing changes.
@@ -97,7 +97,7 @@ def _cleanup(
     confirm: bool,
     run: RunLines | None,
 ) -> CleanupReport:
-    window = max(grace, age or 0)
+    window = max(grace, age or 0, manifest.RECLAIM_AGE_S)
     branches = store.history.branches()
     lines = {branch: store.history.list(branch) for branch in branches}
     kept: dict[CommitId, Commit] = {}
@@ -105,8 +105,7 @@ def _cleanup(
     for branch, line in lines.items():
         recent = list(_recent(line, window))
         kept |= {c.id: c for c in (*line[: keep or 1], *recent)}
-        since = _recent(line, max(window, manifest.RECLAIM_AGE_S))
-        own = [c.manifest_version for c in since if (c.branch or MAIN) == branch]
+        own = [c.manifest_version for c in recent if (c.branch or MAIN) == branch]
         floors[branch] = min(own, default=store.manifest.state(branch).version)
     kept |= {c.id: c for c in _meetings(store, lines)}
     known = {commit.id for line in lines.values() for commit in line}
