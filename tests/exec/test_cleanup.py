@@ -11,7 +11,7 @@ import lance
 import pytest
 
 import omnigraph as og
-from omnigraph.errors import BadRequest, Reclaimed, RecoveryRequired, StorageFailed
+from omnigraph.errors import BadRequest, ChangeFeedGap, Reclaimed, RecoveryRequired, StorageFailed
 from omnigraph.exec.cleanup import CleanupReport, seconds
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints, manifest
@@ -88,6 +88,10 @@ def test_the_newest_commits_stay_whole_and_older_ones_say_so(graph: Graph) -> No
         assert [c.id for c in again.commits.list()] == [c.id for c in commits], "lineage stays"
         with pytest.raises(Reclaimed):
             again.diff(commits[-1].id, "main")
+        with pytest.raises(ChangeFeedGap):
+            again.commits.changes(commits[4].id)
+        with pytest.raises(ChangeFeedGap):
+            again.changes.poll(start="beginning")
 
 
 def test_a_version_that_is_gone_is_told_by_its_table(graph: Graph) -> None:
