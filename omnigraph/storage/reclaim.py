@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.storage import failpoints, promote
 from omnigraph.storage.audit import LOCATION as AUDIT
 from omnigraph.storage.branches import BRANCHES_LOCK
@@ -42,6 +42,11 @@ class TableCleanup:
     files: int = 0
     error: str | None = None
 
+    @property
+    def nothing(self) -> "TableCleanup":
+        """The same table, from which nothing went."""
+        return TableCleanup(self.table)
+
 
 @dataclass(slots=True)
 class _Needs:
@@ -51,6 +56,7 @@ class _Needs:
     published: dict[Line, int] = field(default_factory=dict)
     forks: set[tuple[str, str, str]] = field(default_factory=set)  # folder, branch, identity
     tables: dict[str, TableKey] = field(default_factory=dict)  # by folder, also those dropped
+    unreadable: dict[str, str] = field(default_factory=dict)  # by folder, why
 
     def keep(self, line: Line, version: int) -> None:
         self.versions.setdefault(line, set()).add(version)
@@ -111,7 +117,8 @@ class Reclaimer:
         tasks: list[LineTask] = []
         for folder in (*sorted(needs.tables), *self._unnamed(needs)):
             cleaned, lines = self._table(needs, folder, confirm)
-            told[cleaned.table] = cleaned
+            # A name may have lived twice, in two folders.
+            told[cleaned.table] = _plus(told.get(cleaned.table, cleaned.nothing), cleaned)
             tasks += lines
         for done in run(tasks) if run is not None else map(self.run, tasks):
             told[done.table] = _plus(told[done.table], done)
@@ -157,7 +164,14 @@ class Reclaimer:
         return needs
 
     def _keep_fork_points(self, needs: _Needs, folder: str) -> None:
-        for segment, ref in self._datasets.refs(folder).items():
+        try:
+            refs = self._datasets.refs(folder)
+        except NotFound:
+            return  # a table that was dropped, and whose files are gone
+        except OmnigraphError as cause:
+            needs.unreadable[folder] = str(cause)
+            return
+        for segment, ref in refs.items():
             parent = None if ref.parent_branch is None else decode(ref.parent_branch)
             needs.keep((folder, parent), ref.parent_version)
             needs.keep((folder, decode(segment)), ref.parent_version)  # where a diff comes by
@@ -176,6 +190,8 @@ class Reclaimer:
         """Drop a table's orphaned forks, and say which versions of its lines go."""
         key = str(needs.tables.get(folder, folder))
         told = TableCleanup(key)
+        if folder in needs.unreadable:
+            return TableCleanup(key, error=needs.unreadable[folder]), []
         try:
             if not any(line[0] == folder for line in needs.versions):
                 return self._folder(told, folder, confirm), []

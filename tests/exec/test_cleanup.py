@@ -18,7 +18,7 @@ from omnigraph.storage import failpoints, manifest
 from omnigraph.storage.datasets import Datasets
 from omnigraph.storage.manifest import LOCATION
 from omnigraph.storage.reclaim import SAFE_AGE_S, TableCleanup
-from tests.exec.upkeep import KNOWS, PERSON, add, content, files, fragments, made, people
+from tests.exec.upkeep import KNOWS, PERSON, PLACE, add, content, files, fragments, made, people
 from tests.exec.upkeep_child import KILLED, die, run
 
 
@@ -343,6 +343,24 @@ def test_files_that_no_version_names_go_when_they_are_old(graph: Graph) -> None:
     assert told(report, PERSON).files == 1
     assert told(report, "__staged").files == 1
     assert len(content(graph)[PERSON]) == 360
+
+
+def test_a_table_that_was_dropped_goes_with_the_commits_that_have_it(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph.mutate('query add() { insert Place { name: "Paris" } }')
+    location = Path(graph.uri) / graph.snapshot().tables[PLACE].location
+    had = graph.snapshot().commit_id
+    graph.schema.apply(graph.schema.text.replace("node Place {", "node Town {"))
+    clean(graph, keep=2)
+    assert len(content(graph, commit=had)[PLACE]) == 1
+    clean(graph)
+    assert location.exists(), "it is not old enough to be nobody's"
+    monkeypatch.setattr("omnigraph.storage.reclaim.SAFE_AGE_S", -1)
+    clean(graph)
+    assert not any(location.rglob("*.lance"))
+    clean(graph)
+    assert graph.check().findings == ()
 
 
 def test_a_policy_is_needed_and_checked(graph: Graph) -> None:
