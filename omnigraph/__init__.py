@@ -42,6 +42,7 @@ from omnigraph.errors import (
 
 if TYPE_CHECKING:
     from omnigraph.exec.baseline import Baseline
+    from omnigraph.exec.blobs import BlobCell
     from omnigraph.exec.check import CheckReport
     from omnigraph.exec.cleanup import CleanupReport
     from omnigraph.exec.diff import Change, Changes
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.migrate import SchemaApplied
     from omnigraph.exec.mutate import MutationResult
     from omnigraph.exec.optimize import OptimizeReport
+    from omnigraph.exec.result import QueryResult
     from omnigraph.graph import Graph, init, open
     from omnigraph.storage.repair import RepairReport
 
@@ -63,6 +65,7 @@ __all__ = [
     "AlreadyExists",
     "BadRequest",
     "Baseline",
+    "BlobCell",
     "Change",
     "ChangeFeedGap",
     "Changes",
@@ -93,6 +96,7 @@ __all__ = [
     "OptimizeReport",
     "ParseError",
     "PreconditionFailed",
+    "QueryResult",
     "Reclaimed",
     "RecoveryRequired",
     "Refused",
@@ -113,6 +117,7 @@ __all__ = [
 
 _LOADED_LATER = {
     "Baseline": "exec.baseline",
+    "BlobCell": "exec.blobs",
     "Change": "exec.diff",
     "Changes": "exec.diff",
     "CheckReport": "exec.check",
@@ -126,6 +131,7 @@ _LOADED_LATER = {
     "MergeOutcome": "exec.merge",
     "MutationResult": "exec.mutate",
     "OptimizeReport": "exec.optimize",
+    "QueryResult": "exec.result",
     "RepairReport": "storage.repair",
     "SchemaApplied": "exec.migrate",
     "init": "graph",

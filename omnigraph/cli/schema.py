@@ -15,9 +15,9 @@ from omnigraph.cli.address import (
     Store,
     Uri,
     graph_uri,
-    open_graph,
     write_target,
 )
+from omnigraph.cli.engine import open_graph
 from omnigraph.cli.terminal import read_text, show_json, told_plainly, warn
 from omnigraph.cli.terminal import show as show_text
 from omnigraph.errors import ParseError
@@ -75,8 +75,8 @@ def check(
             _show(file, admission, plan)
 
 
-@app.command("get", hidden=True)
 @app.command()
+@app.command("get", hidden=True)
 def show(path: GraphPath = None, json: Json = False, uri: Uri = None, store: Store = None) -> None:
     """Print the schema of a graph."""
     with told_plainly():
@@ -88,6 +88,16 @@ def show(path: GraphPath = None, json: Json = False, uri: Uri = None, store: Sto
             show_text(text.rstrip("\n"))
 
 
+Backfill = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--backfill",
+        metavar="TYPE.PROPERTY=EXPR",
+        help="Values for an added property: SQL over the row. May be repeated.",
+    ),
+]
+
+
 @app.command()
 def plan(
     schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="The next schema.")],
@@ -95,6 +105,7 @@ def plan(
     allow_data_loss: Annotated[
         bool, typer.Option(help="Plan drops that reclaim the data.")
     ] = False,
+    backfill: Backfill = None,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
@@ -103,7 +114,9 @@ def plan(
     with told_plainly():
         where = graph_uri(path, uri, store)
         with open_graph(where, read_only=True) as graph:
-            steps = graph.schema.plan(read_text(schema), allow_data_loss=allow_data_loss)
+            steps = graph.schema.plan(
+                read_text(schema), allow_data_loss=allow_data_loss, backfill=_given(backfill)
+            )
         if json:
             count = {"step_count": len(steps.steps)}
             document = steps.to_json()
@@ -120,6 +133,7 @@ def apply(
     allow_data_loss: Annotated[
         bool, typer.Option(help="Reclaim what is dropped, in earlier commits too.")
     ] = False,
+    backfill: Backfill = None,
     actor: Actor = None,
     json: Json = False,
     uri: Uri = None,
@@ -132,12 +146,25 @@ def apply(
         write_target("schema apply", where, quiet=quiet)
         with open_graph(where) as graph:
             done = graph.schema.apply(
-                read_text(schema), allow_data_loss=allow_data_loss, actor=actor
+                read_text(schema),
+                allow_data_loss=allow_data_loss,
+                backfill=_given(backfill),
+                actor=actor,
             )
         if json:
             show_json({"uri": where, **done.to_json()})
         else:
             show_text("\n".join(_applied(where, done)))
+
+
+def _given(backfill: list[str] | None) -> dict[str, str]:
+    found = {}
+    for text in backfill or ():
+        name, equals, expression = text.partition("=")
+        if not equals or "." not in name or not expression.strip():
+            raise typer.BadParameter(f"--backfill '{text}' is not TYPE.PROPERTY=EXPR")
+        found[name.strip()] = expression.strip()
+    return found
 
 
 def _applied(where: str, done: SchemaApplied) -> Iterator[str]:

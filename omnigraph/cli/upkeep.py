@@ -20,11 +20,12 @@ from omnigraph.cli.address import (
     Json,
     Quiet,
     Store,
+    confirm_destructive,
     graph_uri,
     open_graph,
     write_target,
 )
-from omnigraph.cli.terminal import fail, show, show_json, told_plainly
+from omnigraph.cli.terminal import show, show_json, told_plainly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.check import CheckReport
     from omnigraph.exec.cleanup import CleanupReport
     from omnigraph.exec.optimize import OptimizeReport, TableReport, UpkeepProgress
-    from omnigraph.storage.reclaim import TableCleanup
+    from omnigraph.storage.cleanup import TableCleanup
     from omnigraph.storage.repair import RepairReport
 
 
@@ -211,7 +212,6 @@ def cleanup(
     ] = "10m",
     confirm: Confirm = False,
     engine: EngineOption = Engine.LOCAL,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask about a remote graph.")] = False,
     json: Json = False,
     store: Store = None,
     quiet: Quiet = False,
@@ -222,7 +222,7 @@ def cleanup(
     with told_plainly():
         where = graph_uri(uri, store)
         if confirm:
-            _require_yes(where, yes=yes, ask=not json)
+            confirm_destructive("cleanup", where, json=json)
             write_target("cleanup", where, quiet=quiet)
         with open_graph(where, read_only=not confirm) as graph:
             report = graph.cleanup(keep, older_than, confirm, grace=grace, engine=str(engine))
@@ -277,16 +277,6 @@ def _cleaned(table: TableCleanup, confirm: bool) -> str:
     verb = "removed" if confirm else "would remove"
     forks = f", {len(table.forks)} fork(s)" if table.forks else ""
     return f"{table.table}: {verb} {table.versions} version(s), {table.bytes} bytes{forks}"
-
-
-def _require_yes(uri: str, *, yes: bool, ask: bool) -> None:
-    """A yes for removing something from a graph that is not on this machine."""
-    if yes or "://" not in uri or uri.startswith("file://"):
-        return
-    if not ask or not sys.stdin.isatty():
-        fail(f"cleanup removes data from {uri}; pass --yes to confirm")
-    if input(f"remove old data from {uri}? [y/N] ").strip().lower() not in ("y", "yes"):
-        fail("not confirmed")
 
 
 # check

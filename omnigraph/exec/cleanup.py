@@ -21,8 +21,8 @@ from omnigraph.errors import BadRequest
 from omnigraph.exec.ancestry import lookup_in, meeting
 from omnigraph.exec.optimize import concurrency
 from omnigraph.storage import manifest
+from omnigraph.storage.cleanup import LineTask, RunLines, TableCleanup
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.reclaim import LineTask, RunLines, TableCleanup
 from omnigraph.storage.records import Commit, CommitId
 from omnigraph.storage.store import Store
 

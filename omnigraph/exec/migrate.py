@@ -18,7 +18,10 @@ from omnigraph.catalog.diff import MigrationPlan
 from omnigraph.catalog.model import Annotation, EdgeType, NodeType
 from omnigraph.catalog.steps import Step
 from omnigraph.errors import SchemaHeld
+from omnigraph.exec.backfill import Filling, fillings
+from omnigraph.exec.conform import broken, new_rules
 from omnigraph.exec.indexes import Wanted, decided, indexes_of
+from omnigraph.exec.rules import Found, joined
 from omnigraph.exec.schemas import Accepted, Schemas, accepted, table_schema
 from omnigraph.storage.evolution import Evolution
 from omnigraph.storage.indexing import IndexRequest
@@ -71,7 +74,7 @@ def apply_migration(
     old, new = schemas.current(), accepted(text, plan.catalog)
     schemas.archive(old)
     schemas.archive(new)
-    commit = prepared_again(lambda: _Change(old, new).commit(store, actor))
+    commit = prepared_again(lambda: _Change(old, new, plan).commit(store, actor))
     schemas.current()
     return SchemaApplied(plan.steps, commit, commit.manifest_version)
 
@@ -82,17 +85,25 @@ class _Change:
 
     old: Accepted
     new: Accepted
+    plan: MigrationPlan
 
     def commit(self, store: Store, actor: str | None) -> Commit:
         write = store.begin(MAIN, kind=WRITER_KIND, actor=actor, schema=self.old.id)
         before = {owner.id: owner for owner in self.old.catalog.types}
         after = {owner.id: owner for owner in self.new.catalog.types}
+        filled = fillings(self.plan, before)
+        same = [(before[type_id], owner) for type_id, owner in after.items() if type_id in before]
+        joined(
+            [_violations(write, old, new, filled.get(new.id)) for old, new in same]
+        ).require_none()
         for type_id, owner in before.items():
             if type_id not in after:
                 write.drop_table(owner.table)
-        for type_id, owner in after.items():
-            if type_id in before and self._meaning_changes(before[type_id], owner):
-                _change_table(write, before[type_id], owner)
+                if self.plan.allows_data_loss:
+                    write.reclaim(owner.table)
+        for old, new in same:
+            if self._meaning_changes(old, new):
+                _change_table(write, old, new, filled.get(new.id), hard=self.plan.allows_data_loss)
         for type_id, owner in after.items():
             if type_id not in before:
                 write.create_table(owner.table, table_schema(owner))
@@ -125,22 +136,72 @@ def _incident(schema: Accepted, owner: Owner) -> list[Owner]:
     return [_meaning(edge) for edge in edges if owner.name in (edge.source, edge.target)]
 
 
-def _change_table(write: Write, old: Owner, new: Owner) -> None:
-    write.evolve_table(old.table, evolution(old, new))
-    indexes = _new_indexes(old, new)
-    if indexes:
-        write.then(old.table, lambda tables, pin: _indexed(tables, pin, indexes))
+def _violations(write: Write, old: Owner, new: Owner, filling: Filling | None) -> Found:
+    rules = new_rules(old, new, filling)
+    if not rules and filling is None:
+        return Found()
+    return broken(write.read(old.table), old, new, filling, rules)
+
+
+def _change_table(
+    write: Write, old: Owner, new: Owner, filling: Filling | None, *, hard: bool
+) -> None:
+    change, indexes = evolution(old, new), _index_change(old, new)
+    if filling is not None and write.read(old.table).count():
+        names = set(filling.expressions)
+        rest = replace(change, adds=tuple(f for f in change.adds if f.name not in names))
+        write.add_columns(old.table, filling.fields, list(filling.columns), filling.values)
+        write.then(old.table, lambda tables, pin: tables.stage_evolve(pin, rest))
+    else:
+        write.evolve_table(old.table, change)
+    _finish_table(write, old, indexes, erase=hard and bool(change.drops))
     if old.name != new.name:
         write.rename_table(old.table, new.table)
 
 
-def _new_indexes(old: Owner, new: Owner) -> tuple[Wanted, ...]:
-    """Indexes of columns that were there. What is all null needs none yet."""
-    known = {wanted.name for wanted in indexes_of(old)}
-    there = {prop.id for prop in old.properties}
-    names = {prop.name for prop in new.properties if prop.id in there}
-    return tuple(
-        wanted for wanted in indexes_of(new) if wanted.name not in known and wanted.column in names
+def _finish_table(write: Write, old: Owner, indexes: "_IndexChange", *, erase: bool) -> None:
+    """What follows once the columns are right. Files that hold a column which goes for good are
+    written again without it, and so are the indexes of their rows."""
+    if erase:
+        write.then(old.table, lambda tables, pin: tables.stage_rewrite(pin))
+        write.reclaim(old.table)
+    if indexes:
+        write.then(old.table, indexes.staged)
+
+
+@dataclass(frozen=True, slots=True)
+class _IndexChange:
+    """Indexes of columns that were there: those that are asked for now, and those that were."""
+
+    wanted: tuple[Wanted, ...]
+    gone: frozenset[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.wanted or self.gone)
+
+    def requests(self, reader: TableReader) -> tuple[list[IndexRequest], frozenset[str]]:
+        """What there is to build, and what of the table's indexes goes."""
+        found = (decided(reader, wanted) for wanted in self.wanted)
+        there = {index.name for index in reader.indexes()}
+        return [r for r in found if isinstance(r, IndexRequest)], self.gone & there
+
+    def staged(self, tables: Tables, pin: TablePin) -> StagedWrite | None:
+        """The change as a version of its own, if there is anything to do."""
+        requests, gone = self.requests(tables.reader(pin))
+        return tables.stage_create_indexes(pin, requests, gone) if requests or gone else None
+
+
+def _index_change(old: Owner, new: Owner) -> _IndexChange:
+    """A column that comes has no values to index yet, and one that goes takes its index along."""
+    before = {wanted.name: wanted for wanted in indexes_of(old)}
+    after = {wanted.name: wanted for wanted in indexes_of(new)}
+    were, are = ({prop.id: prop.name for prop in each.properties} for each in (old, new))
+    kept = {(were[number], are[number]) for number in were.keys() & are.keys()}
+    return _IndexChange(
+        tuple(w for n, w in after.items() if n not in before and w.column in {b for _, b in kept}),
+        frozenset(
+            n for n, w in before.items() if n not in after and w.column in {a for a, _ in kept}
+        ),
     )
 
 
@@ -156,14 +217,5 @@ def evolution(old: Owner, new: Owner) -> Evolution:
         },
         drops=frozenset(prop.name for number, prop in before.items() if number not in after),
         adds=tuple(property_field(prop) for number, prop in after.items() if number not in before),
+        order=tuple(table_schema(new).names),
     )
-
-
-def _requests(reader: TableReader, indexes: tuple[Wanted, ...]) -> list[IndexRequest]:
-    found = (decided(reader, wanted) for wanted in indexes)
-    return [request for request in found if isinstance(request, IndexRequest)]
-
-
-def _indexed(tables: Tables, pin: TablePin, indexes: tuple[Wanted, ...]) -> StagedWrite | None:
-    requests = _requests(tables.reader(pin), indexes)
-    return tables.stage_create_indexes(pin, requests) if requests else None

@@ -5,6 +5,7 @@ nothing; an apply plans again inside its own turn, so it never makes a change of
 """
 
 import os
+from collections.abc import Callable, Mapping
 
 from omnigraph.catalog.diff import MigrationPlan, plan_migration
 from omnigraph.catalog.model import Catalog
@@ -18,9 +19,10 @@ from omnigraph.storage.store import Store
 class SchemaView:
     """The accepted schema: as it was written, what it means, what it may become."""
 
-    def __init__(self, store: Store, schemas: Schemas) -> None:
+    def __init__(self, store: Store, schemas: Schemas, forget: Callable[[], None]) -> None:
         self._store = store
         self._schemas = schemas
+        self._forget = forget  # what is held in memory of data that may be gone
 
     @property
     def text(self) -> str:
@@ -35,27 +37,45 @@ class SchemaView:
         return self._schemas.at(self._store.snapshot(commit=commit))
 
     def plan(
-        self, desired: str | os.PathLike[str], *, allow_data_loss: bool = False
+        self,
+        desired: str | os.PathLike[str],
+        *,
+        allow_data_loss: bool = False,
+        backfill: Mapping[str, str] | None = None,
     ) -> MigrationPlan:
-        """The steps from the accepted schema to another one: the path of a `.pg` file, or text."""
-        return plan_migration(self.catalog, schema_text(desired), allow_data_loss=allow_data_loss)
+        """The steps from the accepted schema to another one: the path of a `.pg` file, or text.
+
+        `backfill` gives added properties values, by `Type.property`: SQL over the row.
+        """
+        return plan_migration(
+            self.catalog,
+            schema_text(desired),
+            allow_data_loss=allow_data_loss,
+            backfill=backfill,
+        )
 
     def apply(
         self,
         desired: str | os.PathLike[str],
         *,
         allow_data_loss: bool = False,
+        backfill: Mapping[str, str] | None = None,
         actor: str | None = None,
     ) -> SchemaApplied:
         """Change the schema, and the data with it, as one commit.
 
-        Refused with `MigrationUnsupported` when a step cannot be made, and with `SchemaHeld` while
-        there are other branches than main.
+        Refused with `MigrationUnsupported` when a step cannot be made, with `ConstraintViolated`
+        when the data breaks a rule that it adds, and with `SchemaHeld` while there are other
+        branches than main.
         """
         text = schema_text(desired)
         with self._store.schema_change():
-            plan = self.plan(text, allow_data_loss=allow_data_loss)
-            return apply_migration(self._store, self._schemas, plan, text, actor)
+            plan = self.plan(text, allow_data_loss=allow_data_loss, backfill=backfill)
+            try:
+                return apply_migration(self._store, self._schemas, plan, text, actor)
+            finally:
+                if allow_data_loss:
+                    self._forget()
 
 
 def stored_catalog(store: Store) -> Catalog:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from omnigraph.errors import StorageFailed
 from omnigraph.pipeline.session import session
+from omnigraph.storage.cleanup import LineTask, TableCleanup
 from omnigraph.storage.compaction import Outcome, Task
-from omnigraph.storage.reclaim import LineTask, TableCleanup
 from omnigraph.storage.repair import Look, TableRepair
 from omnigraph.storage.store import Store, open_store
 

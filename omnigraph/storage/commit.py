@@ -22,6 +22,7 @@ from omnigraph.storage.locks import LOCK_WAIT_S, Guard, Locks, hold
 from omnigraph.storage.manifest import Change, Manifest, publish_lock
 from omnigraph.storage.names import MAIN, lock_name
 from omnigraph.storage.promote import Promotions
+from omnigraph.storage.reclaim import Reclaims
 from omnigraph.storage.records import (
     Commit,
     CommitId,
@@ -72,6 +73,7 @@ class Prepared:
     base_schema: SchemaId | None = None
     schema: SchemaId | None = None  # the one this write brings, if it brings one
     renames: Mapping[TableKey, TableKey] = field(default_factory=dict)
+    reclaim: tuple[str, ...] = ()
 
     @property
     def expected_table_versions(self) -> dict[TableKey, int]:
@@ -119,6 +121,7 @@ class Committer:
         locks: Locks,
         folding: Folding,
         promotions: Promotions,
+        reclaims: Reclaims,
         stats: Stats,
         *,
         wait_s: float = LOCK_WAIT_S,
@@ -129,6 +132,7 @@ class Committer:
         self._locks = locks
         self._folding = folding
         self._promotions = promotions
+        self._reclaims = reclaims
         self._stats = stats
         self._wait_s = wait_s
 
@@ -143,6 +147,7 @@ class Committer:
                 pins = self._commit_tables(prepared, sidecar, guard)
                 commit = self._publish(prepared, pins, guard)
                 self._promotions.promote(sidecar.files)
+                self._reclaims.reclaim(prepared.branch, prepared.reclaim)
             except Exception as cause:
                 # A table head may have moved, so from here no failure is harmless.
                 self._stats.event("commit.stopped", operation=prepared.operation_id, cause=cause)
@@ -200,6 +205,7 @@ class Committer:
             schema=prepared.schema,
             renames=dict(prepared.renames),
             relied_on=prepared.expected_table_versions if prepared.schema is not None else {},
+            reclaim=prepared.reclaim,
         )
 
     def _write_sidecar(self, sidecar: Sidecar) -> None:

@@ -109,6 +109,12 @@ class Datasets:
             while len(self._handles) > _HANDLES_MAX:
                 self._handles.popitem(last=False)
 
+    def forget(self, location: str) -> None:
+        """Forget the handles of one dataset."""
+        with self._turn:
+            for key in [key for key in self._handles if key[0] == location]:
+                del self._handles[key]
+
     def close(self) -> None:
         """Forget every handle."""
         with self._turn:

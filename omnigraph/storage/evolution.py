@@ -27,11 +27,15 @@ Parts = list[tuple[int, int | bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """What happens to a table's columns. Those that come are nullable."""
+    """What happens to a table's columns. Those that come are null in every row there is.
+
+    `order` names all columns of the table afterwards; empty: as they are, the new ones last.
+    """
 
     renames: Mapping[str, str] = field(default_factory=dict)
     drops: frozenset[str] = frozenset()
     adds: tuple[pa.Field, ...] = ()
+    order: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.renames or self.drops or self.adds)
@@ -44,6 +48,8 @@ def evolved(handle: Handle, evolution: Evolution) -> LanceSchema:
     if evolution.adds:
         _, (_, *new) = _taken_apart(LanceSchema.from_pyarrow(pa.schema(evolution.adds)))
         columns += _numbered(map(_decoded, new), _first_free_id(handle, fields))
+    if evolution.order:
+        columns = _ordered(columns, evolution.order)
     return build(metadata, *map(_encoded, columns))
 
 
@@ -74,6 +80,17 @@ def _numbered(columns: Iterator[Parts], first: int) -> Iterator[Parts]:
         if parent != _NO_PARENT:
             parts = _with(parts, _PARENT, parent + first)
         yield _with(parts, _ID, _number(parts, _ID) + first)
+
+
+def _ordered(columns: list[Parts], order: tuple[str, ...]) -> list[Parts]:
+    """The columns in this order, each followed by what is nested in it."""
+    groups: list[list[Parts]] = []
+    for parts in columns:
+        if _number(parts, _PARENT) == _NO_PARENT:
+            groups.append([])
+        groups[-1].append(parts)
+    groups.sort(key=lambda group: order.index(_name(group[0])))
+    return [parts for group in groups for parts in group]
 
 
 def _first_free_id(handle: Handle, fields: list[bytes]) -> int:

@@ -52,10 +52,12 @@ UPKEEP = ("upkeep.task", "upkeep.manifest_before", "upkeep.manifest_after")
 REPAIR = ("repair.publish", "repair.sidecar_written")
 CLEANUP = ("cleanup.table", "cleanup.manifest")
 PROMOTE = ("promote.file",)
+RECLAIM = ("reclaim.table",)
 INIT = ("init.tables", "init.objects", "init.manifest")
 
 NAMES = frozenset(
-    COMMIT + CONFIRM + FORK + RECOVER + BRANCH + FOLD + UPKEEP + REPAIR + CLEANUP + PROMOTE + INIT
+    {*COMMIT, *CONFIRM, *FORK, *RECOVER, *BRANCH, *FOLD, *UPKEEP, *REPAIR, *CLEANUP}
+    | {*PROMOTE, *RECLAIM, *INIT}
 )
 
 VARIABLE = "OMNIGRAPH_FAILPOINTS"

@@ -9,7 +9,7 @@ Fragments that become one fragment must lie in one segment, so segments that sha
 built as one.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -74,13 +74,17 @@ class IndexPlan:
 
 
 def planned(
-    handle: Handle, requests: Iterable[IndexRequest], groups: Iterable[Sequence[int]] = ()
+    handle: Handle,
+    requests: Iterable[IndexRequest],
+    groups: Iterable[Sequence[int]] = (),
+    gone: Collection[str] = (),
 ) -> IndexPlan:
-    """The segments that make every index whole, and no group of fragments split between two."""
+    """The segments that make every index whole, and no group of fragments split between two. The
+    indexes that are named as gone end."""
     known = {index.name: index for index in handle.describe_indices()}
     together = [frozenset(group) for group in groups]
     segments: list[SegmentPlan] = []
-    replaced: set[str] = set()
+    replaced = {str(s.uuid) for name in gone for s in known[name].segments}
     for request in requests:
         cells = _cells(handle, known.get(request.name), request)
         for fragments, uuids in _joined(cells, together):

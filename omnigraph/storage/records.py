@@ -275,6 +275,7 @@ class Sidecar:
     schema: SchemaId | None = None
     renames: dict[TableKey, TableKey] = field(default_factory=dict)
     relied_on: dict[TableKey, int] = field(default_factory=dict)
+    reclaim: tuple[str, ...] = ()  # folders whose past goes once the write is published
 
     def confirmed(self, versions: dict[TableKey, int]) -> "Sidecar":
         """The same note, saying which version each table reached."""
@@ -310,6 +311,7 @@ def decode_sidecar(data: bytes, *, path: str) -> Sidecar:
             name: tuple(kind(**part) for part in facts.pop(name))
             for name, kind in _SIDECAR_PARTS.items()
         }
+        facts["reclaim"] = tuple(facts.get("reclaim", ()))
         return Sidecar(**facts, **parts)
     except (ValueError, KeyError, TypeError, AttributeError) as cause:
         raise StorageFailed(

@@ -27,6 +27,7 @@ from omnigraph.storage.locks import Guard, Locks, hold_if_idle
 from omnigraph.storage.manifest import Change, Manifest, State
 from omnigraph.storage.names import owner_of
 from omnigraph.storage.promote import Promotions
+from omnigraph.storage.reclaim import Reclaims
 from omnigraph.storage.records import (
     ORPHANED_BRANCH_DISCARDED,
     RECOVERY_ACTOR,
@@ -98,6 +99,7 @@ class Recoverer:
         history: History,
         sidecars: Sidecars,
         promotions: Promotions,
+        reclaims: Reclaims,
         audit: Audit,
         locks: Locks,
         stats: Stats,
@@ -108,6 +110,7 @@ class Recoverer:
         self._history = history
         self._sidecars = sidecars
         self._promotions = promotions
+        self._reclaims = reclaims
         self._audit = audit
         self._locks = locks
         self._stats = stats
@@ -143,6 +146,7 @@ class Recoverer:
         failpoints.hit("recover.publish_after")
         if recovery.recovery_kind == ROLLED_FORWARD:
             self._promotions.promote(sidecar.files)
+            self._reclaims.reclaim(sidecar.branch, sidecar.reclaim)
         else:
             self._promotions.discard(sidecar.files)
         self._audit.record(recovery)

@@ -24,6 +24,7 @@ from omnigraph.errors import (
 from omnigraph.storage import failpoints, manifest, stamp
 from omnigraph.storage.audit import Audit
 from omnigraph.storage.branches import BRANCHES_LOCK, Branches
+from omnigraph.storage.cleanup import Reclaimer
 from omnigraph.storage.commit import Committer, HeadAhead, Prepared
 from omnigraph.storage.compaction import Compactor
 from omnigraph.storage.datasets import Datasets
@@ -36,7 +37,7 @@ from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.names import MAIN, lock_name, table_location
 from omnigraph.storage.objects import Objects, Place, StorageOptions, place
 from omnigraph.storage.promote import Promotions
-from omnigraph.storage.reclaim import Reclaimer
+from omnigraph.storage.reclaim import Reclaims
 from omnigraph.storage.records import Commit, CommitId, OperationId, SchemaId, Snapshot
 from omnigraph.storage.recover import Recoverer
 from omnigraph.storage.repair import Repairer
@@ -93,6 +94,7 @@ class Store:
             self.datasets, self.manifest, self.sidecars, self.objects, self.locks, self.stats
         )
         promotions = Promotions(self.objects)
+        reclaims = Reclaims(self.datasets, self.manifest, self.objects, self.stats)
         self.compactor = Compactor(self.datasets, self.tables)
         self.folding = Folding(
             self.datasets, self.tables, self.manifest, self.locks, self.stats, on=settings.fold
@@ -104,6 +106,7 @@ class Store:
             self.history,
             self.sidecars,
             promotions,
+            reclaims,
             self.audit,
             self.locks,
             self.stats,
@@ -125,6 +128,7 @@ class Store:
             self.locks,
             self.folding,
             promotions,
+            reclaims,
             self.stats,
             wait_s=settings.lock_wait_s,
         )

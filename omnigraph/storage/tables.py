@@ -6,7 +6,7 @@ the head without holding the table's lock, and raises `CommitRaced` after the fa
 there, and recovery settles it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -34,6 +34,7 @@ from omnigraph.storage.rowids import (
 from omnigraph.types import TableKey
 
 KEY = "id"
+_REWRITTEN_ROWS = 1024
 
 Fragments = tuple[FragmentMetadata, ...]
 """Files with rows that no version of a table names yet. They pickle."""
@@ -274,6 +275,49 @@ class Tables:
             operation = LanceOperation.Project(evolved(handle, evolution), True)
         return StagedWrite(pin, handle, Transaction(handle.version, operation))
 
+    def stage_rewrite(self, pin: TablePin) -> StagedWrite:
+        """Stage every row in new files, which hold the columns of today and nothing else."""
+        handle, reader = self._datasets.at(pin), self.reader(pin)
+        fragments = handle.get_fragments()
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in reader.batches([], with_row_id=True, batch_size=_REWRITTEN_ROWS):
+                yield from reader.stageable(batch["_rowid"]).to_batches()
+
+        rows = pa.RecordBatchReader.from_batches(handle.schema, batches())
+        with self._datasets.lance_call("stage_rewrite", pin.table_key):
+            operation = LanceOperation.Update(
+                removed_fragment_ids=[fragment.fragment_id for fragment in fragments],
+                updated_fragments=[],
+                new_fragments=write_fragments(rows, handle, mode="append") if fragments else [],
+                fields_for_preserving_frag_bitmap=field_ids(handle),
+                update_mode="rewrite_rows",
+            )
+        return StagedWrite(pin, handle, Transaction(handle.version, operation))
+
+    def stage_add_columns(
+        self,
+        pin: TablePin,
+        fields: Sequence[pa.Field],
+        read: Sequence[str],
+        values: Callable[[pa.RecordBatch], pa.RecordBatch],
+    ) -> StagedWrite:
+        """Stage columns with values made from each row. No other column is written again."""
+        handle = self._datasets.at(pin)
+        schema = pa.schema(fields)
+
+        def filled(batch: pa.RecordBatch) -> pa.RecordBatch:
+            return pa.RecordBatch.from_arrays(values(batch).columns, schema=schema)
+
+        fragments = []
+        with self._datasets.lance_call("stage_add_columns", pin.table_key):
+            for fragment in handle.get_fragments():
+                after, columns = fragment.merge_columns(filled, columns=list(read))
+                fragments.append(after)
+        # Lance numbers new fields above all that the dataset ever had.
+        operation = LanceOperation.Merge(fragments, columns)
+        return StagedWrite(pin, handle, Transaction(handle.version, operation))
+
     def stage_create_index(
         self, pin: TablePin, column: str, index_type: str, *, name: str, **parameters: Any
     ) -> StagedWrite:
@@ -282,11 +326,13 @@ class Tables:
             pin, [IndexRequest(column, index_type, name, parameters, anew=True)]
         )
 
-    def stage_create_indexes(self, pin: TablePin, requests: Sequence[IndexRequest]) -> StagedWrite:
-        """Stage several indexes as one version."""
+    def stage_create_indexes(
+        self, pin: TablePin, requests: Sequence[IndexRequest], gone: Collection[str] = ()
+    ) -> StagedWrite:
+        """Stage several indexes as one version, and the end of those that are named."""
         handle = self._datasets.at(pin)
         with self._datasets.lance_call("stage_create_indexes", pin.table_key):
-            plan = indexing.planned(handle, requests)
+            plan = indexing.planned(handle, requests, gone=gone)
             builder = self._datasets.own(pin)
             built = [indexing.build(builder, segment) for segment in plan.segments]
             return StagedWrite(pin, handle, indexing.staged(handle, plan, built))

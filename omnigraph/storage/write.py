@@ -69,6 +69,7 @@ class Write:
         self._new: dict[TableKey, TablePin] = {}
         self._dropped: dict[TableKey, Tombstone] = {}
         self._files: dict[str, bytes] = {}
+        self._reclaim: list[str] = []
 
     @property
     def operation_id(self) -> OperationId:
@@ -182,6 +183,16 @@ class Write:
         """Columns that come, go and get other names."""
         self._keep(self._tables.stage_evolve(self._base(table_key), evolution))
 
+    def add_columns(
+        self,
+        table_key: TableKey,
+        fields: Sequence[pa.Field],
+        read: Sequence[str],
+        values: Callable[[pa.RecordBatch], pa.RecordBatch],
+    ) -> None:
+        """Columns with values made from each row of a table that has rows."""
+        self._keep(self._tables.stage_add_columns(self._base(table_key), fields, read, values))
+
     def rename_table(self, table_key: TableKey, to: TableKey) -> None:
         """The same table under another name. It needs a staged version of its own, so that a name
         that comes back is newer than its end."""
@@ -189,6 +200,10 @@ class Write:
             self.evolve_table(table_key, Evolution())
         self._bury(self.base(table_key))
         self._renames[table_key] = to
+
+    def reclaim(self, table_key: TableKey) -> None:
+        """Remove for good what earlier versions of a table hold, once this is published."""
+        self._reclaim.append(self.read(table_key).pin.location)
 
     def replace_schema(self, schema: SchemaId) -> None:
         """Another schema from this commit on. The commit holds only if no table moved at all."""
@@ -222,6 +237,7 @@ class Write:
                 base_schema=self._base_schema,
                 schema=self._schema,
                 renames=dict(self._renames),
+                reclaim=tuple(self._reclaim),
             )
         )
 

@@ -15,9 +15,9 @@ from omnigraph.errors import BadRequest, ChangeFeedGap, Reclaimed, RecoveryRequi
 from omnigraph.exec.cleanup import CleanupReport, seconds
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints, manifest
+from omnigraph.storage.cleanup import SAFE_AGE_S, TableCleanup
 from omnigraph.storage.datasets import Datasets
 from omnigraph.storage.manifest import LOCATION
-from omnigraph.storage.reclaim import SAFE_AGE_S, TableCleanup
 from tests.exec.upkeep import KNOWS, PERSON, PLACE, add, content, files, fragments, made, people
 from tests.exec.upkeep_child import KILLED, die, run
 
@@ -303,7 +303,7 @@ def test_the_fork_of_a_first_write_under_way_stays_and_an_old_one_goes(
     with failpoints.armed("fork.after"), pytest.raises(OSError, match="fork"):
         add_edges(graph)
     assert told(clean(graph), KNOWS).forks == ()
-    monkeypatch.setattr("omnigraph.storage.reclaim.SAFE_AGE_S", -1)
+    monkeypatch.setattr("omnigraph.storage.cleanup.SAFE_AGE_S", -1)
     assert told(clean(graph), KNOWS).forks == ("side",)
     assert len(content(graph, "side")[PERSON]) == 361
 
@@ -356,7 +356,7 @@ def test_a_table_that_was_dropped_goes_with_the_commits_that_have_it(
     assert len(content(graph, commit=had)[PLACE]) == 1
     clean(graph)
     assert location.exists(), "it is not old enough to be nobody's"
-    monkeypatch.setattr("omnigraph.storage.reclaim.SAFE_AGE_S", -1)
+    monkeypatch.setattr("omnigraph.storage.cleanup.SAFE_AGE_S", -1)
     clean(graph)
     assert not any(location.rglob("*.lance"))
     clean(graph)
