@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 class Engine(StrEnum):
     """Where the work is done."""
 
+    AUTO = "auto"
     LOCAL = "local"
     SPARK = "spark"
 
@@ -54,7 +55,7 @@ Confirm = Annotated[bool, typer.Option("--confirm", help="Do it; without, only t
 def optimize(
     uri: GraphPath = None,
     branch: Branch = MAIN,
-    engine: EngineOption = Engine.LOCAL,
+    engine: EngineOption = Engine.AUTO,
     actor: Actor = None,
     json: Json = False,
     store: Store = None,
@@ -136,7 +137,7 @@ def repair(
     force: Annotated[
         bool, typer.Option("--force", help="Set tables that others wrote to back to the published.")
     ] = False,
-    engine: EngineOption = Engine.LOCAL,
+    engine: EngineOption = Engine.AUTO,
     actor: Actor = None,
     json: Json = False,
     store: Store = None,
@@ -211,7 +212,7 @@ def cleanup(
         str, typer.Option("--grace", metavar="DUR", help="For readers of replaced commits.")
     ] = "10m",
     confirm: Confirm = False,
-    engine: EngineOption = Engine.LOCAL,
+    engine: EngineOption = Engine.AUTO,
     json: Json = False,
     store: Store = None,
     quiet: Quiet = False,
