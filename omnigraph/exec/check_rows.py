@@ -98,8 +98,13 @@ def _wrong_columns(found: pa.Schema, wanted: pa.Schema) -> Iterator[str]:
         index = found.get_field_index(column.name)
         if index < 0:
             yield f"the column '{column.name}' is missing"
-        elif found.field(index).type != column.type:
+        elif _stored(found.field(index).type) != _stored(column.type):
             yield f"the column '{column.name}' is {found.field(index).type}, not {column.type}"
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    """What is on disk: a blob is known to Arrow by a name of its own once Lance was loaded."""
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
 def _rows(reader: TableReader, rules: TypeRules) -> Found:

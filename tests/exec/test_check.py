@@ -83,6 +83,20 @@ def test_a_whole_graph_has_no_findings_and_nothing_is_written(graph: Graph) -> N
     assert everything(graph) == before
 
 
+def test_a_graph_with_blobs_whose_schema_changed_is_whole(tmp_path: Path) -> None:
+    schema = "node Doc { name: String @key  data: Blob  note: String? }"
+    with og.init(tmp_path / "b", schema) as graph:
+        graph.mutate(
+            "query add($d: Blob) { insert Doc { name: 'a', data: $d } }".replace("'", '"'),
+            {"d": "base64:QUJD"},
+        )
+        changed = schema.replace("note: String?", 'text: String? @rename_from("note")  n: I64?')
+        graph.schema.apply(changed)
+        graph.branches.create("side")
+        graph.branch("side").mutate('query set() { update Doc set { n: 7 } where name = "a" }')
+        assert graph.check().findings == ()
+
+
 def test_check_works_beside_a_writer(graph: Graph) -> None:
     write = graph._store.begin(kind="test", actor="act-test")
     write.append(PERSON, people(1000, 1001))
