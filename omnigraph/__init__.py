@@ -27,6 +27,7 @@ from omnigraph.errors import (
     OmnigraphError,
     ParseError,
     PreconditionFailed,
+    Reclaimed,
     RecoveryRequired,
     Refused,
     SchemaChanged,
@@ -42,16 +43,21 @@ from omnigraph.errors import (
 if TYPE_CHECKING:
     from omnigraph.exec.baseline import Baseline
     from omnigraph.exec.blobs import BlobCell
+    from omnigraph.exec.check import CheckReport
+    from omnigraph.exec.cleanup import CleanupReport
     from omnigraph.exec.diff import Change, Changes
     from omnigraph.exec.export import ExportResult
     from omnigraph.exec.feed import FeedPage
+    from omnigraph.exec.findings import Finding
     from omnigraph.exec.images import Image
     from omnigraph.exec.load import LoadResult
     from omnigraph.exec.merge import MergeOutcome
     from omnigraph.exec.migrate import SchemaApplied
     from omnigraph.exec.mutate import MutationResult
+    from omnigraph.exec.optimize import OptimizeReport
     from omnigraph.exec.result import QueryResult
     from omnigraph.graph import Graph, init, open
+    from omnigraph.storage.repair import RepairReport
 
 __version__ = "0.1.0"
 
@@ -63,11 +69,14 @@ __all__ = [
     "Change",
     "ChangeFeedGap",
     "Changes",
+    "CheckReport",
+    "CleanupReport",
     "Conflict",
     "ConstraintViolated",
     "EmbeddingFailed",
     "ExportResult",
     "FeedPage",
+    "Finding",
     "Forbidden",
     "Graph",
     "Image",
@@ -84,11 +93,14 @@ __all__ = [
     "NotFound",
     "NotInstalled",
     "OmnigraphError",
+    "OptimizeReport",
     "ParseError",
     "PreconditionFailed",
     "QueryResult",
+    "Reclaimed",
     "RecoveryRequired",
     "Refused",
+    "RepairReport",
     "SchemaApplied",
     "SchemaChanged",
     "SchemaHeld",
@@ -108,14 +120,19 @@ _LOADED_LATER = {
     "BlobCell": "exec.blobs",
     "Change": "exec.diff",
     "Changes": "exec.diff",
+    "CheckReport": "exec.check",
+    "CleanupReport": "exec.cleanup",
     "ExportResult": "exec.export",
     "FeedPage": "exec.feed",
+    "Finding": "exec.findings",
     "Graph": "graph",
     "Image": "exec.images",
     "LoadResult": "exec.load",
     "MergeOutcome": "exec.merge",
     "MutationResult": "exec.mutate",
+    "OptimizeReport": "exec.optimize",
     "QueryResult": "exec.result",
+    "RepairReport": "storage.repair",
     "SchemaApplied": "exec.migrate",
     "init": "graph",
     "open": "graph",

@@ -2,8 +2,8 @@
 
 OmnigraphError
 ├── SourceError        fix the text             ParseError, TypeCheckError (both carry a position)
-├── Refused            change the request       BadRequest, NotFound, AlreadyExists, InUse,
-│                                               LimitExceeded, ConstraintViolated,
+├── Refused            change the request       BadRequest, NotFound, Reclaimed, AlreadyExists,
+│                                               InUse, LimitExceeded, ConstraintViolated,
 │                                               MigrationUnsupported, UnsupportedVersion,
 │                                               ChangeFeedGap, Forbidden
 ├── Conflict           prepare again, or stop   VersionMismatch, KeyTaken, PreconditionFailed,
@@ -167,6 +167,20 @@ class NotFound(Refused):
 
     def __str__(self) -> str:
         return _with_hint(f"{self.kind} '{self.name}' not found", self.hint)
+
+
+@dataclass(eq=False)
+class Reclaimed(Refused):
+    """Old data that cleanup removed, or that is missing on disk. Newer data is whole."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kind} {self.name} was reclaimed and cannot be read any more; read a branch or "
+            "a newer commit (`omnigraph check` tells whether anything is missing that is needed)"
+        )
 
 
 @dataclass(eq=False)

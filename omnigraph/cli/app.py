@@ -27,6 +27,7 @@ from omnigraph.cli import (
     schema,
     scope,
     shell,
+    upkeep,
 )
 from omnigraph.cli.terminal import show, show_json, warn
 
@@ -60,6 +61,10 @@ app.add_typer(changes.app)
 app.command()(history.snapshot)
 app.command()(history.recoveries)
 app.add_typer(schema.app)
+app.command()(upkeep.optimize)
+app.command()(upkeep.repair)
+app.command()(upkeep.cleanup)
+app.command()(upkeep.check)
 app.command()(queries.lint)
 app.command()(queries.explain)
 app.add_typer(blob.app)
@@ -115,7 +120,7 @@ def main() -> None:
         sys.stderr.write(f"Error: {cause.message}\n")
         sys.exit(2)
     for old, new in _OLDER_SPELLINGS.items():
-        if tuple(arguments[: len(old)]) == old:
+        if tuple(arguments[: len(old)]) == old and not _is_upkeep(arguments):
             warn(f"'omnigraph {' '.join(old)}' is now 'omnigraph {' '.join(new)}'")
             arguments = [*new, *arguments[len(old) :]]
             break
@@ -123,3 +128,8 @@ def main() -> None:
         app(args=arguments, prog_name="omnigraph")
     finally:
         scope.forget()
+
+
+def _is_upkeep(arguments: list[str]) -> bool:
+    """Whether `check` means the graph: queries were checked with --query."""
+    return arguments[:1] == ["check"] and not any(a.startswith("--query") for a in arguments)

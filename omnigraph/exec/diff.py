@@ -18,7 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, ChangeFeedGap, LimitExceeded, NoChanges, NotFound
+from omnigraph.errors import (
+    BadRequest,
+    ChangeFeedGap,
+    LimitExceeded,
+    NoChanges,
+    NotFound,
+    Reclaimed,
+)
 from omnigraph.exec.entities import Entities, TypeOf, differ, rows_a_chunk
 from omnigraph.exec.images import Image, images
 from omnigraph.exec.schemas import Schemas
@@ -272,6 +279,8 @@ def readable(commit_id: str) -> Iterator[None]:
         yield
     except ChangeFeedGap as gap:
         raise ChangeFeedGap(commit_id) from gap
+    except Reclaimed as gone:
+        raise ChangeFeedGap(commit_id) from gone
     except NotFound as missing:
         if missing.kind != DATASET:
             raise

@@ -108,7 +108,7 @@ def _attempt(store: Store, catalog: Catalog, branch: str, actor: str | None) -> 
     built: list[IndexNote] = []
     kept: list[IndexNote] = []
     pending: list[IndexNote] = []
-    for table, group in _by_table(wanted_indexes(catalog)):
+    for table, group in by_table(wanted_indexes(catalog)):
         reader = store.reader(snapshot, table)
         requests = []
         for wanted in group:
@@ -126,7 +126,8 @@ def _attempt(store: Store, catalog: Catalog, branch: str, actor: str | None) -> 
     return IndexReport(tuple(built), tuple(kept), tuple(pending), commit_id)
 
 
-def _by_table(all_wanted: Iterable[Wanted]) -> Iterator[tuple[TableKey, list[Wanted]]]:
+def by_table(all_wanted: Iterable[Wanted]) -> Iterator[tuple[TableKey, list[Wanted]]]:
+    """What each table should have."""
     groups: dict[TableKey, list[Wanted]] = {}
     for wanted in all_wanted:
         groups.setdefault(wanted.table, []).append(wanted)
@@ -137,11 +138,31 @@ def _note(wanted: Wanted, reason: str = "") -> IndexNote:
     return IndexNote(wanted.table, wanted.column, wanted.kind, reason)
 
 
-def decided(reader: TableReader, wanted: Wanted) -> IndexRequest | str:
+def requests_of(
+    reader: TableReader, wanted: Iterable[Wanted]
+) -> tuple[list[IndexRequest], list[IndexNote]]:
+    """The indexes a table should have over every row, those that it has included; and those that
+    wait, each with its reason."""
+    requests, pending = [], []
+    for each in wanted:
+        found = decided(reader, each, behind_share=0.0)
+        if isinstance(found, IndexRequest):
+            requests.append(found)
+        elif found:
+            pending.append(_note(each, found))
+        else:
+            is_text = each.kind is IndexKind.FULL_TEXT
+            requests.append(_request(each, INDEX_PARAMETERS if is_text else {}))
+    return requests, pending
+
+
+def decided(
+    reader: TableReader, wanted: Wanted, *, behind_share: float = _VECTORS_BEHIND_SHARE
+) -> IndexRequest | str:
     """The index to build; why it has to wait; or nothing to do, which is an empty text."""
     found = next((each for each in reader.indexes() if each.name == wanted.name), None)
     if wanted.kind is IndexKind.VECTOR:
-        return _decided_vectors(reader, wanted, found)
+        return _decided_vectors(reader, wanted, found, behind_share)
     if found is not None and found.is_whole:
         return ""
     if not reader.pin.row_count:
@@ -154,12 +175,12 @@ def decided(reader: TableReader, wanted: Wanted) -> IndexRequest | str:
 
 
 def _decided_vectors(
-    reader: TableReader, wanted: Wanted, found: IndexFacts | None
+    reader: TableReader, wanted: Wanted, found: IndexFacts | None, behind_share: float
 ) -> IndexRequest | str:
     # Rows that the index does not cover are compared one by one, so a few may wait for more. Its
     # partitions are those of all vectors together: it is built anew, never extended.
     behind = reader.pin.row_count if found is None else reader.pin.row_count - found.rows
-    if found is not None and behind <= _VECTORS_BEHIND_SHARE * reader.pin.row_count:
+    if found is not None and behind <= behind_share * reader.pin.row_count:
         return ""
     count = reader.count(f"`{wanted.column}` IS NOT NULL")
     if count < VECTORS_MIN:

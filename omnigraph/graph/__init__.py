@@ -1,5 +1,5 @@
 """The one door to a graph."""
 
-from omnigraph.graph.door import Graph, init, open
+from omnigraph.graph.door import Graph, check_at, init, open
 
-__all__ = ["Graph", "init", "open"]
+__all__ = ["Graph", "check_at", "init", "open"]

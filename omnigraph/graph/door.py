@@ -17,24 +17,29 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound, TypeCheckError
 from omnigraph.exec import indexes
 from omnigraph.exec.blobs import BlobCell, find_blob
+from omnigraph.exec.check import CheckReport, check
+from omnigraph.exec.cleanup import GRACE, CleanupReport, Duration
 from omnigraph.exec.diff import Changes, changes_between, filters
 from omnigraph.exec.export import ExportResult, export
 from omnigraph.exec.indexes import IndexReport
 from omnigraph.exec.load import LoadResult, Progress
 from omnigraph.exec.mutate import MutationResult, request, run_mutation
+from omnigraph.exec.optimize import OptimizeReport, UpkeepProgress
 from omnigraph.exec.result import QueryResult
 from omnigraph.exec.run import Reading
 from omnigraph.exec.schemas import Schemas, accepted, schema_tables, seen_under, under_schema
 from omnigraph.graph.handles import BranchHandle, Transaction
-from omnigraph.graph.schema import SchemaView
+from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.texts import query_text, schema_text
 from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView
+from omnigraph.pipeline import upkeep
 from omnigraph.pipeline.load import Order, load
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.ir import Plan, ReadPlan
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Snapshot
+from omnigraph.storage.repair import RepairReport
 from omnigraph.storage.stats import StatsView
 from omnigraph.storage.store import Settings, Store, create, open_store
 
@@ -248,6 +253,73 @@ class Graph:
             self._schemas, lambda catalog: indexes.ensure_indices(self._store, catalog, branch)
         )
 
+    def optimize(
+        self,
+        branch: str = MAIN,
+        *,
+        engine: str = "auto",
+        spark: Any = None,
+        actor: str | None = None,
+        progress: Callable[[UpkeepProgress], None] | None = None,
+    ) -> OptimizeReport:
+        """Few fragments, whole indexes, a folded manifest: one commit that changes no row."""
+        return under_schema(
+            self._schemas,
+            lambda catalog: upkeep.optimize(
+                self._store,
+                catalog,
+                branch,
+                engine=engine,
+                spark=spark,
+                actor=actor,
+                progress=progress,
+            ),
+        )
+
+    def cleanup(
+        self,
+        keep: int | None = None,
+        older_than: Duration | None = None,
+        confirm: bool = False,
+        *,
+        grace: Duration = GRACE,
+        engine: str = "auto",
+        spark: Any = None,
+    ) -> CleanupReport:
+        """Remove what old commits alone need; without `confirm`, only say what would go.
+
+        `keep` commits a branch stay readable, and those that were a head since `older_than`
+        (`7d`) or since `grace`.
+        """
+        return upkeep.cleanup(
+            self._store,
+            keep=keep,
+            older_than=older_than,
+            confirm=confirm,
+            grace=grace,
+            engine=engine,
+            spark=spark,
+        )
+
+    def repair(
+        self,
+        confirm: bool = False,
+        force: bool = False,
+        *,
+        actor: str | None = None,
+        engine: str = "auto",
+        spark: Any = None,
+    ) -> RepairReport:
+        """Look for table heads that no commit explains; with `confirm` publish those that only
+        upkeep moved, and with `force` set the others back to what is published."""
+        return upkeep.repair(
+            self._store, confirm=confirm, force=force, actor=actor, engine=engine, spark=spark
+        )
+
+    def check(self) -> CheckReport:
+        """Whether everything on disk fits together: reads all of it, writes nothing."""
+        return check(self._store, lambda: stored_catalog(self._store))
+
     def refresh(self) -> None:
         """Settle what dead writers left, and see what others changed."""
         if not self.read_only:
@@ -294,6 +366,14 @@ def init(
         settings=Settings(fold=fold),
     )
     return Graph(store)
+
+
+def check_at(
+    uri: str | os.PathLike[str], *, storage_options: dict[str, str] | None = None
+) -> CheckReport:
+    """Check a graph that may be too damaged to be opened."""
+    store = open_store(uri, read_only=True, storage_options=storage_options)
+    return check(store, lambda: stored_catalog(store))
 
 
 def open(

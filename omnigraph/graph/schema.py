@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from omnigraph.catalog.diff import MigrationPlan, plan_migration
 from omnigraph.catalog.model import Catalog
+from omnigraph.errors import StorageFailed
 from omnigraph.exec.migrate import SchemaApplied, apply_migration
 from omnigraph.exec.schemas import Accepted, Schemas
 from omnigraph.graph.texts import schema_text
@@ -75,3 +76,18 @@ class SchemaView:
             finally:
                 if allow_data_loss:
                     self._forget()
+
+
+def stored_catalog(store: Store) -> Catalog:
+    """The accepted schema, after a look whether its files agree with each other and the graph."""
+    found = Schemas(store).current()
+    for path, data in found.files().items():
+        there = store.objects.get(path)
+        if there is None or there.data != data:
+            raise StorageFailed("compared the schema's files", f"{path} is not what was accepted")
+    steps = plan_migration(found.catalog, found.text).steps
+    if steps:
+        raise StorageFailed(
+            "compared the schema's files", f"its text and its form differ in {len(steps)} step(s)"
+        )
+    return found.catalog

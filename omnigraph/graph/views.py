@@ -6,7 +6,7 @@ Invariant: a view asks one part and keeps nothing.
 from collections.abc import Collection
 
 from omnigraph.exec.baseline import Baseline
-from omnigraph.exec.diff import PAGE_CHANGES, Changes, commit_changes, filters
+from omnigraph.exec.diff import PAGE_CHANGES, Changes, commit_changes, filters, readable
 from omnigraph.exec.feed import POLL_COMMITS, Feed, FeedPage
 from omnigraph.exec.merge import MergeOutcome, MergeRequest, run_merge
 from omnigraph.exec.resolve import Resolve
@@ -77,7 +77,8 @@ class CommitsView:
     ) -> Changes:
         """What a commit changed against its first parent."""
         commit = self.get(commit_id)
-        catalog = self._schemas.at(self._store.history.at(commit)).catalog
+        with readable(commit.id):
+            catalog = self._schemas.at(self._store.history.at(commit)).catalog
         wanted = filters(catalog, kinds, types, ops)
         return commit_changes(self._store, self._schemas, commit, wanted)
 

@@ -40,8 +40,9 @@ from omnigraph.storage.stats import Stats
 from omnigraph.storage.tables import StagedWrite, Tables
 from omnigraph.types import TableKey
 
-Step = Callable[[TablePin], StagedWrite | None]
-"""A further version of a table, staged once the one before it is its head."""
+Step = Callable[[TablePin], StagedWrite | TablePin | None]
+"""A further version of a table, staged once the one before it is its head. A pin is what Lance has
+committed by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +240,10 @@ class Committer:
             failpoints.hit("commit.step_before")
             staged = step(pin)
             guard.require_alive()
-            if staged is not None:
+            if isinstance(staged, StagedWrite):
                 pin = self._tables.commit_staged(staged, sidecar.operation_id)
+            elif staged is not None:
+                pin = staged
             failpoints.hit("commit.step_after")
         if sidecar.multi_step and self._folding.wanted(write.staged.base):
             guard.require_alive()

@@ -6,10 +6,12 @@ whole life, and a branch is only ever reached through a handle opened below its 
 committing a branch's transaction through the root would silently change main.
 """
 
+import re
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import PurePosixPath
 from threading import Lock
 from typing import Any, NewType
@@ -21,7 +23,7 @@ from lance.commit import CommitConflictError
 from lance.dataset import Transaction
 from lance.lance import _Session as Session
 
-from omnigraph.errors import AlreadyExists, NotFound, StorageFailed
+from omnigraph.errors import AlreadyExists, NotFound, Reclaimed, StorageFailed
 from omnigraph.storage.names import encode
 from omnigraph.storage.objects import Objects, Place
 from omnigraph.storage.records import DATASET, TablePin
@@ -32,6 +34,7 @@ ForkId = NewType("ForkId", str)
 
 OPERATION_PROPERTY = "omnigraph:operation"
 _HANDLES_MAX = 512
+_NEVER = timedelta(days=36_500)
 
 
 class CommitRaced(Exception):
@@ -45,6 +48,7 @@ class Ref:
     parent_branch: str | None  # as Lance names it
     parent_version: int
     identity: ForkId
+    created_at: float  # seconds since the epoch
 
 
 class Datasets:
@@ -65,6 +69,10 @@ class Datasets:
         root = self._where.join(location)
         return root if branch is None else f"{root}/tree/{encode(branch)}"
 
+    def folder(self, pin: TablePin) -> str:
+        """Where the files of a pin's branch lie, below the root."""
+        return _folder(pin.location, pin.branch)
+
     def open(self, location: str, branch: str | None = None, version: int | None = None) -> Handle:
         """A new handle, pinned to a version or to the latest one."""
         with self.lance_call("open", f"{location} on {branch or 'main'}"):
@@ -83,9 +91,16 @@ class Datasets:
             if handle is not None:
                 self._handles.move_to_end(key)
                 return handle
-        handle = self.open(pin.location, pin.branch, pin.version)
+        try:
+            handle = self.open(pin.location, pin.branch, pin.version)
+        except NotFound as cause:
+            raise Reclaimed("version", f"{pin.version} of {pin.table_key}") from cause
         self.keep(pin, handle)
         return handle
+
+    def own(self, pin: TablePin) -> Handle:
+        """A handle nobody else has: building an index locks other threads out of its handle."""
+        return self.open(pin.location, pin.branch, pin.version)
 
     def keep(self, pin: TablePin, handle: Handle) -> None:
         """Remember the handle of a version this process wrote or opened."""
@@ -113,7 +128,7 @@ class Datasets:
         Versions are named by number and leave no gap, so one look for the next name tells that
         nothing happened. Lance would list every version there is.
         """
-        folder = location if branch is None else f"{location}/tree/{encode(branch)}"
+        folder = _folder(location, branch)
         if not self._objects.has(f"{folder}/_versions/{version_file(known + 1)}"):
             return known
         return self.head(location, branch)
@@ -129,6 +144,40 @@ class Datasets:
         return (
             None if found is None else (found.transaction_properties or {}).get(OPERATION_PROPERTY)
         )
+
+    def operations(self, pin: TablePin, head: int) -> tuple[str, ...]:
+        """What Lance did in each version after a pin, up to a head."""
+        handle = self.open(pin.location, pin.branch, head)
+        names = []
+        for version in range(pin.version + 1, head + 1):
+            with self.lance_call("read_transaction", handle.uri):
+                names.append(_operation_name(handle, version))
+        return tuple(names)
+
+    # Reclaiming
+
+    def versions(self, location: str, branch: str | None) -> list[int]:
+        """Every version that is there, the oldest first. A branch's list starts where it forked."""
+        handle = self.open(location, branch)
+        with self.lance_call("versions", location):
+            return sorted(int(each["version"]) for each in handle.version_refs())
+
+    def reclaim(
+        self, location: str, branch: str | None, versions: list[int], *, confirm: bool
+    ) -> tuple[int, int, int]:
+        """Remove versions and the files that only they name, and files that no version has named
+        for long; or only count: versions, bytes, files."""
+        handle = self.open(location, branch)
+        which: dict[str, Any] = {"versions": versions} if versions else {"older_than": _NEVER}
+        with self.lance_call("reclaim", location):
+            if confirm:
+                done = handle.cleanup_old_versions(error_if_tagged_old_versions=False, **which)
+            else:
+                done = handle.explain_cleanup_old_versions(
+                    error_if_tagged_old_versions=False, **which
+                ).stats
+        files = done.data_files_removed + done.index_files_removed + done.deletion_files_removed
+        return int(done.old_versions), int(done.bytes_removed), int(files)
 
     # Writing
 
@@ -170,6 +219,7 @@ class Datasets:
                 facts["parent_branch"],
                 int(facts["parent_version"]),
                 ForkId(facts["branch_identifier"][-1][1]),
+                float(facts["create_at"]),
             )
             for name, facts in found.items()
         }
@@ -189,7 +239,12 @@ class Datasets:
             return None
         facts = orjson.loads(found.data)
         identity = facts["identifier"]["version_mapping"][-1][1]
-        return Ref(facts["parentBranch"], int(facts["parentVersion"]), ForkId(identity))
+        return Ref(
+            facts["parentBranch"],
+            int(facts["parentVersion"]),
+            ForkId(identity),
+            float(facts["createAt"]),
+        )
 
     def create_branch(
         self, location: str, branch: str, *, source: str | None, version: int
@@ -222,13 +277,35 @@ class Datasets:
             raise _translated(name, subject, cause) from cause
 
 
+def _folder(location: str, branch: str | None) -> str:
+    return location if branch is None else f"{location}/tree/{encode(branch)}"
+
+
 def version_file(version: int) -> str:
     """The name of a version's file: numbers count down, so that the newest is listed first."""
     return f"{2**64 - 1 - version:020d}.manifest"
 
 
+def _operation_name(handle: Handle, version: int) -> str:
+    try:
+        found = handle.read_transaction(version)
+    except TypeError:
+        # Lance cannot show a rewrite that moved indexes along, and fails at nothing else.
+        return "Rewrite"
+    if found is None:
+        raise OSError(f"version {version} has no transaction")
+    name = type(found.operation).__name__
+    # The only operation of upkeep that Lance gives no name of its own.
+    return "ReserveFragments" if name == "BaseOperation" else name
+
+
+_MISSING_FILE = re.compile(r"not found.*/(data|_deletions|_indices)/", re.I | re.S)
+
+
 def _translated(name: str, subject: str, cause: Exception) -> Exception:
     text = str(cause)
+    if _MISSING_FILE.search(text):
+        return Reclaimed("data", f"that {name} of {subject} reads")
     if "was not found" in text or "Not found: " in text:
         return NotFound(DATASET, subject, "it was never written, or cleanup reclaimed it")
     if "already exists" in text:

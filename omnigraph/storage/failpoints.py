@@ -48,11 +48,17 @@ RECOVER = (
 
 BRANCH = ("branch.create_before", "branch.create_after", "branch.delete_before", "branch.ref_gone")
 FOLD = ("fold.manifest_before", "fold.manifest_after", "fold.table_before", "fold.table_after")
+UPKEEP = ("upkeep.task", "upkeep.manifest_before", "upkeep.manifest_after")
+REPAIR = ("repair.publish", "repair.sidecar_written")
+CLEANUP = ("cleanup.table", "cleanup.manifest")
 PROMOTE = ("promote.file",)
 RECLAIM = ("reclaim.table",)
 INIT = ("init.tables", "init.objects", "init.manifest")
 
-NAMES = frozenset(COMMIT + CONFIRM + FORK + RECOVER + BRANCH + FOLD + PROMOTE + RECLAIM + INIT)
+NAMES = frozenset(
+    {*COMMIT, *CONFIRM, *FORK, *RECOVER, *BRANCH, *FOLD, *UPKEEP, *REPAIR, *CLEANUP}
+    | {*PROMOTE, *RECLAIM, *INIT}
+)
 
 VARIABLE = "OMNIGRAPH_FAILPOINTS"
 

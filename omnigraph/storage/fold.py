@@ -10,15 +10,16 @@ write: what it could not fold waits for the next commit.
 
 import logging
 
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import OmnigraphError, StorageFailed
 from omnigraph.storage import failpoints
 from omnigraph.storage.datasets import CommitRaced, Datasets, Handle
+from omnigraph.storage.groups import TARGET_ROWS, merge_groups
 from omnigraph.storage.indexing import inherited
-from omnigraph.storage.locks import Locks, hold_if_idle
+from omnigraph.storage.locks import Locks, hold, hold_if_idle
 from omnigraph.storage.manifest import LOCATION, Manifest, publish_lock
 from omnigraph.storage.names import owner_of
 from omnigraph.storage.records import TablePin
-from omnigraph.storage.residual import InlineResidual
+from omnigraph.storage.residual import InlineResidual, rewrite_counts
 from omnigraph.storage.stats import Stats
 from omnigraph.storage.tables import Tables
 
@@ -102,6 +103,24 @@ class Folding:
                 self._manifest.state(branch, own=True)
                 self._stats.event("fold.manifest", branch=branch, version=head.version)
             failpoints.hit("fold.manifest_after")
+
+    def optimize_manifest(self, branch: str) -> tuple[int, int, int]:
+        """Rewrite a branch's manifest as few fragments: how many it had, how many went and how many
+        came instead. No commit."""
+        with hold(self._locks, [publish_lock(branch)]):
+            failpoints.hit("upkeep.manifest_before")
+            head = self._datasets.open(LOCATION, owner_of(branch))
+            before = head.get_fragments()
+            groups = merge_groups(before)
+            rewrites = [self._residual.rewritten(head, g, target_rows=TARGET_ROWS) for g in groups]
+            if rewrites:
+                try:
+                    head = self._residual.commit_rewrites(head, rewrites)
+                except CommitRaced as cause:
+                    raise StorageFailed("folded __manifest", str(cause)) from cause
+                self._stats.event("upkeep.manifest", branch=branch, version=head.version)
+            failpoints.hit("upkeep.manifest_after")
+            return len(before), *rewrite_counts(rewrites)
 
     def fold_manifest_quietly(self, branch: str) -> None:
         """Fold after a published commit, which a failure here must not fail."""

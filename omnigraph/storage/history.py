@@ -124,6 +124,12 @@ class History:
             while len(self._snapshots) > _SNAPSHOTS_MAX:
                 self._snapshots.popitem(last=False)
 
+    def close(self) -> None:
+        """Drop everything remembered."""
+        with self._turn:
+            self._lineages.clear()
+            self._snapshots.clear()
+
     def branches(self) -> tuple[str, ...]:
         """Every branch that has commits of its own, main first."""
         return (MAIN, *sorted(map(decode, self._datasets.refs(LOCATION))))

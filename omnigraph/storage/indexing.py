@@ -5,9 +5,11 @@ are built before any lock is taken and published, or not, with the rest of the w
 
 An index is made of segments, each over some fragments of the table. Rows written since may get a
 segment of their own, so that an index costs what changed; after `SEGMENTS_MAX` it is built anew.
+Fragments that become one fragment must lie in one segment, so segments that share such a group are
+built as one.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -55,24 +57,44 @@ def facts(handle: Handle) -> tuple[IndexFacts, ...]:
     )
 
 
-def staged(
-    handle: Handle, requests: Sequence[IndexRequest], gone: Collection[str] = ()
-) -> Transaction:
-    """One transaction that makes every index whole, with segments that are built now."""
-    present = _fragments(handle)
+@dataclass(frozen=True, slots=True)
+class SegmentPlan:
+    """A segment to build, over these fragments."""
+
+    request: IndexRequest
+    fragments: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPlan:
+    """What makes indexes whole: segments to build, and the ids of those they replace."""
+
+    segments: tuple[SegmentPlan, ...] = ()
+    replaced: frozenset[str] = frozenset()
+
+
+def planned(
+    handle: Handle,
+    requests: Iterable[IndexRequest],
+    groups: Iterable[Sequence[int]] = (),
+    gone: Collection[str] = (),
+) -> IndexPlan:
+    """The segments that make every index whole, and no group of fragments split between two. The
+    indexes that are named as gone end."""
     known = {index.name: index for index in handle.describe_indices()}
-    built: list[Index] = []
-    replaced = [segment for name in gone for segment in _named(known[name])]
+    together = [frozenset(group) for group in groups]
+    segments: list[SegmentPlan] = []
+    replaced = {str(s.uuid) for name in gone for s in known[name].segments}
     for request in requests:
-        index = known.get(request.name)
-        if index is None:
-            built.append(_built(handle, request, present))
-        elif request.anew or len(index.segments) >= SEGMENTS_MAX:
-            built.append(_built(handle, request, present))
-            replaced += _named(index)
-        else:
-            built.append(_built(handle, request, present - _covered(index)))
-    return Transaction(handle.version, LanceOperation.CreateIndex(built, replaced))
+        cells = _cells(handle, known.get(request.name), request)
+        for fragments, uuids in _joined(cells, together):
+            segments.append(SegmentPlan(request, tuple(sorted(fragments))))
+            replaced |= uuids
+    return IndexPlan(tuple(segments), frozenset(replaced))
+
+
+Cell = tuple[frozenset[int], frozenset[str], bool]
+"""Fragments, the segments that cover them now, and whether they have to be built."""
 
 
 def inherited(handle: Handle) -> frozenset[int]:
@@ -85,16 +107,50 @@ def inherited(handle: Handle) -> frozenset[int]:
     return frozenset(n for s in segments if s.base_id is not None for n in s.fragment_ids)
 
 
-def _fragments(handle: Handle) -> set[int]:
-    return {fragment.fragment_id for fragment in handle.get_fragments()}
+def _cells(handle: Handle, index: Any, request: IndexRequest) -> list[Cell]:
+    present = frozenset(_fragments(handle))
+    if index is None:
+        return [(present, frozenset(), True)]
+    uuids = frozenset(str(segment.uuid) for segment in index.segments)
+    left = present - _covered(index)
+    if request.anew or (left and len(index.segments) >= SEGMENTS_MAX):
+        return [(present, uuids, True)]
+    cells = [
+        (frozenset(segment.fragment_ids) & present, frozenset({str(segment.uuid)}), False)
+        for segment in index.segments
+    ]
+    return [*cells, (left, frozenset(), True)] if left else cells
 
 
-def _covered(index: Any) -> set[int]:
-    return {number for segment in index.segments for number in segment.fragment_ids}
+def _joined(
+    cells: Sequence[Cell], groups: Iterable[frozenset[int]]
+) -> list[tuple[frozenset[int], frozenset[str]]]:
+    """What has to be built, once cells that share a group are one."""
+    for group in groups:
+        shared = [cell for cell in cells if cell[0] & group]
+        if len(shared) > 1:
+            fragments = frozenset[int]().union(*(cell[0] for cell in shared))
+            uuids = frozenset[str]().union(*(cell[1] for cell in shared))
+            cells = [cell for cell in cells if not cell[0] & group]
+            cells = [*cells, (fragments, uuids, True)]
+    return [(fragments, uuids) for fragments, uuids, is_new in cells if is_new]
 
 
-def _built(handle: Handle, request: IndexRequest, fragments: set[int]) -> Index:
-    segment = handle.create_index_uncommitted(
+def staged(handle: Handle, plan: IndexPlan, built: Sequence[Index]) -> Transaction:
+    """One transaction that puts built segments in their places."""
+    return Transaction(
+        handle.version, LanceOperation.CreateIndex(list(built), named(handle, plan.replaced))
+    )
+
+
+def build(handle: Handle, plan: SegmentPlan) -> Index:
+    """Build a segment. No version names it yet."""
+    return finished(handle, plan.request, [build_part(handle, plan.request, plan.fragments)])
+
+
+def build_part(handle: Handle, request: IndexRequest, fragments: Iterable[int]) -> Index:
+    """Build a part of a segment, in any process."""
+    return handle.create_index_uncommitted(
         request.column,
         request.index_type,
         name=request.name,
@@ -102,13 +158,18 @@ def _built(handle: Handle, request: IndexRequest, fragments: set[int]) -> Index:
         fragment_ids=sorted(fragments),
         **request.parameters,
     )
-    # A text index is unreadable until its segments are merged.
-    is_text = request.index_type == "INVERTED"
-    return handle.merge_existing_index_segments([segment]) if is_text else segment
 
 
-def _named(index: Any) -> list[Index]:
-    """The segments of an index as a commit that replaces them names them."""
+def finished(handle: Handle, request: IndexRequest, parts: Sequence[Index]) -> Index:
+    """A segment of its parts. A text index is unreadable until its parts are merged."""
+    if len(parts) == 1 and request.index_type != "INVERTED":
+        return parts[0]
+    return handle.merge_existing_index_segments(list(parts))
+
+
+def named(handle: Handle, uuids: Iterable[str]) -> list[Index]:
+    """Segments as a commit that replaces them names them."""
+    wanted = set(uuids)
     return [
         Index(
             uuid=str(segment.uuid),
@@ -118,5 +179,15 @@ def _named(index: Any) -> list[Index]:
             fragment_ids=cast(Any, set(segment.fragment_ids)),
             index_version=segment.index_version,
         )
+        for index in handle.describe_indices()
         for segment in index.segments
+        if str(segment.uuid) in wanted
     ]
+
+
+def _fragments(handle: Handle) -> set[int]:
+    return {fragment.fragment_id for fragment in handle.get_fragments()}
+
+
+def _covered(index: Any) -> set[int]:
+    return {number for segment in index.segments for number in segment.fragment_ids}

@@ -25,6 +25,7 @@ from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 from omnigraph.errors import (
     NotFound,
     PreconditionFailed,
+    Reclaimed,
     SchemaChanged,
     StorageFailed,
     VersionMismatch,
@@ -62,10 +63,17 @@ from omnigraph.storage.records import (
     visible,
 )
 from omnigraph.storage.stats import Stats
+from omnigraph.storage.timeline import TableHistory
 from omnigraph.types import TableKey
 
 LOCATION = "__manifest"
 PUBLISHER_RETRY_BUDGET = 5
+RECLAIM_AGE_S = 120.0
+"""Cleanup removes no version, of the manifest or of a table, that was published or replaced more
+recently. Processes rely on it that look at least twice as often: they take the absence of the next
+version for the proof that nothing happened, and Lance takes the versions between two commits for
+the proof that they do not conflict."""
+
 RECENT_S = 5.0
 """How long a state may be built on without a look, and how long to look after others were met."""
 
@@ -79,6 +87,11 @@ _STATE_COLUMNS = [
     "table_branch",
     "row_count",
 ]
+
+
+def now_s() -> float:
+    """A clock that only counts up, also while the machine sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def publish_lock(branch: str) -> str:
@@ -149,21 +162,30 @@ class Manifest:
         version = None
         if known is not None:
             version = self._datasets.latest_version(LOCATION, owner_of(branch), known.version)
-            if version == known.version:
-                self._looked[branch] = time.monotonic()
+            if version == known.version and self._counts(branch):
+                self._looked[branch] = now_s()
                 return known
+            version = None if version == known.version else version
         handle = self._datasets.open(LOCATION, owner_of(branch), version)
+        if known is not None and int(handle.version) == known.version:
+            self._looked[branch] = now_s()
+            return known
         state = self._read(branch, identity, handle, known)
         self._remember(state)
-        self._looked[branch] = time.monotonic()
+        self._looked[branch] = now_s()
         if known is not None and not own:
-            self._met[branch] = time.monotonic()
+            self._met[branch] = now_s()
         return state
+
+    def _counts(self, branch: str) -> bool:
+        """Whether versions of a branch can still be counted up from the one this process knows: a
+        version it has not seen is there for `RECLAIM_AGE_S` at least."""
+        return now_s() - self._looked.get(branch, -math.inf) <= RECLAIM_AGE_S / 2
 
     def recent(self, branch: str) -> State:
         """The branch as this process saw it a moment ago, if it seemed to be the only publisher;
         else as it is now. Only for those who will find out whether it was overtaken."""
-        known, now = self._states.get(branch), time.monotonic()
+        known, now = self._states.get(branch), now_s()
         looked, met = self._looked.get(branch, -math.inf), self._met.get(branch, -math.inf)
         if known is None or now - looked > RECENT_S or now - met <= RECENT_S:
             return self.state(branch)
@@ -177,7 +199,7 @@ class Manifest:
         """Keep the newest state of a branch; threads that read at once may finish in any order."""
         with self._turn:
             known = self._states.get(state.branch)
-            if known is None or known.identity != state.identity or known.version < state.version:
+            if known is None or known.identity != state.identity or known.version <= state.version:
                 self._states[state.branch] = state
 
     def identity(self, branch: str) -> ForkId | None:
@@ -224,7 +246,10 @@ class Manifest:
 
     def at_commit(self, commit: Commit) -> Snapshot:
         """What a read at a past commit sees."""
-        handle = self._datasets.open(LOCATION, commit.branch, commit.manifest_version)
+        try:
+            handle = self._datasets.open(LOCATION, commit.branch, commit.manifest_version)
+        except NotFound as cause:
+            raise Reclaimed("commit", f"'{commit.id}'") from cause
         state = self._read(commit.branch or MAIN, None, handle, None)
         return replace(self._snapshot(state), commit_id=commit.id)
 
@@ -272,6 +297,15 @@ class Manifest:
                 fragments=fragments,
             ).to_table()
         return tuple(decode_commit(row) for row in rows.to_pylist())
+
+    def table_history(self, state: State) -> TableHistory:
+        """Every version of every table that a branch has or had, and when it became visible."""
+        with self._datasets.lance_call("scan_table_history", state.branch):
+            rows = state.handle.scanner(
+                columns=[*_STATE_COLUMNS, "_row_created_at_version"],
+                filter=f"object_type IN ('{TABLE_VERSION}', '{TABLE_TOMBSTONE}')",
+            ).to_table()
+        return TableHistory(rows)
 
     def _head_row_of(self, state: State) -> str:
         """The head row that speaks for a branch: its own, or the nearest ancestor's."""
@@ -399,7 +433,7 @@ class Manifest:
         stones = (*state.tombstones, *change.tombstones)
         pins = visible((*state.pins.values(), *change.pins), stones)
         declared = state.declared | set(map(_declaration, change.new_tables))
-        self._looked[state.branch] = time.monotonic()
+        self._looked[state.branch] = now_s()
         self._remember(
             replace(
                 state,

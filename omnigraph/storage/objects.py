@@ -66,6 +66,15 @@ class Stored:
     tag: str
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An object as a listing shows it; `modified` counts seconds since the epoch."""
+
+    path: str
+    size: int
+    modified: float
+
+
 class Objects:
     """The objects below one graph's root."""
 
@@ -124,6 +133,22 @@ class Objects:
         with self._call("list", prefix):
             found = obstore.list(self._store, prefix).collect()
             return tuple(sorted(str(meta["path"]) for meta in found))
+
+    def listed(self, prefix: str) -> tuple[Listed, ...]:
+        """The objects below a prefix with their sizes and ages, sorted by path."""
+        with self._call("list", prefix):
+            found = obstore.list(self._store, prefix).collect()
+            each = (
+                Listed(str(m["path"]), int(m["size"]), m["last_modified"].timestamp())
+                for m in found
+            )
+            return tuple(sorted(each, key=lambda listed: listed.path))
+
+    def folders(self, prefix: str) -> tuple[str, ...]:
+        """The names of the folders right below a prefix, sorted."""
+        with self._call("list", prefix):
+            found = obstore.list_with_delimiter(self._store, prefix)
+            return tuple(sorted(str(path).rpartition("/")[2] for path in found["common_prefixes"]))
 
     def has(self, path: str) -> bool:
         """Whether exactly this object is there."""

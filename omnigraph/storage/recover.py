@@ -137,10 +137,11 @@ class Recoverer:
             failpoints.hit("recover.locked")
             sidecar = self._sidecars.read(operation)  # its writer may have finished meanwhile
             if sidecar is not None:
-                self._settle(sidecar, guard)
+                self.settle(sidecar, guard)
         return True
 
-    def _settle(self, sidecar: Sidecar, guard: Guard) -> None:
+    def settle(self, sidecar: Sidecar, guard: Guard) -> None:
+        """Finish or undo what a sidecar promised, under the locks of its tables."""
         recovery = self._recovered(sidecar, guard)
         failpoints.hit("recover.publish_after")
         if recovery.recovery_kind == ROLLED_FORWARD:

@@ -24,9 +24,12 @@ from omnigraph.errors import (
 from omnigraph.storage import failpoints, manifest, stamp
 from omnigraph.storage.audit import Audit
 from omnigraph.storage.branches import BRANCHES_LOCK, Branches
+from omnigraph.storage.cleanup import Reclaimer
 from omnigraph.storage.commit import Committer, HeadAhead, Prepared
+from omnigraph.storage.compaction import Compactor
 from omnigraph.storage.datasets import Datasets
 from omnigraph.storage.delta import Deltas
+from omnigraph.storage.drift import Drifts
 from omnigraph.storage.fold import Folding
 from omnigraph.storage.history import History
 from omnigraph.storage.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold, make_locks
@@ -37,6 +40,7 @@ from omnigraph.storage.promote import Promotions
 from omnigraph.storage.reclaim import Reclaims
 from omnigraph.storage.records import Commit, CommitId, OperationId, SchemaId, Snapshot
 from omnigraph.storage.recover import Recoverer
+from omnigraph.storage.repair import Repairer
 from omnigraph.storage.sidecars import Sidecars
 from omnigraph.storage.stats import Stats
 from omnigraph.storage.tables import TableReader, Tables
@@ -78,9 +82,21 @@ class Store:
         )
         self.sidecars = Sidecars(self.objects, self.stats)
         self.audit = Audit(self.datasets, self.tables)
+        self.drifts = Drifts(
+            self.datasets,
+            self.tables,
+            self.manifest,
+            self.sidecars,
+            self.locks,
+            read_only=read_only,
+        )
+        self.reclaimer = Reclaimer(
+            self.datasets, self.manifest, self.sidecars, self.objects, self.locks, self.stats
+        )
         promotions = Promotions(self.objects)
         reclaims = Reclaims(self.datasets, self.manifest, self.objects, self.stats)
-        self._folding = Folding(
+        self.compactor = Compactor(self.datasets, self.tables)
+        self.folding = Folding(
             self.datasets, self.tables, self.manifest, self.locks, self.stats, on=settings.fold
         )
         self._recoverer = Recoverer(
@@ -95,12 +111,22 @@ class Store:
             self.locks,
             self.stats,
         )
+        self.repairer = Repairer(
+            self.datasets,
+            self.tables,
+            self.deltas,
+            self.manifest,
+            self.sidecars,
+            self.drifts,
+            self._recoverer,
+            self.locks,
+        )
         self._committer = Committer(
             self.tables,
             self.manifest,
             self.sidecars,
             self.locks,
-            self._folding,
+            self.folding,
             promotions,
             reclaims,
             self.stats,
@@ -169,7 +195,7 @@ class Store:
         state = self.manifest.known(prepared.branch)
         if state is not None and state.version == commit.manifest_version:
             self.history.remember(commit, self.manifest.snapshot(state))
-        self._folding.fold_manifest_quietly(prepared.branch)
+        self.folding.fold_manifest_quietly(prepared.branch)
         return commit
 
     def _settled(self, prepared: Prepared, ahead: HeadAhead) -> Exception:
@@ -197,6 +223,13 @@ class Store:
                 return operation
         return None
 
+    @contextmanager
+    def upkeep(self) -> Iterator[None]:
+        """One at a time: what optimize works on, cleanup would take away."""
+        self.require_writable()
+        with hold(self.locks, [lock_name("upkeep", "")]):
+            yield
+
     def heal(self) -> tuple[OperationId, ...]:
         """Settle every sidecar whose writer is dead; the operations whose writer lives."""
         self.require_writable()
@@ -222,6 +255,7 @@ class Store:
         self.datasets.close()
         self.tables.lacking.clear()
         self.manifest.close()
+        self.history.close()
 
     def require_writable(self) -> None:
         """Pass unless the store was opened read-only."""

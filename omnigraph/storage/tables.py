@@ -9,11 +9,11 @@ there, and recovery settles it.
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance.dataset import Index, LanceOperation, Transaction
+from lance.dataset import LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 
 from omnigraph.errors import BadRequest
@@ -75,6 +75,10 @@ class TableReader:
     def indexes(self) -> tuple[IndexFacts, ...]:
         """Every index this version has."""
         return indexing.facts(self._handle)
+
+    def fragments(self) -> int:
+        """How many fragments this version has: every read pays for each."""
+        return len(self._handle.get_fragments())
 
     def count(self, filter: str | None = None) -> int:
         """How many rows match."""
@@ -318,21 +322,9 @@ class Tables:
         self, pin: TablePin, column: str, index_type: str, *, name: str, **parameters: Any
     ) -> StagedWrite:
         """Stage an index over every fragment, replacing one of the same name."""
-        handle = self._datasets.at(pin)
-        with self._datasets.lance_call("stage_create_index", pin.table_key):
-            segment = handle.create_index_uncommitted(
-                column,
-                index_type,
-                name=name,
-                replace=True,
-                fragment_ids=[fragment.fragment_id for fragment in handle.get_fragments()],
-                **parameters,
-            )
-            if index_type == "INVERTED":
-                # A text index is unreadable until its segments are merged.
-                segment = handle.merge_existing_index_segments([segment])
-            operation = LanceOperation.CreateIndex([segment], _segments(handle, name))
-        return StagedWrite(pin, handle, Transaction(handle.version, operation))
+        return self.stage_create_indexes(
+            pin, [IndexRequest(column, index_type, name, parameters, anew=True)]
+        )
 
     def stage_create_indexes(
         self, pin: TablePin, requests: Sequence[IndexRequest], gone: Collection[str] = ()
@@ -340,7 +332,17 @@ class Tables:
         """Stage several indexes as one version, and the end of those that are named."""
         handle = self._datasets.at(pin)
         with self._datasets.lance_call("stage_create_indexes", pin.table_key):
-            return StagedWrite(pin, handle, indexing.staged(handle, requests, gone))
+            plan = indexing.planned(handle, requests, gone=gone)
+            builder = self._datasets.own(pin)
+            built = [indexing.build(builder, segment) for segment in plan.segments]
+            return StagedWrite(pin, handle, indexing.staged(handle, plan, built))
+
+    # Upkeep
+
+    def stage_nothing(self, pin: TablePin) -> StagedWrite:
+        """Stage a version that changes no row, so that what follows it is known as a write's."""
+        handle = self._datasets.at(pin)
+        return StagedWrite(pin, handle, Transaction(handle.version, LanceOperation.Append([])))
 
     # Committing
 
@@ -378,23 +380,6 @@ def keyed(schema: pa.Schema) -> pa.Schema:
     field = schema.field(index).with_nullable(False)
     metadata = {**(field.metadata or {}), b"lance-schema:unenforced-primary-key": b"true"}
     return schema.set(index, field.with_metadata(metadata))
-
-
-def _segments(handle: Handle, name: str) -> list[Index]:
-    """The parts of an index as a commit that replaces them names them."""
-    return [
-        Index(
-            uuid=str(segment.uuid),
-            name=index.name,
-            fields=list(index.fields),
-            dataset_version=segment.dataset_version_at_last_update,
-            fragment_ids=cast(Any, set(segment.fragment_ids)),
-            index_version=segment.index_version,
-        )
-        for index in handle.describe_indices()
-        if index.name == name
-        for segment in index.segments
-    ]
 
 
 def _ids(rows: pa.Table | pa.RecordBatchReader) -> pa.ChunkedArray | None:

@@ -138,6 +138,10 @@ class Write:
         """Stage indexes over every row."""
         self._keep(self._tables.stage_create_indexes(self._base(table_key), requests))
 
+    def upkeep(self, staged: StagedWrite, *steps: Step) -> None:
+        """A staged version of a table, and what Lance commits by itself after it."""
+        self._writes[staged.table_key] = TableWrite(staged, steps)
+
     def then(
         self, table_key: TableKey, step: Callable[[Tables, TablePin], StagedWrite | None]
     ) -> None:

@@ -229,7 +229,9 @@ FILTERS = [
 
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    steps=st.lists(st.sampled_from(["add", "index", "delete", "change"]), min_size=2, max_size=7)
+    steps=st.lists(
+        st.sampled_from(["add", "index", "delete", "change", "optimize"]), min_size=2, max_size=7
+    )
 )
 def test_no_answer_depends_on_an_index(
     steps: list[str], tmp_path_factory: pytest.TempPathFactory
@@ -244,6 +246,8 @@ def test_no_answer_depends_on_an_index(
                 _step(graph, step, n)
             if step == "index":
                 indexed.ensure_indices()
+            if step == "optimize":
+                indexed.optimize()
             for query in QUERIES:
                 assert plain.query(query).rows == indexed.query(query).rows, query
             for filter in FILTERS:

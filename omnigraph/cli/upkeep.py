@@ -1,0 +1,318 @@
+"""`omnigraph optimize`, `repair`, `cleanup` and `check`: looking after a graph.
+
+Invariant: a preview is told on standard error and changes nothing; what was done, and what a
+program asked for with --json, is on standard output.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from omnigraph.cli.address import (
+    MAIN,
+    Actor,
+    Branch,
+    GraphPath,
+    Json,
+    Quiet,
+    Store,
+    confirm_destructive,
+    graph_uri,
+    open_graph,
+    write_target,
+)
+from omnigraph.cli.terminal import show, show_json, told_plainly
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from omnigraph.exec.check import CheckReport
+    from omnigraph.exec.cleanup import CleanupReport
+    from omnigraph.exec.optimize import OptimizeReport, TableReport, UpkeepProgress
+    from omnigraph.storage.cleanup import TableCleanup
+    from omnigraph.storage.repair import RepairReport
+
+
+class Engine(StrEnum):
+    """Where the work is done."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+EngineOption = Annotated[Engine, typer.Option("--engine", help="Where the work is done.")]
+Confirm = Annotated[bool, typer.Option("--confirm", help="Do it; without, only tell.")]
+
+
+# optimize
+
+
+def optimize(
+    uri: GraphPath = None,
+    branch: Branch = MAIN,
+    engine: EngineOption = Engine.AUTO,
+    actor: Actor = None,
+    json: Json = False,
+    store: Store = None,
+    quiet: Quiet = False,
+) -> None:
+    """Make fragments few and indexes whole, in one commit that changes no row."""
+    with told_plainly():
+        where = graph_uri(uri, store)
+        write_target("optimize", where, quiet=quiet)
+        with open_graph(where) as graph:
+            report = graph.optimize(
+                branch, engine=str(engine), actor=actor, progress=_progress(quiet)
+            )
+        if json:
+            show_json(optimize_document(where, report))
+            return
+        for table in report.tables:
+            show(_optimized(table))
+        show(f"committed {report.commit_id}" if report.commit_id else "nothing to commit")
+
+
+def optimize_document(uri: str, report: OptimizeReport) -> dict[str, Any]:
+    """What optimize did, as JSON."""
+    return {
+        "uri": uri,
+        "branch": report.branch,
+        "engine": report.engine,
+        "commit": report.commit_id,
+        "datasets": [
+            {
+                "type_key": table.table,
+                "fragments_removed": table.fragments_removed,
+                "fragments_added": table.fragments_added,
+                "committed": table.committed,
+                "skipped": table.skipped,
+                "published_dataset_version": table.published_version,
+                "lance_head_version": table.head_version,
+                "built_indexes": [
+                    {"property": note.column, "kind": str(note.kind)} for note in table.built
+                ],
+                "pending_indexes": [
+                    {"property": note.column, "reason": note.reason} for note in table.pending
+                ],
+            }
+            for table in report.tables
+        ],
+    }
+
+
+def _optimized(table: TableReport) -> str:
+    if table.skipped is not None:
+        return f"{table.table}: skipped, {table.skipped}"
+    if not table.committed:
+        return f"{table.table}: in order, {table.fragments_after} fragment(s)"
+    built = f", {len(table.built)} index(es) built" if table.built else ""
+    return f"{table.table}: {table.fragments_before} -> {table.fragments_after} fragment(s){built}"
+
+
+def _progress(quiet: bool) -> Callable[[UpkeepProgress], None] | None:
+    """A line on a terminal that follows the work."""
+    if quiet or not sys.stderr.isatty():
+        return None
+
+    def tell(progress: UpkeepProgress) -> None:
+        end = "\n" if progress.done == progress.total else ""
+        line = f"{progress.stage:<9} {progress.done}/{progress.total} {progress.table:<30.30}"
+        sys.stderr.write(f"\r{line}{end}")
+        sys.stderr.flush()
+
+    return tell
+
+
+# repair
+
+
+def repair(
+    uri: GraphPath = None,
+    confirm: Confirm = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Set tables that others wrote to back to the published.")
+    ] = False,
+    engine: EngineOption = Engine.AUTO,
+    actor: Actor = None,
+    json: Json = False,
+    store: Store = None,
+    quiet: Quiet = False,
+) -> None:
+    """Look for table heads that no commit explains, and mend what can be mended."""
+    with told_plainly():
+        where = graph_uri(uri, store)
+        write_target("repair", where, quiet=quiet)
+        with open_graph(where, read_only=not confirm) as graph:
+            report = graph.repair(confirm, force, actor=actor, engine=str(engine))
+            version = graph.snapshot().manifest_version
+        if json:
+            show_json(repair_document(where, report, version))
+        else:
+            _show_repair(report)
+    if report.refused:
+        raise typer.Exit(1)
+
+
+def repair_document(uri: str, report: RepairReport, version: int) -> dict[str, Any]:
+    """What repair found and did, as JSON."""
+    return {
+        "uri": uri,
+        "confirm": report.confirmed,
+        "force": report.forced,
+        "graph_manifest_version": version,
+        "commits": list(report.commit_ids),
+        "datasets": [
+            {
+                "type_key": table.table,
+                "branch": table.branch,
+                "published_dataset_version": table.published_version,
+                "lance_head_version": table.head_version,
+                "classification": table.classification,
+                "action": table.action,
+                "operations": list(table.operations),
+                "error": table.error,
+            }
+            for table in report.tables
+        ],
+    }
+
+
+def _show_repair(report: RepairReport) -> None:
+    drifted = [table for table in report.tables if table.action != "none"]
+    if not drifted:
+        show("no drift: every table head is what is published")
+    for table in drifted:
+        what = f"{table.table} on {table.branch}: head {table.head_version}, published "
+        what += f"{table.published_version}, {table.classification}"
+        would = "" if report.confirmed or table.action == "refused" else "would "
+        reason = f": {table.error}" if table.error else ""
+        show(f"{what}: {would}{table.action}{reason}")
+    if drifted and not report.confirmed:
+        typer.echo("nothing was changed; pass --confirm to do it", err=True)
+
+
+# cleanup
+
+
+def cleanup(
+    uri: GraphPath = None,
+    keep: Annotated[
+        int | None, typer.Option("--keep", metavar="N", help="Newest commits of each branch.")
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="DUR", help="Commits replaced longer ago: 7d, 12h."),
+    ] = None,
+    grace: Annotated[
+        str, typer.Option("--grace", metavar="DUR", help="For readers of replaced commits.")
+    ] = "10m",
+    confirm: Confirm = False,
+    engine: EngineOption = Engine.AUTO,
+    json: Json = False,
+    store: Store = None,
+    quiet: Quiet = False,
+) -> None:
+    """Remove what only old commits need."""
+    if keep is None and older_than is None:
+        raise typer.BadParameter("say what stays: pass --keep N, --older-than DUR, or both")
+    with told_plainly():
+        where = graph_uri(uri, store)
+        if confirm:
+            confirm_destructive("cleanup", where, json=json)
+            write_target("cleanup", where, quiet=quiet)
+        with open_graph(where, read_only=not confirm) as graph:
+            report = graph.cleanup(keep, older_than, confirm, grace=grace, engine=str(engine))
+        typer.echo(_policy(report, grace), err=True)
+        if json:
+            show_json(cleanup_document(where, report))
+        for table in () if json else report.tables:
+            typer.echo(_cleaned(table, confirm), err=not confirm)
+        if not confirm:
+            typer.echo("nothing was removed; pass --confirm to do it", err=True)
+    if report.errors:
+        raise typer.Exit(1)
+
+
+def cleanup_document(uri: str, report: CleanupReport) -> dict[str, Any]:
+    """What cleanup removed, or would remove, as JSON."""
+    return {
+        "uri": uri,
+        "keep_versions": report.keep,
+        "older_than_secs": report.older_than_s,
+        "confirm": report.confirmed,
+        "commits_kept": report.commits_kept,
+        "commits_reclaimed": report.commits_reclaimed,
+        "datasets": [
+            {
+                "type_key": table.table,
+                "bytes_removed": table.bytes,
+                "old_versions_removed": table.versions,
+                "files_removed": table.files,
+                "forks_removed": list(table.forks),
+                "error": table.error,
+            }
+            for table in report.tables
+        ],
+    }
+
+
+def _policy(report: CleanupReport, grace: str) -> str:
+    parts = [] if report.keep is None else [f"the newest {report.keep} commit(s) of each branch"]
+    if report.older_than_s is not None:
+        parts.append(f"commits that were a head in the last {report.older_than_s} s")
+    parts.append(f"those of the last {grace} for readers")
+    return (
+        f"policy: keep {', '.join(parts)}; "
+        f"{report.commits_kept} commit(s) stay, {report.commits_reclaimed} go"
+    )
+
+
+def _cleaned(table: TableCleanup, confirm: bool) -> str:
+    if table.error is not None:
+        return f"{table.table}: failed, {table.error}"
+    verb = "removed" if confirm else "would remove"
+    forks = f", {len(table.forks)} fork(s)" if table.forks else ""
+    return f"{table.table}: {verb} {table.versions} version(s), {table.bytes} bytes{forks}"
+
+
+# check
+
+
+def check(uri: GraphPath = None, json: Json = False, store: Store = None) -> None:
+    """Read everything a graph is made of and say what does not fit together."""
+    from omnigraph.graph import check_at
+
+    with told_plainly():
+        where = graph_uri(uri, store)
+        report = check_at(where)
+        if json:
+            show_json(check_document(where, report))
+        else:
+            _show_check(report)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def check_document(uri: str, report: CheckReport) -> dict[str, Any]:
+    """What a check found, as JSON."""
+    return {
+        "uri": uri,
+        "ok": report.ok,
+        "branches": list(report.branches),
+        "tables": report.tables,
+        "rows": report.rows,
+        "findings": [finding.to_json() for finding in report.findings],
+    }
+
+
+def _show_check(report: CheckReport) -> None:
+    for finding in report.findings:
+        show(f"ERROR {finding.code} {finding.subject}: {finding.text}")
+        show(f"      help: {finding.todo}")
+    looked = f"{len(report.branches)} branch(es), {report.tables} table(s), {report.rows} row(s)"
+    show(f"{'OK    ' if report.ok else 'INFO  '}{looked}, {len(report.findings)} finding(s)")

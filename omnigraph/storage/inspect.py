@@ -1,0 +1,191 @@
+"""What the storage room can tell about its own health, without writing.
+
+Invariant: each finding is `(code, subject, what is wrong, what to do, facts)`. A writer at work is
+no finding: a head or a sidecar that looks wrong is looked at once more after it had time to finish.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from omnigraph.errors import NotFound, OmnigraphError, RecoveryRequired
+from omnigraph.storage.drift import SECOND_LOOK_S
+from omnigraph.storage.manifest import LOCATION, State
+from omnigraph.storage.names import MAIN, decode, owner_of
+from omnigraph.storage.records import GRAPH_COMMIT, Commit, CommitId, TablePin, head_id
+from omnigraph.storage.store import Store
+
+Found = tuple[str, str, str, str, dict[str, Any]]
+
+_COPY = "bring its files back from a copy of the graph"
+
+
+def inspect_graph(store: Store) -> Iterator[Found]:
+    """Sidecars, and forks that no branch names."""
+    yield from _sidecars(store)
+    yield from _forks(store)
+
+
+def _sidecars(store: Store) -> Iterator[Found]:
+    try:
+        pending = store.sidecars.pending()
+    except OmnigraphError as cause:
+        yield "sidecars", "__recovery", str(cause), "look at the folder's permissions", {}
+        return
+    for operation in pending:
+        try:
+            sidecar = store.sidecars.read(operation)
+        except OmnigraphError as cause:
+            todo = "look at the file, and move it away once its tables are known to be in order"
+            yield "sidecar-corrupt", operation, str(cause), todo, {}
+            continue
+        if sidecar is None or _is_gone(store, operation):
+            continue
+        tables = [table.table_key for table in sidecar.tables]
+        text = f"a {sidecar.kind} on {sidecar.branch} is under way, or stopped half-way"
+        todo = "open the graph read-write, which settles it unless its writer lives"
+        yield "sidecar-pending", operation, text, todo, {"tables": tables, "kind": sidecar.kind}
+
+
+def _is_gone(store: Store, operation: Any) -> bool:
+    time.sleep(SECOND_LOOK_S)
+    return operation not in store.sidecars.pending()
+
+
+def _forks(store: Store) -> Iterator[Found]:
+    try:
+        live = {MAIN, *map(decode, store.datasets.refs(LOCATION))}
+        locations = {
+            pin.location: pin.table_key
+            for branch in live
+            for pin in store.manifest.state(branch).pins.values()
+        }
+    except OmnigraphError:
+        return  # told for the branch
+    for location, key in sorted(locations.items()):
+        try:
+            names = sorted(map(decode, store.datasets.refs(location)))
+        except OmnigraphError as cause:
+            yield "forks", key, str(cause), _COPY, {}
+            continue
+        for name in names:
+            if name not in live:
+                text = f"its fork for '{name}' belongs to no branch"
+                yield "fork-orphan", key, text, "run `omnigraph cleanup`", {"branch": name}
+
+
+def inspect_branch(store: Store, branch: str) -> Iterator[Found]:
+    """The manifest of a branch, its lineage, and the tables it pins."""
+    try:
+        state = store.manifest.state(branch)
+    except OmnigraphError:
+        return  # told by the caller
+    yield from _rows(store, state)
+    yield from _lineage(store, state)
+    for pin in state.pins.values():
+        yield from _table(store, branch, pin)
+
+
+def _rows(store: Store, state: State) -> Iterator[Found]:
+    with store.datasets.lance_call("scan_manifest", state.branch):
+        ids = state.handle.to_table(columns=["object_id"])["object_id"].to_pylist()
+    for name, count in Counter(ids).items():
+        if count > 1:
+            text = f"'{name}' is in the manifest of {state.branch} {count} times"
+            todo = "restore __manifest from a copy, or export and load into a new graph"
+            yield "manifest-duplicate", LOCATION, text, todo, {"object_id": name, "count": count}
+
+
+def _lineage(store: Store, state: State) -> Iterator[Found]:
+    todo = "restore __manifest from a copy, or export and load into a new graph"
+    filter = f"object_type = '{GRAPH_COMMIT}'"
+    commits = {c.id: c for c in store.manifest.commits(state, filter, None)}
+    try:
+        head = store.manifest.head(state)
+    except OmnigraphError as cause:
+        yield "head-missing", state.branch, str(cause), todo, {}
+        return
+    if head not in commits:
+        text = f"its head '{head}' is no commit of its lineage"
+        yield (
+            "head-unknown",
+            state.branch,
+            text,
+            todo,
+            {"commit": head, "row": head_id(state.branch)},
+        )
+        return
+    yield from _walk(state.branch, commits, head, todo)
+
+
+def _walk(
+    branch: str, commits: dict[CommitId, Commit], head: CommitId, todo: str
+) -> Iterator[Found]:
+    """Whether first parents lead from the head through every commit to the first, once."""
+    reached: set[CommitId] = set()
+    at: CommitId | None = head
+    while at is not None and at not in reached:
+        if at not in commits:
+            text = f"the parent '{at}' of a commit is missing"
+            yield "commit-missing", branch, text, todo, {"commit": at}
+            break
+        reached.add(at)
+        at = commits[at].parent
+    else:
+        if at is not None:
+            text = f"commit '{at}' is its own ancestor"
+            yield "lineage-cycle", branch, text, todo, {"commit": at}
+    beside = sorted(commits.keys() - reached)
+    if beside:
+        text = (
+            f"{len(beside)} commit(s) do not lie on the way from its head: {', '.join(beside[:3])}"
+        )
+        yield "lineage-forked", branch, text, todo, {"commits": beside}
+
+
+def _table(store: Store, branch: str, pin: TablePin) -> Iterator[Found]:
+    where = {"branch": branch, "version": pin.version}
+    if pin.branch is not None:
+        ref = store.datasets.ref(pin.location, pin.branch)
+        if ref is None or ref.identity != pin.fork:
+            text = f"its fork for '{pin.branch}' is gone or another one"
+            yield "fork-missing", pin.table_key, text, _COPY, where
+            return
+    try:
+        store.datasets.own(pin)
+    except NotFound:
+        text = f"version {pin.version}, which {branch} publishes, is missing"
+        yield "version-missing", pin.table_key, text, _COPY, where
+        return
+    except OmnigraphError as cause:
+        yield "version-unreadable", pin.table_key, str(cause), _COPY, where
+        return
+    if pin.branch == owner_of(branch):
+        yield from _head(store, branch, pin)
+    yield from _indexes(store, pin)
+
+
+def _head(store: Store, branch: str, pin: TablePin) -> Iterator[Found]:
+    try:
+        drift = store.drifts.seen(branch, pin.table_key)
+    except RecoveryRequired:
+        return  # told as a pending sidecar
+    if drift is None:
+        return
+    facts = {"branch": branch, "published": drift.pin.version, "head": drift.head}
+    text = f"its head {drift.head} on {branch} is ahead of the published {drift.pin.version}"
+    yield "head-ahead", pin.table_key, text, "run `omnigraph repair`", facts
+
+
+def _indexes(store: Store, pin: TablePin) -> Iterator[Found]:
+    """Whether the files of each index are there. What a branch inherited lies elsewhere."""
+    handle = store.datasets.at(pin)
+    folder = store.datasets.folder(pin)
+    there = set(store.objects.folders(f"{folder}/_indices"))
+    for index in handle.describe_indices():
+        own = [s for s in index.segments if getattr(s, "base_id", None) is None]
+        if any(str(segment.uuid) not in there for segment in own):
+            text = f"files of its index '{index.name}' are missing"
+            todo = "bring them back from a copy of the graph, or export and load"
+            yield "index-missing", pin.table_key, text, todo, {"index": index.name}

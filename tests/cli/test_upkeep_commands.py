@@ -1,0 +1,147 @@
+"""Looking after a graph from a terminal."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lance
+import pytest
+
+from omnigraph.graph import Graph
+from omnigraph.storage import manifest
+from tests.cli.program import run
+from tests.exec.upkeep import PERSON, add, foreign_append, fragments, made
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody counts versions here, so that cleanup need not wait."""
+    monkeypatch.setattr(manifest, "RECLAIM_AGE_S", 0.0)
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Iterator[Graph]:
+    with made(tmp_path / "g.omni", 4) as graph:
+        yield graph
+
+
+def told(*arguments: str, status: int = 0) -> dict[str, Any]:
+    done = run(*arguments, "--json")
+    assert done.returncode == status, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def dataset(document: dict[str, Any], key: str = PERSON) -> dict[str, Any]:
+    found: dict[str, Any] = next(d for d in document["datasets"] if d["type_key"] == key)
+    return found
+
+
+def test_optimize_tells_what_it_did(graph: Graph) -> None:
+    done = run("optimize", graph.uri, "--as", "act-me")
+    assert done.returncode == 0, done.stderr
+    assert f"omnigraph optimize → {graph.uri} (direct, local)" in done.stderr
+    assert "node:Person: 4 -> 1 fragment(s)" in done.stdout
+    assert "node:Place: in order, 0 fragment(s)" in done.stdout
+    assert done.stdout.splitlines()[-1] == f"committed {graph.commits.list()[0].id}"
+    assert graph.commits.list()[0].actor == "act-me"
+    assert "nothing to commit" in run("optimize", "--store", graph.uri).stdout
+
+
+def test_optimize_as_json(graph: Graph) -> None:
+    document = told("optimize", graph.uri)
+    assert document["uri"] == graph.uri
+    person = dataset(document)
+    assert (person["fragments_removed"], person["fragments_added"]) == (4, 1)
+    assert (person["committed"], person["skipped"]) == (True, None)
+    assert person["published_dataset_version"] == person["lance_head_version"]
+    assert {
+        "property": "face",
+        "reason": "240 of the 256 vectors that make an index worth training",
+    } in (person["pending_indexes"])
+    assert dataset(document, "__manifest")["fragments_added"] == 1
+    assert fragments(graph) == 1
+
+
+def test_repair_previews_and_exits_with_what_it_refuses(graph: Graph) -> None:
+    assert "no drift" in run("repair", graph.uri).stdout
+    foreign_append(graph, 1000, 1001)
+    document = told("repair", graph.uri, status=1)
+    person = dataset(document)
+    assert (person["classification"], person["action"]) == ("suspicious", "refused")
+    assert person["operations"] == ["Append"]
+    assert (document["confirm"], document["force"]) == (False, False)
+    assert document["graph_manifest_version"] == graph.snapshot().manifest_version
+    done = run("repair", graph.uri, "--force")
+    assert done.returncode == 0
+    assert "suspicious: would undo" in done.stdout
+    assert "nothing was changed" in done.stderr
+    assert dataset(told("repair", graph.uri, "--confirm", "--force"))["action"] == "undo"
+    lance.dataset(
+        f"{graph.uri}/{graph.snapshot().tables[PERSON].location}"
+    ).optimize.compact_files()
+    assert "verified_maintenance: heal" in run("repair", graph.uri, "--confirm").stdout
+    add(graph, 2000, 2001)
+
+
+def test_cleanup_needs_a_policy_and_a_yes(graph: Graph) -> None:
+    assert run("cleanup", graph.uri).returncode == 2
+    preview = run("cleanup", graph.uri, "--keep", "2", "--grace", "0s")
+    assert (preview.returncode, preview.stdout) == (0, "")
+    assert "policy: keep the newest 2 commit(s) of each branch" in preview.stderr
+    assert "2 commit(s) stay, 3 go" in preview.stderr
+    assert "nothing was removed" in preview.stderr
+    document = told("cleanup", graph.uri, "--keep", "2", "--grace", "0s", "--confirm")
+    assert (document["keep_versions"], document["older_than_secs"]) == (2, None)
+    assert dataset(document)["old_versions_removed"] == 3
+    assert dataset(document)["bytes_removed"] > 0
+    assert dataset(document)["error"] is None
+    again = told("cleanup", graph.uri, "--older-than", "7d", "--confirm")
+    assert again["older_than_secs"] == 604_800
+    assert run("cleanup", graph.uri, "--older-than", "soon").returncode == 1
+
+
+def test_cleanup_of_a_remote_graph_asks(graph: Graph) -> None:
+    done = run("cleanup", "s3://bucket/g.omni", "--keep", "1", "--confirm")
+    assert done.returncode == 1
+    assert "pass --yes" in done.stderr
+
+
+def test_check_exits_with_what_it_finds(graph: Graph) -> None:
+    done = run("check", graph.uri)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout == "OK    1 branch(es), 3 table(s), 480 row(s), 0 finding(s)\n"
+    foreign_append(graph, 1000, 1001)
+    done = run("check", graph.uri)
+    assert done.returncode == 1
+    assert done.stdout.startswith("ERROR head-ahead node:Person: its head 6 on main")
+    assert "help: run `omnigraph repair`" in done.stdout
+    document = told("check", "--store", graph.uri, status=1)
+    assert not document["ok"]
+    [finding] = document["findings"]
+    assert finding["code"] == "head-ahead"
+    assert finding["facts"] == {"branch": "main", "published": 5, "head": 6}
+
+
+def test_check_of_a_graph_that_cannot_be_opened(graph: Graph) -> None:
+    (Path(graph.uri) / "_schema.ir.json").unlink()
+    done = run("check", graph.uri)
+    assert done.returncode == 1
+    assert "ERROR schema the schema" in done.stdout
+
+
+def test_check_with_a_query_is_still_the_older_lint(tmp_path: Path) -> None:
+    schema, query = tmp_path / "s.pg", tmp_path / "q.gq"
+    schema.write_text("node A { name: String @key }")
+    query.write_text("query q() { match { $a: A } return { $a.name } }")
+    done = run("check", "--schema", str(schema), "--query", str(query))
+    assert done.returncode == 0
+    assert "is now 'omnigraph lint'" in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["optimize", "repair", "cleanup", "check"])
+def test_help_says_what_a_command_does(verb: str) -> None:
+    done = run(verb, "--help")
+    assert done.returncode == 0
+    assert "--json" in done.stdout
