@@ -12,6 +12,7 @@ from omnigraph.exec.cache import Cache
 from omnigraph.exec.columns import in_one
 from omnigraph.exec.constants import CONSTANTS, Given, fit
 from omnigraph.exec.held import Nodes
+from omnigraph.exec.limits import announce
 from omnigraph.exec.rows import Positions, as_numpy
 from omnigraph.exec.texts import Texts
 from omnigraph.plan import ir
@@ -103,6 +104,7 @@ class _SortedNumbers:
 
 
 def _order_of(values: pa.Array) -> np.ndarray:
+    announce(16 * len(values))
     order = as_numpy(pc.array_sort_indices(values, null_placement="at_end"))
     return order[: len(values) - values.null_count].astype(np.int64)
 

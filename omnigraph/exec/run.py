@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.errors import BadRequest
-from omnigraph.exec import embed
+from omnigraph.exec import embed, guard
 from omnigraph.exec.aggregate import Groups, aggregate
 from omnigraph.exec.codes import Codes, codes_of, combined, encoded, first_of_each, is_sortable
 from omnigraph.exec.constants import Given
@@ -77,7 +77,12 @@ class Reading:
             _frontier_max(),
             prepared.wanted,
         )
-        return _Run(prepared, context, ranker, self.few_rows_max).result()
+        running = _Run(prepared, context, ranker, self.few_rows_max)
+        if prepared in tables.small:
+            small = running.small()
+            if small is not None:
+                return small
+        return guard.run(context.watch, running.result)
 
     def _view(self, snapshot: Snapshot) -> TablesView:
         """The tables of a snapshot, shared with the queries before that saw the same one."""
@@ -104,7 +109,7 @@ class Reading:
         self.holdings.cache.clear()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
     """A plan, and how it is run."""
 
@@ -114,6 +119,7 @@ class Prepared:
     tail: Tail | None
     counts: bool  # nothing is asked of the rows but how many they are
     counts_last_step: bool  # nothing is asked of the last step but how many rows it makes
+    embeds: bool  # a text becomes a vector on the way, which may take a while
     names: list[str]
     types: tuple[ValueType, ...]
 
@@ -127,6 +133,7 @@ def prepare(plan: ir.ReadPlan) -> Prepared:
         tail_of(plan),
         _only_counts(plan),
         _counts_last_step(plan),
+        any(isinstance(s.ranking, ir.Nearest) and _is_text(s.ranking.query) for s in plan.scores),
         [column.name for column in plan.columns],
         tuple(column.type for column in plan.columns),
     )
@@ -143,6 +150,10 @@ def _only_counts(plan: ir.ReadPlan) -> bool:
         and plan.limit != 0
         and not plan.offset
     )
+
+
+def _is_text(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Operand) and expr.type.is_text
 
 
 def _counts_last_step(plan: ir.ReadPlan) -> bool:
@@ -169,6 +180,10 @@ def _frontier_max() -> int:
     return int(text) if text is not None and text.isdigit() else _FRONTIER_MAX
 
 
+_Walked = tuple[QueryResult | None, tuple[ir.PatternOp, ...], Rows]
+"""A small result; or the operators that are left, and the rows they go on from."""
+
+
 class _Run:
     """One run of one plan."""
 
@@ -183,14 +198,23 @@ class _Run:
         self.cache = context.tables.holdings.cache
         self.ranker = ranker
         self.profile = Profile()
+        self._walk: _Walked | None = None
+
+    def small(self) -> QueryResult | None:
+        """The result, if it is small as it was before and everything it needs is at hand."""
+        self._walk = self._walked()
+        return self._walk[0]
 
     def result(self) -> QueryResult:
+        """The result, whatever it takes."""
         plan = self.plan
         group = self._counted()
         if group is not None:
             return self._finished(group, perf_counter())
-        small, ops, rows = self._walked()
+        small, ops, rows = self._walk or self._walked()
         if small is not None:
+            if not self.prepared.embeds:
+                self.context.tables.small.add(self.prepared)
             return small
         if plan.aggregate is None:
             return self._finished(self._scored(self.solve(ops, rows)), perf_counter())
@@ -236,7 +260,7 @@ class _Run:
 
     # A few rows
 
-    def _walked(self) -> tuple[QueryResult | None, tuple[ir.PatternOp, ...], Rows]:
+    def _walked(self) -> _Walked:
         """The result, if all of it is small; otherwise the operators that are left, and the rows
         they go on from."""
         pattern, prepared = self.plan.pattern, self.prepared

@@ -111,6 +111,7 @@ class TablesView:
         self._topologies: dict[tuple[TableKey, TableKey, TableKey], Topology] = {}
         self._adjacencies: dict[_Step, Adjacency] = {}
         self.steps: dict[Hashable, Any] = {}  # what `few` derived for its own use
+        self.small: set[object] = set()  # the plans whose results were small
 
     def source(self, table: TableKey) -> Source:
         """A table's version in this snapshot."""

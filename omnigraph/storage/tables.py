@@ -6,7 +6,8 @@ the head without holding the table's lock, and raises `CommitRaced` after the fa
 there, and recovery settles it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, cast
@@ -32,6 +33,9 @@ from omnigraph.storage.rowids import (
 from omnigraph.types import TableKey
 
 KEY = "id"
+
+ARRIVING: ContextVar[Callable[[int], None]] = ContextVar("arriving", default=lambda _: None)
+"""Told the bytes of each batch that is read here; what it raises ends the read."""
 
 Fragments = tuple[FragmentMetadata, ...]
 """Files with rows that no version of a table names yet. They pickle."""
@@ -83,7 +87,10 @@ class TableReader:
         names = None if columns is None else list(columns)
         with self._datasets.lance_call("scan", self.pin.table_key):
             scanner = self._handle.scanner(columns=names, filter=filter, limit=limit, **options)
-            yield from scanner.to_batches()
+            told = ARRIVING.get()
+            for batch in scanner.to_batches():
+                told(0)  # whoever takes it may let go of it
+                yield batch
 
     def rows(
         self,
@@ -97,7 +104,12 @@ class TableReader:
         names = None if columns is None else list(columns)
         with self._datasets.lance_call("scan", self.pin.table_key):
             scanner = self._handle.scanner(columns=names, filter=filter, limit=limit, **options)
-            return scanner.to_table()
+            found, told = [], ARRIVING.get()
+            stream = scanner.to_reader()
+            for batch in stream:
+                told(batch.nbytes)
+                found.append(batch)
+            return pa.Table.from_batches(found, stream.schema)
 
     def by_row_id(self, row_ids: pa.Array, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of these row ids in their order; a blob is what describes it, not its bytes."""

@@ -28,6 +28,10 @@ class Chain(Writer):
         clauses = [f"${name}: {type_} {{ k: {self.key(type_)} }}"]
         for _ in range(self.pick((0, 1, 1, 2, 3))):
             clauses.append(self.traversal(scope))
+        people = [name for name, type_ in scope.items() if type_ == "P"]
+        if people and self.one_in(2):
+            edge = f"${self.query.new('k')}:e" if self.one_in(2) else "e"
+            clauses.append(f"${self.pick(people)} {edge} ${self.pick(people)}")
         for _ in range(self.pick((0, 0, 1, 2))):
             clauses.append(self.comparison(scope))
         return clauses
@@ -37,7 +41,10 @@ class Chain(Writer):
         prop = self.pick(PROPERTIES[scope[var]])
         if self.one_in(4):
             return self.two_columns(scope, var, prop)
-        return f"${var}.{prop} {self.pick(('!=', '>=', '<=', '='))} {self.constant(prop)}"
+        sides = [f"${var}.{prop}", self.constant(prop)]
+        if self.one_in(3):
+            sides.reverse()
+        return f" {self.pick(('!=', '>=', '<', '='))} ".join(sides)
 
     def aggregates(self, scope: Scope) -> tuple[list[str], list[str]]:
         if self.one_in(2):
