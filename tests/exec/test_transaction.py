@@ -1,5 +1,8 @@
 """A transaction is a branch: one commit of main, or none."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import pytest
 
 import omnigraph as og
@@ -84,4 +87,22 @@ def test_a_block_that_does_nothing_makes_no_commit(small: Graph) -> None:
     with small.transaction():
         pass
     assert small.snapshot() == head
+    assert small.branches.list() == ("main",)
+
+
+def test_blocks_that_end_together_all_become_commits(small: Graph) -> None:
+    count = len(small.commits.list())
+    together = Barrier(4)
+
+    def block(name: str) -> None:
+        with small.transaction(actor=name) as tx:
+            tx.mutate(ADD, {"n": name, "a": 1})
+            together.wait()
+
+    names = {"Ada", "Bob", "Cleo", "Dan"}
+    with ThreadPoolExecutor(4) as others:
+        list(others.map(block, sorted(names)))
+    assert {name for _, name in state(small)} == names
+    newest = small.commits.list()[: -count or None]
+    assert {commit.actor for commit in newest} >= names
     assert small.branches.list() == ("main",)
