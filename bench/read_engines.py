@@ -4,6 +4,7 @@ Invariant: an engine answers a question with the same value as every other that 
 or does not answer it. What is missing where is said in `ABSENT`.
 """
 
+import os
 import shutil
 import warnings
 from collections.abc import Callable, Mapping
@@ -59,6 +60,14 @@ class OmniGraph:
 
     def questions(self) -> dict[str, Ask]:
         return {name: self._ask(text) for name, text in QUERIES.items()}
+
+    def warm(self, given: Mapping[str, Any]) -> None:
+        """Have in memory what the questions need, as a process that is asked often has."""
+        os.environ["OMNIGRAPH_TRAVERSAL_MODE"] = "csr"
+        for ask in self.questions().values():
+            for _ in range(2):
+                ask(given)
+        del os.environ["OMNIGRAPH_TRAVERSAL_MODE"]
 
     def _ask(self, text: str) -> Ask:
         graph = self.graph

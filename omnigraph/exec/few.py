@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
 
-from omnigraph.exec.constants import CONSTANTS
 from omnigraph.exec.context import Context, TraversalMode
 from omnigraph.exec.frame import Comparison, Frame, Positions, Reader, comparison_of
 from omnigraph.exec.held import Edges, Nodes
-from omnigraph.exec.points import pointed_at
+from omnigraph.exec.points import pointed_at, points_in
 from omnigraph.exec.profile import Profile
 from omnigraph.plan import ir
 from omnigraph.types import TableKey
@@ -128,22 +127,13 @@ def _start_of(op: ir.PatternOp, tables: dict[ir.Var, TableKey]) -> _Step | None:
         return None
     tables[op.out] = op.table
     parts = op.where.parts if isinstance(op.where, ir.And) else (op.where,)
-    choices = []
-    for part in parts:
+    choices: list[tuple[ir.Expr, list[Comparison]]] = []
+    for part in points_in(op.where):
         others = [comparison_of(other) for other in parts if other is not part]
         rest = [other for other in others if other is not None]
-        if _is_point(part) and len(rest) == len(others):
+        if len(rest) == len(others):
             choices.append((part, rest))
     return _Start(op, choices) if choices else None
-
-
-def _is_point(part: ir.Expr) -> bool:
-    if not isinstance(part, ir.Compare) or part.op is not ir.CompareOp.EQ:
-        return False
-    sides = (part.left, part.right)
-    return any(isinstance(s, CONSTANTS) for s in sides) and any(
-        isinstance(s, ir.EntityId | ir.Column) for s in sides
-    )
 
 
 class _Start:

@@ -22,6 +22,19 @@ _PASSES = 1
 """A column is sorted once it was searched more often than this: a pass costs less than a sort."""
 
 
+def points_in(where: ir.Expr) -> list[ir.Compare]:
+    """The conditions among these that name one value of one column."""
+    parts = where.parts if isinstance(where, ir.And) else (where,)
+    return [part for part in parts if isinstance(part, ir.Compare) and _is_point(part)]
+
+
+def _is_point(part: ir.Compare) -> bool:
+    for subject, value in ((part.left, part.right), (part.right, part.left)):
+        if isinstance(subject, ir.EntityId | ir.Column) and isinstance(value, CONSTANTS):
+            return part.op is ir.CompareOp.EQ
+    return False
+
+
 def pointed_at(nodes: Nodes, cache: Cache, part: ir.Expr, given: Given) -> Positions | None:
     """The nodes an equality names, if it is one and a sorted column can tell."""
     if not isinstance(part, ir.Compare) or part.op is not ir.CompareOp.EQ:

@@ -48,6 +48,7 @@ from omnigraph.types import ValueType
 _FEW_ROWS_MAX = 128
 _FRONTIER_MAX = 1024
 _PLANS_MAX = 1024
+_VIEWS_MAX = 8
 
 
 class Reading:
@@ -59,7 +60,8 @@ class Reading:
         self.embedder: embed.Provider | None = None
         self.few_rows_max = _FEW_ROWS_MAX
         self._prepared: dict[int, Prepared] = {}
-        self._views: dict[str, TablesView] = {}
+        self._views: dict[tuple[str, str], TablesView] = {}
+        self._epoch = 0
 
     def run(
         self, plan: ir.ReadPlan, params: Mapping[str, ir.Constant], snapshot: Snapshot
@@ -86,12 +88,13 @@ class Reading:
 
     def _view(self, snapshot: Snapshot) -> TablesView:
         """The tables of a snapshot, shared with the queries before that saw the same one."""
-        view = self._views.get(snapshot.branch)
-        epoch = self.holdings.cache.epoch
-        if view is None or view.snapshot is not snapshot or view.epoch != epoch:
-            if view is not None and view.epoch != epoch:
-                self._views.clear()  # they hold what the cache let go of
-            view = self._views[snapshot.branch] = TablesView(self.holdings, snapshot)
+        key, epoch = (snapshot.branch, snapshot.commit_id), self.holdings.cache.epoch
+        if epoch != self._epoch or len(self._views) > _VIEWS_MAX:
+            self._views.clear()  # they may hold what the cache let go of
+            self._epoch = epoch
+        view = self._views.get(key)
+        if view is None or (view.snapshot is not snapshot and view.snapshot != snapshot):
+            view = self._views[key] = TablesView(self.holdings, snapshot)
         return view
 
     def _prepare(self, plan: ir.ReadPlan) -> "Prepared":
