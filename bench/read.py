@@ -258,7 +258,9 @@ def build(people: int, wanted: Sequence[str], folder: Path) -> None:
         print(f"{engine.name}: built in {time.perf_counter() - start:.1f} s", flush=True)
 
 
-def run(people: int, wanted: Sequence[str], folder: Path, seconds: float) -> dict[str, Any]:
+def run(
+    people: int, wanted: Sequence[str], folder: Path, seconds: float, *, with_memory: bool
+) -> dict[str, Any]:
     data = generate(people)
     given = parameters(data, 200)
     edges = len(data.knows[0])
@@ -287,7 +289,7 @@ def run(people: int, wanted: Sequence[str], folder: Path, seconds: float) -> dic
         opened.close()
         if engine.name == "omnigraph":
             facts |= {"cold": cold(opened.folder), "count over Doc": count_bytes(opened.folder)}
-            facts["peak_mb"] = peaks(opened.folder, given)
+            facts["peak_mb"] = peaks(opened.folder, given) if with_memory else {}
     return {
         "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
         "python": platform.python_version(),
@@ -339,7 +341,7 @@ def show(result: Mapping[str, Any]) -> None:
         shown = "".join(f"{'–' if ms is None else format(ms, '.3f'):>13}" for ms in cells)
         found = [result[name].get(question) for name in ("ratio_to_fastest_peer", "ratio_of_least")]
         tail = "".join(f"{'–' if ratio is None else format(ratio, '.2f'):>9}" for ratio in found)
-        used = "".join(f"{megabytes:>9.3f}" for megabytes in memory[question].values())
+        used = "".join(f"{megabytes:>9.3f}" for megabytes in memory.get(question, {}).values())
         print(f"{question:24}{shown}{tail}{used}")
     print("\nwhat our time is made of, in microseconds")
     print(f"{'':24}" + "".join(f"{name:>24}" for name in result["parts_ms"]["point lookup"]))
@@ -358,19 +360,29 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="for each question and engine")
     parser.add_argument("--folder", type=Path, help="where to build; a temporary one by default")
     parser.add_argument("--build-only", action="store_true", help="fill the folder, and no more")
+    parser.add_argument("--no-memory", action="store_true", help="leave out how much is taken")
+    parser.add_argument(
+        "--memory-only", action="store_true", help="add that to the results, from the folder"
+    )
     given = parser.parse_args()
     people = 1_000_000 if given.million else given.people
     wanted = ["omnigraph", *given.engines.split(",")]
+    place = RESULTS / ("read.json" if people == 100_000 else f"read-{people}.json")
     if given.build_only:
         build(people, wanted, given.folder)
         return
+    if given.memory_only:
+        known = json.loads(place.read_text())
+        known["peak_mb"] = peaks(given.folder / "omnigraph", parameters(generate(people), 200))
+        place.write_text(json.dumps(known, indent=2) + "\n")
+        show(known)
+        return
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or fresh(Path(temporary) / "read")
-        result = run(people, wanted, folder, given.seconds)
+        result = run(people, wanted, folder, given.seconds, with_memory=not given.no_memory)
     show(result)
     RESULTS.mkdir(exist_ok=True)
-    name = "read.json" if people == 100_000 else f"read-{people}.json"
-    (RESULTS / name).write_text(json.dumps(result, indent=2) + "\n")
+    place.write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":
