@@ -21,8 +21,8 @@ from omnigraph.exec.export import ExportResult, export
 from omnigraph.exec.indexes import IndexReport
 from omnigraph.exec.load import LoadResult, Progress
 from omnigraph.exec.mutate import MutationResult, request, run_mutation
+from omnigraph.exec.reading import Reading
 from omnigraph.exec.result import QueryResult
-from omnigraph.exec.run import Reading
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, read_schema, schema_files, schema_tables
 from omnigraph.graph.texts import query_text, schema_text

@@ -13,7 +13,7 @@ import pytest
 from omnigraph.errors import LimitExceeded
 from omnigraph.exec import guard, run
 from omnigraph.exec.limits import Limits, Watch
-from omnigraph.exec.run import Reading
+from omnigraph.exec.reading import Reading
 from omnigraph.graph import Graph
 from tests.exec.world import graph_of
 

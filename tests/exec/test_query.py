@@ -12,7 +12,7 @@ import omnigraph as og
 from omnigraph.catalog.accept import evolve
 from omnigraph.errors import BadRequest, LimitExceeded, NotFound
 from omnigraph.exec.limits import Limits
-from omnigraph.exec.run import Reading
+from omnigraph.exec.reading import Reading
 from omnigraph.graph import Graph
 from omnigraph.graph.schema import SchemaView
 from tests.exec.people import people
