@@ -12,13 +12,14 @@ pattern goes on from there.
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Protocol
 
 from omnigraph.exec.context import Context, TraversalMode
 from omnigraph.exec.frame import Comparison, Frame, Positions, Reader, comparison_of
 from omnigraph.exec.held import Edges, Nodes
 from omnigraph.exec.points import pointed_at, points_in
 from omnigraph.exec.profile import Profile
+from omnigraph.exec.tables import TablesView
 from omnigraph.plan import ir
 from omnigraph.types import TableKey
 
@@ -45,7 +46,7 @@ class Walk:
     def nodes(self, table: TableKey) -> Nodes | None:
         return self.tables.nodes(table) if self.acquires else self.tables.nodes_held(table)
 
-    def neighbours(self, op: "ir.Expand | ir.ExpandEdges", source: TableKey) -> "_Near | None":
+    def neighbours(self, op: ir.Expand | ir.ExpandEdges, source: TableKey) -> "_Near | None":
         """What is one step away, if it is held."""
         steps, key = self.tables.steps, (op.edge, op.direction, source, op.target, type(op))
         found: _Near | None = steps.get(key)
@@ -53,7 +54,7 @@ class Walk:
             found = steps.setdefault(key, _near(self.tables, op, source))
         return found
 
-    def _holds(self, op: "ir.Expand | ir.ExpandEdges", source: TableKey) -> bool:
+    def _holds(self, op: ir.Expand | ir.ExpandEdges, source: TableKey) -> bool:
         tables = self.tables
         return self.acquires or (
             tables.holds_edges(op.edge)
@@ -73,7 +74,7 @@ class _Near:
     domain: Edges
 
 
-def _near(tables: Any, op: "ir.Expand | ir.ExpandEdges", source: TableKey) -> _Near:
+def _near(tables: TablesView, op: ir.Expand | ir.ExpandEdges, source: TableKey) -> _Near:
     step = (op.edge, op.direction, source, op.target)
     adjacency = tables.adjacency(*step)
     rim = adjacency.distinct if isinstance(op, ir.Expand) else adjacency.multiple
