@@ -79,9 +79,9 @@ def _near(tables: TablesView, op: ir.Expand | ir.ExpandEdges, source: TableKey) 
     adjacency = tables.adjacency(*step)
     rim = adjacency.distinct if isinstance(op, ir.Expand) else adjacency.multiple
     return _Near(
-        memoryview(rim.starts),
-        memoryview(rim.neighbours),
-        memoryview(adjacency.edges),
+        rim.starts.data,
+        rim.neighbours.data,
+        adjacency.edges.data,
         tables.nodes(op.target),
         tables.edges(*step),
     )
