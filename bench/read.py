@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
@@ -260,7 +260,8 @@ def build(people: int, wanted: Sequence[str], folder: Path) -> None:
 
 def run(
     people: int, wanted: Sequence[str], folder: Path, seconds: float, *, with_memory: bool
-) -> dict[str, Any]:
+) -> Iterator[dict[str, Any]]:
+    """The results so far after each engine, so that a run that is cut short leaves some."""
     data = generate(people)
     given = parameters(data, 200)
     edges = len(data.knows[0])
@@ -290,24 +291,26 @@ def run(
         if engine.name == "omnigraph":
             facts |= {"cold": cold(opened.folder), "count over Doc": count_bytes(opened.folder)}
             facts["peak_mb"] = peaks(opened.folder, given) if with_memory else {}
-    return {
-        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
-        "python": platform.python_version(),
-        "versions": {name: _version(name) for name in ("ladybug", "duckdb", "lancedb", "pylance")},
-        "people": people,
-        "friendships": edges,
-        "build_s": built,
-        "median_ms": times,
-        "least_ms": least,
-        "ratio_to_fastest_peer": ratios(times),
-        "ratio_of_least": ratios(least),
-        "load": os.getloadavg(),
-        "answers_differ": compared(answers),
-        "agreement": agreement(answers),
-        "absent": ABSENT,
-        "process_peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        **facts,
-    }
+        yield {
+            "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+            "python": platform.python_version(),
+            "versions": {
+                name: _version(name) for name in ("ladybug", "duckdb", "lancedb", "pylance")
+            },
+            "people": people,
+            "friendships": edges,
+            "build_s": built,
+            "median_ms": times,
+            "least_ms": least,
+            "ratio_to_fastest_peer": ratios(times),
+            "ratio_of_least": ratios(least),
+            "load": os.getloadavg(),
+            "answers_differ": compared(answers),
+            "agreement": agreement(answers),
+            "absent": ABSENT,
+            "process_peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            **facts,
+        }
 
 
 def ratios(times: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
@@ -379,10 +382,10 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or fresh(Path(temporary) / "read")
-        result = run(people, wanted, folder, given.seconds, with_memory=not given.no_memory)
+        RESULTS.mkdir(exist_ok=True)
+        for result in run(people, wanted, folder, given.seconds, with_memory=not given.no_memory):
+            place.write_text(json.dumps(result, indent=2) + "\n")
     show(result)
-    RESULTS.mkdir(exist_ok=True)
-    place.write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":
