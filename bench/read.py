@@ -4,11 +4,13 @@
     uv run python bench/read.py              # 100k people
     uv run python bench/read.py --million    # 1M people
     uv run python bench/read.py --people 5000 --engines omnigraph,numpy
+    uv run python bench/read.py --million --folder /big/disk --build-only   # measure it later
 
 Prints the median of each question for each engine, how ours compares with the fastest of the others
-that answers exactly, and the peak memory a question took; writes bench/results/read.json (or
-read-<people>.json). Every engine gets the same parameters in the same order and answers in Python
-values; answers are compared before anything is measured.
+that answers exactly, what our time is made of and how much memory a question took; writes
+bench/results/read.json (or read-<people>.json). Every engine gets the same parameters in the same
+order and answers in Python values; answers are compared before anything is measured. What a folder
+holds already is not built again.
 """
 
 import argparse
@@ -20,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
@@ -29,6 +31,10 @@ from typing import Any
 import numpy as np
 from read_data import Data, generate
 from read_engines import ABSENT, ENGINES, QUERIES, Ask, fresh
+
+import omnigraph as og
+from omnigraph.plan.compile import compile_query
+from omnigraph.plan.params import bind_parameters
 
 RESULTS = Path(__file__).parent / "results"
 EXACT_PEERS = ("ladybug", "duckdb", "lancedb")
@@ -81,22 +87,6 @@ def timed(ask: Ask, given: Sequence[Params], *, seconds: float) -> tuple[float, 
     return median(taken) * 1000, min(taken) * 1000
 
 
-def peak_megabytes(ask: Ask, params: Params) -> float | None:
-    """How far the process grew while it answered; None where the system does not tell."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-        before = _status("VmRSS")
-        ask(params)
-        return max(_status("VmHWM") - before, 0) / 1024
-    except OSError:
-        return None
-
-
-def _status(name: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(name))
-
-
 def compared(answers: Mapping[str, Mapping[str, list[Any]]]) -> list[str]:
     """Where an engine that answers exactly says something else than ours."""
     wrong = []
@@ -140,6 +130,33 @@ done = time.perf_counter()
 assert len(rows) == 1
 print(loaded - began, opened - loaded, done - opened)
 """
+PEAK = """
+import json, os, pathlib, sys, tracemalloc
+import pyarrow as pa
+import omnigraph as og
+
+def status(name):
+    lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
+
+text, asked = sys.argv[2], json.loads(sys.argv[3])
+graph = og.open(sys.argv[1])
+graph.query("query q() { match { $c: Company } return { count($c) as n } }").rows
+graph.query('query q() { match { $c: Company { name: "company-0" } } return { $c } }').rows
+before = status("VmRSS")
+pathlib.Path("/proc/self/clear_refs").write_text("5")
+graph.query(text, asked[0]).rows
+first = status("VmHWM") - before
+os.environ["OMNIGRAPH_TRAVERSAL_MODE"] = "csr"
+for params in asked[1:]:
+    graph.query(text, params).rows
+held = graph._reading.holdings.cache.bytes_kept / 2**20
+arrow = pa.system_memory_pool()  # nothing used it so far, so its peak is that of one query
+pa.set_memory_pool(arrow)
+tracemalloc.start()
+rows = graph.query(text, asked[0]).rows
+print(first, held, (tracemalloc.get_traced_memory()[1] + arrow.max_memory()) / 2**20)
+"""
 COUNT = """
 import sys, pathlib
 import omnigraph as og
@@ -151,6 +168,58 @@ before = read()
 graph.query("query q() { match { $d: Doc } return { count($d) as n } }").rows
 print(read() - before)
 """
+
+
+def peaks(folder: Path, given: Sequence[Params]) -> dict[str, dict[str, float]]:
+    """In a process of its own for each question, in megabytes.
+
+    `first` is how far the process grew while it answered for the first time, `held` what it keeps
+    for later once the question was asked often, `warm` what one more answer takes at its peak:
+    Python, numpy and Arrow, not counting what is kept.
+    """
+    found = {}
+    for question, text in QUERIES.items():
+        asked = [{k: v for k, v in p.items() if f"${k}:" in text} for p in given[:12]]
+        run = [sys.executable, "-c", PEAK, str(folder), text, json.dumps(asked)]
+        told = subprocess.run(run, check=True, capture_output=True, text=True).stdout
+        numbers = map(float, told.split())
+        found[question] = dict(zip(("first", "held", "warm"), numbers, strict=True))
+    return found
+
+
+def parts(graph: og.Graph, given: Sequence[Params], count: int = 300) -> dict[str, Any]:
+    """What our time for a warm question is made of, in milliseconds, each part a median."""
+    found = {}
+    for question, text in QUERIES.items():
+        asked = [{k: v for k, v in p.items() if f"${k}:" in text} for p in given]
+        taken = [_parted(graph, text, asked[n % len(asked)]) for n in range(count)][20:]
+        found[question] = {name: median(each[name] for each in taken) for name in taken[0]}
+    return found
+
+
+def _parted(graph: og.Graph, text: str, params: Params) -> dict[str, float]:
+    clock = time.perf_counter
+    times = [clock()]
+    plan = compile_query(text, graph.schema.catalog)
+    times.append(clock())
+    bind_parameters(plan.parameters, params)
+    times.append(clock())
+    graph._store.snapshot()
+    times.append(clock())
+    result = graph.query(text, params)
+    times.append(clock())
+    _ = [tuple(row.values()) for row in result.rows]
+    times.append(clock())
+    plan_ms, bind_ms, head_ms, query_ms, rows_ms = (np.diff(times) * 1000).tolist()
+    operators_ms = result._profile.seconds * 1000
+    return {
+        "find the plan": plan_ms,
+        "bind parameters": bind_ms,
+        "look for a newer head": head_ms,
+        "operators": operators_ms,
+        "rows": rows_ms,
+        "the rest": query_ms - plan_ms - bind_ms - head_ms - operators_ms,
+    }
 
 
 def cold(folder: Path) -> dict[str, float]:
@@ -179,7 +248,20 @@ def count_bytes(folder: Path) -> dict[str, float]:
     return {"bytes_read": int(found.stdout), "bytes_held": held}
 
 
-def run(people: int, wanted: Sequence[str], folder: Path, seconds: float) -> dict[str, Any]:
+def build(people: int, wanted: Sequence[str], folder: Path) -> None:
+    """Every engine's own form of the graph, to be measured later."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data = generate(people)
+    for engine in (each for each in ENGINES if each.name in wanted):
+        start = time.perf_counter()
+        engine(folder, data).close()
+        print(f"{engine.name}: built in {time.perf_counter() - start:.1f} s", flush=True)
+
+
+def run(
+    people: int, wanted: Sequence[str], folder: Path, seconds: float, *, with_memory: bool
+) -> Iterator[dict[str, Any]]:
+    """The results so far after each engine, so that a run that is cut short leaves some."""
     data = generate(people)
     given = parameters(data, 200)
     edges = len(data.knows[0])
@@ -187,7 +269,6 @@ def run(people: int, wanted: Sequence[str], folder: Path, seconds: float) -> dic
     answers: dict[str, dict[str, list[Any]]] = {}
     times: dict[str, dict[str, float]] = {}
     least: dict[str, dict[str, float]] = {}
-    memory: dict[str, dict[str, float | None]] = {}
     built: dict[str, float] = {}
     facts: dict[str, Any] = {}
     for engine in (each for each in ENGINES if each.name in wanted):
@@ -196,33 +277,40 @@ def run(people: int, wanted: Sequence[str], folder: Path, seconds: float) -> dic
         built[engine.name] = time.perf_counter() - start
         print(f"{engine.name}: built in {built[engine.name]:.1f} s", flush=True)
         questions = opened.questions()
+        if engine.name == "omnigraph":
+            start = time.perf_counter()
+            opened.warm(given[0])
+            facts["warm_s"] = time.perf_counter() - start
         answers[engine.name] = {q: [ask(p) for p in given[:8]] for q, ask in questions.items()}
         taken = {q: timed(ask, given, seconds=seconds) for q, ask in questions.items()}
         times[engine.name] = {question: middle for question, (middle, _) in taken.items()}
         least[engine.name] = {question: fastest for question, (_, fastest) in taken.items()}
-        memory[engine.name] = {q: peak_megabytes(ask, given[9]) for q, ask in questions.items()}
+        if engine.name == "omnigraph":
+            facts["parts_ms"] = parts(opened.graph, given)
         opened.close()
         if engine.name == "omnigraph":
-            facts = {"cold": cold(opened.folder), "count over Doc": count_bytes(opened.folder)}
-    return {
-        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
-        "python": platform.python_version(),
-        "versions": {name: _version(name) for name in ("ladybug", "duckdb", "lancedb", "pylance")},
-        "people": people,
-        "friendships": edges,
-        "build_s": built,
-        "median_ms": times,
-        "least_ms": least,
-        "peak_mb": memory,
-        "ratio_to_fastest_peer": ratios(times),
-        "ratio_of_least": ratios(least),
-        "load": os.getloadavg(),
-        "answers_differ": compared(answers),
-        "agreement": agreement(answers),
-        "absent": ABSENT,
-        "process_peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        **facts,
-    }
+            facts |= {"cold": cold(opened.folder), "count over Doc": count_bytes(opened.folder)}
+            facts["peak_mb"] = peaks(opened.folder, given) if with_memory else {}
+        yield {
+            "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+            "python": platform.python_version(),
+            "versions": {
+                name: _version(name) for name in ("ladybug", "duckdb", "lancedb", "pylance")
+            },
+            "people": people,
+            "friendships": edges,
+            "build_s": built,
+            "median_ms": times,
+            "least_ms": least,
+            "ratio_to_fastest_peer": ratios(times),
+            "ratio_of_least": ratios(least),
+            "load": os.getloadavg(),
+            "answers_differ": compared(answers),
+            "agreement": agreement(answers),
+            "absent": ABSENT,
+            "process_peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            **facts,
+        }
 
 
 def ratios(times: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
@@ -246,16 +334,22 @@ def show(result: Mapping[str, Any]) -> None:
     times, memory = result["median_ms"], result["peak_mb"]
     engines = list(times)
     print("\nmedians in ms; ratios are ours to the fastest exact peer: of medians, of least times")
-    print("MB is our peak above resting; load", result["load"])
-    heads = f"{'ratio':>9}{'least':>9}{'MB':>8}"
+    print(
+        "MB: growth at the first answer, kept for later, peak of a warm one; load", result["load"]
+    )
+    heads = f"{'ratio':>9}{'least':>9}{'first':>9}{'kept':>9}{'warm':>9}"
     print(f"{'':24}" + "".join(f"{name:>13}" for name in engines) + heads)
     for question in QUERIES:
         cells = [times[engine].get(question) for engine in engines]
         shown = "".join(f"{'–' if ms is None else format(ms, '.3f'):>13}" for ms in cells)
         found = [result[name].get(question) for name in ("ratio_to_fastest_peer", "ratio_of_least")]
         tail = "".join(f"{'–' if ratio is None else format(ratio, '.2f'):>9}" for ratio in found)
-        used = memory["omnigraph"].get(question)
-        print(f"{question:24}{shown}{tail}{'–' if used is None else format(used, '.1f'):>8}")
+        used = "".join(f"{megabytes:>9.3f}" for megabytes in memory.get(question, {}).values())
+        print(f"{question:24}{shown}{tail}{used}")
+    print("\nwhat our time is made of, in microseconds")
+    print(f"{'':24}" + "".join(f"{name:>24}" for name in result["parts_ms"]["point lookup"]))
+    for question, made in result["parts_ms"].items():
+        print(f"{question:24}" + "".join(f"{1000 * ms:>24.1f}" for ms in made.values()))
     print(f"answers that differ: {result['answers_differ'] or 'none'}")
     for name in ("agreement", "cold", "count over Doc", "build_s"):
         print(f"{name}: " + ", ".join(f"{k} {v:,.3g}" for k, v in result[name].items()))
@@ -268,16 +362,30 @@ def main() -> None:
     parser.add_argument("--engines", default=",".join(each.name for each in ENGINES))
     parser.add_argument("--seconds", type=float, default=3.0, help="for each question and engine")
     parser.add_argument("--folder", type=Path, help="where to build; a temporary one by default")
+    parser.add_argument("--build-only", action="store_true", help="fill the folder, and no more")
+    parser.add_argument("--no-memory", action="store_true", help="leave out how much is taken")
+    parser.add_argument(
+        "--memory-only", action="store_true", help="add that to the results, from the folder"
+    )
     given = parser.parse_args()
     people = 1_000_000 if given.million else given.people
     wanted = ["omnigraph", *given.engines.split(",")]
+    place = RESULTS / ("read.json" if people == 100_000 else f"read-{people}.json")
+    if given.build_only:
+        build(people, wanted, given.folder)
+        return
+    if given.memory_only:
+        known = json.loads(place.read_text())
+        known["peak_mb"] = peaks(given.folder / "omnigraph", parameters(generate(people), 200))
+        place.write_text(json.dumps(known, indent=2) + "\n")
+        show(known)
+        return
     with tempfile.TemporaryDirectory() as temporary:
-        folder = fresh(given.folder or Path(temporary) / "read")
-        result = run(people, wanted, folder, given.seconds)
+        folder = given.folder or fresh(Path(temporary) / "read")
+        RESULTS.mkdir(exist_ok=True)
+        for result in run(people, wanted, folder, given.seconds, with_memory=not given.no_memory):
+            place.write_text(json.dumps(result, indent=2) + "\n")
     show(result)
-    RESULTS.mkdir(exist_ok=True)
-    name = "read.json" if people == 100_000 else f"read-{people}.json"
-    (RESULTS / name).write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -45,7 +45,8 @@ class Context:
 
 
 def wanted_columns(plan: ir.ReadPlan) -> WantedColumns:
-    """The properties a plan looks at, blobs and vectors aside: those are read for few rows."""
+    """The properties whose values a plan looks at, blobs and vectors aside: those are read for
+    few rows. What is searched is no value: a search reads its column itself, or an index."""
     found: dict[ir.Var, dict[ir.Column, None]] = {}
     for column in _columns(plan):
         if not column.type.is_blob and not column.type.is_vector:
@@ -58,7 +59,7 @@ def _columns(part: Any) -> Iterator[ir.Column]:
         yield part
     elif isinstance(part, tuple):
         yield from _each(part)
-    elif is_dataclass(part):
+    elif is_dataclass(part) and not isinstance(part, ir.TextMatch | ir.Nearest | ir.Bm25):
         yield from _each(getattr(part, field.name) for field in fields(part))
 
 

@@ -128,7 +128,7 @@ def _looks_up(context: Context, op: Step, source: Binding, hops: int) -> bool:
     frontier = len(source.at) * degree ** (hops - 1)
     if frontier > context.frontier_max:
         return False
-    return not tables.worth_holding(op.edge, 1 + int(frontier) // 64)
+    return not tables.worth_holding(op.edge, 4 + int(frontier) // 16)
 
 
 def _held(context: Context, op: Step, source: Binding) -> Reach:

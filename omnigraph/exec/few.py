@@ -12,14 +12,14 @@ pattern goes on from there.
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Protocol
 
-from omnigraph.exec.constants import CONSTANTS
 from omnigraph.exec.context import Context, TraversalMode
 from omnigraph.exec.frame import Comparison, Frame, Positions, Reader, comparison_of
 from omnigraph.exec.held import Edges, Nodes
-from omnigraph.exec.points import pointed_at
+from omnigraph.exec.points import pointed_at, points_in
 from omnigraph.exec.profile import Profile
+from omnigraph.exec.tables import TablesView
 from omnigraph.plan import ir
 from omnigraph.types import TableKey
 
@@ -46,7 +46,7 @@ class Walk:
     def nodes(self, table: TableKey) -> Nodes | None:
         return self.tables.nodes(table) if self.acquires else self.tables.nodes_held(table)
 
-    def neighbours(self, op: "ir.Expand | ir.ExpandEdges", source: TableKey) -> "_Near | None":
+    def neighbours(self, op: ir.Expand | ir.ExpandEdges, source: TableKey) -> "_Near | None":
         """What is one step away, if it is held."""
         steps, key = self.tables.steps, (op.edge, op.direction, source, op.target, type(op))
         found: _Near | None = steps.get(key)
@@ -54,7 +54,7 @@ class Walk:
             found = steps.setdefault(key, _near(self.tables, op, source))
         return found
 
-    def _holds(self, op: "ir.Expand | ir.ExpandEdges", source: TableKey) -> bool:
+    def _holds(self, op: ir.Expand | ir.ExpandEdges, source: TableKey) -> bool:
         tables = self.tables
         return self.acquires or (
             tables.holds_edges(op.edge)
@@ -74,14 +74,14 @@ class _Near:
     domain: Edges
 
 
-def _near(tables: Any, op: "ir.Expand | ir.ExpandEdges", source: TableKey) -> _Near:
+def _near(tables: TablesView, op: ir.Expand | ir.ExpandEdges, source: TableKey) -> _Near:
     step = (op.edge, op.direction, source, op.target)
     adjacency = tables.adjacency(*step)
     rim = adjacency.distinct if isinstance(op, ir.Expand) else adjacency.multiple
     return _Near(
-        memoryview(rim.starts),
-        memoryview(rim.neighbours),
-        memoryview(adjacency.edges),
+        rim.starts.data,
+        rim.neighbours.data,
+        adjacency.edges.data,
         tables.nodes(op.target),
         tables.edges(*step),
     )
@@ -128,22 +128,13 @@ def _start_of(op: ir.PatternOp, tables: dict[ir.Var, TableKey]) -> _Step | None:
         return None
     tables[op.out] = op.table
     parts = op.where.parts if isinstance(op.where, ir.And) else (op.where,)
-    choices = []
-    for part in parts:
+    choices: list[tuple[ir.Expr, list[Comparison]]] = []
+    for part in points_in(op.where):
         others = [comparison_of(other) for other in parts if other is not part]
         rest = [other for other in others if other is not None]
-        if _is_point(part) and len(rest) == len(others):
+        if len(rest) == len(others):
             choices.append((part, rest))
     return _Start(op, choices) if choices else None
-
-
-def _is_point(part: ir.Expr) -> bool:
-    if not isinstance(part, ir.Compare) or part.op is not ir.CompareOp.EQ:
-        return False
-    sides = (part.left, part.right)
-    return any(isinstance(s, CONSTANTS) for s in sides) and any(
-        isinstance(s, ir.EntityId | ir.Column) for s in sides
-    )
 
 
 class _Start:

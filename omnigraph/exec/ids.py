@@ -20,6 +20,14 @@ _SEARCH_COST = 100
 _INSERTED_MAX = 1024
 
 
+def _order_of(strings: pa.Array) -> np.ndarray:
+    """Ids often come in their order, and to see that takes a fraction of a sort."""
+    if len(strings) < 2 or pc.all(pc.less(strings[:-1], strings[1:])).as_py():
+        return np.arange(len(strings))
+    order: np.ndarray = pc.array_sort_indices(strings).to_numpy().astype(np.int64)
+    return order
+
+
 class Ids:
     """An immutable dictionary: id to number and back, and the order of ids."""
 
@@ -44,8 +52,7 @@ class Ids:
         if self._order is None:
             with self._turn:
                 if self._order is None:
-                    order = pc.array_sort_indices(self.strings)
-                    self._order = order.to_numpy().astype(np.int64)
+                    self._order = _order_of(self.strings)
         return self._order
 
     @property

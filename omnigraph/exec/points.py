@@ -12,6 +12,7 @@ from omnigraph.exec.cache import Cache
 from omnigraph.exec.columns import in_one
 from omnigraph.exec.constants import CONSTANTS, Given, fit
 from omnigraph.exec.held import Nodes
+from omnigraph.exec.limits import announce
 from omnigraph.exec.rows import Positions, as_numpy
 from omnigraph.exec.texts import Texts
 from omnigraph.plan import ir
@@ -19,6 +20,19 @@ from omnigraph.types import NUMERICS, Scalar
 
 _PASSES = 1
 """A column is sorted once it was searched more often than this: a pass costs less than a sort."""
+
+
+def points_in(where: ir.Expr) -> list[ir.Compare]:
+    """The conditions among these that name one value of one column."""
+    parts = where.parts if isinstance(where, ir.And) else (where,)
+    return [part for part in parts if isinstance(part, ir.Compare) and _is_point(part)]
+
+
+def _is_point(part: ir.Compare) -> bool:
+    for subject, value in ((part.left, part.right), (part.right, part.left)):
+        if isinstance(subject, ir.EntityId | ir.Column) and isinstance(value, CONSTANTS):
+            return part.op is ir.CompareOp.EQ
+    return False
 
 
 def pointed_at(nodes: Nodes, cache: Cache, part: ir.Expr, given: Given) -> Positions | None:
@@ -103,6 +117,7 @@ class _SortedNumbers:
 
 
 def _order_of(values: pa.Array) -> np.ndarray:
+    announce(16 * len(values))
     order = as_numpy(pc.array_sort_indices(values, null_placement="at_end"))
     return order[: len(values) - values.null_count].astype(np.int64)
 

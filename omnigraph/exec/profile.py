@@ -35,6 +35,11 @@ class Profile:
         """Note what the next operator after the pattern did."""
         self._tail.append((rows, seconds))
 
+    @property
+    def seconds(self) -> float:
+        """What all operators took."""
+        return sum(each[1] for each in (*self._ended.values(), *self._tail))
+
     def explain(self, plan: ir.ReadPlan) -> str:
         """The plan with its figures."""
         head, *lines = explain(plan).splitlines()

@@ -8,10 +8,6 @@ Invariant: nothing is looked up before it is needed. The pattern moves positions
 move codes, and values are gathered for the rows that leave.
 """
 
-import os
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import zip_longest
 from time import perf_counter
 from typing import assert_never
@@ -20,156 +16,29 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.arrow import arrow_type
-from omnigraph.errors import BadRequest
-from omnigraph.exec import embed
 from omnigraph.exec.aggregate import Groups, aggregate
 from omnigraph.exec.codes import Codes, codes_of, combined, encoded, first_of_each, is_sortable
-from omnigraph.exec.constants import Given
-from omnigraph.exec.context import Context, TraversalMode, WantedColumns, wanted_columns
-from omnigraph.exec.evaluate import Evaluator, repeated
+from omnigraph.exec.context import Context, TraversalMode
+from omnigraph.exec.evaluate import repeated
 from omnigraph.exec.expand import degrees, expand, expand_edges, is_single_step
-from omnigraph.exec.few import Shortcut, Walk, shortcut_of
-from omnigraph.exec.few_result import Tail, tail_of
+from omnigraph.exec.few import Walk
+from omnigraph.exec.few_result import Tail
 from omnigraph.exec.frame import Frame, Reader
-from omnigraph.exec.joins import left_join, matches, names_in, semi_join
-from omnigraph.exec.limits import Limits, Watch
+from omnigraph.exec.joins import left_join, matches, semi_join
 from omnigraph.exec.order import keys_of_codes, keys_of_values, places
+from omnigraph.exec.prepared import Prepared
 from omnigraph.exec.profile import Profile
 from omnigraph.exec.rank import Ranker, Wanted
 from omnigraph.exec.result import Few, QueryResult
 from omnigraph.exec.rows import ONE_ROW, Rows
 from omnigraph.exec.scan import counted, scan
-from omnigraph.exec.tables import Holdings, TablesView
 from omnigraph.plan import ir
-from omnigraph.storage.records import Snapshot
-from omnigraph.storage.store import Store
-from omnigraph.types import ValueType
 
-_FEW_ROWS_MAX = 128
-_FRONTIER_MAX = 1024
-_PLANS_MAX = 1024
+_Walked = tuple[QueryResult | None, tuple[ir.PatternOp, ...], Rows]
+"""A small result; or the operators that are left, and the rows they go on from."""
 
 
-class Reading:
-    """The read side of one open graph: what it holds in memory, and its limits."""
-
-    def __init__(self, store: Store, limits: Limits | None = None) -> None:
-        self.limits = limits or Limits.from_environment()
-        self.holdings = Holdings(store, self.limits.cache_bytes_max)
-        self.embedder: embed.Provider | None = None
-        self.few_rows_max = _FEW_ROWS_MAX
-        self._prepared: dict[int, Prepared] = {}
-        self._views: dict[str, TablesView] = {}
-
-    def run(
-        self, plan: ir.ReadPlan, params: Mapping[str, ir.Constant], snapshot: Snapshot
-    ) -> QueryResult:
-        """The rows of a plan in one snapshot."""
-        tables = self._view(snapshot)
-        given = Given(params, time.time_ns() // 1_000_000)
-        ranker = Ranker(tables, given, self.embedder)
-        prepared = self._prepare(plan)
-        context = Context(
-            tables,
-            Evaluator(given, ranker.text_matches),
-            Watch(self.limits),
-            _mode(),
-            _frontier_max(),
-            prepared.wanted,
-        )
-        return _Run(prepared, context, ranker, self.few_rows_max).result()
-
-    def _view(self, snapshot: Snapshot) -> TablesView:
-        """The tables of a snapshot, shared with the queries before that saw the same one."""
-        view = self._views.get(snapshot.branch)
-        epoch = self.holdings.cache.epoch
-        if view is None or view.snapshot is not snapshot or view.epoch != epoch:
-            if view is not None and view.epoch != epoch:
-                self._views.clear()  # they hold what the cache let go of
-            view = self._views[snapshot.branch] = TablesView(self.holdings, snapshot)
-        return view
-
-    def _prepare(self, plan: ir.ReadPlan) -> "Prepared":
-        """What follows from a plan alone, remembered by the plan: hashing one takes longer."""
-        known = self._prepared.get(id(plan))
-        if known is None or known.plan is not plan:
-            if len(self._prepared) >= _PLANS_MAX:
-                self._prepared.clear()
-            known = self._prepared[id(plan)] = prepare(plan)
-        return known
-
-    def close(self) -> None:
-        """Let go of everything held."""
-        self._views.clear()
-        self.holdings.cache.clear()
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A plan, and how it is run."""
-
-    plan: ir.ReadPlan
-    wanted: WantedColumns
-    shortcut: Shortcut | None
-    tail: Tail | None
-    counts: bool  # nothing is asked of the rows but how many they are
-    counts_last_step: bool  # nothing is asked of the last step but how many rows it makes
-    names: list[str]
-    types: tuple[ValueType, ...]
-
-
-def prepare(plan: ir.ReadPlan) -> Prepared:
-    """What follows from a plan alone."""
-    return Prepared(
-        plan,
-        wanted_columns(plan),
-        shortcut_of(plan.pattern),
-        tail_of(plan),
-        _only_counts(plan),
-        _counts_last_step(plan),
-        [column.name for column in plan.columns],
-        tuple(column.type for column in plan.columns),
-    )
-
-
-def _only_counts(plan: ir.ReadPlan) -> bool:
-    groups = plan.aggregate
-    return (
-        groups is not None
-        and not groups.keys
-        and not plan.scores
-        and all(measure.operand is None for measure in groups.measures)
-        and all(isinstance(column.value, ir.SlotRef) for column in plan.columns)
-        and plan.limit != 0
-        and not plan.offset
-    )
-
-
-def _counts_last_step(plan: ir.ReadPlan) -> bool:
-    groups, step = plan.aggregate, plan.pattern[-1]
-    if groups is None or plan.scores or any(m.operand is not None for m in groups.measures):
-        return False
-    if not isinstance(step, ir.Expand | ir.ExpandEdges) or step.closes:
-        return False
-    bound = {step.out, step.edge_var} if isinstance(step, ir.ExpandEdges) else {step.out}
-    return bound.isdisjoint(names_in(groups.keys))
-
-
-def _mode() -> TraversalMode:
-    text = os.environ.get("OMNIGRAPH_TRAVERSAL_MODE", "auto")
-    try:
-        return TraversalMode(text)
-    except ValueError:
-        modes = ", ".join(TraversalMode)
-        raise BadRequest(f"OMNIGRAPH_TRAVERSAL_MODE is '{text}'", f"use {modes}") from None
-
-
-def _frontier_max() -> int:
-    text = os.environ.get("OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER")
-    return int(text) if text is not None and text.isdigit() else _FRONTIER_MAX
-
-
-class _Run:
+class Run:
     """One run of one plan."""
 
     def __init__(
@@ -183,14 +52,23 @@ class _Run:
         self.cache = context.tables.holdings.cache
         self.ranker = ranker
         self.profile = Profile()
+        self._walk: _Walked | None = None
+
+    def small(self) -> QueryResult | None:
+        """The result, if it is small as it was before and everything it needs is at hand."""
+        self._walk = self._walked()
+        return self._walk[0]
 
     def result(self) -> QueryResult:
+        """The result, whatever it takes."""
         plan = self.plan
         group = self._counted()
         if group is not None:
             return self._finished(group, perf_counter())
-        small, ops, rows = self._walked()
+        small, ops, rows = self._walk or self._walked()
         if small is not None:
+            if not self.prepared.embeds:
+                self.context.tables.small.add(self.prepared)
             return small
         if plan.aggregate is None:
             return self._finished(self._scored(self.solve(ops, rows)), perf_counter())
@@ -236,7 +114,7 @@ class _Run:
 
     # A few rows
 
-    def _walked(self) -> tuple[QueryResult | None, tuple[ir.PatternOp, ...], Rows]:
+    def _walked(self) -> _Walked:
         """The result, if all of it is small; otherwise the operators that are left, and the rows
         they go on from."""
         pattern, prepared = self.plan.pattern, self.prepared

@@ -10,7 +10,7 @@ import numpy as np
 
 from omnigraph.exec.context import Context, TraversalMode
 from omnigraph.exec.pairs import equality_of, paired
-from omnigraph.exec.points import pointed_at
+from omnigraph.exec.points import pointed_at, points_in
 from omnigraph.exec.predicates import push_down
 from omnigraph.exec.rows import Binding, Positions, Rows
 from omnigraph.exec.source import Part
@@ -52,7 +52,7 @@ def _looks_up(context: Context, op: ir.NodeScan) -> bool:
         return context.mode is TraversalMode.INDEXED
     if context.mode is not TraversalMode.AUTO:
         return context.mode is TraversalMode.INDEXED
-    return not context.tables.worth_holding(op.table)
+    return not context.tables.worth_holding(op.table, 1 if points_in(op.where) else 0)
 
 
 def _looked_up(context: Context, op: ir.NodeScan) -> Binding:

@@ -26,8 +26,11 @@ from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 
-_RENT_ROWS = 262_144
-"""A filter sent to Lance costs about as much as holding this many rows."""
+_SCANNED_ROWS = 262_144
+"""A filter that Lance answers by a scan costs about as much as holding this many rows."""
+
+_FOUND_ROWS = 16_384
+"""The same for one that an index answers: holding ids means sorting them, and edges numbering."""
 
 _SOURCE_BYTES = 4096
 
@@ -105,12 +108,12 @@ class TablesView:
     def __init__(self, holdings: Holdings, snapshot: Snapshot) -> None:
         self.holdings = holdings
         self.snapshot = snapshot
-        self.epoch = holdings.cache.epoch
         self._sources: dict[TableKey, Source] = {}
         self._nodes: dict[TableKey, Nodes] = {}
         self._topologies: dict[tuple[TableKey, TableKey, TableKey], Topology] = {}
         self._adjacencies: dict[_Step, Adjacency] = {}
         self.steps: dict[Hashable, Any] = {}  # what `few` derived for its own use
+        self.small: set[object] = set()  # the plans whose results were small
 
     def source(self, table: TableKey) -> Source:
         """A table's version in this snapshot."""
@@ -152,11 +155,12 @@ class TablesView:
         """Whether a table is in memory."""
         return self.nodes_held(table) is not None
 
-    def worth_holding(self, table: TableKey, lookups: int = 1) -> bool:
-        """Count a use of the table's rows; whether holding them would have paid by now."""
+    def worth_holding(self, table: TableKey, lookups: int = 0) -> bool:
+        """Count a use of the table's rows, a scan or so many lookups in an index; whether holding
+        them would have paid by now."""
         source = self.source(table)
-        used = self.holdings.cache.use((source.key, "uses"), lookups * _RENT_ROWS)
-        return used - lookups * _RENT_ROWS >= source.pin.row_count
+        cost = lookups * _FOUND_ROWS if lookups else _SCANNED_ROWS
+        return self.holdings.cache.use((source.key, "uses"), cost) - cost >= source.pin.row_count
 
     def topology(self, edge: TableKey, source: TableKey, target: TableKey) -> Topology:
         """The edges of a table between the node numbers of its two ends."""

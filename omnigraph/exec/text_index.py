@@ -24,9 +24,13 @@ import pyarrow.compute as pc
 
 from omnigraph.exec.analyse import analyse, terms
 from omnigraph.exec.edits import within_edits
+from omnigraph.exec.limits import announce
 from omnigraph.exec.sorted_ids import joined
 
 K1, B = 1.2, 0.75
+
+_BYTES_A_WORD = 48
+"""What inverting takes at its widest: where each word stands, which it is, the pairs, sorted."""
 
 Numbers = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float64]
@@ -110,13 +114,15 @@ def _summed(parts: list[tuple[Numbers, Scores]], total: int) -> tuple[Numbers, S
 def build(ids: pa.Array, texts: pa.ChunkedArray) -> TextIndex:
     """Invert a column. Texts are analysed chunk by chunk, so that copies stay small."""
     vocabulary: dict[str, int] = {}
-    rows, numbers, first = [], [], 0
+    rows, numbers, first, words = [], [], 0, 0
     for chunk in texts.chunks:
         found = analyse(chunk)
         local = [vocabulary.setdefault(word, len(vocabulary)) for word in found.vocabulary]
         numbers.append(np.array(local, dtype=np.int64)[found.term_of])
         rows.append(found.text_of + first)
         first += len(chunk)
+        words += len(numbers[-1])
+        announce(_BYTES_A_WORD * words)
     return _inverted(ids, vocabulary, _joined(rows), _joined(numbers))
 
 

@@ -14,9 +14,13 @@ import numpy as np
 
 from omnigraph.exec.cache import Cache
 from omnigraph.exec.held import Edges
+from omnigraph.exec.limits import announce
 from omnigraph.plan import ir
 
 _LOW = np.int64(0xFFFFFFFF)
+
+_BYTES_AN_EDGE = 48
+"""What building takes at its widest: keys, their order, both again in that order."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,7 @@ def adjacency_of(
     sources: np.ndarray, neighbours: np.ndarray, places: np.ndarray, nodes: int
 ) -> Adjacency:
     """The adjacency of edges given by their ends."""
+    announce(_BYTES_AN_EDGE * len(sources))
     keys = _packed(sources, neighbours)
     order = np.argsort(keys, kind="stable")
     return _from_keys(keys[order], places[order], nodes)
@@ -152,6 +157,7 @@ def patch(before: Adjacency, edges: Edges, direction: ir.Direction) -> Adjacency
 
 def both_ways(out: Adjacency, back: Adjacency) -> Adjacency:
     """Every edge from either end; a self edge once."""
+    announce(_BYTES_AN_EDGE * (len(out.edges) + len(back.edges)))
     keys, returning = out.keys(), back.keys()
     other_end = (returning >> 32) != (returning & _LOW)
     keys = np.concatenate((keys, returning[other_end]))

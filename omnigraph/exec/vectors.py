@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.exec.limits import announce
 from omnigraph.exec.sorted_ids import joined
 
 Numbers = npt.NDArray[np.int64]
@@ -96,6 +97,7 @@ def _bound(near: npt.NDArray[np.float32], k: int) -> float:
 def build(ids: pa.Array, vectors: pa.ChunkedArray) -> Vectors:
     """The vectors of a column; rows without one are left out."""
     dimension = vectors.type.list_size
+    announce(8 * dimension * len(vectors))
     components = np.empty((len(vectors) - vectors.null_count, dimension), dtype=np.float32)
     present, filled, first = [], 0, 0
     for chunk in vectors.chunks:

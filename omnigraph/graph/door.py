@@ -25,8 +25,8 @@ from omnigraph.exec.indexes import IndexReport
 from omnigraph.exec.load import LoadResult, Progress
 from omnigraph.exec.mutate import MutationResult, request, run_mutation
 from omnigraph.exec.optimize import OptimizeReport, UpkeepProgress
+from omnigraph.exec.reading import Reading
 from omnigraph.exec.result import QueryResult
-from omnigraph.exec.run import Reading
 from omnigraph.exec.schemas import Schemas, accepted, schema_tables, seen_under, under_schema
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, stored_catalog

@@ -7,6 +7,7 @@ there, and recovery settles it.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -35,6 +36,9 @@ from omnigraph.types import TableKey
 
 KEY = "id"
 _REWRITTEN_ROWS = 1024
+
+ARRIVING: ContextVar[Callable[[int], None]] = ContextVar("arriving", default=lambda _: None)
+"""Told the bytes of each batch that is read here; what it raises ends the read."""
 
 Fragments = tuple[FragmentMetadata, ...]
 """Files with rows that no version of a table names yet. They pickle."""
@@ -97,7 +101,10 @@ class TableReader:
         names = None if columns is None else list(columns)
         with self._datasets.lance_call("scan", self.pin.table_key):
             scanner = self._handle.scanner(columns=names, filter=filter, limit=limit, **options)
-            yield from scanner.to_batches()
+            told = ARRIVING.get()
+            for batch in scanner.to_batches():
+                told(0)  # whoever takes it may let go of it
+                yield batch
 
     def rows(
         self,
@@ -111,7 +118,12 @@ class TableReader:
         names = None if columns is None else list(columns)
         with self._datasets.lance_call("scan", self.pin.table_key):
             scanner = self._handle.scanner(columns=names, filter=filter, limit=limit, **options)
-            return scanner.to_table()
+            found, told = [], ARRIVING.get()
+            stream = scanner.to_reader()
+            for batch in stream:
+                told(batch.nbytes)
+                found.append(batch)
+            return pa.Table.from_batches(found, stream.schema)
 
     def by_row_id(self, row_ids: pa.Array, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of these row ids in their order; a blob is what describes it, not its bytes."""

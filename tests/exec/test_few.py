@@ -28,6 +28,10 @@ class Chain(Writer):
         clauses = [f"${name}: {type_} {{ k: {self.key(type_)} }}"]
         for _ in range(self.pick((0, 1, 1, 2, 3))):
             clauses.append(self.traversal(scope))
+        people = [name for name, type_ in scope.items() if type_ == "P"]
+        if people and self.one_in(2):
+            edge = f"${self.query.new('k')}:e" if self.one_in(2) else "e"
+            clauses.append(f"${self.pick(people)} {edge} ${self.pick(people)}")
         for _ in range(self.pick((0, 0, 1, 2))):
             clauses.append(self.comparison(scope))
         return clauses
@@ -37,7 +41,10 @@ class Chain(Writer):
         prop = self.pick(PROPERTIES[scope[var]])
         if self.one_in(4):
             return self.two_columns(scope, var, prop)
-        return f"${var}.{prop} {self.pick(('!=', '>=', '<=', '='))} {self.constant(prop)}"
+        sides = [f"${var}.{prop}", self.constant(prop)]
+        if self.one_in(3):
+            sides.reverse()
+        return f" {self.pick(('!=', '>=', '<', '='))} ".join(sides)
 
     def aggregates(self, scope: Scope) -> tuple[list[str], list[str]]:
         if self.one_in(2):
@@ -201,3 +208,24 @@ def test_what_the_cache_let_go_of_is_not_held_on_to(
     assert cache.bytes_kept <= cache.bytes_max
     assert graph.query(COUNT, {"n": "Ada"}).rows == [{"n": 3}]
     assert view not in graph._reading._views.values()
+
+
+def test_counting_a_last_step_makes_no_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = people(tmp_path / "g")
+    everyone = "query q() { match { $p: Person  $p knows $f } return { "
+    grouped = everyone + "$p.name as p, count($f) as n } order { n desc } }"
+    edges = everyone.replace("knows", "$k:knows") + "count($k.since) as s, count($f) as n } }"
+    distinct = everyone + "count(distinct $f) as n } }"
+    nobody = everyone.replace("$p: Person", '$p: Person { name: "Cy" }') + "count($f) as n } }"
+    for mode in ("csr", "indexed"):
+        monkeypatch.setenv("OMNIGRAPH_TRAVERSAL_MODE", mode)
+        found = graph.query(grouped)
+        assert found.rows == [{"p": "Ada", "n": 3}, {"p": "Bob", "n": 1}]
+        assert found.explain().splitlines()[2].split()[-4:-2] == ["4", "rows"]
+        assert graph.query(edges).rows == [{"s": 0, "n": 4}]
+        assert graph.query(distinct).rows == [{"n": 4}]
+        assert graph.query(nobody).rows == [{"n": 0}]
+    monkeypatch.setattr(run, "expand", lambda *_: pytest.fail("rows were made to be counted"))
+    assert graph.query(grouped).rows == found.rows

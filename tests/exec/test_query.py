@@ -11,7 +11,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import BadRequest, LimitExceeded, NotFound
 from omnigraph.exec.limits import Limits
-from omnigraph.exec.run import Reading
+from omnigraph.exec.reading import Reading
 from omnigraph.graph import Graph
 from tests.exec.people import people
 from tests.exec.world import graph_of, write

@@ -1,0 +1,105 @@
+"""The read side of one open graph.
+
+Invariant: a query sees the one snapshot it was given, whatever it shares with others: a view of
+that snapshot for an epoch of the cache, and what follows from its plan alone. A result that was
+small is made by the thread that asks; everything that may take longer runs under guard.
+"""
+
+import os
+import time
+from collections.abc import Mapping
+
+from omnigraph.errors import BadRequest
+from omnigraph.exec import embed, guard
+from omnigraph.exec.constants import Given
+from omnigraph.exec.context import Context, TraversalMode
+from omnigraph.exec.evaluate import Evaluator
+from omnigraph.exec.limits import Limits, Watch
+from omnigraph.exec.prepared import Prepared, prepare
+from omnigraph.exec.rank import Ranker
+from omnigraph.exec.result import QueryResult
+from omnigraph.exec.run import Run
+from omnigraph.exec.tables import Holdings, TablesView
+from omnigraph.plan import ir
+from omnigraph.storage.records import Snapshot
+from omnigraph.storage.store import Store
+
+_FEW_ROWS_MAX = 128
+_FRONTIER_MAX = 1024
+_PLANS_MAX = 1024
+_VIEWS_MAX = 8
+
+
+class Reading:
+    """The read side of one open graph: what it holds in memory, and its limits."""
+
+    def __init__(self, store: Store, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits.from_environment()
+        self.holdings = Holdings(store, self.limits.cache_bytes_max)
+        self.embedder: embed.Provider | None = None
+        self.few_rows_max = _FEW_ROWS_MAX
+        self._prepared: dict[int, Prepared] = {}
+        self._views: dict[tuple[str, str], TablesView] = {}
+        self._epoch = 0
+
+    def run(
+        self, plan: ir.ReadPlan, params: Mapping[str, ir.Constant], snapshot: Snapshot
+    ) -> QueryResult:
+        """The rows of a plan in one snapshot."""
+        tables = self._view(snapshot)
+        given = Given(params, time.time_ns() // 1_000_000)
+        ranker = Ranker(tables, given, self.embedder)
+        prepared = self._prepare(plan)
+        context = Context(
+            tables,
+            Evaluator(given, ranker.text_matches),
+            Watch(self.limits),
+            _mode(),
+            _frontier_max(),
+            prepared.wanted,
+        )
+        running = Run(prepared, context, ranker, self.few_rows_max)
+        if prepared in tables.small:
+            small = running.small()
+            if small is not None:
+                return small
+        return guard.run(context.watch, running.result)
+
+    def _view(self, snapshot: Snapshot) -> TablesView:
+        """The tables of a snapshot, shared with the queries before that saw the same one."""
+        key, epoch = (snapshot.branch, snapshot.commit_id), self.holdings.cache.epoch
+        if epoch != self._epoch or len(self._views) > _VIEWS_MAX:
+            self._views.clear()  # they may hold what the cache let go of
+            self._epoch = epoch
+        view = self._views.get(key)
+        if view is None or (view.snapshot is not snapshot and view.snapshot != snapshot):
+            view = self._views[key] = TablesView(self.holdings, snapshot)
+        return view
+
+    def _prepare(self, plan: ir.ReadPlan) -> Prepared:
+        """What follows from a plan alone, remembered by the plan: hashing one takes longer."""
+        known = self._prepared.get(id(plan))
+        if known is None or known.plan is not plan:
+            if len(self._prepared) >= _PLANS_MAX:
+                self._prepared.clear()
+            known = self._prepared[id(plan)] = prepare(plan)
+        return known
+
+    def close(self) -> None:
+        """Let go of everything held."""
+        self._views.clear()
+        self.holdings.cache.clear()
+
+
+def _mode() -> TraversalMode:
+    text = os.environ.get("OMNIGRAPH_TRAVERSAL_MODE", "auto")
+    try:
+        return TraversalMode(text)
+    except ValueError:
+        modes = ", ".join(TraversalMode)
+        raise BadRequest(f"OMNIGRAPH_TRAVERSAL_MODE is '{text}'", f"use {modes}") from None
+
+
+def _frontier_max() -> int:
+    text = os.environ.get("OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER")
+    return int(text) if text is not None and text.isdigit() else _FRONTIER_MAX
