@@ -5,7 +5,8 @@
 First part: one-row durable writes into a graph of 1,000 people, every engine in turn, so that all
 see the same machine. Second part: storage calls of a one-node insert. Third part: 1,000 sequential
 one-row commits, the 10th beside the 1,000th, and a point read before and after. Last part, with
-indexes: one-row writes into a million people, and an update and a delete of one in a hundred.
+indexes: an upsert of 10,000 into a million people, half of them there already, one-row writes, and
+an update and a delete of one in a hundred.
 Prints medians and writes bench/results/write.json. Peers come with `uv sync --group bench`.
 """
 
@@ -26,6 +27,7 @@ from write_engines import PEERS, Bare, Engine, OmniGraph
 RESULTS = Path(__file__).parent / "results" / "write.json"
 READ = "query r($n: String) { match { $p: Person { name: $n } } return { $p.age } }"
 SHARES = 100
+UPSERTED = 10_000
 NEIGHBOURS = 10
 """Commits around the 10th and the last whose median is compared: a fold falls on some of them."""
 
@@ -120,14 +122,24 @@ def large(folder: Path, rows: int, peers: bool) -> dict[str, dict[str, float]]:
     taken: dict[str, dict[str, float]] = {}
     for engine in engines:
         engine.fill(people)
-        for kind, work in _large_writes(engine).items():
+        for kind, work in _large_writes(engine, rows).items():
             median = statistics.median(timed(lambda w=work, n=n: w(n)) for n in range(3))
             taken.setdefault(kind, {})[engine.name] = round(median, 2)
     return taken
 
 
-def _large_writes(engine: Engine) -> dict[str, Callable[[int], object]]:
+def _batch(rows: int, number: int) -> pa.Table:
+    """People of whom half are there already, spread over all of them; each batch is another one."""
+    step = max(1, 2 * rows // UPSERTED)
+    old = [f"m{n * step + number}" for n in range(UPSERTED // 2)]
+    new = [f"u{number}-{n}" for n in range(UPSERTED - len(old))]
+    ages = pa.array([SHARES + number] * UPSERTED, pa.int32())
+    return pa.table({"name": pa.array(old + new), "age": ages})
+
+
+def _large_writes(engine: Engine, rows: int) -> dict[str, Callable[[int], object]]:
     return {
+        "upsert": lambda n: engine.upsert(_batch(rows, n)),
         "insert": lambda n: engine.insert(f"l{n}"),
         "insert_with_edge": lambda n: engine.insert_with_edge(f"k{n}", f"m{n}"),
         "update_share": lambda n: engine.update_where(10 + n, 1000 + n),
