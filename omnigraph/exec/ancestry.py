@@ -89,8 +89,7 @@ def lookup_in(history: History, *branches: str) -> Lookup:
         nonlocal complete
         if commit_id not in known and not complete:
             complete = True
-            for branch in history.branches():
-                known.update(history.dag(branch))
+            known.update(history.everything())
         return known.get(commit_id)
 
     return lookup

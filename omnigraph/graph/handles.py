@@ -4,7 +4,10 @@ Invariant: a handle adds a place to a call of the graph and nothing else. A tran
 for the length of a block: merged at its end or deleted, never left.
 """
 
+import contextlib
 import os
+import random
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from ulid import ULID
 
-from omnigraph.errors import Conflict
+from omnigraph.errors import OmnigraphError, PreconditionFailed, VersionMismatch
 from omnigraph.exec.export import ExportResult
 from omnigraph.exec.load import LoadResult
 from omnigraph.exec.merge import MergeOutcome
@@ -24,6 +27,9 @@ from omnigraph.storage.records import Snapshot
 
 if TYPE_CHECKING:
     from omnigraph.graph.door import Graph
+
+_ATTEMPTS = 10
+_PAUSE_S = 0.05
 
 
 class BranchHandle:
@@ -111,15 +117,29 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        branches = self._graph.branches
         if error is not None:
-            branches.delete(self._name)
+            self._discard()
             return
         try:
-            self.outcome = branches.merge(self._name, actor=self._actor, delete_source=True)
-        except Conflict:
-            branches.delete(self._name)
+            self.outcome = self._merged()
+        except BaseException:
+            self._discard()
             raise
+
+    def _merged(self) -> MergeOutcome:
+        """Merged, from the start when another commit of main came first: nobody else writes to the
+        branch, so what a merge decides depends on main alone."""
+        for attempt in range(1, _ATTEMPTS):
+            try:
+                return self._graph.branches.merge(self._name, actor=self._actor, delete_source=True)
+            except (PreconditionFailed, VersionMismatch):
+                time.sleep(random.uniform(0, _PAUSE_S * attempt))
+        return self._graph.branches.merge(self._name, actor=self._actor, delete_source=True)
+
+    def _discard(self) -> None:
+        # The error that ends the block is what the caller must see, whatever the branch does.
+        with contextlib.suppress(OmnigraphError):
+            self._graph.branches.delete(self._name)
 
     def mutate(
         self,
@@ -139,3 +159,7 @@ class Transaction:
     ) -> QueryResult:
         """The rows of a read, which sees what the transaction wrote."""
         return self._graph.query(query, params, name, branch=self._name, engine=engine)
+
+    def load(self, source: Any, mode: str, **options: Any) -> LoadResult:
+        """Load bulk data inside the transaction; `options` are those of `Graph.load`."""
+        return self._graph.load(source, mode, branch=self._name, actor=self._actor, **options)

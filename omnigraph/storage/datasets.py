@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from threading import Lock
 from typing import Any, NewType
 
@@ -152,8 +153,12 @@ class Datasets:
 
     def refs(self, location: str) -> dict[str, Ref]:
         """Every Lance branch of a dataset, by its encoded name."""
-        with self.lance_call("list_branches", location):
-            found: dict[str, Any] = dict(self.open(location).branches.list())
+        try:
+            with self.lance_call("list_branches", location):
+                found: dict[str, Any] = dict(self.open(location).branches.list())
+        except NotFound:
+            # Lance lists names and then reads each; one that was deleted in between fails it.
+            return self._refs_one_by_one(location)
         return {
             name: Ref(
                 facts["parent_branch"],
@@ -163,9 +168,17 @@ class Datasets:
             for name, facts in found.items()
         }
 
+    def _refs_one_by_one(self, location: str) -> dict[str, Ref]:
+        paths = self._objects.list(f"{location}/_refs/branches")
+        refs = {PurePosixPath(path).stem: self._read_ref(path) for path in paths}
+        return {name: ref for name, ref in refs.items() if ref is not None}
+
     def ref(self, location: str, branch: str) -> Ref | None:
         """One Lance branch, by one small read: listing would read them all."""
-        found = self._objects.get(f"{location}/_refs/branches/{encode(branch)}.json")
+        return self._read_ref(f"{location}/_refs/branches/{encode(branch)}.json")
+
+    def _read_ref(self, path: str) -> Ref | None:
+        found = self._objects.get(path)
         if found is None:
             return None
         facts = orjson.loads(found.data)
@@ -210,7 +223,7 @@ def version_file(version: int) -> str:
 
 def _translated(name: str, subject: str, cause: Exception) -> Exception:
     text = str(cause)
-    if "was not found" in text or text.startswith("Not found"):
+    if "was not found" in text or "Not found: " in text:
         return NotFound("dataset", subject, "it was never written, or cleanup reclaimed it")
     if "already exists" in text:
         return AlreadyExists("dataset", subject)

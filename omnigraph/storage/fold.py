@@ -13,6 +13,7 @@ import logging
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage import failpoints
 from omnigraph.storage.datasets import CommitRaced, Datasets, Handle
+from omnigraph.storage.indexing import inherited
 from omnigraph.storage.locks import Locks, hold_if_idle
 from omnigraph.storage.manifest import LOCATION, Manifest, publish_lock
 from omnigraph.storage.names import owner_of
@@ -29,9 +30,11 @@ once a fold."""
 
 def class_to_fold(handle: Handle, *, incoming: int = 0) -> int | None:
     """The smallest size class with too many fragments below it, or None."""
-    if len(handle.get_fragments()) + incoming < FRAGMENTS_MAX:
+    fragments = handle.get_fragments()
+    if len(fragments) + incoming < FRAGMENTS_MAX:
         return None
-    sizes = [fragment.metadata.physical_rows for fragment in handle.get_fragments()]
+    fixed = inherited(handle)
+    sizes = [f.metadata.physical_rows for f in fragments if f.fragment_id not in fixed]
     for rows in SIZE_CLASSES:
         if sum(size < rows for size in sizes) + incoming >= FRAGMENTS_MAX:
             return rows

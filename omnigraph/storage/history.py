@@ -4,9 +4,10 @@ Invariant: there is no second store of commits. The DAG in memory is a projectio
 `graph_commit` rows a branch's manifest holds, its own and the inherited ones.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from threading import Lock
+from typing import TypeVar
 
 from omnigraph.errors import NotFound
 from omnigraph.storage.datasets import Datasets, ForkId
@@ -18,6 +19,8 @@ from omnigraph.storage.records import (
     CommitId,
     Snapshot,
 )
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +68,26 @@ class History:
 
     def get(self, commit_id: str) -> Commit:
         """One commit of any live branch."""
+        ids = [CommitId(commit_id)]
+        found = self.find(MAIN, ids)  # first, since it needs no list of branches
+        if not found:
+            found = next(filter(None, self._each(lambda branch: self.find(branch, ids))), ())
+        if not found:
+            raise NotFound("commit", commit_id)
+        return found[0]
+
+    def everything(self) -> dict[CommitId, Commit]:
+        """The commits of every live branch."""
+        return {id_: commit for dag in self._each(self.dag) for id_, commit in dag.items()}
+
+    def _each(self, ask: Callable[[str], T]) -> Iterator[T]:
+        """What every branch answers; one that is deleted meanwhile has nothing to say."""
         for branch in self.branches():
-            found = self.find(branch, [CommitId(commit_id)])
-            if found:
-                return found[0]
-        raise NotFound("commit", commit_id)
+            try:
+                yield ask(branch)
+            except NotFound:
+                if branch == MAIN or self._datasets.ref(LOCATION, branch) is not None:
+                    raise
 
     def find(self, branch: str, ids: Iterable[CommitId]) -> tuple[Commit, ...]:
         """Those of the commits that a branch has."""

@@ -72,6 +72,16 @@ def staged(handle: Handle, requests: Sequence[IndexRequest]) -> Transaction:
     return Transaction(handle.version, LanceOperation.CreateIndex(built, replaced))
 
 
+def inherited(handle: Handle) -> frozenset[int]:
+    """The fragments that an index of the branch this one was forked from covers.
+
+    They must not be rewritten here: Lance writes the index that follows them into this branch and
+    keeps looking for it in the other.
+    """
+    segments = (segment for index in handle.describe_indices() for segment in index.segments)
+    return frozenset(n for s in segments if s.base_id is not None for n in s.fragment_ids)
+
+
 def _fragments(handle: Handle) -> set[int]:
     return {fragment.fragment_id for fragment in handle.get_fragments()}
 

@@ -15,6 +15,7 @@ from lance.dataset import LanceOperation, Transaction
 from lance.optimize import Compaction, CompactionOptions
 
 from omnigraph.storage.datasets import OPERATION_PROPERTY, Datasets, Handle
+from omnigraph.storage.indexing import inherited
 from omnigraph.storage.records import OperationId
 
 
@@ -33,6 +34,7 @@ class InlineResidual:
     def compact(self, head: Handle, *, target_rows: int) -> int:
         """Rewrite runs of fragments smaller than `target_rows`; how many tasks that took.
 
+        What the index of another branch covers stays as it is.
         `head` must be a handle nobody else uses: Lance moves it to the new version.
         """
         options = CompactionOptions(
@@ -40,7 +42,9 @@ class InlineResidual:
         )
         with self._datasets.lance_call("compact", head.uri):
             plan: Any = Compaction.plan(head, options)
-            results = [task.execute(head) for task in plan.tasks]
+            fixed = inherited(head)
+            tasks = [t for t in plan.tasks if fixed.isdisjoint(f.id for f in t.fragments)]
+            results = [task.execute(head) for task in tasks]
             if results:
                 Compaction.commit(head, results, options)
         return len(results)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -248,3 +249,25 @@ def test_a_branch_can_be_written_after_its_source_moved_on(store: Store) -> None
         append(store, PERSON, f"m{number}")
     put(store, {PERSON: {"w": 1}, CITY: {"x": 1}}, branch="b")
     assert set(content(store, "b")[PERSON]) == {"a", "w"}
+
+
+def test_branches_can_be_listed_while_others_are_deleted(store: Store) -> None:
+    store.branches.create("stays")
+    with ThreadPoolExecutor() as others:
+        busy = others.submit(churn, store)
+        while not busy.done():
+            assert {"main", "stays"} <= set(store.branches.list())
+            with pytest.raises(NotFound, match="commit 'nowhere'"):
+                store.history.get("nowhere")
+            assert store.history.everything()
+        busy.result()
+    assert store.branches.list() == ("main", "stays")
+
+
+def churn(store: Store) -> None:
+    for i in range(60):
+        store.branches.create(f"b{i}")
+        if i >= 5:
+            store.branches.delete(f"b{i - 5}")
+    for i in range(55, 60):
+        store.branches.delete(f"b{i}")

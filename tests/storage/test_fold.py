@@ -6,10 +6,13 @@ import pytest
 
 from omnigraph.errors import StorageFailed
 from omnigraph.storage.fold import FRAGMENTS_MAX
+from omnigraph.storage.indexing import IndexRequest
 from omnigraph.storage.manifest import LOCATION
 from omnigraph.storage.residual import InlineResidual
 from omnigraph.storage.store import Store
 from tests.storage.world import FAST, PERSON, Where, append, content, heads_agree
+
+BY_ID = IndexRequest("id", "BTREE", "id:ordered")
 
 
 def fragments(store: Store, branch: str = "main") -> tuple[int, int]:
@@ -34,6 +37,31 @@ def test_small_fragments_never_pile_up(store: Store, branch: str) -> None:
     assert store.stats.view().events["fold.table"] >= 3
     assert store.stats.view().events["fold.manifest"] >= 3
     assert len([c for c in store.history.list(branch) if c.parent]) == 100, "folds are no commits"
+
+
+@pytest.mark.parametrize("on_main", [3, 20])
+def test_a_branch_folds_beside_the_indexes_it_inherited(store: Store, on_main: int) -> None:
+    for number in range(on_main):
+        append(store, PERSON, f"m{number}")
+    index(store, "main")
+    store.branches.create("b")
+    for number in range(50):
+        append(store, PERSON, f"b{number}", branch="b")
+        if number == 25:
+            index(store, "b")
+    ids = {f"m{n}" for n in range(on_main)} | {f"b{n}" for n in range(50)}
+    reader = store.reader(store.snapshot("b"), PERSON)
+    for id_ in ids:
+        assert reader.rows(["id"], filter=f"id = '{id_}'")["id"].to_pylist() == [id_]
+    assert store.stats.view().events["fold.table"] >= 2
+    assert fragments(store, "b")[0] <= on_main + FRAGMENTS_MAX + 1
+    assert heads_agree(store, "b")
+
+
+def index(store: Store, branch: str) -> None:
+    write = store.begin(branch, kind="test")
+    write.create_indexes(PERSON, [BY_ID])
+    write.commit()
 
 
 def test_a_commit_sees_its_own_time_through_folds(store: Store) -> None:
