@@ -1,4 +1,4 @@
-"""Rows known by row id: read in the order asked, and taken out, without a search.
+"""Rows known by row id or address: read in the order asked, and taken out, without a search.
 
 Row ids are stable: as long as a row is not written again, every version has it under the same one.
 
@@ -9,6 +9,7 @@ taking them would first index every row of the table.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance.fragment import FragmentMetadata
@@ -72,16 +73,22 @@ def fragments_without(
     """The fragments that lose these rows, and those that lose all of theirs."""
     if len(row_ids) == 0:
         return [], []
-    addresses = rows_by_id(handle, row_ids, ["_rowaddr"])["_rowaddr"].to_pylist()
-    offsets: dict[int, list[int]] = {}
-    for address in sorted(addresses):
-        offsets.setdefault(address >> 32, []).append(address & 0xFFFFFFFF)
+    addresses = rows_by_id(handle, row_ids, ["_rowaddr"])["_rowaddr"].combine_chunks()
+    return fragments_without_addresses(handle, addresses)
+
+
+def fragments_without_addresses(
+    handle: Handle, addresses: pa.Array
+) -> tuple[list[FragmentMetadata], list[int]]:
+    """The fragments that lose the rows at these addresses, and those that lose all of theirs."""
+    places = np.unique(addresses.to_numpy(zero_copy_only=False))
+    numbers, starts = np.unique(places >> 32, return_index=True)
     changed, gone = [], []
-    for fragment_id, each in offsets.items():
-        fragment = handle.get_fragment(fragment_id)
-        left = None if fragment is None else fragment.delete_rows(each)
+    for fragment_id, each in zip(numbers, np.split(places, starts[1:]), strict=True):
+        fragment = handle.get_fragment(int(fragment_id))
+        left = None if fragment is None else fragment.delete_rows((each & 0xFFFFFFFF).tolist())
         if left is None:
-            gone.append(fragment_id)
+            gone.append(int(fragment_id))
         else:
             changed.append(left)
     return changed, gone
