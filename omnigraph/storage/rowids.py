@@ -80,15 +80,18 @@ def fragments_without(
 def fragments_without_addresses(
     handle: Handle, addresses: pa.Array
 ) -> tuple[list[FragmentMetadata], list[int]]:
-    """The fragments that lose the rows at these addresses, and those that lose all of theirs."""
-    places = np.unique(addresses.to_numpy(zero_copy_only=False))
-    numbers, starts = np.unique(places >> 32, return_index=True)
+    """The fragments that lose the rows at these addresses, and those that lose all of theirs. A
+    row that is gone already loses nothing."""
+    places = np.unique(addresses.to_numpy(zero_copy_only=False).astype(np.uint64))
     changed, gone = [], []
-    for fragment_id, each in zip(numbers, np.split(places, starts[1:]), strict=True):
-        fragment = handle.get_fragment(int(fragment_id))
-        left = None if fragment is None else fragment.delete_rows((each & 0xFFFFFFFF).tolist())
+    for number in np.unique(places >> np.uint64(32)).tolist():
+        fragment = handle.get_fragment(number)
+        if fragment is None:
+            continue
+        offsets = places[places >> np.uint64(32) == number] & np.uint64(0xFFFFFFFF)
+        left = fragment.delete_rows(offsets.tolist())
         if left is None:
-            gone.append(int(fragment_id))
+            gone.append(number)
         else:
             changed.append(left)
     return changed, gone

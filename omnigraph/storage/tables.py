@@ -200,7 +200,10 @@ class Tables:
             _require_distinct(rows, pin)
             at = self.places.find(pin, handle, rows.column(KEY))
             if at is not None:
-                return self.stage_replace(pin, at=pa.array(at[at != NOWHERE]), added=rows)
+                found = pa.array(at[at != NOWHERE])
+                if not len(found):
+                    return self.stage_append(pin, rows)
+                return self.stage_replace(pin, at=found, added=rows)
         with self._datasets.lance_call("stage_merge_insert", pin.table_key):
             upsert = handle.merge_insert(KEY).when_matched_update_all()
             transaction, _ = upsert.when_not_matched_insert_all().execute_uncommitted(rows)
