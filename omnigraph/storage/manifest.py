@@ -107,7 +107,7 @@ class State:
     seen: frozenset[int]
     pins: dict[TableKey, TablePin]
     tombstones: tuple[Tombstone, ...]
-    heads: dict[str, tuple[CommitId, int]]  # head row → commit, fragment
+    heads: dict[str, tuple[CommitId, int]]  # head row → commit, address of the row
     declared: frozenset[TableKey]  # tables that have or had their row
 
     @property
@@ -358,7 +358,7 @@ class Manifest:
         new = max(ids)
         old_head = self._head_row_of(state)
         heads = {row: at for row, at in state.heads.items() if row != old_head}
-        heads[head_id(state.branch)] = (change.commit_id, new)
+        heads[head_id(state.branch)] = (change.commit_id, new << 32)  # staged as the first row
         stones = (*state.tombstones, *change.tombstones)
         pins = visible((*state.pins.values(), *change.pins), stones)
         declared = state.declared | {pin.table_key for pin in change.new_tables}
@@ -403,14 +403,15 @@ def create(
 
 
 def _replacing(
-    handle: Handle, fragment_id: int, head: str, fragments: list[FragmentMetadata]
+    handle: Handle, address: int, head: str, fragments: list[FragmentMetadata]
 ) -> LanceOperation.BaseOperation:
     """The update that swaps the head row for the new rows. It must touch the old row's fragment:
     that is what the compare-and-swap collides on."""
+    fragment_id = address >> 32
     fragment = handle.get_fragment(fragment_id)
     if fragment is None:
         raise StorageFailed("staged a publish", f"the fragment of {head} is gone")
-    left = fragment.delete(f"object_id = '{_quoted(head)}'")
+    left = fragment.delete_rows([address & 0xFFFFFFFF])
     if left is not None and left.num_deletions == fragment.num_deletions:
         raise StorageFailed("staged a publish", f"{head} is not where the manifest showed it")
     fields = list(range(len(MANIFEST_SCHEMA) + 1))
@@ -454,4 +455,4 @@ def _tombstones(rows: pa.Table) -> tuple[Tombstone, ...]:
 
 def _heads(rows: pa.Table) -> dict[str, tuple[CommitId, int]]:
     rows = rows.filter(pc.equal(rows["object_type"], GRAPH_HEAD))
-    return {row["object_id"]: (decode_head(row), row["_rowaddr"] >> 32) for row in rows.to_pylist()}
+    return {row["object_id"]: (decode_head(row), row["_rowaddr"]) for row in rows.to_pylist()}
