@@ -152,15 +152,38 @@ def _large_writes(engine: Engine, batches: list[pa.Table]) -> dict[str, Callable
     }
 
 
+def targets(results: dict[str, Any]) -> dict[str, dict[str, object]]:
+    """What was aimed at: the value, what it may be at most, and whether it is."""
+    history = results["history"]
+    found = {
+        "one-row insert, times the bare calls": (results["ratio_to_bare"]["insert"], 1.5),
+        "storage calls of a one-node insert": (results["calls"]["total"], 10),
+        "last commit, times the 10th": (history["commit_ratio"], 1.5),
+        "read after all commits, times before": (history["read_ratio"], 1.5),
+    }
+    upserts = dict(results["large_ms"].get("upsert", {}))
+    if upserts:
+        own = upserts.pop("omnigraph")
+        upserts.pop("bare Lance")
+        if upserts:
+            found["upsert of 10,000 into a million, ms"] = (own, min(upserts.values()))
+    return {
+        name: {"value": value, "at_most": limit, "met": value <= limit}
+        for name, (value, limit) in found.items()
+    }
+
+
 def shown(results: dict[str, Any]) -> None:
     names = list(results["one_row_ms"]["insert"])
     print("ms, median".ljust(18), *(name.rjust(11) for name in names))
     for kind, by_name in results["one_row_ms"].items():
         print(kind.ljust(18), *(f"{by_name[name]:11.2f}" for name in names))
     for kind, by_name in results.get("large_ms", {}).items():
-        print(f"large {kind}".ljust(18), *(f"{by_name[name]:11.2f}" for name in names))
+        print(f"large {kind}".ljust(26), *(f"{by_name[name]:11.2f}" for name in names))
     for part in ("ratio_to_bare", "calls", "history", "absent"):
         print(part, results[part])
+    for name, told in results["targets"].items():
+        print("met   " if told["met"] else "MISSED", name, told["value"], "<=", told["at_most"])
 
 
 def main() -> None:
@@ -192,6 +215,7 @@ def main() -> None:
         "history": long,
         "absent": absent,
     }
+    results["targets"] = targets(results)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
     shown(results)
