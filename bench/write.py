@@ -148,7 +148,7 @@ def _large_writes(engine: Engine, batches: list[pa.Table]) -> dict[str, Callable
         "insert": lambda n: engine.insert(f"l{n}"),
         "insert_with_edge": lambda n: engine.insert_with_edge(f"k{n}", f"m{n}"),
         "update_share": lambda n: engine.update_where(10 + n, 1000 + n),
-        "delete_share": lambda n: engine.delete_where(20 + n),
+        "delete_share": lambda n: engine.delete_where(30 + n),
     }
 
 
