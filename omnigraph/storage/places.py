@@ -170,6 +170,7 @@ class Places:
         fresh = [f for f in handle.get_fragments() if _files(f) not in known]
         if not fresh:
             held.version = pin.version
+            self._keep(line, held)
             return held
         rows = sum(fragment.metadata.physical_rows for fragment in fresh)
         self._asked[line] = self._asked.get(line, 0) + asked
