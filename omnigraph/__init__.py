@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.errors import (
     AlreadyExists,
     BadRequest,
+    ChangeFeedGap,
     Conflict,
     ConstraintViolated,
     EmbeddingFailed,
@@ -30,6 +31,8 @@ from omnigraph.errors import (
     PreconditionFailed,
     RecoveryRequired,
     Refused,
+    SchemaChanged,
+    SchemaHeld,
     SourceError,
     StorageFailed,
     TypeCheckError,
@@ -39,13 +42,17 @@ from omnigraph.errors import (
 )
 
 if TYPE_CHECKING:
+    from omnigraph.exec.baseline import Baseline
+    from omnigraph.exec.blobs import BlobCell
     from omnigraph.exec.diff import Change, Changes
     from omnigraph.exec.export import ExportResult
     from omnigraph.exec.feed import FeedPage
     from omnigraph.exec.images import Image
     from omnigraph.exec.load import LoadResult
     from omnigraph.exec.merge import MergeOutcome
+    from omnigraph.exec.migrate import SchemaApplied
     from omnigraph.exec.mutate import MutationResult
+    from omnigraph.exec.result import QueryResult
     from omnigraph.graph import Graph, init, open
 
 __version__ = "0.1.0"
@@ -53,7 +60,10 @@ __version__ = "0.1.0"
 __all__ = [
     "AlreadyExists",
     "BadRequest",
+    "Baseline",
+    "BlobCell",
     "Change",
+    "ChangeFeedGap",
     "Changes",
     "Conflict",
     "ConstraintViolated",
@@ -80,8 +90,12 @@ __all__ = [
     "OmnigraphError",
     "ParseError",
     "PreconditionFailed",
+    "QueryResult",
     "RecoveryRequired",
     "Refused",
+    "SchemaApplied",
+    "SchemaChanged",
+    "SchemaHeld",
     "SourceError",
     "StorageFailed",
     "TypeCheckError",
@@ -94,6 +108,8 @@ __all__ = [
 ]
 
 _LOADED_LATER = {
+    "Baseline": "exec.baseline",
+    "BlobCell": "exec.blobs",
     "Change": "exec.diff",
     "Changes": "exec.diff",
     "ExportResult": "exec.export",
@@ -103,6 +119,8 @@ _LOADED_LATER = {
     "LoadResult": "exec.load",
     "MergeOutcome": "exec.merge",
     "MutationResult": "exec.mutate",
+    "QueryResult": "exec.result",
+    "SchemaApplied": "exec.migrate",
     "init": "graph",
     "open": "graph",
 }

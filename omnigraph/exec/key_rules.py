@@ -31,15 +31,22 @@ _FEW = 20_000
 """Rows for which a reason is looked for before the engine is asked."""
 
 
-def check_keys(incoming: pa.Table, committed: pa.Table, rule: KeyRule) -> Found:
-    """The violations of one key rule, in the order of the values that break it."""
+def check_keys(
+    incoming: pa.Table,
+    committed: pa.Table,
+    rule: KeyRule,
+    *,
+    listed: int | None = VIOLATIONS_LISTED,
+) -> Found:
+    """The violations of one key rule, in the order of the values that break it; `listed` None
+    lists them all."""
     if not incoming.num_rows or _clearly_kept(incoming, committed, rule):
         return Found()
     wrong = _run(statement(rule), incoming, committed)
     if not wrong.num_rows:
         return Found()
     wrong = wrong.sort_by([(name, "ascending") for name in wrong.column_names])
-    rows = wrong.slice(0, VIOLATIONS_LISTED).to_pylist()
+    rows = wrong.slice(0, listed).to_pylist()
     return Found(tuple(_violation(rule, row) for row in rows), wrong.num_rows)
 
 
@@ -62,6 +69,12 @@ def _clearly_kept(incoming: pa.Table, committed: pa.Table, rule: KeyRule) -> boo
             return False
         case _:
             assert_never(rule)
+
+
+def missing_ends(edges: pa.Table, rule: Endpoint) -> Found:
+    """A violation an edge, for edges that are known to have no node at one end."""
+    rows = edges.select(["id", rule.end]).rename_columns(["id", "missing"]).to_pylist()
+    return Found(tuple(_violation(rule, row) for row in rows), len(rows))
 
 
 def meeting_columns(rule: KeyRule) -> tuple[tuple[str, ...], tuple[str, ...]]:

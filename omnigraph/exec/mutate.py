@@ -98,7 +98,9 @@ def run_mutation(store: Store, catalog: Catalog, asked: Request) -> MutationResu
 def _insert(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
     """Inserts alone may begin again. So they begin where this process saw the branch a moment ago
     and leave it to the commit to find that out of date; a refusal counts once it is not."""
-    write = store.begin(asked.branch, kind=KIND, actor=asked.actor, recent=True)
+    write = store.begin(
+        asked.branch, kind=KIND, actor=asked.actor, schema=catalog.schema_id, recent=True
+    )
     try:
         return _ended(write, catalog, asked)
     except (Refused, Conflict):
@@ -129,9 +131,8 @@ def _require_head(store: Store, branch: str, expected: CommitId) -> None:
 def _attempt(
     store: Store, catalog: Catalog, asked: Request, expected_head: CommitId | None = None
 ) -> MutationResult:
-    return _ended(
-        store.begin(asked.branch, kind=KIND, actor=asked.actor), catalog, asked, expected_head
-    )
+    write = store.begin(asked.branch, kind=KIND, actor=asked.actor, schema=catalog.schema_id)
+    return _ended(write, catalog, asked, expected_head)
 
 
 def _ended(

@@ -22,14 +22,17 @@ from omnigraph.storage.locks import LOCK_WAIT_S, Guard, Locks, hold
 from omnigraph.storage.manifest import Change, Manifest, publish_lock
 from omnigraph.storage.names import MAIN, lock_name
 from omnigraph.storage.promote import Promotions
+from omnigraph.storage.reclaim import Reclaims
 from omnigraph.storage.records import (
     Commit,
     CommitId,
     OperationId,
+    SchemaId,
     Sidecar,
     SidecarTable,
     TablePin,
     Tombstone,
+    under_new_names,
 )
 from omnigraph.storage.sidecars import Sidecars
 from omnigraph.storage.stats import Stats
@@ -66,6 +69,10 @@ class Prepared:
     new_tables: tuple[TablePin, ...] = ()
     tombstones: tuple[Tombstone, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
+    base_schema: SchemaId | None = None
+    schema: SchemaId | None = None  # the one this write brings, if it brings one
+    renames: Mapping[TableKey, TableKey] = field(default_factory=dict)
+    reclaim: tuple[str, ...] = ()
 
     @property
     def expected_table_versions(self) -> dict[TableKey, int]:
@@ -78,7 +85,7 @@ class Prepared:
     @property
     def is_serial(self) -> bool:
         """Whether the branch head must stand still from the check to the publish."""
-        return self.expected_head is not None or not self.writes
+        return self.expected_head is not None or not self.writes or self.schema is not None
 
     @property
     def heads_tell(self) -> bool:
@@ -113,6 +120,7 @@ class Committer:
         locks: Locks,
         folding: Folding,
         promotions: Promotions,
+        reclaims: Reclaims,
         stats: Stats,
         *,
         wait_s: float = LOCK_WAIT_S,
@@ -123,6 +131,7 @@ class Committer:
         self._locks = locks
         self._folding = folding
         self._promotions = promotions
+        self._reclaims = reclaims
         self._stats = stats
         self._wait_s = wait_s
 
@@ -137,6 +146,7 @@ class Committer:
                 pins = self._commit_tables(prepared, sidecar, guard)
                 commit = self._publish(prepared, pins, guard)
                 self._promotions.promote(sidecar.files)
+                self._reclaims.reclaim(prepared.branch, prepared.reclaim)
             except Exception as cause:
                 # A table head may have moved, so from here no failure is harmless.
                 self._stats.event("commit.stopped", operation=prepared.operation_id, cause=cause)
@@ -155,7 +165,9 @@ class Committer:
                     self._require_published(prepared)
         else:
             self._require_published(prepared)
-        for base in written.values():
+        # A schema change settles dead writers of any table first, under the schema they wrote for.
+        watched = {**prepared.relied_on, **written} if prepared.schema is not None else written
+        for base in watched.values():
             head = self._tables.head(base)
             if head != base.version:
                 # Published meanwhile, or left by a writer that died.
@@ -170,7 +182,9 @@ class Committer:
             raise NotFound(
                 "branch", prepared.branch, "it was deleted and created again; prepare once more"
             )
-        self._manifest.require(state, prepared.expected_table_versions, prepared.expected_head)
+        self._manifest.require(
+            state, prepared.expected_table_versions, prepared.expected_head, prepared.base_schema
+        )
 
     def _note(self, prepared: Prepared) -> Sidecar:
         folds = any(self._folding.wanted(w.staged.base) for w in prepared.writes)
@@ -188,6 +202,10 @@ class Committer:
             new_tables=prepared.new_tables,
             tombstones=prepared.tombstones,
             files=self._promotions.stage(prepared.operation_id, prepared.files),
+            schema=prepared.schema,
+            renames=dict(prepared.renames),
+            relied_on=prepared.expected_table_versions if prepared.schema is not None else {},
+            reclaim=prepared.reclaim,
         )
 
     def _write_sidecar(self, sidecar: Sidecar) -> None:
@@ -236,16 +254,19 @@ class Committer:
 
     def _publish(self, prepared: Prepared, pins: tuple[TablePin, ...], guard: Guard) -> Commit:
         guard.require_alive()
+        pins = under_new_names(pins, prepared.renames)
+        renamed = (pin for pin in pins if pin.table_key in prepared.renames.values())
         return self._manifest.publish(
             prepared.branch,
             Change(
                 commit_id=prepared.commit_id,
                 pins=(*pins, *prepared.new_tables),
-                new_tables=prepared.new_tables,
+                new_tables=(*prepared.new_tables, *renamed),
                 tombstones=prepared.tombstones,
                 actor=prepared.actor,
                 merged_parent=prepared.merged_parent,
                 operation_id=prepared.operation_id,
+                schema=prepared.schema,
             ),
             expected_table_versions=prepared.expected_table_versions,
             expected_head=prepared.expected_head,
@@ -264,7 +285,8 @@ def sidecar_lock_names(sidecar: Sidecar) -> tuple[str, ...]:
     writer that holds the publish lock."""
     if not sidecar.tables:
         return (publish_lock(sidecar.branch),)
-    return tuple(lock_name(table.table_key, sidecar.branch) for table in sidecar.tables)
+    keys = {table.table_key for table in sidecar.tables} | sidecar.relied_on.keys()
+    return tuple(lock_name(key, sidecar.branch) for key in sorted(keys))
 
 
 def _table_note(write: TableWrite) -> SidecarTable:

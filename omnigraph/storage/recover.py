@@ -27,6 +27,7 @@ from omnigraph.storage.locks import Guard, Locks, hold_if_idle
 from omnigraph.storage.manifest import Change, Manifest, State
 from omnigraph.storage.names import owner_of
 from omnigraph.storage.promote import Promotions
+from omnigraph.storage.reclaim import Reclaims
 from omnigraph.storage.records import (
     ORPHANED_BRANCH_DISCARDED,
     RECOVERY_ACTOR,
@@ -39,6 +40,7 @@ from omnigraph.storage.records import (
     SidecarTable,
     TableOutcome,
     TablePin,
+    under_new_names,
 )
 from omnigraph.storage.residual import InlineResidual
 from omnigraph.storage.sidecars import Sidecars
@@ -97,6 +99,7 @@ class Recoverer:
         history: History,
         sidecars: Sidecars,
         promotions: Promotions,
+        reclaims: Reclaims,
         audit: Audit,
         locks: Locks,
         stats: Stats,
@@ -107,6 +110,7 @@ class Recoverer:
         self._history = history
         self._sidecars = sidecars
         self._promotions = promotions
+        self._reclaims = reclaims
         self._audit = audit
         self._locks = locks
         self._stats = stats
@@ -141,6 +145,7 @@ class Recoverer:
         failpoints.hit("recover.publish_after")
         if recovery.recovery_kind == ROLLED_FORWARD:
             self._promotions.promote(sidecar.files)
+            self._reclaims.reclaim(sidecar.branch, sidecar.reclaim)
         else:
             self._promotions.discard(sidecar.files)
         self._audit.record(recovery)
@@ -194,12 +199,8 @@ class Recoverer:
         _refuse_violations(sidecar, found)
         guard.require_alive()
         moved = all(f.finding is Finding.ROLLED_PAST_EXPECTED for f in found)
-        if (
-            found
-            and moved
-            and len(found) == len(sidecar.tables)
-            and self._promotions.whole(sidecar.files)
-        ):
+        whole = len(found) == len(sidecar.tables) and self._promotions.whole(sidecar.files)
+        if found and moved and whole and _still(sidecar, state):
             return self._roll_forward(sidecar, found)
         return self._roll_back(sidecar, found)
 
@@ -273,14 +274,18 @@ class Recoverer:
     ) -> None:
         failpoints.hit("recover.publish_before")
         forward = commit_id == sidecar.commit_id
+        if forward:
+            pins = (*under_new_names(pins, sidecar.renames), *sidecar.new_tables)
+        new = {*sidecar.renames.values(), *(pin.table_key for pin in sidecar.new_tables)}
         change = Change(
             commit_id=commit_id,
-            pins=(*pins, *sidecar.new_tables) if forward else pins,
-            new_tables=sidecar.new_tables if forward else (),
+            pins=pins,
+            new_tables=tuple(p for p in pins if p.table_key in new) if forward else (),
             tombstones=sidecar.tombstones if forward else (),
             actor=RECOVERY_ACTOR,
             merged_parent=sidecar.merged_parent if forward else None,
             operation_id=sidecar.operation_id,
+            schema=sidecar.schema if forward else None,
         )
         expected: dict[TableKey, int] = {f.pin.table_key: f.pin.version for f in found}
         self._manifest.publish(
@@ -289,6 +294,14 @@ class Recoverer:
             expected_table_versions=expected,
             locked=not sidecar.tables,  # then the lock held for the sidecar is the publisher's
         )
+
+
+def _still(sidecar: Sidecar, state: State) -> bool:
+    """Whether every table is what a schema change was checked against."""
+    pins = state.pins
+    return all(
+        key in pins and pins[key].version == version for key, version in sidecar.relied_on.items()
+    )
 
 
 def _refuse_violations(sidecar: Sidecar, found: Sequence[_Found]) -> None:

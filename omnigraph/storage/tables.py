@@ -6,9 +6,9 @@ the head without holding the table's lock, and raises `CommitRaced` after the fa
 there, and recovery settles it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, cast
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 from omnigraph.errors import BadRequest
 from omnigraph.storage import indexing
 from omnigraph.storage.datasets import OPERATION_PROPERTY, CommitRaced, Datasets, Handle
+from omnigraph.storage.evolution import Evolution, evolved
 from omnigraph.storage.indexing import IndexFacts, IndexRequest
 from omnigraph.storage.names import table_location
 from omnigraph.storage.places import NOWHERE, Places
@@ -36,6 +37,7 @@ from omnigraph.types import TableKey
 KEY = "id"
 ADDRESS = "_rowaddr"
 """The column that tells where a row is, in the version it is read from."""
+_REWRITTEN_ROWS = 1024
 
 Fragments = tuple[FragmentMetadata, ...]
 """Files with rows that no version of a table names yet. They pickle."""
@@ -56,7 +58,7 @@ class StagedWrite:
         return self.base.table_key
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableReader:
     """One table as one snapshot sees it. Arrow in and out, never the handle."""
 
@@ -69,7 +71,7 @@ class TableReader:
         """Whether none of these ids is here; False when that takes a look to tell."""
         return self._places.lacks(self.pin, self._handle, ids)
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         return self._handle.schema
 
@@ -152,10 +154,12 @@ class Tables:
         """The table at a published version."""
         return TableReader(pin, self._datasets.at(pin), self._datasets, self.places)
 
-    def create(self, table_key: TableKey, schema: pa.Schema) -> TablePin:
+    def create(
+        self, table_key: TableKey, schema: pa.Schema, location: str | None = None
+    ) -> TablePin:
         """A new, empty table with stable row ids and `id` as its key. What a crashed attempt left
         in its place is replaced: no manifest row names it."""
-        location = table_location(table_key)
+        location = location or table_location(table_key)
         handle = self._datasets.create_or_replace(location, keyed(schema).empty_table())
         return TablePin(table_key, location, int(handle.version))
 
@@ -238,15 +242,23 @@ class Tables:
         ids = pa.chunked_array([], pa.string())
         return StagedWrite(pin, handle, Transaction(handle.version, operation), ids)
 
-    def stage_patch(self, pin: TablePin, *, removed: pa.Array, added: pa.Table) -> StagedWrite:
+    def stage_patch(
+        self,
+        pin: TablePin,
+        *,
+        removed: pa.Array,
+        added: pa.Table,
+        addresses: pa.Array | None = None,
+    ) -> StagedWrite:
         """Stage the removal of rows known by row id together with new rows, without a search.
 
         A row is replaced by removing it and adding one of the same id. The caller vouches that no
-        other row has the id of an added one.
+        other row has the id of an added one, and for the addresses of the removed ones if it gives
+        them.
         """
         handle = self._datasets.at(pin)
         with self._datasets.lance_call("stage_patch", pin.table_key):
-            changed, gone = fragments_without(handle, removed)
+            changed, gone = fragments_without(handle, removed, addresses)
             return self._replacing(pin, handle, changed, gone, added)
 
     def stage_replace(self, pin: TablePin, *, at: pa.Array, added: pa.Table) -> StagedWrite:
@@ -279,6 +291,56 @@ class Tables:
         transaction = Transaction(handle.version, operation)
         return StagedWrite(pin, handle, transaction, _ids(added), ordered=True)
 
+    def stage_evolve(self, pin: TablePin, evolution: Evolution) -> StagedWrite:
+        """Stage columns that come, go and get other names. Writes no data file."""
+        handle = self._datasets.at(pin)
+        with self._datasets.lance_call("stage_evolve", pin.table_key):
+            operation = LanceOperation.Project(evolved(handle, evolution), True)
+        return StagedWrite(pin, handle, Transaction(handle.version, operation))
+
+    def stage_rewrite(self, pin: TablePin) -> StagedWrite:
+        """Stage every row in new files, which hold the columns of today and nothing else."""
+        handle, reader = self._datasets.at(pin), self.reader(pin)
+        fragments = handle.get_fragments()
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in reader.batches([], with_row_id=True, batch_size=_REWRITTEN_ROWS):
+                yield from reader.stageable(batch["_rowid"]).to_batches()
+
+        rows = pa.RecordBatchReader.from_batches(handle.schema, batches())
+        with self._datasets.lance_call("stage_rewrite", pin.table_key):
+            operation = LanceOperation.Update(
+                removed_fragment_ids=[fragment.fragment_id for fragment in fragments],
+                updated_fragments=[],
+                new_fragments=write_fragments(rows, handle, mode="append") if fragments else [],
+                fields_for_preserving_frag_bitmap=field_ids(handle),
+                update_mode="rewrite_rows",
+            )
+        return StagedWrite(pin, handle, Transaction(handle.version, operation))
+
+    def stage_add_columns(
+        self,
+        pin: TablePin,
+        fields: Sequence[pa.Field],
+        read: Sequence[str],
+        values: Callable[[pa.RecordBatch], pa.RecordBatch],
+    ) -> StagedWrite:
+        """Stage columns with values made from each row. No other column is written again."""
+        handle = self._datasets.at(pin)
+        schema = pa.schema(fields)
+
+        def filled(batch: pa.RecordBatch) -> pa.RecordBatch:
+            return pa.RecordBatch.from_arrays(values(batch).columns, schema=schema)
+
+        fragments = []
+        with self._datasets.lance_call("stage_add_columns", pin.table_key):
+            for fragment in handle.get_fragments():
+                after, columns = fragment.merge_columns(filled, columns=list(read))
+                fragments.append(after)
+        # Lance numbers new fields above all that the dataset ever had.
+        operation = LanceOperation.Merge(fragments, columns)
+        return StagedWrite(pin, handle, Transaction(handle.version, operation))
+
     def stage_create_index(
         self, pin: TablePin, column: str, index_type: str, *, name: str, **parameters: Any
     ) -> StagedWrite:
@@ -299,11 +361,13 @@ class Tables:
             operation = LanceOperation.CreateIndex([segment], _segments(handle, name))
         return StagedWrite(pin, handle, Transaction(handle.version, operation))
 
-    def stage_create_indexes(self, pin: TablePin, requests: Sequence[IndexRequest]) -> StagedWrite:
-        """Stage several indexes as one version."""
+    def stage_create_indexes(
+        self, pin: TablePin, requests: Sequence[IndexRequest], gone: Collection[str] = ()
+    ) -> StagedWrite:
+        """Stage several indexes as one version, and the end of those that are named."""
         handle = self._datasets.at(pin)
         with self._datasets.lance_call("stage_create_indexes", pin.table_key):
-            return StagedWrite(pin, handle, indexing.staged(handle, requests))
+            return StagedWrite(pin, handle, indexing.staged(handle, requests, gone))
 
     # Committing
 
