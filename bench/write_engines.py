@@ -61,6 +61,9 @@ class Engine(Protocol):
 
     def delete_where(self, age: int) -> None: ...
 
+    def upsert(self, people: pa.Table) -> None:
+        """Add people, or replace those of the same name."""
+
 
 class OmniGraph:
     """This project, through its public door."""
@@ -99,6 +102,9 @@ class OmniGraph:
 
     def delete_where(self, age: int) -> None:
         self.graph.mutate("query q($a: I32) { delete Person where age = $a }", {"a": age})
+
+    def upsert(self, people: pa.Table) -> None:
+        self.graph.load(people, "merge", type="Person")
 
 
 class Bare:
@@ -191,6 +197,9 @@ class Bare:
     def delete_where(self, age: int) -> None:
         self._delete(f"age = {age}")
 
+    def upsert(self, people: pa.Table) -> None:
+        self._upsert(stored_rows(people))
+
     def _delete(self, predicate: str) -> None:
         changed, gone = [], []
         for fragment in self._people.get_fragments():
@@ -264,6 +273,15 @@ class Sql:
             ("DELETE FROM person WHERE age = ?", (age,)),
         )
 
+    def upsert(self, people: pa.Table) -> None:
+        names, ages = people["name"].to_pylist(), people["age"].to_pylist()
+        self._connection.execute("BEGIN")
+        self._connection.executemany(
+            "INSERT INTO person VALUES (?, ?) ON CONFLICT(name) DO UPDATE SET age = excluded.age",
+            list(zip(names, ages, strict=True)),
+        )
+        self._commit()
+
 
 class DuckDb(Sql):
     """A column store with foreign keys. It syncs its log on commit."""
@@ -278,6 +296,11 @@ class DuckDb(Sql):
     def fill(self, people: pa.Table) -> None:
         self._connection.register("people", people)
         self._connection.execute("INSERT INTO person SELECT name, age FROM people")
+
+    def upsert(self, people: pa.Table) -> None:
+        self._connection.register("people", people)
+        text = "INSERT INTO person SELECT name, age FROM people"
+        self._run((f"{text} ON CONFLICT(name) DO UPDATE SET age = excluded.age", ()))
 
     def _commit(self) -> None:
         self._connection.execute("COMMIT")
@@ -342,6 +365,12 @@ class Ladybug:
 
     def delete_where(self, age: int) -> None:
         self._run("MATCH (p:Person) WHERE p.age = $a DETACH DELETE p", {"a": age})
+
+    def upsert(self, people: pa.Table) -> None:
+        file = self._files / "upsert.parquet"
+        pq.write_table(people, file)
+        text = f"LOAD FROM '{file}' MERGE (p:Person {{name: name}}) "
+        self._run(f"{text} ON CREATE SET p.age = age ON MATCH SET p.age = age")
 
 
 PEERS: tuple[type[Any], ...] = (DuckDb, Ladybug, DoltLite)

@@ -4,6 +4,7 @@ OmnigraphError
 ├── SourceError        fix the text             ParseError, TypeCheckError (both carry a position)
 ├── Refused            change the request       BadRequest, NotFound, Reclaimed, AlreadyExists,
 │                                               InUse, LimitExceeded, ConstraintViolated,
+│                                               ExternalBlobDenied, ExternalBlobUnreadable,
 │                                               MigrationUnsupported, UnsupportedVersion,
 │                                               ChangeFeedGap, Forbidden
 ├── Conflict           prepare again, or stop   VersionMismatch, KeyTaken, PreconditionFailed,
@@ -35,6 +36,10 @@ class OmnigraphError(Exception):
 
 def _rebuild(kind: type[OmnigraphError], facts: dict[str, Any]) -> OmnigraphError:
     return kind(**facts)
+
+
+def _shortened(text: str, chars: int = 200) -> str:
+    return text if len(text) <= chars else text[: chars - 1] + "…"
 
 
 def _with_hint(text: str, hint: str) -> str:
@@ -259,6 +264,31 @@ class ConstraintViolated(Refused):
         more = self.total - len(self.violations)
         tail = f"; and {more} more" if more > 0 else ""
         return f"{listed}{tail}; correct the data and write again"
+
+
+@dataclass(eq=False)
+class ExternalBlobDenied(Refused):
+    """A Blob is given as an address that lies below no allowed base."""
+
+    uri: str
+
+    def __str__(self) -> str:
+        text = f"the external Blob URI '{_shortened(self.uri)}' is not allowed"
+        return _with_hint(
+            text, "send the bytes as base64:…, or open the graph with external_blobs=[…]"
+        )
+
+
+@dataclass(eq=False)
+class ExternalBlobUnreadable(Refused):
+    """A Blob is given as an allowed address that cannot be read. Nothing was written."""
+
+    uri: str
+    reason: str
+
+    def __str__(self) -> str:
+        text = f"the external Blob URI '{_shortened(self.uri)}' cannot be read: {self.reason}"
+        return _with_hint(text, "check the address and its permissions")
 
 
 @dataclass(eq=False)

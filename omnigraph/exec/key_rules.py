@@ -27,7 +27,7 @@ from omnigraph.exec.rules import (
     Unique,
 )
 
-_FEW = 1_000
+_FEW = 20_000
 """Rows for which a reason is looked for before the engine is asked."""
 
 

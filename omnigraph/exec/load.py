@@ -29,6 +29,7 @@ from omnigraph.exec.decode import Block, Decoded, Decoder, decode_records, decod
 from omnigraph.exec.faults import Faults, Reject
 from omnigraph.exec.intake import FragmentSink, Intake, RowSink, kept_rows
 from omnigraph.exec.records import Owner
+from omnigraph.exec.selection import KEYS_MAX
 from omnigraph.exec.sources import Part, blocks, read_records, tables
 from omnigraph.exec.spill import Spill, place_of
 from omnigraph.storage.names import MAIN
@@ -328,7 +329,8 @@ class Finish:
             fragments = self.store.tables.write_fragments(base, rows, replacing=False)
             write.fragments(table, fragments)
         else:
-            write.upsert(table, rows)
+            few = self.taken.counts[table] <= KEYS_MAX
+            write.upsert(table, rows.read_all() if few else rows)
 
 
 def run_all(planned: list[Planned], keys: Spill, held: Spill, losers: Losers) -> Faults:

@@ -10,8 +10,9 @@ another writer came first.
 """
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, assert_never
 
 from ulid import ULID
@@ -29,9 +30,10 @@ from omnigraph.errors import (
 from omnigraph.exec.constants import Given
 from omnigraph.exec.staging import Staging, type_of_table
 from omnigraph.exec.validate import validate
-from omnigraph.exec.values import require_text, stored
+from omnigraph.exec.values import ReadExternal, require_text, stored
 from omnigraph.plan import ir
 from omnigraph.plan.params import bind_parameters
+from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.records import Commit, CommitId
 from omnigraph.storage.store import Store
 from omnigraph.storage.write import Write, prepared_again
@@ -39,6 +41,9 @@ from omnigraph.types import Kind, Scalar, TableKey, ValueType
 
 KIND = "mutation"
 _ID = ValueType(Scalar.STRING)
+
+Stored = Callable[[ir.Expr, ValueType, str], Any]
+"""The value of an expression as a column of some type holds it; the text says whose it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,7 @@ class Request:
     branch: str
     actor: str | None = None
     if_commit: str | None = None
+    external: ExternalBlobs = field(default_factory=lambda: ExternalBlobs(()))
 
 
 def request(
@@ -71,11 +77,13 @@ def request(
     branch: str,
     actor: str | None = None,
     if_commit: str | None = None,
+    external: ExternalBlobs | None = None,
 ) -> Request:
     """A request whose parameters have values and whose moment is now."""
     values = bind_parameters(plan.parameters, params)
     require_text(values)
-    return Request(plan, Given(values, time.time_ns() // 1_000_000), branch, actor, if_commit)
+    given = Given(values, time.time_ns() // 1_000_000)
+    return Request(plan, given, branch, actor, if_commit, external or ExternalBlobs(()))
 
 
 def run_mutation(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
@@ -132,9 +140,10 @@ def _ended(
 ) -> MutationResult:
     """Run the statements through a write that was begun, and commit it."""
     staging = Staging(write, catalog, asked.given)
+    values = partial(_stored, asked.given, asked.external.read)
     counts = {Kind.NODE: 0, Kind.EDGE: 0}
     for statement in asked.plan.statements:
-        counts[_kind(statement.table)] += _run(staging, catalog, asked.given, statement)
+        counts[_kind(statement.table)] += _run(staging, catalog, values, statement)
     validate(staging).require_none()
     commit = None
     if staging.changes_anything():
@@ -157,7 +166,7 @@ def _kind(table: TableKey) -> Kind:
 # ---- statements
 
 
-def _run(staging: Staging, catalog: Catalog, given: Given, statement: ir.StatementOp) -> int:
+def _run(staging: Staging, catalog: Catalog, given: Stored, statement: ir.StatementOp) -> int:
     """Run one statement; how many rows it wrote. Removed rows are counted at the end."""
     match statement:
         case ir.InsertNode():
@@ -173,7 +182,9 @@ def _run(staging: Staging, catalog: Catalog, given: Given, statement: ir.Stateme
             assert_never(statement)
 
 
-def _insert_node(staging: Staging, catalog: Catalog, given: Given, statement: ir.InsertNode) -> int:
+def _insert_node(
+    staging: Staging, catalog: Catalog, given: Stored, statement: ir.InsertNode
+) -> int:
     node = type_of_table(catalog, statement.table)
     assert isinstance(node, NodeType)
     values = _values(given, statement.table, statement.sets)
@@ -193,17 +204,21 @@ def _require_key(node: NodeType, values: Mapping[str, Any]) -> None:
             raise ConstraintViolated((broken,), 1)
 
 
-def _insert_edge(staging: Staging, given: Given, statement: ir.InsertEdge) -> int:
+def _insert_edge(staging: Staging, given: Stored, statement: ir.InsertEdge) -> int:
     row = {
         "id": str(ULID()),
-        "src": stored(given.of(statement.source), _ID, what="from"),
-        "dst": stored(given.of(statement.target), _ID, what="to"),
+        "src": given(statement.source, _ID, "from"),
+        "dst": given(statement.target, _ID, "to"),
         **_values(given, statement.table, statement.sets),
     }
     staging.table(statement.table).insert(row, strict=True)
     return 1
 
 
-def _values(given: Given, table: TableKey, sets: tuple[ir.SetColumn, ...]) -> dict[str, Any]:
+def _values(given: Stored, table: TableKey, sets: tuple[ir.SetColumn, ...]) -> dict[str, Any]:
     type_name = table.partition(":")[2]
-    return {s.name: stored(given.of(s.value), s.type, what=f"{type_name}.{s.name}") for s in sets}
+    return {s.name: given(s.value, s.type, f"{type_name}.{s.name}") for s in sets}
+
+
+def _stored(given: Given, read: ReadExternal, value: ir.Expr, target: ValueType, what: str) -> Any:
+    return stored(given.of(value), target, what=what, read=read)

@@ -20,34 +20,31 @@ from omnigraph.exec.evaluate import Evaluator
 from omnigraph.exec.predicates import ids_filter, push_down
 from omnigraph.exec.rows import Binding, Positions, Rows, gather
 from omnigraph.plan import ir
-from omnigraph.storage.tables import TableReader
+from omnigraph.storage.tables import ADDRESS, TableReader
 from omnigraph.types import FLOATS, TableKey, ValueType
 
 KEYS_MAX = 10_000
 """Keys that go into one filter. More of them are met by reading the key column once."""
 
+KEYS_FEW = 100
+ROWS_A_KEY = 50
+"""Rows that are read in the time one key of a filter takes."""
+
 _BLOB_TYPE = b"lance.blob.v2"
 _NOTHING = Given({}, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Selected:
-    """Rows, and the filter that selects exactly these, if there is one."""
-
-    rows: pa.Table
-    filter: str | None
+_AT = pa.field(ADDRESS, pa.uint64())
 
 
 def select_committed(
     reader: TableReader, schema: pa.Schema, where: ir.Expr, given: Given, columns: Sequence[str]
-) -> Selected:
-    """The committed rows of a type for which the condition is true."""
+) -> pa.Table:
+    """The committed rows of a type for which the condition is true. `ADDRESS` is a column too."""
     pushed = push_down(where, given, Columns(reader.schema).name_of)
     if pushed.rest is None:
-        return Selected(_read(reader, schema, columns, pushed.filter), pushed.filter)
+        return _read(reader, schema, columns, pushed.filter)
     wanted = [f.name for f in schema if f.name in columns or not _is_blob(f)]
-    rows = _read(reader, schema, wanted, pushed.filter)
-    return Selected(select_among(rows, pushed.rest, given).select(list(columns)), None)
+    rows = _read(reader, schema, [*wanted, ADDRESS], pushed.filter)
+    return select_among(rows, pushed.rest, given).select(list(columns))
 
 
 def by_id(owner: NodeType | EdgeType, where: ir.Expr) -> ir.Expr:
@@ -88,7 +85,7 @@ def rows_by_key(
     reader: TableReader, column: str, keys: pa.Array, columns: Sequence[str]
 ) -> pa.Table:
     """The committed rows whose id, or end, is one of the keys."""
-    if len(keys) <= KEYS_MAX:
+    if len(keys) <= max(KEYS_FEW, min(KEYS_MAX, reader.pin.row_count // ROWS_A_KEY)):
         return reader.rows(columns, filter=ids_filter(keys.to_pylist(), column))
     names = list(dict.fromkeys((*columns, column)))
     met = [
@@ -162,10 +159,10 @@ def _read(
     reader: TableReader, schema: pa.Schema, columns: Sequence[str], filter: str | None
 ) -> pa.Table:
     options: dict[str, Any] = {}
-    if any(_is_blob(schema.field(name)) for name in columns):
+    fields = [_AT if name == ADDRESS else schema.field(name) for name in columns]
+    if any(_is_blob(field) for field in fields):
         options["blob_handling"] = "all_binary"
     rows = reader.rows(columns, filter=filter, **options)
-    fields = [schema.field(name) for name in columns]
     arrays = [
         _blobs(rows.column(field.name), field) if _is_blob(field) else rows.column(field.name)
         for field in fields

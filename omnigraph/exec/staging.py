@@ -18,9 +18,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow import edge_schema, node_schema
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.exec.constants import Given
-from omnigraph.exec.predicates import ids_filter
 from omnigraph.exec.selection import (
-    Selected,
     by_id,
     rows_by_key,
     select_among,
@@ -28,14 +26,13 @@ from omnigraph.exec.selection import (
     without_ids,
 )
 from omnigraph.plan import ir
-from omnigraph.storage.tables import TableReader
+from omnigraph.storage.tables import ADDRESS, TableReader
 from omnigraph.storage.write import Write
 from omnigraph.types import Kind, TableKey
 
 Row = Mapping[str, Any]
 
-REMOVED_BY_ID = 100
-"""Rows that are removed by their ids, which have an index. For more the conditions are cheaper."""
+_AT = pa.field(ADDRESS, pa.uint64())
 
 
 class PendingTable:
@@ -46,13 +43,12 @@ class PendingTable:
         self.reader = reader
         self.schema = node_schema(owner) if isinstance(owner, NodeType) else edge_schema(owner)
         self.changed: set[str] = set()  # columns that a statement may have given another value
-        self.removed = self.schema.empty_table().select(self._removed_columns())
+        self.removed = self.schema.append(_AT).empty_table().select(self._removed_columns())
         self._given = given
         self._folded = self.schema.empty_table()
         self._inserted: dict[str, Row] = {}  # newer than `_folded`
         self._maybe_committed: set[str] = set()
-        self._replaces = False
-        self._removal_filters: list[str | None] = []
+        self._replaced: list[pa.Array] = []  # where committed rows are that pending ones replace
 
     # Rows
 
@@ -66,13 +62,13 @@ class PendingTable:
 
     def update(self, where: ir.Expr, sets: Mapping[str, Any]) -> int:
         """Set columns of the matching rows; how many match."""
-        committed = self._committed(where, self.schema.names).rows
-        committed = without_ids(committed, self.ids())
+        found = without_ids(self._committed(where, [*self.schema.names, ADDRESS]), self.ids())
+        committed = found.drop_columns([ADDRESS])
         pending = select_among(self.rows(), where, self._given)
         matched = pa.concat_tables([pending, committed])
         if not matched.num_rows:
             return 0
-        self._replaces = self._replaces or committed.num_rows > 0
+        self._replaced += found.column(ADDRESS).chunks
         after = _with_columns(matched, sets)
         self._folded = pa.concat_tables([without_ids(self.rows(), _ids(after)), after])
         self.changed.update(sets)
@@ -90,7 +86,7 @@ class PendingTable:
         """The ids of the pending rows."""
         return _ids(self.rows())
 
-    def _committed(self, where: ir.Expr, columns: Sequence[str]) -> Selected:
+    def _committed(self, where: ir.Expr, columns: Sequence[str]) -> pa.Table:
         where = by_id(self.owner, where)
         return select_committed(self.reader, self.schema, where, self._given, columns)
 
@@ -98,56 +94,46 @@ class PendingTable:
 
     def remove_where(self, where: ir.Expr) -> pa.Table:
         """Remove the matching rows; those that were not removed before."""
-        selected = self._committed(where, self._removed_columns())
-        return self._remove(selected.rows, selected.filter)
+        return self._remove(self._committed(where, self._removed_columns()))
 
     def remove_touching(self, ends: Iterable[ir.End], nodes: pa.Array) -> None:
         """Remove the edges that have one of these nodes at one of the ends."""
         for end in ends:
-            rows = rows_by_key(self.reader, str(end), nodes, self._removed_columns())
-            self._remove(rows, None)
+            self._remove(rows_by_key(self.reader, str(end), nodes, self._removed_columns()))
 
-    def _remove(self, rows: pa.Table, filter: str | None) -> pa.Table:
+    def _remove(self, rows: pa.Table) -> pa.Table:
         fresh = without_ids(rows, _ids(self.removed))
         if fresh.num_rows:
             self.removed = pa.concat_tables([self.removed, fresh.cast(self.removed.schema)])
-            self._removal_filters.append(filter)
         return fresh
 
     def _removed_columns(self) -> list[str]:
-        """What is known of a removed row: its id, and whose edge it was."""
-        return ["id"] if isinstance(self.owner, NodeType) else ["id", "src"]
+        """What is known of a removed row: its id, whose edge it was, and where it is."""
+        return ["id", *([] if isinstance(self.owner, NodeType) else ["src"]), ADDRESS]
 
     # Staging
 
     def stage(self, write: Write) -> None:
         """Stage the one write that this table needs."""
         table = self.owner.table
-        if self.removed.num_rows:
-            write.delete(table, self._removal())
         rows = self.rows()
-        if not rows.num_rows:
-            return
-        if self._replaces or self._meets_committed():
-            write.upsert(table, rows)
-        else:
-            write.append(table, rows)
+        if self.removed.num_rows:
+            at = self.removed.column(ADDRESS).combine_chunks()
+            write.replace(table, at=at, added=self.schema.empty_table())
+        elif rows.num_rows:
+            at = pa.concat_arrays([*self._replaced, self._met()])
+            if len(at):
+                write.replace(table, at=at, added=rows)
+            else:
+                write.append(table, rows)
 
-    def _removal(self) -> str:
-        """The filter that selects exactly the removed rows."""
-        filters = self._removal_filters
-        if self.removed.num_rows > REMOVED_BY_ID and None not in filters:
-            return " OR ".join(f"({text})" for text in filters)
-        return ids_filter(_ids(self.removed).to_pylist())
-
-    def _meets_committed(self) -> bool:
-        """Whether a row replaces a committed one. New rows alone are appended: far cheaper."""
-        if not self._maybe_committed or not self.reader.pin.row_count:
-            return False
+    def _met(self) -> pa.Array:
+        """Where the rows are that inserted ones replace, found by their ids. For most inserts it
+        is known that there are none."""
         ids = pa.array(sorted(self._maybe_committed), pa.utf8())
-        if self.reader.lacks(ids):
-            return False
-        return bool(rows_by_key(self.reader, "id", ids, ["id"]).num_rows)
+        if not len(ids) or not self.reader.pin.row_count or self.reader.lacks(ids):
+            return pa.array([], _AT.type)
+        return rows_by_key(self.reader, "id", ids, ["id", ADDRESS])[ADDRESS].combine_chunks()
 
 
 class Staging:

@@ -137,7 +137,14 @@ class Graph:
                     f"'{plan.name}' is a read — use omnigraph query {plan.name}",
                     "in Python, graph.query",
                 )
-            asked = request(plan, params, branch=branch, actor=actor, if_commit=if_commit)
+            asked = request(
+                plan,
+                params,
+                branch=branch,
+                actor=actor,
+                if_commit=if_commit,
+                external=self._store.external_blobs(),
+            )
             return run_mutation(self._store, catalog, asked)
 
         return under_schema(self._schemas, attempt)
@@ -353,6 +360,7 @@ def init(
     *,
     storage_options: dict[str, str] | None = None,
     fold: bool = True,
+    external_blobs: Iterable[str] = (),
 ) -> Graph:
     """A new graph. `schema` is the path of a `.pg` file, or its text."""
     text = schema_text(schema)
@@ -363,7 +371,7 @@ def init(
         files=first.files(),
         schema=first.id,
         storage_options=storage_options,
-        settings=Settings(fold=fold),
+        settings=Settings(fold=fold, external_blobs=tuple(external_blobs)),
     )
     return Graph(store)
 
@@ -382,12 +390,14 @@ def open(
     read_only: bool = False,
     storage_options: dict[str, str] | None = None,
     fold: bool = True,
+    external_blobs: Iterable[str] = (),
 ) -> Graph:
     """An existing graph. Read-write settles what dead writers left; read-only never writes.
 
-    `fold=False` leaves small fragments as they are, for `optimize` to fold.
+    `fold=False` leaves small fragments as they are, for `optimize` to fold. A Blob may be given as
+    the address of a file below one of `external_blobs`, such as `file:///photos/` or
+    `s3://bucket/photos/`; its bytes are copied in.
     """
-    store = open_store(
-        uri, read_only=read_only, storage_options=storage_options, settings=Settings(fold=fold)
-    )
+    settings = Settings(fold=fold, external_blobs=tuple(external_blobs))
+    store = open_store(uri, read_only=read_only, storage_options=storage_options, settings=settings)
     return Graph(store)

@@ -146,7 +146,7 @@ def is_spark_frame(source: Any) -> bool:
 
 def _ready_branch(store: Store, order: Order) -> bool:
     """Whether the branch had to be created."""
-    if order.branch in store.branches.list():
+    if order.branch == MAIN or order.branch in store.branches.list():
         return False
     if order.from_branch is None:
         raise NotFound("branch", order.branch, "pass `from` to create it")

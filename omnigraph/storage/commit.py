@@ -154,6 +154,7 @@ class Committer:
                 self._stats.event("commit.stopped", operation=prepared.operation_id, cause=cause)
                 raise RecoveryRequired(prepared.operation_id, _reason(cause)) from cause
             self._sidecars.delete_published(sidecar.operation_id)
+            self._learn(prepared, pins)
             failpoints.hit("commit.sidecar_deleted")
         return commit
 
@@ -249,6 +250,11 @@ class Committer:
             guard.require_alive()
             pin = self._folding.fold_table(pin)
         return pin
+
+    def _learn(self, prepared: Prepared, pins: tuple[TablePin, ...]) -> None:
+        for write, pin in zip(prepared.writes, pins, strict=True):
+            if not write.then:
+                self._tables.published(write.staged, pin)
 
     def _publish(self, prepared: Prepared, pins: tuple[TablePin, ...], guard: Guard) -> Commit:
         guard.require_alive()

@@ -82,9 +82,7 @@ class Folding:
         head = self._datasets.open(pin.location, pin.branch)
         self._stats.event("fold.table", table=pin.table_key, version=head.version)
         failpoints.hit("fold.table_after")
-        folded = self._tables.pinned(pin, head)
-        self._tables.lacking.committed(pin, folded, head, None)
-        return folded
+        return self._tables.pinned(pin, head)
 
     def fold_manifest(self, branch: str) -> None:
         """Fold a branch's manifest, unless somebody is publishing right now."""

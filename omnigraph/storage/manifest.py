@@ -414,7 +414,7 @@ class Manifest:
             fragments = write_fragments(manifest_batch(rows), state.handle, mode="append")
             return Transaction(
                 state.version,
-                _replacing(state.handle, state.heads[old_head].fragment, old_head, fragments),
+                _replacing(state.handle, state.heads[old_head].address, old_head, fragments),
             )
 
     def _next_schema(self, state: State, change: Change) -> SchemaId | None:
@@ -429,7 +429,7 @@ class Manifest:
         old_head = self._head_row_of(state)
         heads = {row: at for row, at in state.heads.items() if row != old_head}
         schema = self._next_schema(state, change)
-        heads[head_id(state.branch)] = Head(change.commit_id, new, schema)
+        heads[head_id(state.branch)] = Head(change.commit_id, new << 32, schema)  # its first row
         stones = (*state.tombstones, *change.tombstones)
         pins = visible((*state.pins.values(), *change.pins), stones)
         declared = state.declared | set(map(_declaration, change.new_tables))
@@ -480,14 +480,15 @@ def create(
 
 
 def _replacing(
-    handle: Handle, fragment_id: int, head: str, fragments: list[FragmentMetadata]
+    handle: Handle, address: int, head: str, fragments: list[FragmentMetadata]
 ) -> LanceOperation.BaseOperation:
     """The update that swaps the head row for the new rows. It must touch the old row's fragment:
     that is what the compare-and-swap collides on."""
+    fragment_id = address >> 32
     fragment = handle.get_fragment(fragment_id)
     if fragment is None:
         raise StorageFailed("staged a publish", f"the fragment of {head} is gone")
-    left = fragment.delete(f"object_id = '{_quoted(head)}'")
+    left = fragment.delete_rows([address & 0xFFFFFFFF])
     if left is not None and left.num_deletions == fragment.num_deletions:
         raise StorageFailed("staged a publish", f"{head} is not where the manifest showed it")
     fields = list(range(len(MANIFEST_SCHEMA) + 1))

@@ -5,7 +5,7 @@ stopped showing them is published and before its sidecar is gone. Doing it twice
 more. Whoever still reads an earlier commit finds those tables gone: that is what was asked for.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from datetime import timedelta
 
 from omnigraph.storage import failpoints
@@ -26,9 +26,11 @@ class Reclaims:
         self._objects = objects
         self._stats = stats
 
-    def reclaim(self, branch: str, locations: Iterable[str]) -> None:
+    def reclaim(self, branch: str, locations: Collection[str]) -> None:
         """Leave of each folder the version that the branch shows, or nothing. Its tables' locks are
         held, and no other branch exists."""
+        if not locations:
+            return
         shown = {pin.location for pin in self._manifest.state(branch).pins.values()}
         for location in locations:
             failpoints.hit("reclaim.table")

@@ -164,10 +164,10 @@ def head_id(branch: str) -> str:
 
 
 class Head(NamedTuple):
-    """What a head row says, and the fragment of the manifest it lies in."""
+    """What a head row says, and its address in the manifest."""
 
     commit: CommitId
-    fragment: int
+    address: int
     schema: SchemaId | None  # None: the graph was made without one
 
 
@@ -206,7 +206,7 @@ def decode_pin(row: Row) -> TablePin:
 def decode_head(row: Row) -> Head:
     """A `graph_head` row, read together with its address."""
     facts = orjson.loads(row["metadata"])
-    return Head(CommitId(facts["commit"]), row["_rowaddr"] >> 32, facts.get("schema"))
+    return Head(CommitId(facts["commit"]), row["_rowaddr"], facts.get("schema"))
 
 
 def decode_commit(row: Row) -> Commit:

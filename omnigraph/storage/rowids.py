@@ -1,4 +1,4 @@
-"""Rows known by row id: read in the order asked, and taken out, without a search.
+"""Rows known by row id or address: read in the order asked, and taken out, without a search.
 
 Row ids are stable: as long as a row is not written again, every version has it under the same one.
 
@@ -9,6 +9,7 @@ taking them would first index every row of the table.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance.fragment import FragmentMetadata, LanceFragment
@@ -109,16 +110,25 @@ def fragments_without(
     if len(row_ids) == 0:
         return [], []
     if addresses is None:
-        addresses = rows_by_id(handle, row_ids, ["_rowaddr"])["_rowaddr"]
-    offsets: dict[int, list[int]] = {}
-    for address in sorted(addresses.to_pylist()):
-        offsets.setdefault(address >> 32, []).append(address & 0xFFFFFFFF)
+        addresses = rows_by_id(handle, row_ids, ["_rowaddr"])["_rowaddr"].combine_chunks()
+    return fragments_without_addresses(handle, addresses)
+
+
+def fragments_without_addresses(
+    handle: Handle, addresses: pa.Array
+) -> tuple[list[FragmentMetadata], list[int]]:
+    """The fragments that lose the rows at these addresses, and those that lose all of theirs. A
+    row that is gone already loses nothing."""
+    places = np.unique(addresses.to_numpy(zero_copy_only=False).astype(np.uint64))
     changed, gone = [], []
-    for fragment_id, each in offsets.items():
-        fragment = handle.get_fragment(fragment_id)
-        left = None if fragment is None else fragment.delete_rows(each)
+    for number in np.unique(places >> np.uint64(32)).tolist():
+        fragment = handle.get_fragment(number)
+        if fragment is None:
+            continue
+        offsets = places[places >> np.uint64(32) == number] & np.uint64(0xFFFFFFFF)
+        left = fragment.delete_rows(offsets.tolist())
         if left is None:
-            gone.append(fragment_id)
+            gone.append(number)
         else:
             changed.append(left)
     return changed, gone

@@ -30,6 +30,7 @@ from omnigraph.storage.compaction import Compactor
 from omnigraph.storage.datasets import Datasets
 from omnigraph.storage.delta import Deltas
 from omnigraph.storage.drift import Drifts
+from omnigraph.storage.external import ExternalBlobs, checked_bases
 from omnigraph.storage.fold import Folding
 from omnigraph.storage.history import History
 from omnigraph.storage.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold, make_locks
@@ -54,9 +55,11 @@ ROLLBACK_PENDING = "a pending recovery sidecar requires rollback — reopen the 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a store behaves. `fold` off leaves small fragments to `optimize`."""
+    """How a store behaves. `fold` off leaves small fragments to `optimize`; `external_blobs` are
+    the bases that blobs may be copied from."""
 
     fold: bool = True
+    external_blobs: tuple[str, ...] = ()
     lease_term_s: float = LEASE_TERM_S
     lock_wait_s: float = LOCK_WAIT_S
 
@@ -67,6 +70,7 @@ class Store:
     def __init__(self, where: Place, *, read_only: bool, settings: Settings) -> None:
         self.where = where
         self.read_only = read_only
+        self._external_bases = checked_bases(settings.external_blobs)
         self.stats = Stats()
         self.objects = Objects(where, self.stats)
         self.locks: Locks = make_locks(
@@ -147,6 +151,10 @@ class Store:
         if pin is None:
             raise NotFound("table", table_key)
         return self.tables.reader(pin)
+
+    def external_blobs(self) -> ExternalBlobs:
+        """What one operation may copy from outside."""
+        return ExternalBlobs(self._external_bases, self.where.storage_options)
 
     # Writing
 
@@ -253,7 +261,7 @@ class Store:
     def close(self) -> None:
         """Let go of every open handle. A later use opens them again."""
         self.datasets.close()
-        self.tables.lacking.clear()
+        self.tables.places.clear()
         self.manifest.close()
         self.history.close()
 

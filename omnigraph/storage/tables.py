@@ -22,19 +22,22 @@ from omnigraph.storage import indexing
 from omnigraph.storage.datasets import OPERATION_PROPERTY, CommitRaced, Datasets, Handle
 from omnigraph.storage.evolution import Evolution, evolved
 from omnigraph.storage.indexing import IndexFacts, IndexRequest
-from omnigraph.storage.lacking import Lacking
 from omnigraph.storage.names import table_location
+from omnigraph.storage.places import NOWHERE, Places
 from omnigraph.storage.records import OperationId, TablePin
 from omnigraph.storage.rowids import (
     blob_cells,
     field_ids,
     fragments_without,
+    fragments_without_addresses,
     is_blob,
     rows_by_id,
 )
 from omnigraph.types import TableKey
 
 KEY = "id"
+ADDRESS = "_rowaddr"
+"""The column that tells where a row is, in the version it is read from."""
 _REWRITTEN_ROWS = 1024
 
 ARRIVING: ContextVar[Callable[[int], None]] = ContextVar("arriving", default=lambda _: None)
@@ -51,8 +54,8 @@ class StagedWrite:
     base: TablePin
     handle: Handle
     transaction: Transaction
-    ids: pa.ChunkedArray | None = None  # of rows it adds or replaces; None when nobody kept them
-    adds: bool = True  # whether it adds any
+    ids: pa.ChunkedArray | None = None  # of the rows it writes; None when nobody kept them
+    ordered: bool = False  # whether the rows are written in the order of `ids`
 
     @property
     def table_key(self) -> TableKey:
@@ -66,11 +69,11 @@ class TableReader:
     pin: TablePin
     _handle: Handle
     _datasets: Datasets
-    _lacking: Lacking
+    _places: Places
 
     def lacks(self, ids: pa.Array) -> bool:
         """Whether none of these ids is here; False when that takes a look to tell."""
-        return self._lacking.lacks(self.pin, self._handle, ids)
+        return self._places.lacks(self.pin, self._handle, ids)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -155,16 +158,17 @@ class Tables:
 
     def __init__(self, datasets: Datasets) -> None:
         self._datasets = datasets
-        self.lacking = Lacking(self._read_ids)
+        self.places = Places(self._read_places)
 
-    def _read_ids(self, pin: TablePin, handle: Handle, fragments: list[LanceFragment]) -> pa.Array:
+    def _read_places(
+        self, pin: TablePin, handle: Handle, fragments: list[LanceFragment]
+    ) -> pa.Table:
         with self._datasets.lance_call("scan", pin.table_key):
-            rows = handle.scanner(columns=[KEY], fragments=fragments).to_table()
-        return rows.column(KEY)
+            return handle.scanner(columns=[KEY, ADDRESS], fragments=fragments).to_table()
 
     def reader(self, pin: TablePin) -> TableReader:
         """The table at a published version."""
-        return TableReader(pin, self._datasets.at(pin), self._datasets, self.lacking)
+        return TableReader(pin, self._datasets.at(pin), self._datasets, self.places)
 
     def create(
         self, table_key: TableKey, schema: pa.Schema, location: str | None = None
@@ -182,7 +186,7 @@ class Tables:
         handle = self._datasets.at(pin)
         with self._datasets.lance_call("stage_append", pin.table_key):
             transaction = write_fragments(rows, handle, mode="append", return_transaction=True)
-        return StagedWrite(pin, handle, transaction, _ids(rows))
+        return StagedWrite(pin, handle, transaction, _ids(rows), ordered=True)
 
     def write_fragments(
         self, pin: TablePin, rows: pa.Table | pa.RecordBatchReader, *, replacing: bool
@@ -211,9 +215,15 @@ class Tables:
     ) -> StagedWrite:
         """Stage rows to add, or to replace those of the same id. Who streams them has made sure
         that no id comes twice."""
+        handle = self._datasets.at(pin)
         if isinstance(rows, pa.Table):
             _require_distinct(rows, pin)
-        handle = self._datasets.at(pin)
+            at = self.places.find(pin, handle, rows.column(KEY))
+            if at is not None:
+                found = pa.array(at[at != NOWHERE])
+                if not len(found):
+                    return self.stage_append(pin, rows)
+                return self.stage_replace(pin, at=found, added=rows)
         with self._datasets.lance_call("stage_merge_insert", pin.table_key):
             upsert = handle.merge_insert(KEY).when_matched_update_all()
             transaction, _ = upsert.when_not_matched_insert_all().execute_uncommitted(rows)
@@ -245,7 +255,8 @@ class Tables:
         if not changed and not gone:
             return None
         operation = LanceOperation.Delete(changed, gone, predicate)
-        return StagedWrite(pin, handle, Transaction(handle.version, operation), adds=False)
+        ids = pa.chunked_array([], pa.string())
+        return StagedWrite(pin, handle, Transaction(handle.version, operation), ids)
 
     def stage_patch(
         self,
@@ -264,21 +275,37 @@ class Tables:
         handle = self._datasets.at(pin)
         with self._datasets.lance_call("stage_patch", pin.table_key):
             changed, gone = fragments_without(handle, removed, addresses)
+            return self._replacing(pin, handle, changed, gone, added)
+
+    def stage_replace(self, pin: TablePin, *, at: pa.Array, added: pa.Table) -> StagedWrite:
+        """The same for rows known by their address in this version; none may be added."""
+        handle = self._datasets.at(pin)
+        with self._datasets.lance_call("stage_replace", pin.table_key):
+            changed, gone = fragments_without_addresses(handle, at)
+            return self._replacing(pin, handle, changed, gone, added)
+
+    def _replacing(
+        self,
+        pin: TablePin,
+        handle: Handle,
+        changed: list[FragmentMetadata],
+        gone: list[int],
+        added: pa.Table,
+    ) -> StagedWrite:
+        operation: LanceOperation.BaseOperation
+        if len(added):
             operation = LanceOperation.Update(
                 removed_fragment_ids=gone,
                 updated_fragments=changed,
                 # New rows get new row ids: keeping them would make the commit search the table.
-                new_fragments=write_fragments(added, handle, mode="append") if len(added) else [],
+                new_fragments=write_fragments(added, handle, mode="append"),
                 fields_for_preserving_frag_bitmap=field_ids(handle),
                 update_mode="rewrite_rows",
             )
-        return StagedWrite(
-            pin,
-            handle,
-            Transaction(handle.version, operation),
-            added.column(KEY),
-            adds=len(added) > 0,
-        )
+        else:
+            operation = LanceOperation.Delete(changed, gone, "")
+        transaction = Transaction(handle.version, operation)
+        return StagedWrite(pin, handle, transaction, _ids(added), ordered=True)
 
     def stage_evolve(self, pin: TablePin, evolution: Evolution) -> StagedWrite:
         """Stage columns that come, go and get other names. Writes no data file."""
@@ -368,10 +395,13 @@ class Tables:
                 f"{staged.table_key} went from {staged.base.version} to {handle.version} "
                 "under this writer's lock"
             )
-        pin = self.pinned(staged.base, handle)
-        if staged.ids is not None or not staged.adds:
-            self.lacking.committed(staged.base, pin, handle, staged.ids)
-        return pin
+        return self.pinned(staged.base, handle)
+
+    def published(self, staged: StagedWrite, pin: TablePin) -> None:
+        """Learn from a write that was published, and maybe folded, where its rows are."""
+        if staged.ids is not None:
+            handle = self._datasets.at(pin)
+            self.places.published(staged.base, pin, handle, staged.ids, ordered=staged.ordered)
 
     def pinned(self, base: TablePin, handle: Handle) -> TablePin:
         """The pin of a handle that follows `base` on the same branch."""

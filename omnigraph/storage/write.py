@@ -127,6 +127,11 @@ class Write:
         staged = self._tables.stage_patch(base, removed=removed, added=added, addresses=addresses)
         self._keep(staged)
 
+    def replace(self, table_key: TableKey, *, at: pa.Array, added: pa.Table) -> None:
+        """Stage the removal of rows known by their address in `read`, and new rows, in one
+        version."""
+        self._keep(self._tables.stage_replace(self._base(table_key), at=at, added=added))
+
     def delete(self, table_key: TableKey, predicate: str) -> bool:
         """Stage the removal of matching rows; whether any match."""
         staged = self._tables.stage_delete(self._base(table_key), predicate)

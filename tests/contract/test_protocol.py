@@ -15,10 +15,11 @@ from omnigraph.errors import (
     VersionMismatch,
 )
 from omnigraph.storage import failpoints
+from omnigraph.storage import write as write_module
 from omnigraph.storage.names import lock_name
 from omnigraph.storage.records import RECOVERY_ACTOR
 from omnigraph.storage.store import Store
-from omnigraph.storage.write import prepared_again
+from omnigraph.storage.write import WRITE_ATTEMPTS, prepared_again
 from tests.storage.world import (
     CITY,
     KNOWS,
@@ -135,6 +136,29 @@ def test_c2_preparing_again_ends(store: Store) -> None:
     with pytest.raises(VersionMismatch):
         prepared_again(never, attempts=4)
     assert len(tried) == 4
+
+
+def test_c2_losers_wait_a_random_growing_and_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    bounds: list[float] = []
+
+    def uniform(low: float, high: float) -> float:
+        bounds.append(high)
+        return high
+
+    monkeypatch.setattr(write_module.time, "sleep", pauses.append)
+    monkeypatch.setattr(write_module.random, "uniform", uniform)
+
+    def never() -> None:
+        raise VersionMismatch(PERSON, 1, 2)
+
+    with pytest.raises(VersionMismatch):
+        prepared_again(never)
+    assert pauses == bounds
+    assert len(pauses) == WRITE_ATTEMPTS - 1
+    assert pauses == sorted(pauses)
+    assert pauses[0] < 0.01
+    assert pauses[-1] == pauses[-2] <= 0.5
 
 
 def test_s2_a_table_that_was_read_must_stand_still(store: Store, where: Where) -> None:

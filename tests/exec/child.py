@@ -1,6 +1,8 @@
-"""Merges done in a process of their own, so that a failpoint can kill it."""
+"""Merges and mutations done in a process of their own, so that a failpoint can kill it."""
 
 import multiprocessing
+from collections.abc import Callable
+from typing import Any
 
 import omnigraph as og
 from omnigraph.storage import failpoints, fold
@@ -10,9 +12,14 @@ KILLED = -9
 
 def run_merge(uri: str, into: str, place: str, nth: int, *, fragments_max: int) -> int:
     """Merge `b` in a child that a failpoint kills; its exit code."""
+    return run(merge, uri, into, place, nth, fragments_max)
+
+
+def run(work: Callable[..., None], *arguments: Any) -> int:
+    """Run a function of this module in a child; its exit code."""
     made = multiprocessing.get_context("forkserver")
     made.set_forkserver_preload(["tests.exec.child"])
-    process = made.Process(target=merge, args=(uri, into, place, nth, fragments_max))
+    process = made.Process(target=work, args=arguments)
     process.start()
     process.join(60)
     if process.is_alive():
@@ -20,6 +27,24 @@ def run_merge(uri: str, into: str, place: str, nth: int, *, fragments_max: int) 
         raise AssertionError("the child did not end")
     assert process.exitcode is not None
     return process.exitcode
+
+
+def mutate(
+    uri: str, changes: list[tuple[str, dict[str, Any]]], branch: str | None, place: str, nth: int
+) -> None:
+    """Mutate a branch, or main through one transaction, killed at the n-th pass of a failpoint."""
+    graph = og.open(uri)
+    failpoints.arm(place, "kill", nth)
+    try:
+        if branch is not None:
+            for text, params in changes:
+                graph.mutate(text, params, branch=branch)
+            return
+        with graph.transaction() as block:
+            for text, params in changes:
+                block.mutate(text, params)
+    except og.OmnigraphError:
+        return  # refused: nothing of it may be there
 
 
 def merge(uri: str, into: str, place: str, nth: int, fragments_max: int) -> None:

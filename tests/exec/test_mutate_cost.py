@@ -52,7 +52,7 @@ def test_x1_a_mutation_adds_its_lookups_to_the_commit_and_nothing_else(
     assert edge == {"lance.scan": 2, "lock.acquire": 1, "object.head": 1}
     taken = added(people, *['insert Company { name: "k0" }'] * 3)
     # A key that may be in use is looked up, and it is.
-    assert taken == {"lance.scan": 1, "lance.stage_merge_insert": 1, "lance.stage_append": -1}
+    assert taken == {"lance.scan": 1, "lance.stage_replace": 1, "lance.stage_append": -1}
     update = added(
         people, *(f'update Company set {{ size: {n} }} where name = "k0"' for n in "123")
     )
@@ -60,7 +60,7 @@ def test_x1_a_mutation_adds_its_lookups_to_the_commit_and_nothing_else(
     assert update == {
         "object.head": 1,
         "lance.scan": 1,
-        "lance.stage_merge_insert": 1,
+        "lance.stage_replace": 1,
         "lance.stage_append": -1,
     }
 

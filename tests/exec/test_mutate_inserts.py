@@ -304,9 +304,29 @@ def test_a_blob_literal(people: Graph) -> None:
 
 @pytest.mark.parametrize("address", ["s3://bucket/x", "file:///etc/passwd", "/etc/passwd", ""])
 def test_an_external_address_is_not_allowed(people: Graph, address: str) -> None:
-    with pytest.raises(og.BadRequest, match="external addresses are not allowed"):
+    with pytest.raises(og.ExternalBlobDenied, match="is not allowed; send the bytes") as told:
         do(people, 'insert Person { name: "A", photo: $p }', p=address)
+    assert told.value.uri == address
     assert rows(people, PERSON) == {}
+
+
+def test_an_address_below_an_allowed_base_is_copied_in(people: Graph, tmp_path: Path) -> None:
+    (tmp_path / "photos" / "new").mkdir(parents=True)
+    file = tmp_path / "photos" / "new" / "a b.png"
+    file.write_bytes(b"picture")
+    graph = og.open(people.uri, external_blobs=[f"file://{tmp_path}/photos"])
+    do(graph, 'insert Person { name: "A", photo: $p }', p=f"file://{file}")
+    do(
+        graph,
+        'insert Person { name: "B" } update Person set { photo: $p } where name = "B"',
+        p=f"file://{file}",
+    )
+    file.unlink()
+    assert blobs(people) == {"A": b"picture", "B": b"picture"}
+    with pytest.raises(og.ExternalBlobUnreadable) as told:
+        do(graph, 'insert Person { name: "C", photo: $p }', p=f"file://{file}")
+    assert "No such file" in told.value.reason
+    assert set(rows(people, PERSON)) == {"A", "B"}
 
 
 def test_damaged_base64_is_refused(people: Graph) -> None:
