@@ -14,10 +14,11 @@ from omnigraph.cli.address import (
     Quiet,
     Store,
     Uri,
+    confirm_destructive,
     graph_uri,
-    open_graph,
     write_target,
 )
+from omnigraph.cli.engine import open_graph
 from omnigraph.cli.terminal import show, show_json, told_plainly, warn
 from omnigraph.errors import OmnigraphError
 
@@ -84,6 +85,7 @@ def delete(
     with told_plainly():
         where = graph_uri(path, uri, store)
         write_target("branch delete", where, quiet=quiet)
+        confirm_destructive("branch delete", where, json=json)
         with open_graph(where) as graph:
             graph.branches.delete(name)
         if json:

@@ -25,7 +25,7 @@ from omnigraph.exec.diff import (
     position_of,
     require_page_size,
 )
-from omnigraph.exec.export import Exporting, choose_owners
+from omnigraph.exec.export import Exporting, Meter, choose_owners
 from omnigraph.exec.schemas import Schemas
 from omnigraph.exec.tokens import sealed, unsealed
 from omnigraph.storage.names import MAIN
@@ -97,7 +97,7 @@ class Feed:
         owners = choose_owners(self._schemas.at(self._head).catalog, types or None)
         chosen = tuple(owner for owner in owners if not kinds or kind_of(owner) in kinds)
         head = self._head
-        exporting = Exporting(self._store, head, chosen)
+        exporting = Exporting(self._store, head, chosen, Meter())
         return Baseline(head.commit_id, self.cursor_at(head.commit_id), exporting)
 
     def poll(
