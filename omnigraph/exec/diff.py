@@ -126,6 +126,12 @@ class Changes:
         self._store = store
         self._catalog = catalog
         self._names_before = _table_names(catalog_before or catalog)
+        there = {(kind_of(owner), owner.id) for owner in owners(catalog)}
+        self._dropped = tuple(
+            owner
+            for owner in owners(catalog_before or catalog)
+            if (kind_of(owner), owner.id) not in there
+        )
         self._before = before
         self._after = after
         self._wanted = wanted
@@ -159,12 +165,20 @@ class Changes:
             yield from self._beyond(start)
 
     def _beyond(self, start: Position | None) -> Iterator[Change]:
+        self._require_told()
         for owner in owners(self._catalog):
             place = type_place(owner)
             if self._unwanted(owner) or (start is not None and place < start[:2]):
                 continue
             after_id = start[2] if start is not None and place == start[:2] else None
             yield from self._of_type(owner, after_id)
+
+    def _require_told(self) -> None:
+        """Pass unless entities went with their type: there is no schema to tell of them in."""
+        for owner in self._dropped:
+            pin = self._before.tables.get(owner.table)
+            if pin is not None and pin.row_count and not self._unwanted(owner):
+                raise NoChanges("schema_boundary", self._after.commit_id, owner.name)
 
     def _unwanted(self, owner: TypeOf) -> bool:
         kinds, types = self._wanted.kinds, self._wanted.types
