@@ -188,10 +188,11 @@ class Changes:
 
     def _require_kept(self) -> None:
         """Pass unless a type went away with entities, which nothing here could tell."""
-        kept = {owner.id for owner in owners(self._catalog)}
+        kept = {(kind_of(owner), owner.id) for owner in owners(self._catalog)}
         for owner in owners(self._catalog_before):
             pin = self._before.tables.get(owner.table)
-            if owner.id not in kept and self._wanted.take(owner) and pin and pin.row_count:
+            gone = (kind_of(owner), owner.id) not in kept and self._wanted.take(owner)
+            if gone and pin and pin.row_count:
                 raise NoChanges("schema_boundary", self._after.commit_id, owner.name)
 
     def _of_type(self, owner: TypeOf, after_id: str | None) -> Iterator[Change]:

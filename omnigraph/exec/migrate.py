@@ -151,7 +151,7 @@ def _change_table(
     if filling is not None and write.read(old.table).count():
         names = set(filling.expressions)
         rest = replace(change, adds=tuple(f for f in change.adds if f.name not in names))
-        write.add_columns(old.table, filling.fields, list(filling.columns), filling.values)
+        write.fill_columns(old.table, filling.fields, list(filling.columns), filling.values)
         write.then(old.table, lambda tables, pin: tables.stage_evolve(pin, rest))
     else:
         write.evolve_table(old.table, change)

@@ -188,7 +188,7 @@ class Write:
         """Columns that come, go and get other names."""
         self._keep(self._tables.stage_evolve(self._base(table_key), evolution))
 
-    def add_columns(
+    def fill_columns(
         self,
         table_key: TableKey,
         fields: Sequence[pa.Field],

@@ -232,3 +232,19 @@ def test_a_check_is_against_one_schema(folder: Path) -> None:
     assert (neither.returncode, both.returncode) == (2, 2)
     assert "pass --schema FILE, or name a graph" in neither.stderr
     assert "mutually exclusive" in both.stderr
+
+
+def test_a_required_property_is_applied_with_values(folder: Path) -> None:
+    text = Path(SCHEMA).read_text("utf-8").replace("age: I32?", "age: I32?  handle: String")
+    (folder / "next.pg").write_text(text, "utf-8")
+    to = ("g.omni", "--schema", "next.pg")
+    assert lines("schema", "plan", *to, cwd=folder)[1] == "supported: no"
+    filled = (*to, "--backfill", "Person.handle='@' || name")
+    (step,) = document("schema", "plan", *filled, cwd=folder)["steps"]
+    assert (step["kind"], step["backfill"]) == ("add_property", "'@' || name")
+    done = run("schema", "apply", *to, "--backfill", "handle", cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "TYPE.PROPERTY=EXPR" in done.stderr
+    assert lines("schema", "apply", *filled, "--quiet", cwd=folder)[-1] == (
+        "- add property 'Person.handle' (String) on node 'Person' filled with '@' || name"
+    )

@@ -432,6 +432,25 @@ def test_changes_of_a_schema_change_alone_are_none(graph: Graph) -> None:
     assert page.blocks[0].changes[0].after.properties["age"] == 36
 
 
+def test_entities_that_went_with_their_type_are_a_boundary_and_not_passed_over(
+    graph: Graph,
+) -> None:
+    at = head(graph)
+    done = graph.schema.apply(
+        changed(
+            ("node City { name: String @key  size: I64? }", ""),
+            ("edge LivesIn: Person -> City", ""),
+        )
+    )
+    assert done.commit is not None
+    for changes in (graph.commits.changes(done.commit.id), graph.diff(at, "main")):
+        with pytest.raises(og.NoChanges, match=r"of City .*schema_boundary"):
+            list(changes)
+    assert list(graph.commits.changes(done.commit.id, types=["Person"])) == []
+    graph.mutate('query m() { insert Person { name: "Dee" } }')
+    assert [change.id for change in graph.commits.changes(head(graph))] == ["Dee"]
+
+
 # Somewhere else
 
 

@@ -139,7 +139,10 @@ def verify(graph: Graph, case: Case, before: tuple[str, Seen], after: Seen) -> N
     assert graph._store.sidecars.pending() == ()
     if case.place != "sidecar.put":  # what was put aside has no note: cleanup takes it
         assert graph._store.objects.list(FOLDER) == ()
-    if not (case.done and case.change.hard):
+    if case.done and case.change.hard:
+        with pytest.raises(og.NotFound, match="reclaimed"):
+            dump(graph, commit)
+    else:
         assert dump(graph, commit) == first[1]
     stored = graph._store.objects.get("_schema.pg")
     assert stored is not None
