@@ -1,6 +1,6 @@
 """What a diff and a merge cost: they must follow what changed, not how much there is.
 
-    python bench/merge.py [--million] [--repeat 3]
+    python bench/merge.py [--million] [--repeat 3] [--only vectors|plain|peers] [--size ROWS]
 
 For tables of 10,000 and 100,000 rows (with --million also 1,000,000), with and without a
 256-dimensional vector in every row: a branch changes 100 or 10,000 rows (most of them updated, some
@@ -8,7 +8,13 @@ inserted, some deleted) while main changes ten others. Measured are the first di
 branches, read to its end, and the merge into a branch at main's head, each in a process of its own
 that has the graph open: time, processor time (which other programs disturb less) and how much the
 process grew.
-Prints medians, writes bench/results/merge.json.
+
+Then, in the same run, the same rounds here and in doltlite (`uv sync --group bench`) on a table of
+100,000 rows: create a branch, commit one row on it, and with 1,000 rows changed there and ten on
+main, diff the two and merge into main.
+
+Prints medians, writes bench/results/merge.json. `--only` and `--size` run a part and keep the other
+parts of the file as they are.
 """
 
 import argparse
@@ -18,10 +24,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from merge_engines import ENGINES, Changed, Engine
 
 import omnigraph as og
 from omnigraph.graph import Graph
@@ -31,6 +41,7 @@ RESULTS = Path(__file__).parent / "results" / "merge.json"
 WIDTH = 256
 PERSON = TableKey("node:Person")
 BATCH = 100_000
+PEER_CHANGES = 1_000
 
 
 def schema(vectors: bool) -> str:
@@ -107,14 +118,11 @@ def measure(what: str, folder: str, number: str) -> None:
     print(json.dumps({"ms": took, "cpu_ms": busy, "mib": grown, "count": count}))
 
 
-def in_a_process(what: str, folder: Path, number: str) -> dict[str, float]:
+def in_a_process(*words: str) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, __file__, "--measure", what, str(folder), number],
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, __file__, *words], capture_output=True, text=True, check=True
     )
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
@@ -125,7 +133,7 @@ def case(size: int, changes: int, vectors: bool, repeat: int) -> dict[str, float
         found: dict[str, list[dict[str, float]]] = {"diff": [], "merge": []}
         for number in range(repeat):
             for what, seen in found.items():
-                seen.append(in_a_process(what, built, f"{what}-{number}"))
+                seen.append(in_a_process("--measure", what, str(built), f"{what}-{number}"))
     assert all(seen["count"] == changes + 10 for seen in found["diff"])
     assert all(seen["count"] == 1 for seen in found["merge"])
     return {
@@ -161,34 +169,126 @@ def growth(cases: list[dict[str, float]]) -> list[dict[str, float | str]]:
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--million", action="store_true")
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--measure", nargs=3)
-    asked = parser.parse_args()
-    if asked.measure:
-        measure(*asked.measure)
-        return
-    sizes = [10_000, 100_000, *([1_000_000] if asked.million else [])]
-    cases: list[dict[str, float]] = []
+@dataclass
+class Rounds:
+    """The same work again and again in one engine, each time on a branch and rows of its own."""
+
+    engine: Engine
+    size: int
+    times: dict[str, list[float]] = field(default_factory=dict)
+
+    def run(self, count: int) -> dict[str, list[float]]:
+        """Milliseconds by what was done. A first round loads the engine and does not count."""
+        self.engine.fill(self.size)
+        people = np.random.default_rng(1).permutation(self.size).tolist()
+        for number in range(count + 1):
+            start = number * (PEER_CHANGES + 10)
+            self._round(number, people[start : start + PEER_CHANGES + 10])
+        return {what: times[1:] for what, times in self.times.items()}
+
+    def _round(self, number: int, people: list[int]) -> None:
+        engine, branch = self.engine, f"b{number}"
+        self._timed("branch", engine.create_branch, branch)
+        engine.switch(branch)
+        self._timed("commit", engine.change_one, branch, people[0], 5_000 + number)
+        new = [self.size + number * 1_000 + place for place in range(PEER_CHANGES - 900)]
+        ages = 10_000 * (number + 1)  # no round writes what another wrote
+        engine.change_many(branch, Changed(people[1:801] + new, ages, people[801:900]))
+        engine.change_many("main", Changed(people[PEER_CHANGES:], ages + 1_000))
+        found = self._timed("diff", engine.diff, "main", branch)
+        assert found == PEER_CHANGES + 10, found
+        self._timed("merge", engine.merge, branch, "main")
+        assert engine.diff(branch, "main") == 10
+
+    def _timed(self, what: str, run: Callable[..., object], *given: object) -> object:
+        start = time.perf_counter()
+        result = run(*given)
+        self.times.setdefault(what, []).append((time.perf_counter() - start) * 1000)
+        return result
+
+
+def peer(name: str, size: str, count: str) -> None:
+    """In a process of its own: the rounds of one engine."""
+    make = next(engine for engine in ENGINES if engine.name == name)
+    with tempfile.TemporaryDirectory() as folder:
+        print(json.dumps(Rounds(make(Path(folder)), int(size)).run(int(count))))
+
+
+def peers(size: int, count: int) -> list[dict[str, object]]:
+    """Every engine in turn, each in a process of its own."""
+    found: list[dict[str, object]] = []
+    for make in ENGINES:
+        times = in_a_process("--peer", make.name, str(size), str(count))
+        shown: dict[str, object] = {"engine": make.name, "rows": size, "changes": PEER_CHANGES}
+        for what, each in times.items():
+            shown[f"{what}_ms"] = round(statistics.median(each), 2)
+            shown[f"{what}_least_ms"] = round(min(each), 2)
+        found.append(shown)
+        print("  ".join(f"{key} {value}" for key, value in shown.items()), flush=True)
+    return found
+
+
+def kept() -> dict[str, list[dict[str, float]]]:
+    """What earlier parts found."""
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+
+
+def keep(cases: list[dict[str, float]], others: list[dict[str, object]] | None = None) -> None:
+    """Write what was found beside what an earlier part found about something else."""
+    before = kept()
+    known = {(c["vectors"], c["changes"], c["size"]): c for c in before.get("cases", [])}
+    known |= {(c["vectors"], c["changes"], c["size"]): c for c in cases}
+    every = [known[key] for key in sorted(known)]
+    shown = {
+        "cases": every,
+        "growth": growth(every),
+        "peers": before.get("peers", []) if others is None else others,
+    }
+    RESULTS.write_text(json.dumps(shown, indent=2) + "\n")
+
+
+def scaling(sizes: list[int], kinds: list[bool], repeat: int) -> None:
+    """Every size with the same changes."""
     print("     rows changes vectors |  diff ms   cpu ms    MiB | merge ms   cpu ms    MiB")
-    for vectors in (False, True):
+    for vectors in kinds:
         for changes in (100, 10_000):
             for size in sizes:
                 if changes >= size:
                     continue
-                one = case(size, changes, vectors, asked.repeat)
-                cases.append(one)
+                one = case(size, changes, vectors, repeat)
                 print(
                     f"{size:>9,} {changes:>7,} {'yes' if vectors else 'no':>7} |"
                     f"{one['diff_ms']:>9.1f}{one['diff_cpu_ms']:>9.1f}{one['diff_mib']:>7.1f} |"
                     f"{one['merge_ms']:>9.1f}{one['merge_cpu_ms']:>9.1f}{one['merge_mib']:>7.1f}",
                     flush=True,
                 )
-                shown = {"cases": cases, "growth": growth(cases)}
-                RESULTS.write_text(json.dumps(shown, indent=2) + "\n")
-    for each in growth(cases):
+                keep([one])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--million", action="store_true")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--only", choices=["plain", "vectors", "peers"])
+    parser.add_argument("--size", type=int)
+    parser.add_argument("--measure", nargs=3)
+    parser.add_argument("--peer", nargs=3)
+    asked = parser.parse_args()
+    if asked.measure:
+        measure(*asked.measure)
+        return
+    if asked.peer:
+        peer(*asked.peer)
+        return
+    sizes = [10_000, 100_000, *([1_000_000] if asked.million else [])]
+    if asked.size is not None:
+        sizes = [asked.size]
+    words = {False: "plain", True: "vectors"}
+    kinds = [vectors for vectors, word in words.items() if asked.only in (None, word)]
+    scaling(sizes, kinds, asked.repeat)
+    if asked.only in (None, "peers"):
+        keep([], peers(asked.size or 100_000, max(asked.repeat, 7)))
+    for each in kept()["growth"]:
         kind = "with vectors" if each["vectors"] else "without vectors"
         print(
             f"{each['what']} of {each['changes']:,} changes {kind}, {each['rows']}: "

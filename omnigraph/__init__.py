@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.errors import (
     AlreadyExists,
     BadRequest,
+    ChangeFeedGap,
     Conflict,
     ConstraintViolated,
     EmbeddingFailed,
@@ -28,6 +29,8 @@ from omnigraph.errors import (
     PreconditionFailed,
     RecoveryRequired,
     Refused,
+    SchemaChanged,
+    SchemaHeld,
     SourceError,
     StorageFailed,
     TypeCheckError,
@@ -37,6 +40,7 @@ from omnigraph.errors import (
 )
 
 if TYPE_CHECKING:
+    from omnigraph.exec.baseline import Baseline
     from omnigraph.exec.blobs import BlobCell
     from omnigraph.exec.diff import Change, Changes
     from omnigraph.exec.export import ExportResult
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.images import Image
     from omnigraph.exec.load import LoadResult
     from omnigraph.exec.merge import MergeOutcome
+    from omnigraph.exec.migrate import SchemaApplied
     from omnigraph.exec.mutate import MutationResult
     from omnigraph.exec.result import QueryResult
     from omnigraph.graph import Graph, init, open
@@ -53,8 +58,10 @@ __version__ = "0.1.0"
 __all__ = [
     "AlreadyExists",
     "BadRequest",
+    "Baseline",
     "BlobCell",
     "Change",
+    "ChangeFeedGap",
     "Changes",
     "Conflict",
     "ConstraintViolated",
@@ -82,6 +89,9 @@ __all__ = [
     "QueryResult",
     "RecoveryRequired",
     "Refused",
+    "SchemaApplied",
+    "SchemaChanged",
+    "SchemaHeld",
     "SourceError",
     "StorageFailed",
     "TypeCheckError",
@@ -94,6 +104,7 @@ __all__ = [
 ]
 
 _LOADED_LATER = {
+    "Baseline": "exec.baseline",
     "BlobCell": "exec.blobs",
     "Change": "exec.diff",
     "Changes": "exec.diff",
@@ -105,6 +116,7 @@ _LOADED_LATER = {
     "MergeOutcome": "exec.merge",
     "MutationResult": "exec.mutate",
     "QueryResult": "exec.result",
+    "SchemaApplied": "exec.migrate",
     "init": "graph",
     "open": "graph",
 }

@@ -4,9 +4,10 @@ OmnigraphError
 ├── SourceError        fix the text             ParseError, TypeCheckError (both carry a position)
 ├── Refused            change the request       BadRequest, NotFound, AlreadyExists, InUse,
 │                                               LimitExceeded, ConstraintViolated,
-│                                               MigrationUnsupported, UnsupportedVersion, Forbidden
+│                                               MigrationUnsupported, UnsupportedVersion,
+│                                               ChangeFeedGap, Forbidden
 ├── Conflict           prepare again, or stop   VersionMismatch, KeyTaken, PreconditionFailed,
-│                                               MergeConflicts, NoChanges
+│                                               SchemaChanged, SchemaHeld, MergeConflicts, NoChanges
 ├── NotInstalled       install what it names
 ├── EmbeddingFailed    look at the provider, then repeat
 ├── RecoveryRequired   recover, then look
@@ -16,6 +17,7 @@ Invariant: fields carry the facts and survive pickling; the message is derived f
 """
 
 from dataclasses import dataclass, fields
+from itertools import groupby
 from typing import Any, Self
 
 from omnigraph.types import Span, TableKey
@@ -277,6 +279,23 @@ class UnsupportedVersion(Refused):
 
 
 @dataclass(eq=False)
+class ChangeFeedGap(Refused):
+    """History that cleanup reclaimed: a commit, or what it changed, can no longer be told.
+
+    `cursor` is the one that was given, so that whoever keeps it knows which to forget.
+    """
+
+    first_unreadable_commit_id: str
+    cursor: str | None = None
+
+    def __str__(self) -> str:
+        return (
+            f"commit '{self.first_unreadable_commit_id}' can no longer be read: cleanup reclaimed "
+            "data it needs; read a newer commit, or take a baseline and go on from its cursor"
+        )
+
+
+@dataclass(eq=False)
 class Forbidden(Refused):
     """Policy denied the action."""
 
@@ -344,6 +363,35 @@ class PreconditionFailed(Conflict):
 
 
 @dataclass(eq=False)
+class SchemaChanged(Conflict):
+    """The schema changed after this write was planned. Nothing of ours is durable."""
+
+    branch: str
+    expected: str
+    actual: str
+
+    def __str__(self) -> str:
+        return (
+            f"the schema of branch '{self.branch}' is {self.actual[:12]} now, this write was "
+            f"planned for {self.expected[:12]}; look at the new schema and write again"
+        )
+
+
+@dataclass(eq=False)
+class SchemaHeld(Conflict):
+    """Branches that keep the schema as it is. Nothing was changed."""
+
+    branches: tuple[str, ...]
+
+    def __str__(self) -> str:
+        names = ", ".join(f"'{name}'" for name in self.branches)
+        return (
+            f"the schema can change only while 'main' is the only branch, and there is {names}; "
+            "merge or delete what is not main, then apply again"
+        )
+
+
+@dataclass(eq=False)
 class NoChanges(Conflict):
     """A commit whose changes cannot be told: the first of a graph has nothing before it."""
 
@@ -376,6 +424,12 @@ class MergeConflict:
     ours: dict[str, Any] | None = None
     theirs: dict[str, Any] | None = None
 
+    @property
+    def subject(self) -> str:
+        """What the conflict is about, in words."""
+        of = f"{self.entity_kind} type '{self.type_name}'"
+        return of if self.entity_id is None else f"{of}, entity id '{self.entity_id}'"
+
     def to_json(self) -> dict[str, Any]:
         """The conflict without its images, as a server tells it."""
         return {
@@ -396,12 +450,15 @@ class MergeConflicts(Conflict):
 
     conflicts: tuple[MergeConflict, ...]
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many conflicts there are of each kind."""
+        kinds = sorted(conflict.kind for conflict in self.conflicts)
+        return {kind: len(list(same)) for kind, same in groupby(kinds)}
+
     def __str__(self) -> str:
         shown = self.conflicts[:_CONFLICTS_SHOWN]
-        listed = "; ".join(
-            f"{c.entity_kind} type '{c.type_name}', entity id '{c.entity_id}' ({c.kind})"
-            for c in shown
-        )
+        listed = "; ".join(f"{conflict.subject} ({conflict.kind})" for conflict in shown)
         more = len(self.conflicts) - len(shown)
         tail = f"; and {more} more" if more > 0 else ""
         return f"merge conflicts: {listed}{tail}; change one side and merge again"

@@ -4,10 +4,11 @@ Invariant: `accept` and `evolve` return a consistent `Catalog` or raise `ParseEr
 position, whatever the text. Nothing here loads Arrow unless the schema has a `@check`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from omnigraph.catalog.identity import identify
-from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.model import Catalog, Literal
 from omnigraph.catalog.resolve import resolve
 from omnigraph.errors import ParseError
 from omnigraph.language.reader import Fault
@@ -34,6 +35,7 @@ class Admission:
 
     catalog: Catalog
     diagnostics: tuple[Diagnostic, ...]
+    backfills: Mapping[str, Literal] = field(default_factory=dict)
 
 
 def accept(text: str) -> Catalog:
@@ -50,7 +52,8 @@ def admit(text: str, old: Catalog | None = None) -> Admission:
     """`accept` or `evolve`, with diagnostics."""
     schema = parse_schema(text)
     try:
-        catalog, notes = identify(resolve(schema), old)
+        draft = resolve(schema)
+        catalog, notes = identify(draft, old)
     except Fault as fault:
         raise ParseError.at(
             text, fault.span, fault.text, code=fault.code, hint=fault.hint
@@ -59,4 +62,4 @@ def admit(text: str, old: Catalog | None = None) -> Admission:
     for note in notes:
         place = ParseError.at(text, note.span, note.text)
         diagnostics.append(Diagnostic(note.code, note.entity, note.text, place.line, place.column))
-    return Admission(catalog, tuple(diagnostics))
+    return Admission(catalog, tuple(diagnostics), draft.backfills)

@@ -1,22 +1,22 @@
 """The annotations that mean something, and where they may stand.
 
 Invariant: what leaves here has been read: `@key`, `@unique` and `@index` are flags, `@rename_from`
-is a hint, `@embed` is an `Embed`, and the rest is opaque metadata.
+and `@backfill` are hints, `@embed` is an `Embed`, and the rest is opaque metadata.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from omnigraph.catalog.draft import NO_PROPERTY_ID, Hint
-from omnigraph.catalog.model import Annotation, Embed, Property
+from omnigraph.catalog.model import Annotation, Embed, Literal, Property
 from omnigraph.language.reader import Fault
 from omnigraph.language.schema import ast
 from omnigraph.language.schema.ast import Columns
-from omnigraph.types import Kind, Span
+from omnigraph.types import Kind, Scalar, Span, ValueType
 
 METADATA = frozenset({"description", "instruction"})
 _FLAGS = frozenset(Columns)
-_ONCE = METADATA | _FLAGS | {"rename_from", "embed"}
+_ONCE = METADATA | _FLAGS | {"rename_from", "embed", "backfill"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class Declared:
     flags: tuple[Columns, ...]
     hint: Hint | None
     span: Span
+    backfill: Literal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ def read_property(kind: Kind, owner: str, declared: ast.Property) -> Declared:
     flags: list[Columns] = []
     hint: Hint | None = None
     embed: Embed | None = None
+    backfill: Literal | None = None
     for note in declared.annotations:
         match note.name:
             case "key" | "unique" | "index":
@@ -74,12 +76,14 @@ def read_property(kind: Kind, owner: str, declared: ast.Property) -> Declared:
                     where = f"property {owner}.{name} of type {value_type}"
                     raise _misplaced(note, where, "annotate a Vector property")
                 embed = _embed(note)
+            case "backfill":
+                backfill = _backfill(note, value_type)
             case "instruction":
                 raise _misplaced(note, "properties", "use @description, or annotate the type")
             case _:
                 kept.append(_opaque(note))
     prop = Property(NO_PROPERTY_ID, name, value_type, tuple(kept), embed)
-    return Declared(prop, tuple(flags), hint, declared.span)
+    return Declared(prop, tuple(flags), hint, declared.span, backfill)
 
 
 def _require_once(annotations: Sequence[ast.Annotation]) -> None:
@@ -127,6 +131,38 @@ def _one_text(note: ast.Annotation) -> str:
             hint=f'write @{note.name}("OldName")',
         )
     return _text(note)
+
+
+_INTEGERS = frozenset({Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64})
+_WRITTEN_AS: dict[Scalar, tuple[type, ...]] = {
+    Scalar.STRING: (str,),
+    Scalar.BOOL: (bool,),
+    Scalar.F32: (int, float),
+    Scalar.F64: (int, float),
+    Scalar.DATE: (str, int),
+    Scalar.DATETIME: (str, int),
+    **dict.fromkeys(_INTEGERS, (int,)),
+}
+
+
+def _backfill(note: ast.Annotation, value_type: ValueType) -> Literal:
+    """The value that rows get which are there when the property is added."""
+    if value_type.is_list or value_type.scalar not in _WRITTEN_AS:
+        raise _misplaced(
+            note, f"a property of type {value_type}", "give an expression when it is applied"
+        )
+    value = note.value
+    fits = value is not None and type(value) in _WRITTEN_AS[value_type.scalar]
+    if value_type.enum_values is not None:
+        fits = value in value_type.enum_values
+    if value is None or not fits or note.kwargs:
+        raise Fault(
+            note.span,
+            f"@backfill needs one value of type {value_type}",
+            code="bad-annotation",
+            hint="write @backfill(value)",
+        )
+    return value
 
 
 def _embed(note: ast.Annotation) -> Embed:

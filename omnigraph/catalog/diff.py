@@ -9,19 +9,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from omnigraph.catalog.accept import Diagnostic, admit
+from omnigraph.catalog.accept import Admission, Diagnostic, admit
 from omnigraph.catalog.annotations import METADATA
 from omnigraph.catalog.demands import demands
 from omnigraph.catalog.documents import annotation_document
 from omnigraph.catalog.draft import AnyType, entity
 from omnigraph.catalog.lint import PROPERTY_TYPE_CHANGED, REQUIRED_PROPERTY_ADDED
-from omnigraph.catalog.model import Annotation, Catalog, EdgeType, NodeType, Property
+from omnigraph.catalog.model import Annotation, Catalog, EdgeType, Literal, NodeType, Property
 from omnigraph.catalog.steps import (
     HARD,
     SOFT,
+    AddConstraint,
     AddIndex,
     AddProperty,
     AddType,
+    DropConstraint,
     DropProperty,
     DropType,
     ExtendEnum,
@@ -29,10 +31,11 @@ from omnigraph.catalog.steps import (
     RenameType,
     Step,
     UnsupportedChange,
+    UpdateCardinality,
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
 )
-from omnigraph.errors import MigrationUnsupported
+from omnigraph.errors import BadRequest, MigrationUnsupported
 from omnigraph.types import Kind, TypeId, ValueType
 
 
@@ -43,6 +46,7 @@ class MigrationPlan:
     steps: tuple[Step, ...]
     diagnostics: tuple[Diagnostic, ...]
     catalog: Catalog
+    allows_data_loss: bool = False
 
     @property
     def supported(self) -> bool:
@@ -68,14 +72,55 @@ class MigrationPlan:
         return "\n".join((f"schema plan for {uri}", verdict, *self.lines()))
 
 
-def plan_migration(old: Catalog, new_text: str, *, allow_data_loss: bool = False) -> MigrationPlan:
-    """The plan that turns an accepted schema into the one `new_text` declares."""
+def plan_migration(
+    old: Catalog,
+    new_text: str,
+    *,
+    allow_data_loss: bool = False,
+    backfill: Mapping[str, str] | None = None,
+) -> MigrationPlan:
+    """The plan that turns an accepted schema into the one `new_text` declares.
+
+    `backfill` has SQL expressions for properties that are added, by `Type.property`.
+    """
     admission = admit(new_text, old)
     new = admission.catalog
-    steps = tuple(_Diff(old, new, HARD if allow_data_loss else SOFT).steps())
+    fillings = _fillings(new, admission, backfill or {})
+    steps = tuple(_Diff(old, new, HARD if allow_data_loss else SOFT, fillings).steps())
+    _require_used(steps, backfill or {})
     if not steps and new.fingerprint != old.fingerprint:
         steps = (UnsupportedChange("schema", "this change is not classified"),)
-    return MigrationPlan(steps, admission.diagnostics, new)
+    return MigrationPlan(steps, admission.diagnostics, new, allow_data_loss)
+
+
+def _fillings(new: Catalog, admission: Admission, given: Mapping[str, str]) -> dict[str, str]:
+    """The expression for each entity that has one. What is given by hand comes first."""
+    found = {name: _as_sql(value) for name, value in admission.backfills.items()}
+    for name, expression in given.items():
+        owner = name.partition(".")[0]
+        kind = Kind.NODE if owner in new.nodes else Kind.EDGE
+        found[f"{kind}:{name}"] = expression
+    return found
+
+
+def _as_sql(value: Literal) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+        case _:
+            return repr(value)
+
+
+def _require_used(steps: Iterable[Step], given: Mapping[str, str]) -> None:
+    added = {f"{s.type_name}.{s.name}" for s in steps if isinstance(s, AddProperty)}
+    for name in given:
+        if name not in added:
+            raise BadRequest(
+                f"backfill for '{name}', which this change does not add",
+                "name an added property as Type.property",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +128,7 @@ class _Diff:
     old: Catalog
     new: Catalog
     drop_mode: str
+    fillings: Mapping[str, str]
 
     def steps(self) -> Iterator[Step]:
         yield from self._kind(Kind.INTERFACE, self.old.interfaces, self.new.interfaces)
@@ -132,8 +178,7 @@ class _Diff:
             reason = f"changing edge endpoints from {change} is not supported"
             yield UnsupportedChange(where, reason)
         if old.cardinality != new.cardinality:
-            change = f"{old.cardinality} to {new.cardinality}"
-            yield UnsupportedChange(where, f"changing @card from {change} is not supported")
+            yield UpdateCardinality(new.name, old.cardinality, new.cardinality)
 
     def _end_ids(self, catalog: Catalog, edge: EdgeType) -> tuple[TypeId, TypeId]:
         return catalog.nodes[edge.source].id, catalog.nodes[edge.target].id
@@ -143,7 +188,8 @@ class _Diff:
         for prop in new.properties:
             origin = before.pop(prop.id, None)
             if origin is None:
-                yield _added(kind, new.name, prop)
+                filling = self.fillings.get(entity(kind, new.name, prop.name))
+                yield _added(kind, new.name, prop, filling)
             else:
                 yield from _property(kind, new.name, origin, prop)
                 yield from _embed(kind, (old, origin), (new, prop))
@@ -151,10 +197,13 @@ class _Diff:
             yield DropProperty(kind, new.name, gone.name, self.drop_mode)
 
 
-def _added(kind: Kind, owner: str, prop: Property) -> Step:
-    if prop.type.nullable:
-        return AddProperty(kind, owner, prop.name, prop.type)
-    reason = f"adding required property of type {prop.type}: existing rows would have no value"
+def _added(kind: Kind, owner: str, prop: Property, filling: str | None) -> Step:
+    if prop.type.nullable or filling is not None:
+        return AddProperty(kind, owner, prop.name, prop.type, filling)
+    reason = (
+        f"adding required property of type {prop.type}: existing rows would have no value; "
+        "give one with @backfill(value), or an expression when it is applied"
+    )
     code = REQUIRED_PROPERTY_ADDED.code
     return UnsupportedChange(entity(kind, owner, prop.name), reason, code)
 
@@ -252,9 +301,16 @@ def _constraints(kind: Kind, old: AnyType, new: AnyType) -> Iterator[Step]:
             continue
         if demand.name == "index":
             yield AddIndex(kind, new.name, shown.columns)
-        else:
+        elif demand.name == "key":
+            # Ids follow from the key, and edges from ids.
             reason = f"adding constraint {shown} to an existing type is not supported"
             yield UnsupportedChange(where, reason)
+        else:
+            yield AddConstraint(kind, new.name, shown)
     for demand, shown in before.items():
-        if demand not in after:
+        if demand in after:
+            continue
+        if demand.name == "key":
             yield UnsupportedChange(where, f"removing constraints is not supported: {shown}")
+        else:
+            yield DropConstraint(kind, new.name, shown)

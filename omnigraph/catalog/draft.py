@@ -5,9 +5,9 @@ keys are in written order. `identity` gives out the ids.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from omnigraph.catalog.model import EdgeType, Interface, NodeType
+from omnigraph.catalog.model import EdgeType, Interface, Literal, NodeType
 from omnigraph.types import Kind, PropertyId, Span, TypeId
 
 NO_TYPE_ID = TypeId(0)
@@ -32,9 +32,10 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The declarations of a schema, in order, and the rename hints by entity."""
+    """The declarations of a schema, in order, and the hints for a change by entity."""
 
     interfaces: tuple[Interface, ...]
     nodes: tuple[NodeType, ...]
     edges: tuple[EdgeType, ...]
     hints: Mapping[str, Hint]
+    backfills: Mapping[str, Literal] = field(default_factory=dict)

@@ -5,7 +5,7 @@ properties that exist and fit them. `accept` and `codec` are its only producers.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from omnigraph.types import Kind, PropertyId, TableKey, TypeId, ValueType, table_key
@@ -137,10 +137,16 @@ class Catalog:
     next_type_id: int
     next_property_ids: Mapping[TypeId, int]
     fingerprint: str  # equal for equal meaning and identities
+    schema_id: str = field(default="", compare=False)  # of the accepted schema it was read from
 
     @cached_property
     def _edges_folded(self) -> dict[str, EdgeType]:
         return {name.lower(): edge for name, edge in self.edges.items()}
+
+    @property
+    def types(self) -> tuple[NodeType | EdgeType, ...]:
+        """Every type that has a table, nodes first."""
+        return (*self.nodes.values(), *self.edges.values())
 
     def node(self, name: str) -> NodeType | None:
         return self.nodes.get(name)

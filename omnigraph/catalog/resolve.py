@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from omnigraph.catalog.annotations import Declared, read_property, read_type_notes
 from omnigraph.catalog.constraints import Owner, read_constraints
 from omnigraph.catalog.draft import NO_TYPE_ID, Draft, Hint, entity
-from omnigraph.catalog.model import Cardinality, EdgeType, Interface, NodeType
+from omnigraph.catalog.model import Cardinality, EdgeType, Interface, Literal, NodeType
 from omnigraph.language.reader import Fault
 from omnigraph.language.schema import ast
 from omnigraph.types import RESERVED_COLUMNS, Kind, Span, ValueType
@@ -40,6 +40,7 @@ def resolve(schema: ast.Schema) -> Draft:
         tuple(map(resolver.node, nodes)),
         tuple(map(resolver.edge, edges)),
         resolver.hints,
+        resolver.backfills,
     )
 
 
@@ -76,6 +77,7 @@ class _Resolver:
     node_names: set[str]
     interfaces: dict[str, tuple[Declared, ...]] = field(default_factory=dict)
     hints: dict[str, Hint] = field(default_factory=dict)
+    backfills: dict[str, Literal] = field(default_factory=dict)
 
     def interface(self, declaration: ast.Interface) -> Interface:
         name = declaration.name.text
@@ -153,6 +155,8 @@ class _Resolver:
         for item in declared:
             if item.hint:
                 self.hints[entity(kind, owner, item.property.name)] = item.hint
+            if item.backfill is not None:
+                self.backfills[entity(kind, owner, item.property.name)] = item.backfill
 
     def _require_node(self, edge: str, end: str, name: ast.Name) -> None:
         if name.text in self.node_names:
@@ -224,7 +228,7 @@ def _bearer(kind: Kind) -> str:
 def _inject(item: Declared, interface: ast.Name) -> Declared:
     hint = replace(item.hint, injected=True) if item.hint else None
     prop = replace(item.property, injected_from=interface.text)
-    return Declared(prop, item.flags, hint, interface.span)
+    return Declared(prop, item.flags, hint, interface.span, item.backfill)
 
 
 def _require_same_type(node: ast.Node, own: Declared, interface: ast.Name, item: Declared) -> None:
@@ -257,7 +261,7 @@ def _meaning(item: Declared) -> tuple[object, ...]:
     """What two interfaces must agree on. Texts for people may differ."""
     notes = sorted(repr(note) for note in item.property.annotations if note.name != "description")
     old = item.hint.old if item.hint else None
-    return item.property.type, set(item.flags), item.property.embed, notes, old
+    return item.property.type, set(item.flags), item.property.embed, notes, old, item.backfill
 
 
 def _require_embed_sources(

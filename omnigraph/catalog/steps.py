@@ -4,13 +4,15 @@ Invariant: a step says what changes in names a person can read, renders as one l
 as the wire object with `to_json`. A plan is supported when no step is an `UnsupportedChange`.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.catalog.demands import Shown
 from omnigraph.catalog.documents import annotation_document, type_document
 from omnigraph.catalog.lint import LINT_CODES
-from omnigraph.catalog.model import Annotation
+from omnigraph.catalog.model import Annotation, Cardinality
 from omnigraph.language.schema.format import format_literal
 from omnigraph.types import Kind, ValueType
 
@@ -56,25 +58,29 @@ class RenameType:
 
 @dataclass(frozen=True, slots=True)
 class AddProperty:
-    """A property that was not there. Existing rows read as null."""
+    """A property that was not there. Existing rows get the value of `backfill`, else null."""
 
     kind: Kind
     type_name: str
     name: str
     type: ValueType
+    backfill: str | None = None  # a SQL expression over the row
 
     def to_json(self) -> Json:
+        filled = {} if self.backfill is None else {"backfill": self.backfill}
         return {
             "kind": "add_property",
             "type_kind": str(self.kind),
             "type_name": self.type_name,
             "property_name": self.name,
             "property_type": type_document(self.type),
+            **filled,
         }
 
     def __str__(self) -> str:
         what = f"'{self.type_name}.{self.name}' ({self.type})"
-        return f"add property {what} on {self.kind} '{self.type_name}'"
+        filled = "" if self.backfill is None else f" filled with {self.backfill}"
+        return f"add property {what} on {self.kind} '{self.type_name}'{filled}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +109,7 @@ class RenameProperty:
 
 @dataclass(frozen=True, slots=True)
 class AddIndex:
-    """A column to index. The only constraint that can be added to existing data."""
+    """A column to index."""
 
     kind: Kind
     type_name: str
@@ -120,6 +126,67 @@ class AddIndex:
     def __str__(self) -> str:
         columns = ", ".join(self.columns)
         return f"add constraint @index({columns}) on {self.kind} '{self.type_name}'"
+
+
+@dataclass(frozen=True, slots=True)
+class AddConstraint:
+    """A rule that data must keep from now on. What is there must keep it too."""
+
+    kind: Kind
+    type_name: str
+    constraint: Shown
+
+    def to_json(self) -> Json:
+        return {
+            "kind": "add_constraint",
+            "type_kind": str(self.kind),
+            "type_name": self.type_name,
+            "constraint": constraint_document(self.constraint),
+        }
+
+    def __str__(self) -> str:
+        return f"add constraint {self.constraint} on {self.kind} '{self.type_name}'"
+
+
+@dataclass(frozen=True, slots=True)
+class DropConstraint:
+    """A rule that data need not keep any more."""
+
+    kind: Kind
+    type_name: str
+    constraint: Shown
+
+    def to_json(self) -> Json:
+        return {
+            "kind": "drop_constraint",
+            "type_kind": str(self.kind),
+            "type_name": self.type_name,
+            "constraint": constraint_document(self.constraint),
+        }
+
+    def __str__(self) -> str:
+        return f"drop constraint {self.constraint} on {self.kind} '{self.type_name}'"
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateCardinality:
+    """Another number of edges a source may have. The edges that are there must fit."""
+
+    type_name: str
+    old: Cardinality
+    new: Cardinality
+
+    def to_json(self) -> Json:
+        return {
+            "kind": "update_cardinality",
+            "type_kind": str(Kind.EDGE),
+            "type_name": self.type_name,
+            "from": str(self.old),
+            "to": str(self.new),
+        }
+
+    def __str__(self) -> str:
+        return f"change @card({self.old}) to @card({self.new}) on edge '{self.type_name}'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +322,9 @@ Step = (
     | AddProperty
     | RenameProperty
     | AddIndex
+    | AddConstraint
+    | DropConstraint
+    | UpdateCardinality
     | ExtendEnum
     | UpdateTypeMetadata
     | UpdatePropertyMetadata
@@ -262,6 +332,18 @@ Step = (
     | DropProperty
     | UnsupportedChange
 )
+
+
+def constraint_document(constraint: Shown) -> Json:
+    """A constraint as plans write it."""
+    name, columns = constraint.name.capitalize(), list(constraint.columns)
+    match constraint.name:
+        case "range":
+            return {name: {"property": columns[0], "bounds": constraint.argument}}
+        case "check":
+            return {name: {"property": columns[0], "pattern": json.loads(constraint.argument)}}
+        case _:
+            return {name: columns}
 
 
 def _shown(annotations: tuple[Annotation, ...]) -> str:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.address import GraphPath, Json, Store, Uri, graph_uri
+from omnigraph.cli.address import (
+    Actor,
+    GraphPath,
+    Json,
+    Quiet,
+    Store,
+    Uri,
+    graph_uri,
+    write_target,
+)
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.terminal import read_text, show_json, told_plainly, warn
 from omnigraph.cli.terminal import show as show_text
@@ -15,15 +25,19 @@ from omnigraph.errors import ParseError
 if TYPE_CHECKING:
     from omnigraph.catalog.accept import Admission
     from omnigraph.catalog.diff import MigrationPlan
+    from omnigraph.exec.migrate import SchemaApplied
 
 app = typer.Typer(
-    name="schema", help="Check and show schemas.", no_args_is_help=True, rich_markup_mode=None
+    name="schema",
+    help="Check, show and change schemas.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 
 @app.callback()
 def schema() -> None:
-    """Check and show schemas."""
+    """Check, show and change schemas."""
 
 
 @app.command()
@@ -74,6 +88,16 @@ def show(path: GraphPath = None, json: Json = False, uri: Uri = None, store: Sto
             show_text(text.rstrip("\n"))
 
 
+Backfill = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--backfill",
+        metavar="TYPE.PROPERTY=EXPR",
+        help="Values for an added property: SQL over the row. May be repeated.",
+    ),
+]
+
+
 @app.command()
 def plan(
     schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="The next schema.")],
@@ -81,18 +105,18 @@ def plan(
     allow_data_loss: Annotated[
         bool, typer.Option(help="Plan drops that reclaim the data.")
     ] = False,
+    backfill: Backfill = None,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Print the steps from a graph's schema to another one. Changes nothing."""
-    from omnigraph.catalog.diff import plan_migration
-
     with told_plainly():
         where = graph_uri(path, uri, store)
         with open_graph(where, read_only=True) as graph:
-            old = graph.schema.catalog
-        steps = plan_migration(old, read_text(schema), allow_data_loss=allow_data_loss)
+            steps = graph.schema.plan(
+                read_text(schema), allow_data_loss=allow_data_loss, backfill=_given(backfill)
+            )
         if json:
             count = {"step_count": len(steps.steps)}
             document = steps.to_json()
@@ -100,6 +124,57 @@ def plan(
             show_json({"uri": where, "supported": supported, **count, **document})
         else:
             show_text(steps.render(where))
+
+
+@app.command()
+def apply(
+    schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="The next schema.")],
+    path: GraphPath = None,
+    allow_data_loss: Annotated[
+        bool, typer.Option(help="Reclaim what is dropped, in earlier commits too.")
+    ] = False,
+    backfill: Backfill = None,
+    actor: Actor = None,
+    json: Json = False,
+    uri: Uri = None,
+    store: Store = None,
+    quiet: Quiet = False,
+) -> None:
+    """Change a graph's schema, and its data with it, as one commit."""
+    with told_plainly():
+        where = graph_uri(path, uri, store)
+        write_target("schema apply", where, quiet=quiet)
+        with open_graph(where) as graph:
+            done = graph.schema.apply(
+                read_text(schema),
+                allow_data_loss=allow_data_loss,
+                backfill=_given(backfill),
+                actor=actor,
+            )
+        if json:
+            show_json({"uri": where, **done.to_json()})
+        else:
+            show_text("\n".join(_applied(where, done)))
+
+
+def _given(backfill: list[str] | None) -> dict[str, str]:
+    found = {}
+    for text in backfill or ():
+        name, equals, expression = text.partition("=")
+        if not equals or "." not in name or not expression.strip():
+            raise typer.BadParameter(f"--backfill '{text}' is not TYPE.PROPERTY=EXPR")
+        found[name.strip()] = expression.strip()
+    return found
+
+
+def _applied(where: str, done: SchemaApplied) -> Iterator[str]:
+    yield f"schema apply for {where}"
+    yield "supported: yes"
+    yield f"applied: {'yes' if done.applied else 'no'}"
+    yield f"graph_manifest_version: {done.graph_manifest_version}"
+    yield from (f"- {step}" for step in done.steps)
+    if not done.steps:
+        yield "no schema changes"
 
 
 def _document(file: str, admission: Admission, plan: MigrationPlan | None) -> dict[str, object]:

@@ -1,7 +1,8 @@
 """Groups of rows and what is computed over them.
 
 Invariant: groups leave in ascending order of their keys, nulls first, because they are numbered by
-codes that order as the keys do. Without keys there is one group, also over no rows.
+codes that order as the keys do. Without keys there is one group, also over no rows. A row may stand
+for several that differ in nothing anybody asks for: its weight says how many.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from omnigraph.catalog.arrow import arrow_type
 from omnigraph.exec.cache import Cache
 from omnigraph.exec.codes import Codes, codes_of, combined, first_of_each, present
 from omnigraph.exec.evaluate import Evaluator
-from omnigraph.exec.rows import Rows, as_numpy
+from omnigraph.exec.rows import ONE_ROW, Rows, as_numpy
 from omnigraph.plan import ir
 
 Op = ir.AggregateOp
@@ -21,34 +22,63 @@ Op = ir.AggregateOp
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """One value a group for every key and measure."""
+    """One row for each group to read its keys from, the codes of these, and the measures."""
 
     length: int
-    keys: dict[ir.Expr, pa.Array]
+    examples: Rows
+    keys: dict[ir.Expr, Codes]
     measures: dict[ir.Slot, pa.Array]
 
+    def take(self, chosen: np.ndarray) -> "Groups":
+        """Some groups, in this order."""
+        index = pa.array(chosen)
+        return Groups(
+            len(chosen),
+            self.examples.take(chosen) if self.keys else self.examples,
+            {key: Codes(codes.of_rows[chosen], codes.count) for key, codes in self.keys.items()},
+            {slot: values.take(index) for slot, values in self.measures.items()},
+        )
 
-def aggregate(op: ir.Aggregate, rows: Rows, evaluator: Evaluator, cache: Cache) -> Groups:
-    """The groups of the rows."""
+
+def aggregate(
+    op: ir.Aggregate,
+    rows: Rows,
+    evaluator: Evaluator,
+    cache: Cache,
+    weights: np.ndarray | None = None,
+) -> Groups:
+    """The groups of the rows. With weights only rows are counted."""
     keys = [codes_of(key, rows, evaluator, cache) for key in op.keys]
     groups = combined(keys, rows.length)
     if not op.keys:
         groups = Codes(groups.of_rows, 1)
     elif not rows.length:
         groups = Codes(groups.of_rows, 0)
-    values: dict[ir.Expr, pa.Array] = {}
+    examples, codes = ONE_ROW, {}
     if op.keys:
-        examples = rows.take(first_of_each(groups))
-        values = {key: evaluator.values(key, examples) for key in op.keys}
-    measurer = _Measurer(rows, groups, evaluator, cache)
+        firsts = first_of_each(groups)
+        examples = rows.take(firsts)
+        codes = {
+            key: Codes(each.of_rows[firsts], each.count)
+            for key, each in zip(op.keys, keys, strict=True)
+        }
+    measurer = _Measurer(rows, groups, evaluator, cache, weights)
     measures = {measure.out: measurer.measure(measure) for measure in op.measures}
-    return Groups(groups.count, values, measures)
+    return Groups(groups.count, examples, codes, measures)
 
 
 class _Measurer:
     """Computes measures over numbered groups."""
 
-    def __init__(self, rows: Rows, groups: Codes, evaluator: Evaluator, cache: Cache) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        groups: Codes,
+        evaluator: Evaluator,
+        cache: Cache,
+        weights: np.ndarray | None,
+    ) -> None:
+        self._weights = weights
         self._rows = rows
         self._groups = groups
         self._evaluator = evaluator
@@ -56,7 +86,8 @@ class _Measurer:
 
     def measure(self, measure: ir.Measure) -> pa.Array:
         if measure.operand is None:
-            return pa.array(self._count(self._groups.of_rows))
+            return pa.array(self._count_rows())
+        assert self._weights is None, f"{measure.op} is asked of rows that were not made"
         chosen = self._chosen(measure.operand, distinct=measure.distinct)
         group_of = self._groups.of_rows if chosen is None else self._groups.of_rows[chosen]
         match measure.op:
@@ -66,6 +97,14 @@ class _Measurer:
                 return self._sum(measure, chosen, group_of)
             case Op.MIN | Op.MAX:
                 return self._extreme(measure, chosen, group_of)
+
+    def _count_rows(self) -> np.ndarray:
+        group_of = self._groups.of_rows
+        if self._weights is None:
+            return self._count(group_of)
+        # Sums of whole numbers, exact as long as they are below 2^53.
+        totals = np.bincount(group_of, weights=self._weights, minlength=self._groups.count)
+        return totals.astype(np.int64)
 
     def _count(self, group_of: np.ndarray) -> np.ndarray:
         return np.bincount(group_of, minlength=self._groups.count)

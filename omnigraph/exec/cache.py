@@ -1,8 +1,12 @@
 """What is derived from table versions, kept while it fits.
 
-Invariant: a version never changes, so neither does anything kept under its key; the least recently
-used goes first, and what is kept never weighs more than the bound. Of threads that want the same
-missing thing one makes it and the others wait for it.
+Invariant: a version never changes, so neither does anything kept under its key; what was not used
+since something last had to go goes first, and what is kept never weighs more than the bound. Of
+threads that want the same missing thing one makes it and the others wait for it.
+
+Looking something up takes no lock and moves nothing: it marks the key, and the order is settled
+when room is needed. That moment begins a new `epoch`; who remembers what it looked up, to save the
+next look, remembers it for one epoch.
 """
 
 from collections import Counter, OrderedDict
@@ -20,7 +24,9 @@ class Cache:
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
+        self.epoch = 0
         self._kept: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._marked: dict[Hashable, None] = {}  # used in this epoch, in order of first use
         self._bytes = 0
         self._turn = Lock()
         self._making: dict[Hashable, RLock] = {}
@@ -31,13 +37,12 @@ class Cache:
         return self._bytes
 
     def get(self, key: Hashable) -> Any | None:
-        """What is kept under a key, now the most recently used."""
-        with self._turn:
-            found = self._kept.get(key)
-            if found is None:
-                return None
-            self._kept.move_to_end(key)
-            return found[0]
+        """What is kept under a key, now marked as used."""
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        self._marked[key] = None
+        return found[0]
 
     def put(self, key: Hashable, value: Any, bytes_held: int) -> None:
         """Keep a value, if it fits at all, and let go of what no longer does."""
@@ -47,9 +52,18 @@ class Cache:
                 return
             self._kept[key] = (value, bytes_held)
             self._bytes += bytes_held
-            while self._bytes > self.bytes_max:
-                _, (_, freed) = self._kept.popitem(last=False)
-                self._bytes -= freed
+            if self._bytes > self.bytes_max:
+                self._make_room(key)
+
+    def _make_room(self, newest: Hashable) -> None:
+        marked, self._marked = self._marked, {}
+        self.epoch += 1
+        for key in (*list(marked), newest):
+            if key in self._kept:
+                self._kept.move_to_end(key)
+        while self._bytes > self.bytes_max:
+            _, (_, freed) = self._kept.popitem(last=False)
+            self._bytes -= freed
 
     def made(self, key: Hashable, make: Callable[[], tuple[Kept, int]]) -> Kept:
         """What is kept under a key, or what `make` returns with its weight in bytes."""
@@ -80,6 +94,8 @@ class Cache:
     def clear(self) -> None:
         """Let go of everything."""
         with self._turn:
+            self.epoch += 1
             self._kept.clear()
+            self._marked.clear()
             self._uses.clear()
             self._bytes = 0

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import EdgeType
 from omnigraph.errors import MergeConflict, Violation
 from omnigraph.exec.diff import kind_of
-from omnigraph.exec.key_rules import check_keys
+from omnigraph.exec.key_rules import check_keys, missing_ends
 from omnigraph.exec.row_rules import check_rows
 from omnigraph.exec.rules import EdgesPerSource, Endpoint, Found, TypeRules, Unique
 from omnigraph.exec.selection import rows_by_key, rows_by_values, without_ids
@@ -45,28 +45,35 @@ class Merged:
 
     def incoming(self, columns: list[str]) -> pa.Table:
         """The rows that come into the target."""
-        taken = self.merge.source.reader.by_row_id(self.source_rows.drop_null(), columns)
+        taken = self.merge.source.columns(self.source_rows.drop_null(), columns)
         return pa.concat_tables([taken, self.made.select(columns).cast(taken.schema)])
 
     def staying(self, columns: list[str]) -> pa.Table:
         """The target's rows that the source may not have, and that stay."""
         rows = self.merge.touched[AFTER].combine_chunks().drop_null()
-        return self.merge.target.reader.by_row_id(_without(rows, self.leaving()), columns)
+        return self.merge.target.columns(_without(rows, self.leaving()), columns)
 
     def leaving(self) -> pa.Array:
         """The target's rows that are replaced or removed."""
         return pa.concat_arrays([self.target_rows, self.made_rows]).drop_null()
 
+    def addresses(self) -> pa.Array | None:
+        """Where in the target's version the leaving rows are, if that is known of all."""
+        known = self.merge.taken.addresses
+        if known is None or len(self.made_rows.drop_null()):
+            return None
+        return pa.concat_arrays([pa.array([], pa.uint64()), *known]).drop_null()
+
     def removed(self, columns: list[str]) -> pa.Table:
         """The target's rows that are removed for good."""
         gone = self.target_rows.filter(self.source_rows.is_null())
-        return self.merge.target.reader.by_row_id(gone, columns)
+        return self.merge.target.columns(gone, columns)
 
     def dropped(self, columns: list[str]) -> pa.Table:
         """The source's rows that the target had removed, and that stay away."""
         touched = self.merge.touched
         away = touched.filter(pc.is_null(touched[AFTER]))[BEFORE].combine_chunks()
-        rows = self.merge.source.reader.by_row_id(_without(away, self.source_rows), columns)
+        rows = self.merge.source.columns(_without(away, self.source_rows), columns)
         return without_ids(rows, _ids(self.made))
 
 
@@ -95,11 +102,11 @@ def _conflict(part: Merged, violation: Violation) -> MergeConflict:
 
 def _broken(graph: MergedGraph, part: Merged, rules: TypeRules) -> Iterator[Found]:
     if part.made.num_rows:
-        yield check_rows(rules.rows, part.made)
+        yield check_rows(rules.rows, part.made, listed=None)
     for unique in rules.uniques:
         yield _unique(part, unique)
     for endpoint in rules.endpoints:
-        yield from _endpoint(graph, part, endpoint)
+        yield _endpoint(graph, part, endpoint)
     if rules.cardinality is not None:
         yield _cardinality(graph, part, rules.cardinality)
 
@@ -113,16 +120,16 @@ def _unique(part: Merged, rule: Unique) -> Found:
     if part.made.num_rows:
         wanted = part.made.select(list(rule.columns)).drop_null()
         held = rows_by_values(part.merge.target.reader, part.merge.owner, wanted, columns)
-        gone = part.merge.target.reader.by_row_id(part.leaving(), ["id"])
+        gone = part.merge.target.columns(part.leaving(), ["id"])
         held = without_ids(without_ids(held, _ids(gone)), _ids(committed))
         committed = pa.concat_tables([committed, held.cast(committed.schema)])
-    return check_keys(incoming, without_ids(committed, _ids(incoming)), rule)
+    return check_keys(incoming, without_ids(committed, _ids(incoming)), rule, listed=None)
 
 
 # ---- edges
 
 
-def _endpoint(graph: MergedGraph, part: Merged, rule: Endpoint) -> Iterator[Found]:
+def _endpoint(graph: MergedGraph, part: Merged, rule: Endpoint) -> Found:
     """Each edge that has lost the node at one end."""
     missing = _missing(graph, rule.node_table)
     columns = ["id", rule.end]
@@ -132,10 +139,7 @@ def _endpoint(graph: MergedGraph, part: Merged, rule: Endpoint) -> Iterator[Foun
     ]
     if part.made.num_rows:
         lost.append(_unknown_ends(graph, part, rule))
-    edges = pa.concat_tables([rows.cast(lost[0].schema) for rows in lost])
-    nobody = pa.table({"id": pa.array([], pa.string())})
-    for place in range(edges.num_rows):
-        yield check_keys(edges.slice(place, 1), nobody, rule)
+    return missing_ends(pa.concat_tables([rows.cast(lost[0].schema) for rows in lost]), rule)
 
 
 def _missing(graph: MergedGraph, node_table: TableKey) -> pa.Array:
@@ -162,7 +166,7 @@ def _cardinality(graph: MergedGraph, part: Merged, rule: EdgesPerSource) -> Foun
     """Sources whose edges both sides changed. One that only one side touched is as it has it."""
     columns = ["id", "src"]
     incoming = part.incoming(columns)
-    replaced = part.merge.target.reader.by_row_id(part.leaving(), columns)
+    replaced = part.merge.target.columns(part.leaving(), columns)
     ours = _sources(part.staying(columns), part.dropped(columns), part.made.select(columns))
     theirs = _sources(incoming, replaced)
     both = ours.filter(pc.is_in(ours, value_set=theirs))
@@ -176,7 +180,7 @@ def _cardinality(graph: MergedGraph, part: Merged, rule: EdgesPerSource) -> Foun
     touching = pa.table({"id": pa.nulls(len(both), pa.string()), "src": both})
     counted = incoming.filter(pc.is_in(incoming["src"], value_set=both))
     counted = pa.concat_tables([counted.cast(touching.schema), touching])
-    return check_keys(counted, committed, rule)
+    return check_keys(counted, committed, rule, listed=None)
 
 
 def _sources(*parts: pa.Table) -> pa.Array:

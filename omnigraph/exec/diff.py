@@ -7,7 +7,8 @@ images is held, beside the ids that may have changed in one type.
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -16,14 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, LimitExceeded, NoChanges, NotFound
+from omnigraph.errors import BadRequest, ChangeFeedGap, LimitExceeded, NoChanges, NotFound
 from omnigraph.exec.entities import Entities, TypeOf, differ
 from omnigraph.exec.images import Image, images
+from omnigraph.exec.schemas import Schemas
 from omnigraph.exec.tokens import sealed, unsealed
 from omnigraph.storage.delta import AFTER, BEFORE
-from omnigraph.storage.records import Commit, Snapshot, TablePin
+from omnigraph.storage.records import DATASET, Commit, Snapshot, TablePin
 from omnigraph.storage.store import Store
-from omnigraph.types import Kind
+from omnigraph.storage.together import both
+from omnigraph.types import Kind, TableKey, TypeId
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 OPS = (INSERT, UPDATE, DELETE)
@@ -111,10 +114,18 @@ class Changes:
     """The changes between two snapshots, read when they are asked for."""
 
     def __init__(
-        self, store: Store, catalog: Catalog, before: Snapshot, after: Snapshot, wanted: Filters
+        self,
+        store: Store,
+        catalog: Catalog,
+        before: Snapshot,
+        after: Snapshot,
+        wanted: Filters,
+        *,
+        catalog_before: Catalog | None = None,
     ) -> None:
         self._store = store
         self._catalog = catalog
+        self._names_before = _table_names(catalog_before or catalog)
         self._before = before
         self._after = after
         self._wanted = wanted
@@ -144,6 +155,10 @@ class Changes:
 
     def beyond(self, start: Position | None) -> Iterator[Change]:
         """The changes after a place, in order: nodes, then edges; by type; by id."""
+        with readable(self._after.commit_id):
+            yield from self._beyond(start)
+
+    def _beyond(self, start: Position | None) -> Iterator[Change]:
         for owner in owners(self._catalog):
             place = type_place(owner)
             if self._unwanted(owner) or (start is not None and place < start[:2]):
@@ -172,24 +187,24 @@ class Changes:
 
     def _pins(self, owner: TypeOf) -> tuple[TablePin, TablePin] | None:
         """The two versions of a type's table, or None when nothing can differ. A type that was
-        renamed between the points has kept its folder."""
-        before, after = (_pin(point, owner) for point in (self._before, self._after))
-        if before is None and after is not None:
-            before = _at(self._before, after.location)
-        elif after is None and before is not None:
-            after = _at(self._after, before.location)
+        renamed between the points is found by its identity."""
+        name = self._names_before.get((kind_of(owner), owner.id))
+        before = None if name is None else self._before.tables.get(name)
+        after = self._after.tables.get(owner.table)
         if before is None or after is None:
             only = before or after
             if only is not None and only.row_count:
                 raise NoChanges("schema_boundary", self._after.commit_id, owner.name)
             return None
-        return None if before == after else (before, after)
+        return None if _is_same(before, after) else (before, after)
 
     def _of_rows(
         self, owner: TypeOf, old: Entities, new: Entities, touched: pa.Table
     ) -> Iterator[Change]:
-        ours = old.at(touched[BEFORE].combine_chunks())
-        theirs = new.at(touched[AFTER].combine_chunks())
+        ours, theirs = both(
+            lambda: old.at(touched[BEFORE].combine_chunks()),
+            lambda: new.at(touched[AFTER].combine_chunks()),
+        )
         places = pa.array(np.flatnonzero(differ(ours, theirs)))
         before, after = (
             images(owner, ours.rows.take(places)),
@@ -203,20 +218,50 @@ class Changes:
                 yield Change(kind, owner.name, type_id, entity_id, op, was, now)
 
 
-def _pin(point: Snapshot, owner: TypeOf) -> TablePin | None:
-    return point.tables.get(owner.table)
+def _table_names(catalog: Catalog) -> dict[tuple[str, TypeId], TableKey]:
+    return {(kind_of(owner), owner.id): owner.table for owner in owners(catalog)}
 
 
-def _at(point: Snapshot, location: str) -> TablePin | None:
-    return next((pin for pin in point.tables.values() if pin.location == location), None)
+def _is_same(before: TablePin, after: TablePin) -> bool:
+    """Whether two pins are one version, whatever the table was called."""
+    return before == replace(after, table_key=before.table_key)
 
 
-def commit_changes(store: Store, catalog: Catalog, commit: Commit, wanted: Filters) -> Changes:
-    """What a commit changed against its first parent."""
+def changes_between(
+    store: Store, schemas: Schemas, before: Snapshot, after: Snapshot, wanted: Filters
+) -> Changes:
+    """What turns one snapshot into another, each read under the schema it was written under."""
+    old, new = schemas.at(before).catalog, schemas.at(after).catalog
+    return Changes(store, new, before, after, wanted, catalog_before=old)
+
+
+def commit_changes(
+    store: Store,
+    schemas: Schemas,
+    commit: Commit,
+    wanted: Filters,
+    *,
+    parent: Commit | None = None,
+) -> Changes:
+    """What a commit changed against its first parent, which is looked up unless it is given."""
     if commit.parent is None:
         raise NoChanges("parentless_commit", commit.id)
-    before, after = (store.snapshot(commit=point) for point in (commit.parent, commit.id))
-    return Changes(store, catalog, before, after, wanted)
+    with readable(commit.id):
+        before = store.history.at(parent or store.history.get(commit.parent))
+        return changes_between(store, schemas, before, store.history.at(commit), wanted)
+
+
+@contextmanager
+def readable(commit_id: str) -> Iterator[None]:
+    """Say that the changes of a commit cannot be told when something they need was reclaimed."""
+    try:
+        yield
+    except ChangeFeedGap as gap:
+        raise ChangeFeedGap(commit_id) from gap
+    except NotFound as missing:
+        if missing.kind != DATASET:
+            raise
+        raise ChangeFeedGap(commit_id) from missing
 
 
 def owners(catalog: Catalog) -> Iterator[TypeOf]:
@@ -249,7 +294,7 @@ def _position(facts: Any) -> Position:
 def require_page_size(limit: int) -> None:
     """Pass only for a page that can be sent."""
     if limit <= 0:
-        raise BadRequest("a page holds at least one change", "ask for a larger limit")
+        raise BadRequest("change page limit must be greater than zero", "ask for a larger one")
     if limit > PAGE_CHANGES_MAX:
         raise LimitExceeded("commit_changes_page_changes", limit, PAGE_CHANGES_MAX)
 

@@ -22,6 +22,8 @@ from omnigraph.storage.tables import TableReader
 Mask = npt.NDArray[np.bool_]
 TypeOf = NodeType | EdgeType
 
+ADDRESS = "_rowaddr"
+
 _PAYLOAD_BYTES = 8 << 20
 _DESCRIBED = ("size", "blob_uri")
 
@@ -47,21 +49,41 @@ class Entities:
 
     def at(self, row_ids: pa.Array) -> "Picked":
         """The entities of these row ids."""
-        return Picked(self, row_ids, self._read(row_ids))
+        rows = self.columns(row_ids.drop_null(), [*self._columns, ADDRESS])
+        return Picked(self, row_ids, _aligned(rows, row_ids))
 
-    def _read(self, row_ids: pa.Array) -> pa.Table:
-        names = [name for name in self._columns.values() if name is not None]
-        rows = self.reader.by_row_id(row_ids.drop_null(), names)
-        columns = {
-            name: rows[stored] if stored is not None else _absent(self.owner, name, rows.num_rows)
-            for name, stored in self._columns.items()
-        }
-        table = pa.table(columns)
-        if row_ids.null_count == 0:
-            return table
-        there = row_ids.is_valid()
-        places = pc.subtract(pc.cumulative_sum(there.cast(pa.int64())), 1)
-        return table.take(pc.if_else(there, places, pa.scalar(None, pa.int64())))
+    def columns(self, row_ids: pa.Array, names: Sequence[str]) -> pa.Table:
+        """Some columns of these rows, in the catalog's names."""
+        stored = {name: self._columns.get(name, name) for name in names}
+        there = [name for name in stored.values() if name is not None]
+        rows = self.reader.by_row_id(row_ids, there)
+        return pa.table(
+            {
+                name: rows[held] if held is not None else _absent(self.owner, name, len(row_ids))
+                for name, held in stored.items()
+            }
+        )
+
+    def stageable(self, row_ids: pa.Array) -> pa.Table:
+        """Whole rows as a write takes them, in the catalog's names."""
+        rows = self.reader.stageable(row_ids)
+        return pa.table(
+            {
+                name: rows[held] if held is not None else _absent(self.owner, name, len(row_ids))
+                for name, held in self._columns.items()
+            }
+        )
+
+    def stored(self, rows: pa.Table) -> pa.Table:
+        """Rows in the catalog's names as this version's table holds them."""
+        named = {held: name for name, held in self._columns.items()}
+        columns = [
+            _fitting(rows[named[field.name]], field)
+            if field.name in named
+            else pa.nulls(rows.num_rows, field.type)
+            for field in self.reader.schema
+        ]
+        return pa.table(columns, schema=self.reader.schema)
 
     def payloads(self, row_ids: pa.Array, column: str) -> pa.Array:
         """The bytes of a blob property."""
@@ -73,11 +95,25 @@ class Entities:
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """Entities of one version."""
+    """Entities of one version, and where in it their rows are."""
 
     entities: Entities
     row_ids: pa.Array
-    rows: pa.Table
+    located: pa.Table
+
+    @property
+    def rows(self) -> pa.Table:
+        """The columns of the type in the catalog's names; blobs as what describes them."""
+        return self.located.drop([ADDRESS])
+
+    @property
+    def addresses(self) -> pa.Array:
+        """Where each row is in the version; null where there is none."""
+        return self.located[ADDRESS].combine_chunks()
+
+    def some(self, places: pa.Array) -> "Picked":
+        """Those at some places."""
+        return Picked(self.entities, self.row_ids.take(places), self.located.take(places))
 
     def digests(self, column: str, where: Mask) -> npt.NDArray[np.object_]:
         """A hash of the bytes, or the address of a blob that lives elsewhere."""
@@ -95,6 +131,23 @@ class Picked:
             for at, payload in zip(group, payloads, strict=True):
                 found[at] = hashlib.sha256(payload.as_buffer()).digest()
         return found
+
+
+def _aligned(rows: pa.Table, row_ids: pa.Array) -> pa.Table:
+    """The rows at the places of the row ids; nulls where a row id is null."""
+    if row_ids.null_count == 0:
+        return rows
+    there = row_ids.is_valid()
+    places = pc.subtract(pc.cumulative_sum(there.cast(pa.int64())), 1)
+    return rows.take(pc.if_else(there, places, pa.scalar(None, pa.int64())))
+
+
+def _fitting(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    if values.type == field.type:
+        return values
+    if values.null_count == len(values):  # a blob that a version lacks has no type to cast from
+        return pa.chunked_array([pa.nulls(len(values), field.type)])
+    return values.cast(field.type)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,17 @@ def degrees(context: Context, op: Step, rows: Rows) -> np.ndarray:
     return counts
 
 
+def is_single_step(op: ir.PatternOp, rows: Rows) -> bool:
+    """Whether `degrees` tells how many rows an operator makes of each row."""
+    match op:
+        case ir.ExpandEdges(closes=closes):
+            return not closes
+        case ir.Expand(closes=False, source=source, target=target, hops_min=1):
+            return op.hops_max == 1 or rows.bindings[source].domain.table != target
+        case _:
+            return False
+
+
 # ---- which edges
 
 
@@ -124,11 +135,10 @@ def _held(context: Context, op: Step, source: Binding) -> Reach:
     """The adjacency of the whole table."""
     tables = context.tables
     starts, targets = tables.nodes(source.domain.table), tables.nodes(op.target)
-    ends = (starts, targets) if op.direction is not ir.Direction.IN else (targets, starts)
-    topology = tables.topology(op.edge, ends[0].table, ends[1].table)
-    adjacency = topology.adjacency(op.direction, starts.size)
+    adjacency = tables.adjacency(op.edge, op.direction, starts.table, targets.table)
+    edges = tables.edges(op.edge, op.direction, starts.table, targets.table)
     at = positions_in(starts, starts.ids.strings, source)
-    return Reach(at, adjacency, targets, targets.ids.strings, topology.edges)
+    return Reach(at, adjacency, targets, targets.ids.strings, edges)
 
 
 def _looked_up(context: Context, op: Step, source: Binding, hops: int) -> Reach:

@@ -46,10 +46,10 @@ class ExportResult:
 
 
 @dataclass(slots=True)
-class _Meter:
+class Meter:
     """Counts rows as they leave and tells whoever wants to know."""
 
-    tell: Callable[[Progress], None] | None
+    tell: Callable[[Progress], None] | None = None
     rows: int = 0
     started: float = field(default_factory=time.monotonic)
 
@@ -66,7 +66,13 @@ class Exporting:
     store: Store
     snapshot: Snapshot
     owners: tuple[Owner, ...]
-    meter: _Meter
+    meter: Meter
+
+    def chunks(self) -> Iterator[bytes]:
+        """Everything as NDJSON, some lines at a time."""
+        for owner in self.owners:
+            for batch in self._batches(owner):
+                yield b"".join(_lines_of(batch, owner))
 
     def to_stream(self, stream: IO[bytes]) -> ExportResult:
         """Everything as NDJSON, one type after the other."""
@@ -79,6 +85,8 @@ class Exporting:
         try:
             with unfinished.open("wb") as stream:
                 done = self.to_stream(stream)
+                stream.flush()
+                os.fsync(stream.fileno())
             unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)
@@ -232,18 +240,16 @@ def export(
     store: Store,
     catalog: Catalog,
     target: str | os.PathLike[str] | IO[bytes],
+    snapshot: Snapshot,
     *,
     format: str,
     types: Iterable[str] | None,
-    branch: str,
-    commit: str | None,
     progress: Callable[[Progress], None] | None = None,
 ) -> ExportResult:
     """Write a snapshot to a file, a folder (its name ends in a slash, or it exists) or a stream."""
     if format not in FORMATS:
         raise BadRequest(f"unknown export format '{format}'", f"use {' or '.join(FORMATS)}")
-    snapshot = store.snapshot(branch, commit=commit)
-    exporting = Exporting(store, snapshot, choose_owners(catalog, types), _Meter(progress))
+    exporting = Exporting(store, snapshot, choose_owners(catalog, types), Meter(progress))
     if not isinstance(target, str | os.PathLike):
         if format == "parquet":
             raise BadRequest("Parquet goes to a folder", "give a path")

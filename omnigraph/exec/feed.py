@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, LimitExceeded, NotFound
+from omnigraph.errors import BadRequest, ChangeFeedGap, LimitExceeded, NotFound
+from omnigraph.exec.baseline import Baseline
 from omnigraph.exec.diff import (
     PAGE_CHANGES,
     Change,
@@ -21,9 +21,12 @@ from omnigraph.exec.diff import (
     Position,
     bounded,
     commit_changes,
+    kind_of,
     position_of,
     require_page_size,
 )
+from omnigraph.exec.export import Exporting, Meter, choose_owners
+from omnigraph.exec.schemas import Schemas
 from omnigraph.exec.tokens import sealed, unsealed
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, CommitId
@@ -47,6 +50,7 @@ class Block:
         shown = {
             "graph_commit_id": cause.id,
             "parent_commit_id": cause.parent,
+            "merged_parent_commit_id": cause.merged_parent,
             "authored_branch": cause.branch or MAIN,
             "actor_id": cause.actor,
             "authored_at": cause.created_at,
@@ -77,14 +81,24 @@ class _Place:
 class Feed:
     """The feed of one branch with one set of filters."""
 
-    def __init__(self, store: Store, catalog: Catalog, branch: str, wanted: Filters) -> None:
+    def __init__(self, store: Store, schemas: Schemas, branch: str, wanted: Filters) -> None:
         self._store = store
-        self._catalog = catalog
+        self._schemas = schemas
         self._wanted = wanted
-        head = store.snapshot(branch).commit_id
-        self._chain = _first_parents(store, branch, head)
-        incarnation = store.manifest.identity(branch)
-        self._scope = [self._chain[0].id, branch, incarnation, wanted.to_json()]
+        state = store.manifest.state(branch)
+        self._head = store.manifest.snapshot(state)
+        self._chain = _first_parents(store, branch, self._head.commit_id)
+        self._by_id = {commit.id: commit for commit in self._chain}
+        self._scope = [self._chain[0].id, branch, state.identity, wanted.to_json()]
+
+    def baseline(self) -> Baseline:
+        """Everything as it is at the head, and the cursor of whoever has it."""
+        kinds, types = self._wanted.kinds, self._wanted.types
+        owners = choose_owners(self._schemas.at(self._head).catalog, types or None)
+        chosen = tuple(owner for owner in owners if not kinds or kind_of(owner) in kinds)
+        head = self._head
+        exporting = Exporting(self._store, head, chosen, Meter())
+        return Baseline(head.commit_id, self.cursor_at(head.commit_id), exporting)
 
     def poll(
         self,
@@ -96,11 +110,24 @@ class Feed:
         commits: int = POLL_COMMITS,
     ) -> FeedPage:
         """What happened since a place, at most `limit` changes of at most `commits` commits."""
+        try:
+            return self._poll(start, cursor, page_token, limit, commits)
+        except ChangeFeedGap as gap:
+            raise ChangeFeedGap(gap.first_unreadable_commit_id, cursor or page_token) from gap
+
+    def _poll(
+        self,
+        start: str | None,
+        cursor: str | None,
+        page_token: str | None,
+        limit: int,
+        commits: int,
+    ) -> FeedPage:
         if sum(each is not None for each in (start, cursor, page_token)) > 1:
             raise BadRequest("a poll has one of start, cursor and page_token")
         require_page_size(limit)
         if not 0 < commits <= POLL_COMMITS_MAX:
-            raise LimitExceeded("change_feed_poll_commits", commits, POLL_COMMITS_MAX)
+            raise LimitExceeded("change_feed_commits_per_poll", commits, POLL_COMMITS_MAX)
         if page_token is not None:
             beyond, last, inside = unsealed(page_token, "page", self._scope)
             place = _Place(beyond, last, None if inside is None else tuple(inside))
@@ -116,7 +143,10 @@ class Feed:
 
     def _beginning(self, start: str | None, cursor: str | None) -> CommitId:
         if cursor is not None:
-            return CommitId(unsealed(cursor, "cursor", self._scope))
+            reached = CommitId(unsealed(cursor, "cursor", self._scope))
+            if reached not in self._by_id:
+                raise ChangeFeedGap(reached)
+            return reached
         if start is None or start == NOW:
             return self._chain[-1].id
         if start == BEGINNING:
@@ -161,12 +191,16 @@ class Feed:
         return islice(iter(ahead), count)
 
     def _changes(self, commit: Commit, inside: Position | None) -> Iterator[Change]:
-        return commit_changes(self._store, self._catalog, commit, self._wanted).beyond(inside)
+        parent = self._by_id.get(CommitId(commit.parent or ""))
+        told = commit_changes(self._store, self._schemas, commit, self._wanted, parent=parent)
+        return told.beyond(inside)
 
 
 def _first_parents(store: Store, branch: str, head: CommitId) -> list[Commit]:
     """The commits a branch went through, oldest first."""
     commits = store.history.dag(branch)
+    if head not in commits:
+        raise NotFound("branch", branch, "it was deleted and made again meanwhile")
     chain = [commits[head]]
     while chain[-1].parent is not None:
         chain.append(commits[chain[-1].parent])

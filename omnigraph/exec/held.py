@@ -163,6 +163,8 @@ def read_nodes(source: Source, cache: Cache, known: Ids | None) -> Nodes:
 
 def follow_nodes(source: Source, cache: Cache, base: Nodes, known: Ids) -> Nodes | None:
     """A version made of an earlier one and the nodes written since; None to read it anew."""
+    if not _has_columns_of(source, base):
+        return None
     written = _written_since(source, base.source.key[1], ["id"])
     if written is None:
         return None
@@ -180,6 +182,11 @@ def follow_nodes(source: Source, cache: Cache, base: Nodes, known: Ids) -> Nodes
     if source.pin.row_count < len(known):
         nodes.present = np.union1d(present, created)
     return nodes
+
+
+def _has_columns_of(source: Source, base: Whole) -> bool:
+    """Whether a name stands for the same column in both versions: names may have been swapped."""
+    return bool(source.reader.schema.equals(base.source.reader.schema, check_metadata=True))
 
 
 def _written_since(source: Source, version: int, names: list[str]) -> pa.Table | None:
@@ -270,6 +277,8 @@ def follow_edges(
     source: Source, cache: Cache, base: Edges, dictionaries: tuple[Ids, Ids]
 ) -> Edges | None:
     """A version made of an earlier one and the edges written since; None to read it anew."""
+    if not _has_columns_of(source, base):
+        return None
     written = _written_since(source, base.source.key[1], ["src", "dst"])
     if written is None:
         return None

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.rows import as_numpy
+from omnigraph.exec.texts import Texts
 
-_SEARCH_COST = 300
+_SEARCH_COST = 100
 """A binary search costs as much as hashing this many ids, which `locate` does without an order."""
 
 _INSERTED_MAX = 1024
@@ -27,6 +28,7 @@ class Ids:
         self.family = family if family is not None else object()
         self._order: np.ndarray | None = None
         self._rank: np.ndarray | None = None
+        self._texts: Texts | None = None
         self._turn = Lock()
 
     def __len__(self) -> int:
@@ -62,24 +64,21 @@ class Ids:
 
     def find(self, wanted: str) -> int:
         """The number of one id, or -1."""
-        place = self._place(wanted)
-        if place < len(self):
-            number = int(self.order[place])
-            if self.strings[number].as_py() == wanted:
+        data = wanted.encode("utf-8", "surrogatepass")
+        order = self.order.data
+        place = self.texts.place(order, data)
+        if place < len(order):
+            number: int = order[place]
+            if self.texts.bytes_at(number) == data:
                 return number
         return -1
 
-    def _place(self, wanted: str) -> int:
-        """Where an id stands, or would, among the sorted ones."""
-        strings, order = self.strings, self.order
-        low, high = 0, len(order)
-        while low < high:
-            middle = (low + high) // 2
-            if strings[int(order[middle])].as_py() < wanted:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+    @property
+    def texts(self) -> Texts:
+        """The ids one by one."""
+        if self._texts is None:
+            self._texts = Texts(self.strings)
+        return self._texts
 
     def locate(self, wanted: pa.Array) -> np.ndarray:
         """The numbers of many ids, -1 for those that are not there."""
@@ -98,5 +97,7 @@ class Ids:
     def _order_with(self, more: pa.Array) -> np.ndarray:
         """Few new ids are put into their places; sorting again would cost a sort of all."""
         among = pc.array_sort_indices(more).to_numpy().astype(np.int64)
-        places = [self._place(more[int(each)].as_py()) for each in among]
+        order = self.order.data
+        new = (more[int(each)].as_py().encode() for each in among)
+        places = [self.texts.place(order, each) for each in new]
         return np.insert(self.order, places, len(self) + among)

@@ -5,6 +5,7 @@ days and moments milliseconds since the epoch, as in an export; a blob is a shor
 """
 
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -33,16 +34,13 @@ def images(owner: TypeOf, rows: pa.Table) -> list[Image | None]:
     """The image of each row; None where there is no entity."""
     names = [prop.name for prop in owner.properties]
     columns = [json_values(rows[prop.name], prop.type) for prop in owner.properties]
-    found: list[Image | None] = []
-    ids = rows["id"].to_pylist()
-    ends = _ends(rows)
-    for place, entity_id in enumerate(ids):
-        if entity_id is None:
-            found.append(None)
-            continue
-        values = {name: column[place] for name, column in zip(names, columns, strict=True)}
-        found.append(Image(values, None if ends is None else ends[place]))
-    return found
+    values = zip(*columns, strict=True) if columns else repeat((), rows.num_rows)
+    there = rows["id"].combine_chunks().is_valid().to_pylist()
+    ends = _ends(rows) or repeat(None, rows.num_rows)
+    return [
+        Image(dict(zip(names, row, strict=True)), both) if is_there else None
+        for is_there, row, both in zip(there, values, ends, strict=True)
+    ]
 
 
 def _ends(rows: pa.Table) -> list[tuple[str, str]] | None:

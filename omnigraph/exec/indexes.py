@@ -71,10 +71,11 @@ def is_kind(index: IndexFacts, kind: IndexKind) -> bool:
 def wanted_indexes(catalog: Catalog) -> tuple[Wanted, ...]:
     """Every index the schema asks for."""
     types: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
-    return tuple(wanted for each in types for wanted in _wanted(each))
+    return tuple(wanted for each in types for wanted in indexes_of(each))
 
 
-def _wanted(each: NodeType | EdgeType) -> Iterator[Wanted]:
+def indexes_of(each: NodeType | EdgeType) -> Iterator[Wanted]:
+    """Every index the schema asks for of one type."""
     ends = ("src", "dst") if isinstance(each, EdgeType) else ()
     for column in ("id", *ends):
         yield Wanted(each.table, column, IndexKind.ORDERED, f"{column}:{IndexKind.ORDERED}")
@@ -102,7 +103,7 @@ def ensure_indices(
 
 
 def _attempt(store: Store, catalog: Catalog, branch: str, actor: str | None) -> IndexReport:
-    write = store.begin(branch, kind="ensure_indices", actor=actor)
+    write = store.begin(branch, kind="ensure_indices", actor=actor, schema=catalog.schema_id)
     snapshot = store.snapshot(branch)
     built: list[IndexNote] = []
     kept: list[IndexNote] = []
@@ -111,12 +112,12 @@ def _attempt(store: Store, catalog: Catalog, branch: str, actor: str | None) -> 
         reader = store.reader(snapshot, table)
         requests = []
         for wanted in group:
-            decided = _decided(reader, wanted)
-            if isinstance(decided, IndexRequest):
-                requests.append(decided)
+            answer = decided(reader, wanted)
+            if isinstance(answer, IndexRequest):
+                requests.append(answer)
                 built.append(_note(wanted))
-            elif decided:
-                pending.append(_note(wanted, decided))
+            elif answer:
+                pending.append(_note(wanted, answer))
             else:
                 kept.append(_note(wanted))
         if requests:
@@ -136,7 +137,7 @@ def _note(wanted: Wanted, reason: str = "") -> IndexNote:
     return IndexNote(wanted.table, wanted.column, wanted.kind, reason)
 
 
-def _decided(reader: TableReader, wanted: Wanted) -> IndexRequest | str:
+def decided(reader: TableReader, wanted: Wanted) -> IndexRequest | str:
     """The index to build; why it has to wait; or nothing to do, which is an empty text."""
     found = next((each for each in reader.indexes() if each.name == wanted.name), None)
     if wanted.kind is IndexKind.VECTOR:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.exec.context import Context
-from omnigraph.exec.expand import degrees
+from omnigraph.exec.expand import degrees, is_single_step
 from omnigraph.exec.rows import NULL, Binding, Rows
 from omnigraph.plan import ir
 
@@ -60,7 +60,7 @@ def _counts(
 ) -> np.ndarray:
     """How many solutions each row has."""
     step = inner[0]
-    if len(inner) == 1 and _is_single_step(step, rows):
+    if len(inner) == 1 and is_single_step(step, rows):
         assert isinstance(step, ir.Expand | ir.ExpandEdges)
         return degrees(context, step, rows)
     distinct, inverse = _correlated(inner, rows)
@@ -70,16 +70,6 @@ def _counts(
     return counts if inverse is None else counts[inverse]
 
 
-def _is_single_step(op: ir.PatternOp, rows: Rows) -> bool:
-    match op:
-        case ir.ExpandEdges(closes=closes):
-            return not closes
-        case ir.Expand(closes=False, source=source, target=target, hops_min=1):
-            return op.hops_max == 1 or rows.bindings[source].domain.table != target
-        case _:
-            return False
-
-
 def _marked(rows: Rows) -> tuple[Rows, ir.Slot]:
     mark = ir.Slot(f"row:{len(rows.slots)}")
     return rows.put(mark, pa.array(np.arange(rows.length))), mark
@@ -87,7 +77,7 @@ def _marked(rows: Rows) -> tuple[Rows, ir.Slot]:
 
 def _correlated(inner: tuple[ir.PatternOp, ...], rows: Rows) -> tuple[Rows, np.ndarray | None]:
     """The rows as the inner pattern tells them apart: when it sees one variable, one an entity."""
-    seen = set(_names(inner))
+    seen = set(names_in(inner))
     outer = [var for var in rows.bindings if var in seen]
     slots = [slot for slot in rows.slots if slot in seen]
     if len(outer) != 1 or slots:
@@ -97,13 +87,13 @@ def _correlated(inner: tuple[ir.PatternOp, ...], rows: Rows) -> tuple[Rows, np.n
     return Rows(len(there), {outer[0]: Binding(bound.domain, there)}, {}), inverse
 
 
-def _names(part: Any) -> Iterator[str]:
+def names_in(part: Any) -> Iterator[str]:
     """Every variable and slot a pattern mentions."""
     if isinstance(part, str):
         yield part
     elif isinstance(part, tuple):
         for each in part:
-            yield from _names(each)
+            yield from names_in(each)
     elif is_dataclass(part) and not isinstance(part, ir.Const):
         for field in fields(part):
-            yield from _names(getattr(part, field.name))
+            yield from names_in(getattr(part, field.name))

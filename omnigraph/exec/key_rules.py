@@ -12,6 +12,7 @@ task, and the violations of all buckets together are those of the whole.
 from typing import Any, assert_never
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.errors import Violation
 from omnigraph.exec.row_rules import shown
@@ -26,17 +27,54 @@ from omnigraph.exec.rules import (
     Unique,
 )
 
+_FEW = 1_000
+"""Rows for which a reason is looked for before the engine is asked."""
 
-def check_keys(incoming: pa.Table, committed: pa.Table, rule: KeyRule) -> Found:
-    """The violations of one key rule, in the order of the values that break it."""
-    if not incoming.num_rows:
+
+def check_keys(
+    incoming: pa.Table,
+    committed: pa.Table,
+    rule: KeyRule,
+    *,
+    listed: int | None = VIOLATIONS_LISTED,
+) -> Found:
+    """The violations of one key rule, in the order of the values that break it; `listed` None
+    lists them all."""
+    if not incoming.num_rows or _clearly_kept(incoming, committed, rule):
         return Found()
     wrong = _run(statement(rule), incoming, committed)
     if not wrong.num_rows:
         return Found()
     wrong = wrong.sort_by([(name, "ascending") for name in wrong.column_names])
-    rows = wrong.slice(0, VIOLATIONS_LISTED).to_pylist()
+    rows = wrong.slice(0, listed).to_pylist()
     return Found(tuple(_violation(rule, row) for row in rows), wrong.num_rows)
+
+
+def _clearly_kept(incoming: pa.Table, committed: pa.Table, rule: KeyRule) -> bool:
+    """Whether a few rows keep the rule for a reason that needs no query: planning one takes longer
+    than all else a small write does. Where this is not sure the statement decides."""
+    if incoming.num_rows > _FEW or committed.num_rows > _FEW:
+        return False
+    match rule:
+        case DistinctIds():
+            return bool(pc.count_distinct(incoming["id"]).as_py() == incoming.num_rows)
+        case FreeIds():
+            return not committed.num_rows
+        case Unique():
+            return incoming.num_rows == 1 and not committed.num_rows
+        case Endpoint(end=end):
+            known = pc.is_in(incoming[end], value_set=committed["id"].combine_chunks())
+            return bool(pc.all(known).as_py())
+        case EdgesPerSource():
+            return False
+        case _:
+            assert_never(rule)
+
+
+def missing_ends(edges: pa.Table, rule: Endpoint) -> Found:
+    """A violation an edge, for edges that are known to have no node at one end."""
+    rows = edges.select(["id", rule.end]).rename_columns(["id", "missing"]).to_pylist()
+    return Found(tuple(_violation(rule, row) for row in rows), len(rows))
 
 
 def meeting_columns(rule: KeyRule) -> tuple[tuple[str, ...], tuple[str, ...]]:

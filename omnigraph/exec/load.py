@@ -200,7 +200,8 @@ class Loading:
     def run(self, pieces: Iterator[Piece]) -> tuple[Commit, dict[TableKey, int]]:
         """Read everything, check everything, commit once."""
         request = self._request
-        write = self._store.begin(request.branch, kind="load", actor=request.actor)
+        schema = self._catalog.schema_id
+        write = self._store.begin(request.branch, kind="load", actor=request.actor, schema=schema)
         taken = self._take(write, pieces)
         finish = Finish(
             self._store, self._catalog, request, self._keys, taken, self._folder, self._files
@@ -260,7 +261,7 @@ class Finish:
         def attempt() -> Commit:
             request = self.request
             current = next(attempts, None) or self.store.begin(
-                request.branch, kind="load", actor=request.actor
+                request.branch, kind="load", actor=request.actor, schema=self.catalog.schema_id
             )
             told("check", sum(self.taken.counts.values()))
             self._check(current)

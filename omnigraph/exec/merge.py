@@ -107,7 +107,7 @@ def _merge(
         return ALREADY_UP_TO_DATE, None
     kind = FAST_FORWARD if bases[0].id == ours.commit_id else MERGED
     parts = _decided(store, catalog, asked, _Bases(store, lookup, met), theirs, ours)
-    write = store.begin(ours.branch, kind=WRITER_KIND, actor=asked.actor)
+    write = store.begin(ours.branch, kind=WRITER_KIND, actor=asked.actor, schema=catalog.schema_id)
     _require_still(store, ours)
     for table_key, part in parts.items():
         _stage(write, table_key, part)
@@ -139,7 +139,7 @@ def _decided(
         source, target = theirs.tables.get(owner.table), ours.tables.get(owner.table)
         if source is None or target is None or source == target:
             continue
-        merge = TypeMerge(store, owner, bases.of(owner, source), source, target)
+        merge = TypeMerge(store, owner, bases.of(owner, source, target), source, target)
         settled = Settled()
         for undecided in merge.decide():
             settle(merge, undecided, asked.by, asked.resolve, settled)
@@ -166,6 +166,10 @@ def _order(conflict: MergeConflict) -> tuple[bool, str, str, str]:
     return is_edge, conflict.type_name, conflict.entity_id or "", conflict.message
 
 
+_Sides = tuple[TablePin, TablePin]
+"""The source's version of a table, and the target's."""
+
+
 class _Bases:
     """The merge base of each type: of one commit, or of several merged with each other."""
 
@@ -173,32 +177,37 @@ class _Bases:
         self._store = store
         self._lookup = lookup
         self._met = met
+        self._snapshots: dict[CommitId, Snapshot] = {}
 
-    def of(self, owner: TypeOf, source: TablePin) -> Base:
-        """The base of one type, read relative to the source's version."""
-        base = self._joined(owner, source, self._met.bases)
+    def of(self, owner: TypeOf, source: TablePin, target: TablePin) -> Base:
+        """The base of one type, read relative to the two sides' versions."""
+        sides = source, target
+        base = self._joined(owner, sides, self._met.bases)
         for merge in self._met.forgotten:
             before = self._lookup(CommitId(merge.parent or ""))
             if before is not None:
-                after = self._one(owner, source, merge)
-                base = ForgottenBase(after, self._one(owner, source, before), base)
+                after = self._one(owner, sides, merge)
+                base = ForgottenBase(after, self._one(owner, sides, before), base)
         return base
 
-    def _joined(self, owner: TypeOf, source: TablePin, commits: tuple[Commit, ...]) -> Base:
-        joined = self._one(owner, source, commits[0])
+    def _joined(self, owner: TypeOf, sides: _Sides, commits: tuple[Commit, ...]) -> Base:
+        joined = self._one(owner, sides, commits[0])
         for index, commit in enumerate(commits[1:], start=1):
             # What the commits so far have in common with the next one: their own bases.
             below = merge_bases(self._lookup, commits[index - 1].id, commit.id)
             joined = MergedBase(
-                joined, self._one(owner, source, commit), self._joined(owner, source, below)
+                joined, self._one(owner, sides, commit), self._joined(owner, sides, below)
             )
         return joined
 
-    def _one(self, owner: TypeOf, source: TablePin, commit: Commit) -> Base:
-        pin = self._store.snapshot(commit=commit.id).tables.get(owner.table)
+    def _one(self, owner: TypeOf, sides: _Sides, commit: Commit) -> Base:
+        if commit.id not in self._snapshots:
+            self._snapshots[commit.id] = self._store.history.at(commit)
+        pin = self._snapshots[commit.id].tables.get(owner.table)
         if pin is None:
             raise NotFound("table", owner.table, f"commit {commit.id} does not have it")
-        return CommitBase(self._store, owner, pin, source)
+        source, target = sides
+        return CommitBase(self._store, owner, pin, source=source, target=target)
 
 
 # ---- staging
@@ -209,8 +218,8 @@ def _stage(write: Write, table_key: TableKey, part: Merged) -> None:
     leaving, taken = part.leaving(), part.source_rows.drop_null()
     if not len(leaving) and not len(taken) and not part.made.num_rows:
         return
-    copied = part.merge.source.reader.stageable(taken)
-    write.patch(table_key, removed=leaving, added=pa.concat_tables([copied, part.made]))
+    added = pa.concat_tables([part.merge.incoming(), part.made])
+    write.patch(table_key, removed=leaving, added=added, addresses=part.addresses())
 
 
 # ---- afterwards

@@ -18,7 +18,14 @@ from ulid import ULID
 
 from omnigraph.catalog.ids import entity_id
 from omnigraph.catalog.model import Catalog, NodeType
-from omnigraph.errors import ConstraintViolated, PreconditionFailed, VersionMismatch, Violation
+from omnigraph.errors import (
+    Conflict,
+    ConstraintViolated,
+    PreconditionFailed,
+    Refused,
+    VersionMismatch,
+    Violation,
+)
 from omnigraph.exec.constants import Given
 from omnigraph.exec.staging import Staging, type_of_table
 from omnigraph.exec.validate import validate
@@ -27,9 +34,10 @@ from omnigraph.plan import ir
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.records import Commit, CommitId
 from omnigraph.storage.store import Store
-from omnigraph.storage.write import prepared_again
+from omnigraph.storage.write import Write, prepared_again
 from omnigraph.types import Kind, Scalar, TableKey, ValueType
 
+KIND = "mutation"
 _ID = ValueType(Scalar.STRING)
 
 
@@ -75,8 +83,22 @@ def run_mutation(store: Store, catalog: Catalog, asked: Request) -> MutationResu
     if asked.if_commit is not None:
         return _run_if(store, catalog, asked, CommitId(asked.if_commit))
     if all(isinstance(s, ir.InsertNode | ir.InsertEdge) for s in asked.plan.statements):
-        return prepared_again(lambda: _attempt(store, catalog, asked))
+        return _insert(store, catalog, asked)
     return _attempt(store, catalog, asked)
+
+
+def _insert(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
+    """Inserts alone may begin again. So they begin where this process saw the branch a moment ago
+    and leave it to the commit to find that out of date; a refusal counts once it is not."""
+    write = store.begin(
+        asked.branch, kind=KIND, actor=asked.actor, schema=catalog.schema_id, recent=True
+    )
+    try:
+        return _ended(write, catalog, asked)
+    except (Refused, Conflict):
+        if store.is_current(write):
+            raise
+    return prepared_again(lambda: _attempt(store, catalog, asked))
 
 
 def _run_if(store: Store, catalog: Catalog, asked: Request, head: CommitId) -> MutationResult:
@@ -101,7 +123,14 @@ def _require_head(store: Store, branch: str, expected: CommitId) -> None:
 def _attempt(
     store: Store, catalog: Catalog, asked: Request, expected_head: CommitId | None = None
 ) -> MutationResult:
-    write = store.begin(asked.branch, kind="mutation", actor=asked.actor)
+    write = store.begin(asked.branch, kind=KIND, actor=asked.actor, schema=catalog.schema_id)
+    return _ended(write, catalog, asked, expected_head)
+
+
+def _ended(
+    write: Write, catalog: Catalog, asked: Request, expected_head: CommitId | None = None
+) -> MutationResult:
+    """Run the statements through a write that was begun, and commit it."""
     staging = Staging(write, catalog, asked.given)
     counts = {Kind.NODE: 0, Kind.EDGE: 0}
     for statement in asked.plan.statements:

@@ -85,6 +85,27 @@ class Ranker:
         scored = rows.put(score.out, pa.array(subject.spread(values, np.nan), mask=~there))
         return scored.where(there) if score.required else scored
 
+    def numbers_of(
+        self, ranking: ir.Nearest | ir.Bm25, domain: Nodes, at: list[int]
+    ) -> dict[int, float]:
+        """The numbers of some nodes, by position, for those that have one."""
+        name = domain.source.columns.name_of(ranking.column)
+        query = self._given.of(ranking.query)
+        if name is None or query is None or not at:
+            return {}
+        some = np.array(sorted(set(at)), np.int64)
+        reader, cache = domain.source.reader, self._cache
+        if isinstance(ranking, ir.Bm25):
+            found, numbers = search_at.bm25_at(
+                reader, name, str(query), numbering=domain.ids, among=some, cache=cache
+            )
+        else:
+            vector = self._vector(ranking, query)
+            found, numbers = search_at.nearest_at(
+                reader, name, vector, numbering=domain.ids, among=some, k=len(some), cache=cache
+            )
+        return dict(zip(found.tolist(), numbers.tolist(), strict=True))
+
     def _ranked(
         self, ranking: ir.Nearest | ir.Bm25, subject: "_Subject", wanted: Wanted | None
     ) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,8 @@
 """What a query returns.
 
 Invariant: the columns are typed Arrow arrays in projection order; `rows` are the same values as
-JSON has them, and are made when they are first asked for.
+JSON has them, and are made when they are first asked for. A few rows come as Python values, and
+then it is the arrays that wait until somebody asks.
 """
 
 import math
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.catalog.arrow import arrow_type
 from omnigraph.errors import NotInstalled
 from omnigraph.exec.profile import Profile
 from omnigraph.language.moments import format_date, format_datetime
@@ -23,6 +25,15 @@ from omnigraph.types import FLOATS, Scalar, ValueType
 JsonRow = dict[str, Any]
 
 
+class Few:
+    """A column of a few texts, numbers or truth values, as Python has them."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: list[Any]) -> None:
+        self.values = values
+
+
 @dataclass(frozen=True)
 class QueryResult:
     """The rows of one query, and the commit they were read from."""
@@ -30,7 +41,7 @@ class QueryResult:
     columns: list[str]
     commit_id: str
     _types: tuple[ValueType, ...] = field(repr=False)
-    _values: tuple[pa.Array, ...] = field(repr=False)
+    _values: tuple[pa.Array | Few, ...] = field(repr=False)
     _length: int = field(repr=False)
     _plan: ir.ReadPlan = field(repr=False)
     _profile: Profile = field(repr=False)
@@ -60,7 +71,8 @@ class QueryResult:
 
     def to_arrow(self) -> pa.Table:
         """The columns as an Arrow table."""
-        return pa.Table.from_arrays(list(self._values), names=self.columns)
+        typed = zip(self._values, self._types, strict=True)
+        return pa.Table.from_arrays([_arrow(v, t) for v, t in typed], names=self.columns)
 
     def to_pandas(self) -> Any:
         """The columns as a pandas frame."""
@@ -79,11 +91,23 @@ class QueryResult:
         return self._profile.explain(self._plan)
 
 
-def json_values(values: pa.Array, type_: ValueType) -> list[Any]:
+def _arrow(values: pa.Array | Few, type_: ValueType) -> pa.Array:
+    return pa.array(values.values, arrow_type(type_)) if isinstance(values, Few) else values
+
+
+def json_values(values: pa.Array | Few, type_: ValueType) -> list[Any]:
     """A column as JSON values."""
+    if isinstance(values, Few):
+        return _json_few(values.values, type_.scalar)
     if type_.is_list or type_.is_vector:
         return _json_lists(values, type_)
     return _json_scalars(values, type_.scalar)
+
+
+def _json_few(values: list[Any], scalar: Scalar) -> list[Any]:
+    if scalar not in FLOATS:
+        return values
+    return [v if v is None or math.isfinite(v) else _name_of(v) for v in values]
 
 
 def _json_scalars(values: pa.Array, scalar: Scalar) -> list[Any]:

@@ -27,18 +27,22 @@ from omnigraph.exec.rules import (
 )
 
 
-def check_rows(rules: Iterable[RowRule], rows: pa.Table) -> Found:
-    """Every row rule over every row. A rule whose column is not there is not asked."""
+def check_rows(
+    rules: Iterable[RowRule], rows: pa.Table, *, listed: int | None = VIOLATIONS_LISTED
+) -> Found:
+    """Every row rule over every row; `listed` None lists every violation. A rule whose column is
+    not there is not asked."""
     names = set(rows.schema.names)
-    return joined([_check(rule, rows) for rule in rules if rule.column in names])
+    asked = (rule for rule in rules if rule.column in names)
+    return joined([_check(rule, rows, listed) for rule in asked], listed=listed)
 
 
-def _check(rule: RowRule, rows: pa.Table) -> Found:
+def _check(rule: RowRule, rows: pa.Table, listed: int | None) -> Found:
     mask = broken(rule, rows.column(rule.column).combine_chunks())
     total = pc.sum(mask).as_py() or 0
     if not total:
         return Found()
-    picked = pc.indices_nonzero(mask)[:VIOLATIONS_LISTED]
+    picked = pc.indices_nonzero(mask)[:listed]
     wrong = rows.select(["id", rule.column]).take(picked).to_pylist()
     return Found(tuple(_violation(rule, row["id"], row[rule.column]) for row in wrong), total)
 

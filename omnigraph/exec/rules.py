@@ -235,7 +235,7 @@ class Found:
             raise ConstraintViolated(self.violations, self.total)
 
 
-def joined(parts: Sequence[Found]) -> Found:
+def joined(parts: Sequence[Found], *, listed: int | None = VIOLATIONS_LISTED) -> Found:
     """What several checks found, the first of them first."""
-    listed = (violation for part in parts for violation in part.violations)
-    return Found(tuple(listed)[:VIOLATIONS_LISTED], sum(part.total for part in parts))
+    every = (violation for part in parts for violation in part.violations)
+    return Found(tuple(every)[:listed], sum(part.total for part in parts))

@@ -11,6 +11,8 @@ move codes, and values are gathered for the rows that leave.
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
 from time import perf_counter
 from typing import assert_never
 
@@ -25,20 +27,25 @@ from omnigraph.exec.codes import Codes, codes_of, combined, encoded, first_of_ea
 from omnigraph.exec.constants import Given
 from omnigraph.exec.context import Context, TraversalMode, WantedColumns, wanted_columns
 from omnigraph.exec.evaluate import Evaluator, repeated
-from omnigraph.exec.expand import expand, expand_edges
-from omnigraph.exec.joins import left_join, matches, semi_join
+from omnigraph.exec.expand import degrees, expand, expand_edges, is_single_step
+from omnigraph.exec.few import Shortcut, Walk, shortcut_of
+from omnigraph.exec.few_result import Tail, tail_of
+from omnigraph.exec.frame import Frame, Reader
+from omnigraph.exec.joins import left_join, matches, names_in, semi_join
 from omnigraph.exec.limits import Limits, Watch
 from omnigraph.exec.order import keys_of_codes, keys_of_values, places
 from omnigraph.exec.profile import Profile
 from omnigraph.exec.rank import Ranker, Wanted
-from omnigraph.exec.result import QueryResult
+from omnigraph.exec.result import Few, QueryResult
 from omnigraph.exec.rows import ONE_ROW, Rows
 from omnigraph.exec.scan import counted, scan
 from omnigraph.exec.tables import Holdings, TablesView
 from omnigraph.plan import ir
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
+from omnigraph.types import ValueType
 
+_FEW_ROWS_MAX = 128
 _FRONTIER_MAX = 1024
 _PLANS_MAX = 1024
 
@@ -50,33 +57,102 @@ class Reading:
         self.limits = limits or Limits.from_environment()
         self.holdings = Holdings(store, self.limits.cache_bytes_max)
         self.embedder: embed.Provider | None = None
-        self._wanted: dict[int, tuple[ir.ReadPlan, WantedColumns]] = {}
+        self.few_rows_max = _FEW_ROWS_MAX
+        self._prepared: dict[int, Prepared] = {}
+        self._views: dict[str, TablesView] = {}
 
     def run(
         self, plan: ir.ReadPlan, params: Mapping[str, ir.Constant], snapshot: Snapshot
     ) -> QueryResult:
         """The rows of a plan in one snapshot."""
-        tables = TablesView(self.holdings, snapshot)
+        tables = self._view(snapshot)
         given = Given(params, time.time_ns() // 1_000_000)
         ranker = Ranker(tables, given, self.embedder)
+        prepared = self._prepare(plan)
         context = Context(
             tables,
             Evaluator(given, ranker.text_matches),
             Watch(self.limits),
             _mode(),
             _frontier_max(),
-            self._wanted_of(plan),
+            prepared.wanted,
         )
-        return _Run(plan, context, ranker).result()
+        return _Run(prepared, context, ranker, self.few_rows_max).result()
 
-    def _wanted_of(self, plan: ir.ReadPlan) -> WantedColumns:
-        """The columns of a plan, remembered by the plan itself: hashing one takes longer."""
-        known = self._wanted.get(id(plan))
-        if known is None or known[0] is not plan:
-            if len(self._wanted) >= _PLANS_MAX:
-                self._wanted.clear()
-            known = self._wanted[id(plan)] = (plan, wanted_columns(plan))
-        return known[1]
+    def _view(self, snapshot: Snapshot) -> TablesView:
+        """The tables of a snapshot, shared with the queries before that saw the same one."""
+        view = self._views.get(snapshot.branch)
+        epoch = self.holdings.cache.epoch
+        if view is None or view.snapshot is not snapshot or view.epoch != epoch:
+            if view is not None and view.epoch != epoch:
+                self._views.clear()  # they hold what the cache let go of
+            view = self._views[snapshot.branch] = TablesView(self.holdings, snapshot)
+        return view
+
+    def _prepare(self, plan: ir.ReadPlan) -> "Prepared":
+        """What follows from a plan alone, remembered by the plan: hashing one takes longer."""
+        known = self._prepared.get(id(plan))
+        if known is None or known.plan is not plan:
+            if len(self._prepared) >= _PLANS_MAX:
+                self._prepared.clear()
+            known = self._prepared[id(plan)] = prepare(plan)
+        return known
+
+    def close(self) -> None:
+        """Let go of everything held."""
+        self._views.clear()
+        self.holdings.cache.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan, and how it is run."""
+
+    plan: ir.ReadPlan
+    wanted: WantedColumns
+    shortcut: Shortcut | None
+    tail: Tail | None
+    counts: bool  # nothing is asked of the rows but how many they are
+    counts_last_step: bool  # nothing is asked of the last step but how many rows it makes
+    names: list[str]
+    types: tuple[ValueType, ...]
+
+
+def prepare(plan: ir.ReadPlan) -> Prepared:
+    """What follows from a plan alone."""
+    return Prepared(
+        plan,
+        wanted_columns(plan),
+        shortcut_of(plan.pattern),
+        tail_of(plan),
+        _only_counts(plan),
+        _counts_last_step(plan),
+        [column.name for column in plan.columns],
+        tuple(column.type for column in plan.columns),
+    )
+
+
+def _only_counts(plan: ir.ReadPlan) -> bool:
+    groups = plan.aggregate
+    return (
+        groups is not None
+        and not groups.keys
+        and not plan.scores
+        and all(measure.operand is None for measure in groups.measures)
+        and all(isinstance(column.value, ir.SlotRef) for column in plan.columns)
+        and plan.limit != 0
+        and not plan.offset
+    )
+
+
+def _counts_last_step(plan: ir.ReadPlan) -> bool:
+    groups, step = plan.aggregate, plan.pattern[-1]
+    if groups is None or plan.scores or any(m.operand is not None for m in groups.measures):
+        return False
+    if not isinstance(step, ir.Expand | ir.ExpandEdges) or step.closes:
+        return False
+    bound = {step.out, step.edge_var} if isinstance(step, ir.ExpandEdges) else {step.out}
+    return bound.isdisjoint(names_in(groups.keys))
 
 
 def _mode() -> TraversalMode:
@@ -96,8 +172,12 @@ def _frontier_max() -> int:
 class _Run:
     """One run of one plan."""
 
-    def __init__(self, plan: ir.ReadPlan, context: Context, ranker: Ranker) -> None:
-        self.plan = plan
+    def __init__(
+        self, prepared: Prepared, context: Context, ranker: Ranker, few_rows_max: int
+    ) -> None:
+        self.prepared = prepared
+        self.plan = prepared.plan
+        self.few_rows_max = few_rows_max
         self.context = context
         self.evaluator = context.evaluator
         self.cache = context.tables.holdings.cache
@@ -109,15 +189,33 @@ class _Run:
         group = self._counted()
         if group is not None:
             return self._finished(group, perf_counter())
-        rows = self._scored(self.solve(plan.pattern, ONE_ROW))
+        small, ops, rows = self._walked()
+        if small is not None:
+            return small
+        if plan.aggregate is None:
+            return self._finished(self._scored(self.solve(ops, rows)), perf_counter())
+        rows, weights = self._weighed(ops, rows)
         since = perf_counter()
-        frame: Rows | Groups = rows
-        if plan.aggregate is not None:
-            self.context.watch.operator = "group by"
-            frame = aggregate(plan.aggregate, rows, self.evaluator, self.cache)
-            self.profile.stage(frame.length, perf_counter() - since)
-            since = perf_counter()
-        return self._finished(frame, since)
+        self.context.watch.operator = "group by"
+        groups = aggregate(plan.aggregate, rows, self.evaluator, self.cache, weights)
+        self.profile.stage(groups.length, perf_counter() - since)
+        return self._finished(groups, perf_counter())
+
+    def _weighed(self, ops: tuple[ir.PatternOp, ...], rows: Rows) -> tuple[Rows, np.ndarray | None]:
+        """The rows to group. Where the last step only makes rows to be counted, it is not taken:
+        each row gets the number of rows it would become."""
+        if not ops or not self.prepared.counts_last_step:
+            return self._scored(self.solve(ops, rows)), None
+        rows, step = self.solve(ops[:-1], rows), ops[-1]
+        if not is_single_step(step, rows):
+            return self.solve(ops[-1:], rows), None
+        assert isinstance(step, ir.Expand | ir.ExpandEdges)
+        self.context.watch.operator = step
+        since = perf_counter()
+        weights = degrees(self.context, step, rows)
+        self.profile.operator(step, int(weights.sum()), since)
+        self.context.watch.tick()
+        return rows.where(weights > 0), weights[weights > 0]
 
     def _counted(self) -> Groups | None:
         """The one group of a plan that only counts the nodes of a scan."""
@@ -133,7 +231,69 @@ class _Run:
             return None
         self.profile.operator(op, count, since)
         self.profile.stage(1, 0.0)
-        return Groups(1, {}, {measure.out: pa.array([count]) for measure in groups.measures})
+        measures = {measure.out: pa.array([count]) for measure in groups.measures}
+        return Groups(1, ONE_ROW, {}, measures)
+
+    # A few rows
+
+    def _walked(self) -> tuple[QueryResult | None, tuple[ir.PatternOp, ...], Rows]:
+        """The result, if all of it is small; otherwise the operators that are left, and the rows
+        they go on from."""
+        pattern, prepared = self.plan.pattern, self.prepared
+        if prepared.shortcut is None or not self.few_rows_max:
+            return None, pattern, ONE_ROW
+        if self.context.mode is TraversalMode.INDEXED:
+            return None, pattern, ONE_ROW
+        walk = Walk(self.context, self.few_rows_max)
+        done, frame = prepared.shortcut.walk(walk, self.profile)
+        if frame is None:
+            return None, pattern, ONE_ROW
+        if done == len(pattern) and prepared.counts:
+            return self._totalled(frame.length), (), ONE_ROW
+        small = None
+        if done == len(pattern) and prepared.tail is not None:
+            small = self._small(prepared.tail, frame, walk.reader)
+        return small, pattern[done:], frame.rows() if small is None else ONE_ROW
+
+    def _small(self, tail: Tail, frame: Frame, reader: Reader) -> QueryResult | None:
+        """The result of a few rows, unless the operators must rank them."""
+        plan, watch, since = self.plan, self.context.watch, perf_counter()
+        watch.operator = "score"
+        scored = tail.scored(frame, self.ranker)
+        if scored is None:
+            return None
+        frame, slots = scored
+        watch.tick()
+        for _ in plan.scores:
+            self.profile.stage(frame.length, (perf_counter() - since) / len(plan.scores))
+        since = perf_counter()
+        watch.operator = "project"
+        places = tail.places(frame, slots, reader)
+        sorted_at = perf_counter()
+        values = tail.columns(places, frame, slots, reader)
+        self.profile.stage(len(places), perf_counter() - sorted_at)
+        if plan.order:
+            self.profile.stage(frame.length, sorted_at - since)
+        if plan.limit is not None or plan.offset:
+            self.profile.stage(len(places), 0.0)
+        return self._result(values, len(places))
+
+    def _totalled(self, count: int) -> QueryResult:
+        """The one row of a plan that only counts."""
+        self.profile.stage(1, 0.0)
+        self.profile.stage(1, 0.0)
+        return self._result(tuple(Few([count]) for _ in self.plan.columns), 1)
+
+    def _result(self, values: tuple[pa.Array | Few, ...], length: int) -> QueryResult:
+        return QueryResult(
+            list(self.prepared.names),
+            self.context.tables.snapshot.commit_id,
+            self.prepared.types,
+            values,
+            length,
+            self.plan,
+            self.profile,
+        )
 
     # The pattern
 
@@ -141,7 +301,7 @@ class _Run:
         """Walk rows through operators."""
         watch = self.context.watch
         since = perf_counter()
-        for op, then in zip(ops, (*ops[1:], None), strict=True):
+        for op, then in zip_longest(ops, ops[1:]):
             watch.operator = op
             rows = self._step(op, rows, then)
             since = self.profile.operator(op, rows.length, since)
@@ -200,7 +360,7 @@ class _Run:
             keys = self._keys(frame) if total > 1 else []
         chosen = places(keys, frame.length, offset=plan.offset, limit=plan.limit)
         if keys or len(chosen) < frame.length:
-            frame = taken(frame, chosen)
+            frame = frame.take(chosen)
         sorted_at = perf_counter()
         watch.operator = "project"
         watch.tick()
@@ -211,15 +371,7 @@ class _Run:
             self.profile.stage(total, sorted_at - since)
         if plan.limit is not None or plan.offset:
             self.profile.stage(len(chosen), 0.0)
-        return QueryResult(
-            [column.name for column in plan.columns],
-            self.context.tables.snapshot.commit_id,
-            tuple(column.type for column in plan.columns),
-            values,
-            len(chosen),
-            plan,
-            self.profile,
-        )
+        return self._result(values, len(chosen))
 
     def _distinct(self, frame: Rows | Groups) -> tuple[Rows | Groups, list[Codes]]:
         """Equal output rows as one, and the codes of their columns."""
@@ -227,7 +379,7 @@ class _Run:
         whole = combined(codes, frame.length)
         firsts = first_of_each(whole)
         kept = [Codes(each.of_rows[firsts], each.count) for each in codes]
-        return taken(frame, firsts), kept
+        return frame.take(firsts), kept
 
     def _keys(self, frame: Rows | Groups) -> list[np.ndarray]:
         """The order of the plan as integers."""
@@ -237,7 +389,8 @@ class _Run:
         return keys
 
     def _key(self, key: ir.SortKey, frame: Rows | Groups) -> list[np.ndarray]:
-        if not _is_coded(key.value):
+        coded = _is_coded(key.value) if isinstance(frame, Rows) else key.value in frame.keys
+        if not coded:
             values = self._value(key.value, frame)
             if is_sortable(values.type):
                 return keys_of_values(values, descending=key.descending)
@@ -247,13 +400,13 @@ class _Run:
     def _codes(self, expr: ir.Expr, frame: Rows | Groups) -> Codes:
         if isinstance(frame, Rows):
             return codes_of(expr, frame, self.evaluator, self.cache)
-        return encoded(self._value(expr, frame))
+        return frame.keys.get(expr) or encoded(self._value(expr, frame))
 
     def _value(self, expr: ir.Expr, frame: Rows | Groups) -> pa.Array:
         if isinstance(frame, Rows):
             return self.evaluator.values(expr, frame)
         if expr in frame.keys:
-            return frame.keys[expr]
+            return self.evaluator.values(expr, frame.examples)
         if isinstance(expr, ir.SlotRef):
             return frame.measures[expr.slot]
         assert isinstance(expr, ir.Const | ir.Param | ir.Now), f"{expr} is neither key nor measure"
@@ -284,15 +437,3 @@ def _is_coded(expr: ir.Expr) -> bool:
             return type_.is_text
         case _:
             return False
-
-
-def taken(frame: Rows | Groups, chosen: np.ndarray) -> Rows | Groups:
-    """Some rows or groups, in this order."""
-    if isinstance(frame, Rows):
-        return frame.take(chosen)
-    index = pa.array(chosen)
-    return Groups(
-        len(chosen),
-        {key: values.take(index) for key, values in frame.keys.items()},
-        {slot: values.take(index) for slot, values in frame.measures.items()},
-    )

@@ -145,6 +145,8 @@ class PendingTable:
         if not self._maybe_committed or not self.reader.pin.row_count:
             return False
         ids = pa.array(sorted(self._maybe_committed), pa.utf8())
+        if self.reader.lacks(ids):
+            return False
         return bool(rows_by_key(self.reader, "id", ids, ["id"]).num_rows)
 
 

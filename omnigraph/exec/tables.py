@@ -5,7 +5,9 @@ of one type can be compared. Whether a version is worth holding is decided by wh
 cost so far: renting (a filter sent to Lance) until buying (holding the columns) would have paid.
 """
 
+from collections.abc import Hashable
 from threading import RLock
+from typing import Any
 
 from omnigraph.exec.cache import Cache
 from omnigraph.exec.held import (
@@ -18,7 +20,8 @@ from omnigraph.exec.held import (
 )
 from omnigraph.exec.ids import Ids
 from omnigraph.exec.source import Source, line_of
-from omnigraph.exec.topology import Topology
+from omnigraph.exec.topology import Adjacency, Topology
+from omnigraph.plan.ir import Direction
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
@@ -27,6 +30,9 @@ _RENT_ROWS = 262_144
 """A filter sent to Lance costs about as much as holding this many rows."""
 
 _SOURCE_BYTES = 4096
+
+_Step = tuple[TableKey, Direction, TableKey, TableKey]
+"""An edge table, which way, and the node tables a step comes from and goes to."""
 
 
 class Holdings:
@@ -90,19 +96,27 @@ class Holdings:
 
 
 class TablesView:
-    """The tables of one snapshot, for one query."""
+    """The tables of one snapshot, and what queries of it found held so far.
+
+    Queries of one snapshot share a view for an epoch of the cache, so nothing is looked up twice
+    and nothing is held on to that the cache let go of.
+    """
 
     def __init__(self, holdings: Holdings, snapshot: Snapshot) -> None:
         self.holdings = holdings
         self.snapshot = snapshot
+        self.epoch = holdings.cache.epoch
         self._sources: dict[TableKey, Source] = {}
         self._nodes: dict[TableKey, Nodes] = {}
+        self._topologies: dict[tuple[TableKey, TableKey, TableKey], Topology] = {}
+        self._adjacencies: dict[_Step, Adjacency] = {}
+        self.steps: dict[Hashable, Any] = {}  # what `few` derived for its own use
 
     def source(self, table: TableKey) -> Source:
         """A table's version in this snapshot."""
         found = self._sources.get(table)
         if found is None:
-            found = self._sources[table] = self._open(table)
+            found = self._sources.setdefault(table, self._open(table))
         return found
 
     def _open(self, table: TableKey) -> Source:
@@ -119,16 +133,24 @@ class TablesView:
 
     def nodes(self, table: TableKey) -> Nodes:
         """All nodes of a table."""
+        found = self.nodes_held(table)
+        if found is None:
+            # Threads share the view: the first to finish decides which domain it is.
+            found = self._nodes.setdefault(table, self.holdings.nodes(self.source(table)))
+        return found
+
+    def nodes_held(self, table: TableKey) -> Nodes | None:
+        """All nodes of a table, if they are in memory."""
         found = self._nodes.get(table)
         if found is None:
-            found = self._nodes[table] = self.holdings.nodes(self.source(table))
+            found = self.holdings.cache.get((self.source(table).key, "nodes"))
+            if found is not None:
+                found = self._nodes.setdefault(table, found)
         return found
 
     def holds_nodes(self, table: TableKey) -> bool:
         """Whether a table is in memory."""
-        if table in self._nodes:
-            return True
-        return self.holdings.cache.get((self.source(table).key, "nodes")) is not None
+        return self.nodes_held(table) is not None
 
     def worth_holding(self, table: TableKey, lookups: int = 1) -> bool:
         """Count a use of the table's rows; whether holding them would have paid by now."""
@@ -138,8 +160,37 @@ class TablesView:
 
     def topology(self, edge: TableKey, source: TableKey, target: TableKey) -> Topology:
         """The edges of a table between the node numbers of its two ends."""
-        dictionaries = self.nodes(source).ids, self.nodes(target).ids
-        return self.holdings.topology(self.source(edge), dictionaries)
+        between = (edge, source, target)
+        found = self._topologies.get(between)
+        if found is None:
+            dictionaries = self.nodes(source).ids, self.nodes(target).ids
+            made = self.holdings.topology(self.source(edge), dictionaries)
+            found = self._topologies.setdefault(between, made)
+        return found
+
+    def adjacency(
+        self, edge: TableKey, direction: Direction, source: TableKey, target: TableKey
+    ) -> Adjacency:
+        """The neighbours of every node of `source` one step away, by way of an edge table."""
+        key = (edge, direction, source, target)
+        found = self._adjacencies.get(key)
+        if found is None:
+            topology = self._stepped(*key)
+            made = topology.adjacency(direction, self.nodes(source).size)
+            found = self._adjacencies.setdefault(key, made)
+        return found
+
+    def edges(
+        self, edge: TableKey, direction: Direction, source: TableKey, target: TableKey
+    ) -> Edges:
+        """The edges that such a step takes."""
+        return self._stepped(edge, direction, source, target).edges
+
+    def _stepped(
+        self, edge: TableKey, direction: Direction, source: TableKey, target: TableKey
+    ) -> Topology:
+        forward = direction is not Direction.IN
+        return self.topology(edge, *((source, target) if forward else (target, source)))
 
     def holds_edges(self, edge: TableKey) -> bool:
         """Whether some numbering of the edges is in memory."""

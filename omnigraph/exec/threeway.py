@@ -16,10 +16,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.exec.entities import Aligned, Chosen, Entities, Mask, TypeOf, differ, present
+from omnigraph.exec.entities import (
+    Aligned,
+    Chosen,
+    Entities,
+    Mask,
+    Picked,
+    TypeOf,
+    differ,
+    present,
+)
 from omnigraph.storage.delta import AFTER, BEFORE
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
+from omnigraph.storage.together import both
 
 DIVERGENT_INSERT, DIVERGENT_UPDATE = "divergent_insert", "divergent_update"
 DELETE_VS_UPDATE = "delete_vs_update"
@@ -39,11 +49,17 @@ class Base(Protocol):
     def at(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
         """Its entities of these ids, and where it has none to offer because its parts disagree."""
 
+    def as_target(self, ids: pa.Array) -> Mask:
+        """Where the target surely has what it has, without reading either."""
+
 
 class CommitBase:
     """One commit."""
 
-    def __init__(self, store: Store, owner: TypeOf, base: TablePin, source: TablePin) -> None:
+    def __init__(
+        self, store: Store, owner: TypeOf, base: TablePin, *, source: TablePin, target: TablePin
+    ) -> None:
+        self._moved = store.deltas.touched(target, base)["id"].combine_chunks()
         self._touched = store.deltas.touched(source, base)
         self._ids = self._touched["id"].combine_chunks()
         self._entities = Entities(owner, store.tables.reader(base))
@@ -58,6 +74,10 @@ class CommitBase:
         own = self._entities.at(self._touched[AFTER].combine_chunks().take(places))
         found: Aligned = own if listed.all() else Chosen(listed, own, source)
         return found, np.zeros(len(ids), dtype=bool)
+
+    def as_target(self, ids: pa.Array) -> Mask:
+        """An id that the target did not write since has the base's content there."""
+        return ~_mask(pc.is_in(ids, value_set=self._moved))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +103,10 @@ class MergedBase:
         merged = Chosen(~apart | first_moved, first, second)
         return merged, (apart & first_moved & second_moved) | no_first | no_second
 
+    def as_target(self, ids: pa.Array) -> Mask:
+        """Several commits: that takes a look at each."""
+        return np.zeros(len(ids), dtype=bool)
+
 
 @dataclass(frozen=True, slots=True)
 class ForgottenBase:
@@ -103,6 +127,10 @@ class ForgottenBase:
         below, baseless = self.below.at(ids, source)
         brought = differ(after, before)
         return Chosen(brought, after, below), baseless & ~brought
+
+    def as_target(self, ids: pa.Array) -> Mask:
+        """Several commits: that takes a look at each."""
+        return np.zeros(len(ids), dtype=bool)
 
 
 # ---- the decision
@@ -132,15 +160,30 @@ class Undecided:
 
 @dataclass
 class Taken:
-    """What the target takes: row ids of the source, each with the target's row it replaces."""
+    """What the target takes: row ids of the source, each with the target's row it replaces.
+
+    Rows that were read to decide are kept, so that they need not be read again to be written.
+    """
 
     source_rows: list[pa.Array] = field(default_factory=list)
     target_rows: list[pa.Array] = field(default_factory=list)
+    kept: list[pa.Table] | None = field(default_factory=list)
+    addresses: list[pa.Array] | None = field(default_factory=list)
+
+    def take(self, theirs: Picked, ours: Picked) -> None:
+        """Take these entities. One that is null there removes the target's."""
+        self.source_rows.append(theirs.row_ids)
+        self.target_rows.append(ours.row_ids)
+        if self.kept is not None:
+            self.kept.append(theirs.rows.filter(theirs.row_ids.is_valid()))
+        if self.addresses is not None:
+            self.addresses.append(ours.addresses)
 
     def add(self, source_rows: pa.Array, target_rows: pa.Array) -> None:
-        """Take these rows. A source row of null removes the target's."""
+        """Take rows that are known by their row ids alone."""
         self.source_rows.append(source_rows)
         self.target_rows.append(target_rows)
+        self.kept = self.addresses = None
 
     def rows(self) -> tuple[pa.Array, pa.Array]:
         """Everything taken, in one piece."""
@@ -173,26 +216,54 @@ class TypeMerge:
 
     def _decide(self, rows: pa.Table) -> Undecided | None:
         ids, source_rows, target_rows = (rows[c].combine_chunks() for c in ("id", BEFORE, AFTER))
-        theirs, ours = self.source.at(source_rows), self.target.at(target_rows)
-        base, baseless = self._base.at(ids, theirs)
-        open_ = differ(theirs, ours) & (differ(theirs, base) | baseless)
-        target_moved = differ(ours, base) | baseless
-        take = pa.array(open_ & ~target_moved)
-        self.taken.add(source_rows.filter(take), target_rows.filter(take))
-        conflict = open_ & target_moved
-        if not conflict.any():
-            return None
-        places = pa.array(np.flatnonzero(conflict))
-        base, baseless = self._base.at(ids.take(places), self.source.at(source_rows.take(places)))
-        return Undecided(
-            ids.take(places),
-            base,
-            self.target.at(target_rows.take(places)),
-            self.source.at(source_rows.take(places)),
-            baseless,
-            source_rows.take(places),
-            target_rows.take(places),
+        theirs, ours = both(
+            lambda: self.source.at(source_rows), lambda: self.target.at(target_rows)
         )
+        apart = differ(theirs, ours)
+        take = apart & self._base.as_target(ids)
+        unclear = np.flatnonzero(apart & ~take)
+        undecided = None
+        if len(unclear):
+            places = pa.array(unclear)
+            back, undecided = self._compare(
+                ids.take(places), theirs.some(places), ours.some(places)
+            )
+            take[unclear[back]] = True
+        if take.any():
+            places = pa.array(np.flatnonzero(take))
+            self.taken.take(theirs.some(places), ours.some(places))
+        return undecided
+
+    def _compare(
+        self, ids: pa.Array, theirs: Picked, ours: Picked
+    ) -> tuple[Mask, Undecided | None]:
+        """Of entities that differ between the sides: where the source's is taken, and the rest that
+        both changed."""
+        base, baseless = self._base.at(ids, theirs)
+        source_moved = differ(theirs, base) | baseless
+        target_moved = differ(ours, base) | baseless
+        conflict = source_moved & target_moved
+        if not conflict.any():
+            return source_moved & ~target_moved, None
+        places = pa.array(np.flatnonzero(conflict))
+        theirs, ours, ids = theirs.some(places), ours.some(places), ids.take(places)
+        base, baseless = self._base.at(ids, theirs)
+        found = Undecided(ids, base, ours, theirs, baseless, theirs.row_ids, ours.row_ids)
+        return source_moved & ~target_moved, found
+
+    def incoming(self) -> pa.Table:
+        """The rows that were taken, as the target's table holds them."""
+        has_blobs = any(prop.type.is_blob for prop in self.owner.properties)
+        if self.taken.kept is None or has_blobs:
+            source_rows, _ = self.taken.rows()
+            return self.target.stored(self.source.stageable(source_rows.drop_null()))
+        nothing = self.target.reader.schema.empty_table()
+        return pa.concat_tables([nothing, *map(self.target.stored, self.taken.kept)])
+
+
+def _mask(values: pa.Array) -> Mask:
+    mask: Mask = np.asarray(values.to_numpy(zero_copy_only=False), dtype=bool)
+    return mask
 
 
 def _in_one(parts: Sequence[pa.Array]) -> pa.Array:

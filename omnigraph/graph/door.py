@@ -7,29 +7,31 @@ none, and init can be run again.
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
 from omnigraph.catalog.accept import accept
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, NotFound
+from omnigraph.errors import BadRequest, NotFound, TypeCheckError
 from omnigraph.exec import indexes
 from omnigraph.exec.blobs import BlobCell, find_blob
-from omnigraph.exec.diff import Changes, filters
+from omnigraph.exec.diff import Changes, changes_between, filters
 from omnigraph.exec.export import ExportResult, export
 from omnigraph.exec.indexes import IndexReport
 from omnigraph.exec.load import LoadResult, Progress
 from omnigraph.exec.mutate import MutationResult, request, run_mutation
 from omnigraph.exec.result import QueryResult
 from omnigraph.exec.run import Reading
+from omnigraph.exec.schemas import Schemas, accepted, schema_tables, seen_under, under_schema
 from omnigraph.graph.handles import BranchHandle, Transaction
-from omnigraph.graph.schema import SchemaView, read_schema, schema_files, schema_tables
+from omnigraph.graph.schema import SchemaView
 from omnigraph.graph.texts import query_text, schema_text
 from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView
 from omnigraph.pipeline.load import Order, load
 from omnigraph.plan.compile import compile_query
-from omnigraph.plan.ir import ReadPlan
+from omnigraph.plan.ir import Plan, ReadPlan
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Snapshot
@@ -42,14 +44,16 @@ _ENGINES = ("auto", "local", "spark")
 class Graph:
     """One open graph, safe to share between threads."""
 
-    def __init__(self, store: Store, schema: SchemaView) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._reading = Reading(store)
-        self.schema = schema
-        self.branches = BranchesView(store, self._catalog)
-        self.commits = CommitsView(store, self._catalog)
+        self._schemas = Schemas(store)
+        self._schemas.current()
+        self.schema = SchemaView(store, self._schemas, self._reading.holdings.cache.clear)
+        self.branches = BranchesView(store, self._schemas)
+        self.commits = CommitsView(store, self._schemas)
         self.recoveries = RecoveriesView(store)
-        self.changes = ChangesView(store, self._catalog)
+        self.changes = ChangesView(store, self._schemas)
 
     @property
     def uri(self) -> str:
@@ -77,18 +81,37 @@ class Graph:
             raise BadRequest("queries do not run on Spark yet", "leave engine out, or use local")
         if branch is not None and snapshot is not None:
             raise BadRequest("request may specify branch or snapshot, not both")
-        plan = compile_query(query_text(query), self.schema.catalog, name)
+        pinned = self._store.snapshot(branch or MAIN, commit=snapshot)
+        plan, pinned = self._planned(query_text(query), name, pinned)
         if not isinstance(plan, ReadPlan):
             raise BadRequest(
                 f"query '{plan.name}' contains mutations (insert/update/delete); use graph.mutate"
             )
         given = bind_parameters(plan.parameters, params)
-        pinned = self._store.snapshot(branch or MAIN, commit=snapshot)
         return self._reading.run(plan, given, pinned)
+
+    def _planned(self, text: str, name: str | None, pinned: Snapshot) -> tuple[Plan, Snapshot]:
+        """A query as the schema of its snapshot reads it. One that only today's schema understands
+        sees the old data under today's names."""
+        schema = self._schemas.at(pinned)
+        try:
+            return compile_query(text, schema.catalog, name), pinned
+        except TypeCheckError:
+            today = self._schemas.current()
+            if today.id == schema.id:
+                raise
+            try:
+                plan = compile_query(text, today.catalog, name)
+            except TypeCheckError:
+                plan = None
+            if plan is None:
+                raise
+            return plan, seen_under(pinned, schema.catalog, today.catalog)
 
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
         """Every table with its version and row count, now or at a commit."""
-        return self._store.snapshot(branch, commit=commit)
+        found = self._store.snapshot(branch, commit=commit)
+        return replace(found, tables=dict(found.tables))  # the store shares its own
 
     def mutate(
         self,
@@ -100,14 +123,19 @@ class Graph:
         if_commit: str | None = None,
     ) -> MutationResult:
         """Run a mutation as one commit; with `if_commit` only on that head of the branch."""
-        plan = compile_query(query_text(query), self.schema.catalog, name)
-        if isinstance(plan, ReadPlan):
-            raise BadRequest(
-                f"'{plan.name}' is a read — use omnigraph query {plan.name}",
-                "in Python, graph.query",
-            )
-        asked = request(plan, params, branch=branch, actor=actor, if_commit=if_commit)
-        return run_mutation(self._store, self.schema.catalog, asked)
+        text = query_text(query)
+
+        def attempt(catalog: Catalog) -> MutationResult:
+            plan = compile_query(text, catalog, name)
+            if isinstance(plan, ReadPlan):
+                raise BadRequest(
+                    f"'{plan.name}' is a read — use omnigraph query {plan.name}",
+                    "in Python, graph.query",
+                )
+            asked = request(plan, params, branch=branch, actor=actor, if_commit=if_commit)
+            return run_mutation(self._store, catalog, asked)
+
+        return under_schema(self._schemas, attempt)
 
     def diff(
         self,
@@ -119,9 +147,9 @@ class Graph:
         ops: Collection[str] = (),
     ) -> Changes:
         """What turns one point into another. A point is a branch or the id of a commit."""
-        catalog = self.schema.catalog
-        wanted = filters(catalog, kinds, types, ops)
-        return Changes(self._store, catalog, self._point(before), self._point(after), wanted)
+        old, new = self._point(before), self._point(after)
+        wanted = filters(self._schemas.at(new).catalog, kinds, types, ops)
+        return changes_between(self._store, self._schemas, old, new, wanted)
 
     def _point(self, name: str) -> Snapshot:
         try:
@@ -132,9 +160,6 @@ class Graph:
             return self._store.snapshot(commit=name)
         except NotFound:
             raise NotFound("branch or commit", name) from None
-
-    def _catalog(self) -> Catalog:
-        return self.schema.catalog
 
     def load(
         self,
@@ -172,7 +197,7 @@ class Graph:
             actor=actor,
             permissive=permissive,
         )
-        return load(self._store, self.schema.catalog, order)
+        return load(self._store, self._schemas.current().catalog, order)
 
     def export(
         self,
@@ -185,15 +210,10 @@ class Graph:
         progress: Callable[[Progress], None] | None = None,
     ) -> ExportResult:
         """Write one snapshot as NDJSON that loads again, or as Parquet; how many rows of what."""
+        pinned = self._store.snapshot(branch, commit=snapshot)
+        catalog = self._schemas.at(pinned).catalog
         return export(
-            self._store,
-            self.schema.catalog,
-            target,
-            format=format,
-            types=types,
-            branch=branch,
-            commit=snapshot,
-            progress=progress,
+            self._store, catalog, target, pinned, format=format, types=types, progress=progress
         )
 
     def blob(
@@ -210,7 +230,8 @@ class Graph:
         if branch is not None and snapshot is not None:
             raise BadRequest("request may specify branch or snapshot, not both")
         pinned = self._store.snapshot(branch or MAIN, commit=snapshot)
-        return find_blob(self._store, self.schema.catalog, pinned, (kind, type, id, property))
+        catalog = self._schemas.at(pinned).catalog
+        return find_blob(self._store, catalog, pinned, (kind, type, id, property))
 
     def branch(self, name: str) -> BranchHandle:
         """A handle whose reads and writes are on one branch, which must exist."""
@@ -223,13 +244,15 @@ class Graph:
 
     def ensure_indices(self, branch: str = MAIN) -> IndexReport:
         """Build the indexes that the schema asks for and that are missing or behind."""
-        return indexes.ensure_indices(self._store, self.schema.catalog, branch)
+        return under_schema(
+            self._schemas, lambda catalog: indexes.ensure_indices(self._store, catalog, branch)
+        )
 
     def refresh(self) -> None:
         """Settle what dead writers left, and see what others changed."""
         if not self.read_only:
             self._store.heal()
-        self.schema = read_schema(self._store)
+        self._schemas.current()
 
     def stats(self) -> StatsView:
         """Protocol events and storage calls since the graph was opened."""
@@ -237,7 +260,7 @@ class Graph:
 
     def close(self) -> None:
         """Let go of everything held open."""
-        self._reading.holdings.cache.clear()
+        self._reading.close()
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -261,15 +284,16 @@ def init(
 ) -> Graph:
     """A new graph. `schema` is the path of a `.pg` file, or its text."""
     text = schema_text(schema)
-    catalog = accept(text)
+    first = accepted(text, accept(text))
     store = create(
         uri,
-        schema_tables(catalog),
-        files=schema_files(text, catalog),
+        schema_tables(first.catalog),
+        files=first.files(),
+        schema=first.id,
         storage_options=storage_options,
         settings=Settings(fold=fold),
     )
-    return Graph(store, SchemaView(text, catalog))
+    return Graph(store)
 
 
 def open(
@@ -286,4 +310,4 @@ def open(
     store = open_store(
         uri, read_only=read_only, storage_options=storage_options, settings=Settings(fold=fold)
     )
-    return Graph(store, read_schema(store))
+    return Graph(store)

@@ -1,49 +1,77 @@
-"""The accepted schema of a graph: its two files, what they mean, the tables they ask for.
+"""The accepted schema of a graph, how it would change, and its change.
 
-Invariant: the text and its compiled form are read and written together.
+Invariant: what is shown is what holds at the head of main when it is asked for. A plan changes
+nothing; an apply plans again inside its own turn, so it never makes a change of another schema.
 """
 
-import orjson
-import pyarrow as pa
+import os
+from collections.abc import Callable, Mapping
 
-from omnigraph.catalog import codec
-from omnigraph.catalog.arrow import edge_schema, node_schema
+from omnigraph.catalog.diff import MigrationPlan, plan_migration
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import StorageFailed
+from omnigraph.exec.migrate import SchemaApplied, apply_migration
+from omnigraph.exec.schemas import Accepted, Schemas
+from omnigraph.graph.texts import schema_text
 from omnigraph.storage.store import Store
-from omnigraph.types import Kind, TableKey, table_key
-
-SCHEMA_TEXT, SCHEMA_IR = "_schema.pg", "_schema.ir.json"
 
 
 class SchemaView:
-    """The accepted schema: as it was written, and what it means."""
+    """The accepted schema: as it was written, what it means, what it may become."""
 
-    def __init__(self, text: str, catalog: Catalog) -> None:
-        self.text = text
-        self.catalog = catalog
+    def __init__(self, store: Store, schemas: Schemas, forget: Callable[[], None]) -> None:
+        self._store = store
+        self._schemas = schemas
+        self._forget = forget  # what is held in memory of data that may be gone
 
+    @property
+    def text(self) -> str:
+        return self._schemas.current().text
 
-def schema_files(text: str, catalog: Catalog) -> dict[str, bytes]:
-    """The files that hold a schema."""
-    return {SCHEMA_TEXT: text.encode(), SCHEMA_IR: orjson.dumps(codec.encode(catalog))}
+    @property
+    def catalog(self) -> Catalog:
+        return self._schemas.current().catalog
 
+    def at(self, commit: str) -> Accepted:
+        """The schema that held at a commit."""
+        return self._schemas.at(self._store.snapshot(commit=commit))
 
-def schema_tables(catalog: Catalog) -> list[tuple[TableKey, pa.Schema]]:
-    """The tables that hold the nodes and edges of a schema."""
-    nodes = [(table_key(Kind.NODE, n.name), node_schema(n)) for n in catalog.nodes.values()]
-    edges = [(table_key(Kind.EDGE, e.name), edge_schema(e)) for e in catalog.edges.values()]
-    return nodes + edges
+    def plan(
+        self,
+        desired: str | os.PathLike[str],
+        *,
+        allow_data_loss: bool = False,
+        backfill: Mapping[str, str] | None = None,
+    ) -> MigrationPlan:
+        """The steps from the accepted schema to another one: the path of a `.pg` file, or text.
 
+        `backfill` gives added properties values, by `Type.property`: SQL over the row.
+        """
+        return plan_migration(
+            self.catalog,
+            schema_text(desired),
+            allow_data_loss=allow_data_loss,
+            backfill=backfill,
+        )
 
-def read_schema(store: Store) -> SchemaView:
-    """The accepted schema as it is stored."""
-    text, document = store.objects.get(SCHEMA_TEXT), store.objects.get(SCHEMA_IR)
-    if text is None or document is None:
-        missing = SCHEMA_TEXT if text is None else SCHEMA_IR
-        raise StorageFailed("read the schema", f"{store.where.join(missing)} is missing")
-    try:
-        catalog = codec.decode(orjson.loads(document.data))
-    except orjson.JSONDecodeError as cause:
-        raise StorageFailed("read the schema", f"{SCHEMA_IR} is damaged ({cause})") from cause
-    return SchemaView(text.data.decode(), catalog)
+    def apply(
+        self,
+        desired: str | os.PathLike[str],
+        *,
+        allow_data_loss: bool = False,
+        backfill: Mapping[str, str] | None = None,
+        actor: str | None = None,
+    ) -> SchemaApplied:
+        """Change the schema, and the data with it, as one commit.
+
+        Refused with `MigrationUnsupported` when a step cannot be made, with `ConstraintViolated`
+        when the data breaks a rule that it adds, and with `SchemaHeld` while there are other
+        branches than main.
+        """
+        text = schema_text(desired)
+        with self._store.schema_change():
+            plan = self.plan(text, allow_data_loss=allow_data_loss, backfill=backfill)
+            try:
+                return apply_migration(self._store, self._schemas, plan, text, actor)
+            finally:
+                if allow_data_loss:
+                    self._forget()

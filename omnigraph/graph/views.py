@@ -3,13 +3,14 @@
 Invariant: a view asks one part and keeps nothing.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
-from omnigraph.catalog.model import Catalog
+from omnigraph.exec.baseline import Baseline
 from omnigraph.exec.diff import PAGE_CHANGES, Changes, commit_changes, filters
 from omnigraph.exec.feed import POLL_COMMITS, Feed, FeedPage
 from omnigraph.exec.merge import MergeOutcome, MergeRequest, run_merge
 from omnigraph.exec.resolve import Resolve
+from omnigraph.exec.schemas import Schemas, under_schema
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, Recovery
 from omnigraph.storage.store import Store
@@ -18,9 +19,9 @@ from omnigraph.storage.store import Store
 class BranchesView:
     """The branches of a graph."""
 
-    def __init__(self, store: Store, catalog: Callable[[], Catalog]) -> None:
+    def __init__(self, store: Store, schemas: Schemas) -> None:
         self._store = store
-        self._catalog = catalog
+        self._schemas = schemas
 
     def create(self, name: str, from_: str = MAIN) -> str:
         """A new branch at the head of another; its name, trimmed."""
@@ -46,15 +47,15 @@ class BranchesView:
     ) -> MergeOutcome:
         """Merge a branch into another as one commit, or raise `MergeConflicts`."""
         asked = MergeRequest(source, into, actor, delete_source, by, resolve)
-        return run_merge(self._store, self._catalog(), asked)
+        return under_schema(self._schemas, lambda catalog: run_merge(self._store, catalog, asked))
 
 
 class CommitsView:
     """The history of a graph."""
 
-    def __init__(self, store: Store, catalog: Callable[[], Catalog]) -> None:
+    def __init__(self, store: Store, schemas: Schemas) -> None:
         self._store = store
-        self._catalog = catalog
+        self._schemas = schemas
 
     def list(
         self, branch: str = MAIN, *, actor: str | None = None, limit: int | None = None
@@ -75,17 +76,18 @@ class CommitsView:
         ops: Collection[str] = (),
     ) -> Changes:
         """What a commit changed against its first parent."""
-        catalog = self._catalog()
+        commit = self.get(commit_id)
+        catalog = self._schemas.at(self._store.snapshot(commit=commit.id)).catalog
         wanted = filters(catalog, kinds, types, ops)
-        return commit_changes(self._store, catalog, self.get(commit_id), wanted)
+        return commit_changes(self._store, self._schemas, commit, wanted)
 
 
 class ChangesView:
     """The change feed of a graph."""
 
-    def __init__(self, store: Store, catalog: Callable[[], Catalog]) -> None:
+    def __init__(self, store: Store, schemas: Schemas) -> None:
         self._store = store
-        self._catalog = catalog
+        self._schemas = schemas
 
     def poll(
         self,
@@ -104,11 +106,26 @@ class ChangesView:
 
         `start` is `now`, `beginning` or `after:<commit id>`; a `cursor` goes on where a poll ended.
         """
-        catalog = self._catalog()
-        feed = Feed(self._store, catalog, branch, filters(catalog, kinds, types, ops))
+        wanted = filters(self._schemas.current().catalog, kinds, types, ops)
+        feed = Feed(self._store, self._schemas, branch, wanted)
         return feed.poll(
             start=start, cursor=cursor, page_token=page_token, limit=limit, commits=commits
         )
+
+    def baseline(
+        self,
+        branch: str = MAIN,
+        *,
+        kinds: Collection[str] = (),
+        types: Collection[str] = (),
+        ops: Collection[str] = (),
+    ) -> Baseline:
+        """Everything at the head of a branch, and the cursor from which polls go on.
+
+        `ops` narrows the changes that the cursor tells, not the baseline.
+        """
+        wanted = filters(self._schemas.current().catalog, kinds, types, ops)
+        return Feed(self._store, self._schemas, branch, wanted).baseline()
 
 
 class RecoveriesView:

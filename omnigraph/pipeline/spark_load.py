@@ -216,7 +216,8 @@ class SparkLoad:
     def run(self, found: Input, frame: "DataFrame | None") -> tuple[Commit, dict[TableKey, int]]:
         """Read everything, check everything, commit once."""
         request = self._request
-        write = self._store.begin(request.branch, kind="load", actor=request.actor)
+        schema = self._catalog.schema_id
+        write = self._store.begin(request.branch, kind="load", actor=request.actor, schema=schema)
         tasks = int(self._spark.sparkContext.defaultParallelism) * 2
         parts = () if frame is not None else split(found, tasks=tasks, folder=self._folder)
         buckets = bucket_count(sum(part.size for part in parts)) if frame is None else tasks

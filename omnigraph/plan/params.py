@@ -66,6 +66,8 @@ def _vector(value: object, dimension: int) -> tuple[Constant, ...]:
     items = _items(value)
     if len(items) != dimension:
         raise _Wrong(f"expected {dimension} numbers, got {len(items)}")
+    if set(map(type, items)) == {float} and math.isfinite(sum(items)):  # type: ignore[arg-type]
+        return tuple(items)  # type: ignore[arg-type]
     return tuple(_float(item) for item in items)
 
 

@@ -20,16 +20,19 @@ from omnigraph.storage.datasets import ForkId
 from omnigraph.storage.fold import Folding
 from omnigraph.storage.locks import LOCK_WAIT_S, Guard, Locks, hold
 from omnigraph.storage.manifest import Change, Manifest, publish_lock
-from omnigraph.storage.names import lock_name
+from omnigraph.storage.names import MAIN, lock_name
 from omnigraph.storage.promote import Promotions
+from omnigraph.storage.reclaim import Reclaims
 from omnigraph.storage.records import (
     Commit,
     CommitId,
     OperationId,
+    SchemaId,
     Sidecar,
     SidecarTable,
     TablePin,
     Tombstone,
+    under_new_names,
 )
 from omnigraph.storage.sidecars import Sidecars
 from omnigraph.storage.stats import Stats
@@ -62,22 +65,40 @@ class Prepared:
     actor: str | None = None
     merged_parent: CommitId | None = None
     expected_head: CommitId | None = None
-    relied_on: Mapping[TableKey, int] = field(default_factory=dict)
+    relied_on: Mapping[TableKey, TablePin] = field(default_factory=dict)
     new_tables: tuple[TablePin, ...] = ()
     tombstones: tuple[Tombstone, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
+    base_schema: SchemaId | None = None
+    schema: SchemaId | None = None  # the one this write brings, if it brings one
+    renames: Mapping[TableKey, TableKey] = field(default_factory=dict)
+    reclaim: tuple[str, ...] = ()
 
     @property
     def expected_table_versions(self) -> dict[TableKey, int]:
         """The versions of written and relied-on tables that this write is valid for."""
         written = {w.staged.table_key: w.staged.base.version for w in self.writes}
         dropped = {stone.table_key: stone.version for stone in self.tombstones}
-        return {**self.relied_on, **dropped, **written}
+        relied_on = {key: pin.version for key, pin in self.relied_on.items()}
+        return {**relied_on, **dropped, **written}
 
     @property
     def is_serial(self) -> bool:
         """Whether the branch head must stand still from the check to the publish."""
-        return self.expected_head is not None or not self.writes
+        return self.expected_head is not None or not self.writes or self.schema is not None
+
+    @property
+    def heads_tell(self) -> bool:
+        """Whether table heads alone show that the base stands: what is published never runs ahead
+        of a head, so a table whose head did not move was not published either. Branches share
+        tables with others and can be deleted, and changes of tables show in the manifest alone."""
+        return (
+            self.branch == MAIN
+            and not self.is_serial
+            and not self.new_tables
+            and not self.tombstones
+            and not self.files
+        )
 
 
 class HeadAhead(Exception):
@@ -99,6 +120,7 @@ class Committer:
         locks: Locks,
         folding: Folding,
         promotions: Promotions,
+        reclaims: Reclaims,
         stats: Stats,
         *,
         wait_s: float = LOCK_WAIT_S,
@@ -109,6 +131,7 @@ class Committer:
         self._locks = locks
         self._folding = folding
         self._promotions = promotions
+        self._reclaims = reclaims
         self._stats = stats
         self._wait_s = wait_s
 
@@ -123,6 +146,7 @@ class Committer:
                 pins = self._commit_tables(prepared, sidecar, guard)
                 commit = self._publish(prepared, pins, guard)
                 self._promotions.promote(sidecar.files)
+                self._reclaims.reclaim(prepared.branch, prepared.reclaim)
             except Exception as cause:
                 # A table head may have moved, so from here no failure is harmless.
                 self._stats.event("commit.stopped", operation=prepared.operation_id, cause=cause)
@@ -133,18 +157,33 @@ class Committer:
 
     def _require_base(self, prepared: Prepared) -> None:
         """Under the locks: the branch is the one we know, its pins and the heads stand still."""
+        written = {write.staged.table_key: write.staged.base for write in prepared.writes}
+        if prepared.heads_tell:
+            for table_key, pin in prepared.relied_on.items():
+                if table_key not in written and self._tables.head(pin) != pin.version:
+                    self._require_published(prepared)
+        else:
+            self._require_published(prepared)
+        # A schema change settles dead writers of any table first, under the schema they wrote for.
+        watched = {**prepared.relied_on, **written} if prepared.schema is not None else written
+        for base in watched.values():
+            head = self._tables.head(base)
+            if head != base.version:
+                # Published meanwhile, or left by a writer that died.
+                self._require_published(prepared)
+                raise HeadAhead(base.table_key, base.version, head)
+        failpoints.hit("commit.checked")
+
+    def _require_published(self, prepared: Prepared) -> None:
+        """The manifest still shows the branch and the versions this write was prepared on."""
         state = self._manifest.state(prepared.branch)
         if state.identity != prepared.branch_identity:
             raise NotFound(
                 "branch", prepared.branch, "it was deleted and created again; prepare once more"
             )
-        self._manifest.require(state, prepared.expected_table_versions, prepared.expected_head)
-        for write in prepared.writes:
-            base = write.staged.base
-            head = self._tables.head(base)
-            if head != base.version:
-                raise HeadAhead(base.table_key, base.version, head)
-        failpoints.hit("commit.checked")
+        self._manifest.require(
+            state, prepared.expected_table_versions, prepared.expected_head, prepared.base_schema
+        )
 
     def _note(self, prepared: Prepared) -> Sidecar:
         folds = any(self._folding.wanted(w.staged.base) for w in prepared.writes)
@@ -162,6 +201,10 @@ class Committer:
             new_tables=prepared.new_tables,
             tombstones=prepared.tombstones,
             files=self._promotions.stage(prepared.operation_id, prepared.files),
+            schema=prepared.schema,
+            renames=dict(prepared.renames),
+            relied_on=prepared.expected_table_versions if prepared.schema is not None else {},
+            reclaim=prepared.reclaim,
         )
 
     def _write_sidecar(self, sidecar: Sidecar) -> None:
@@ -205,16 +248,19 @@ class Committer:
 
     def _publish(self, prepared: Prepared, pins: tuple[TablePin, ...], guard: Guard) -> Commit:
         guard.require_alive()
+        pins = under_new_names(pins, prepared.renames)
+        renamed = (pin for pin in pins if pin.table_key in prepared.renames.values())
         return self._manifest.publish(
             prepared.branch,
             Change(
                 commit_id=prepared.commit_id,
                 pins=(*pins, *prepared.new_tables),
-                new_tables=prepared.new_tables,
+                new_tables=(*prepared.new_tables, *renamed),
                 tombstones=prepared.tombstones,
                 actor=prepared.actor,
                 merged_parent=prepared.merged_parent,
                 operation_id=prepared.operation_id,
+                schema=prepared.schema,
             ),
             expected_table_versions=prepared.expected_table_versions,
             expected_head=prepared.expected_head,
@@ -233,7 +279,8 @@ def sidecar_lock_names(sidecar: Sidecar) -> tuple[str, ...]:
     writer that holds the publish lock."""
     if not sidecar.tables:
         return (publish_lock(sidecar.branch),)
-    return tuple(lock_name(table.table_key, sidecar.branch) for table in sidecar.tables)
+    keys = {table.table_key for table in sidecar.tables} | sidecar.relied_on.keys()
+    return tuple(lock_name(key, sidecar.branch) for key in sorted(keys))
 
 
 def _table_note(write: TableWrite) -> SidecarTable:

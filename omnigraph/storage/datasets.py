@@ -24,7 +24,7 @@ from lance.lance import _Session as Session
 from omnigraph.errors import AlreadyExists, NotFound, StorageFailed
 from omnigraph.storage.names import encode
 from omnigraph.storage.objects import Objects, Place
-from omnigraph.storage.records import TablePin
+from omnigraph.storage.records import DATASET, TablePin
 from omnigraph.storage.stats import Stats
 
 Handle = lance.LanceDataset
@@ -93,6 +93,12 @@ class Datasets:
             self._handles[(pin.location, pin.branch or "", pin.fork, pin.version)] = handle
             while len(self._handles) > _HANDLES_MAX:
                 self._handles.popitem(last=False)
+
+    def forget(self, location: str) -> None:
+        """Forget the handles of one dataset."""
+        with self._turn:
+            for key in [key for key in self._handles if key[0] == location]:
+                del self._handles[key]
 
     def close(self) -> None:
         """Forget every handle."""
@@ -224,7 +230,7 @@ def version_file(version: int) -> str:
 def _translated(name: str, subject: str, cause: Exception) -> Exception:
     text = str(cause)
     if "was not found" in text or "Not found: " in text:
-        return NotFound("dataset", subject, "it was never written, or cleanup reclaimed it")
+        return NotFound(DATASET, subject, "it was never written, or cleanup reclaimed it")
     if "already exists" in text:
-        return AlreadyExists("dataset", subject)
+        return AlreadyExists(DATASET, subject)
     return StorageFailed(f"ran {name} on {subject}", text.split(", /")[0])

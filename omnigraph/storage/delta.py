@@ -23,6 +23,7 @@ from omnigraph.storage.names import decode
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.rowids import rows_by_id
 from omnigraph.storage.tables import KEY
+from omnigraph.storage.together import both
 
 BEFORE, AFTER = "before", "after"
 TOUCHED = pa.schema(
@@ -81,8 +82,11 @@ class Deltas:
                 "compare points on one side of that",
             )
         down, up = self._path(before, after)
-        steps = [_reversed(self._span(before, span)) for span in down]
-        steps += [self._span(before, span) for span in up]
+        reached, left = both(
+            lambda: [_reversed(self._span(before, span)) for span in down],
+            lambda: [self._span(before, span) for span in up],
+        )
+        steps = [*reached, *left]
         joined = reduce(_composed, steps) if steps else TOUCHED.empty_table()
         present = pc.or_(pc.is_valid(joined[BEFORE]), pc.is_valid(joined[AFTER]))
         return joined.filter(present).sort_by(KEY)
@@ -182,10 +186,13 @@ def _files(fragment: object) -> tuple[str, ...]:
 
 def _gone(low: Handle, high: Handle) -> pa.Table:
     """Rows of `low` that `high` lacks: id and row id."""
+    nothing = pa.table({KEY: pa.array([], pa.string()), BEFORE: pa.array([], pa.uint64())})
     if low.count_rows() == 0:
-        return pa.table({KEY: pa.array([], pa.string()), BEFORE: pa.array([], pa.uint64())})
+        return nothing
     delta = high.delta(compared_against=int(low.version))
     ids = delta.get_deleted_row_ids().read_all()["_rowid"].combine_chunks()
+    if not len(ids):
+        return nothing
     rows = rows_by_id(low, ids, [KEY])
     return pa.table({KEY: rows[KEY], BEFORE: ids.cast(pa.uint64())})
 
@@ -204,24 +211,28 @@ def _joined(written: pa.Table, gone: pa.Table) -> pa.Table:
         return _table(gone[KEY], gone[BEFORE], pa.nulls(gone.num_rows, pa.uint64()))
     if gone.num_rows == 0:
         return _table(written[KEY], written[BEFORE], written[AFTER])
-    both = written.join(gone, KEY, join_type="full outer", right_suffix="_gone")
-    return _table(both[KEY], pc.coalesce(both[BEFORE], both[f"{BEFORE}_gone"]), both[AFTER])
+    places, rest = _matched(written, gone)
+    before = pc.coalesce(written[BEFORE], gone[BEFORE].take(places))
+    nothing = pa.nulls(rest.num_rows, pa.uint64())
+    return pa.concat_tables(
+        [_table(written[KEY], before, written[AFTER]), _table(rest[KEY], rest[BEFORE], nothing)]
+    )
 
 
 def _composed(first: pa.Table, second: pa.Table) -> pa.Table:
     """Two steps as one: an id only one of them lists kept its row in the other."""
     if first.num_rows == 0 or second.num_rows == 0:
         return second if first.num_rows == 0 else first
-    yes = pa.scalar(True)
-    first = first.append_column("first", pa.repeat(yes, first.num_rows))
-    second = second.append_column("second", pa.repeat(yes, second.num_rows))
-    both = first.join(second, KEY, join_type="full outer", right_suffix="_2")
-    listed_first, listed_second = pc.is_valid(both["first"]), pc.is_valid(both["second"])
-    return _table(
-        both[KEY],
-        pc.if_else(listed_first, both[BEFORE], both[f"{BEFORE}_2"]),
-        pc.if_else(listed_second, both[f"{AFTER}_2"], both[AFTER]),
-    )
+    places, rest = _matched(first, second)
+    after = pc.if_else(places.is_valid(), second[AFTER].take(places), first[AFTER])
+    return pa.concat_tables([_table(first[KEY], first[BEFORE], after), rest])
+
+
+def _matched(one: pa.Table, other: pa.Table) -> tuple[pa.Array, pa.Table]:
+    """For each id of `one` its place in `other`, or null; and the lines of `other` without one."""
+    mine, theirs = (table[KEY].combine_chunks() for table in (one, other))
+    rest = other.filter(pc.invert(pc.is_in(theirs, value_set=mine)))
+    return pc.index_in(mine, value_set=theirs), rest
 
 
 def _reversed(touched: pa.Table) -> pa.Table:

@@ -49,9 +49,10 @@ RECOVER = (
 BRANCH = ("branch.create_before", "branch.create_after", "branch.delete_before", "branch.ref_gone")
 FOLD = ("fold.manifest_before", "fold.manifest_after", "fold.table_before", "fold.table_after")
 PROMOTE = ("promote.file",)
+RECLAIM = ("reclaim.table",)
 INIT = ("init.tables", "init.objects", "init.manifest")
 
-NAMES = frozenset(COMMIT + CONFIRM + FORK + RECOVER + BRANCH + FOLD + PROMOTE + INIT)
+NAMES = frozenset(COMMIT + CONFIRM + FORK + RECOVER + BRANCH + FOLD + PROMOTE + RECLAIM + INIT)
 
 VARIABLE = "OMNIGRAPH_FAILPOINTS"
 

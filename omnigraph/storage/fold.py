@@ -81,7 +81,9 @@ class Folding:
         head = self._datasets.open(pin.location, pin.branch)
         self._stats.event("fold.table", table=pin.table_key, version=head.version)
         failpoints.hit("fold.table_after")
-        return self._tables.pinned(pin, head)
+        folded = self._tables.pinned(pin, head)
+        self._tables.lacking.committed(pin, folded, head, None)
+        return folded
 
     def fold_manifest(self, branch: str) -> None:
         """Fold a branch's manifest, unless somebody is publishing right now."""
@@ -95,7 +97,9 @@ class Folding:
             head = self._datasets.open(LOCATION, owner_of(branch))
             target = class_to_fold(head)
             if target is not None:
+                self._manifest.state(branch)
                 self._residual.compact(head, target_rows=target)
+                self._manifest.state(branch, own=True)
                 self._stats.event("fold.manifest", branch=branch, version=head.version)
             failpoints.hit("fold.manifest_after")
 

@@ -4,12 +4,13 @@ Invariant: there is no second store of commits. The DAG in memory is a projectio
 `graph_commit` rows a branch's manifest holds, its own and the inherited ones.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
 
-from omnigraph.errors import NotFound
+from omnigraph.errors import ChangeFeedGap, NotFound
 from omnigraph.storage.datasets import Datasets, ForkId
 from omnigraph.storage.manifest import LOCATION, Manifest
 from omnigraph.storage.names import MAIN, decode
@@ -21,6 +22,8 @@ from omnigraph.storage.records import (
 )
 
 T = TypeVar("T")
+
+_SNAPSHOTS_MAX = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class History:
         self._datasets = datasets
         self._manifest = manifest
         self._lineages: dict[str, _Lineage] = {}
-        self._snapshots: dict[CommitId, Snapshot] = {}
+        self._snapshots: OrderedDict[CommitId, Snapshot] = OrderedDict()
         self._turn = Lock()
 
     def list(
@@ -96,12 +99,30 @@ class History:
     def snapshot(self, commit_id: str) -> Snapshot:
         """What a read at a past commit sees."""
         known = self._snapshots.get(CommitId(commit_id))
-        if known is None:
-            commit = self.get(commit_id)
-            known = self._manifest.at_commit(commit)
-            if commit.branch is None:  # a named branch may be deleted, and its commits with it
-                self._snapshots[commit.id] = known
-        return known
+        return self.at(self.get(commit_id)) if known is None else known
+
+    def at(self, commit: Commit) -> Snapshot:
+        """What a read at a commit of a live branch sees."""
+        known = self._snapshots.get(commit.id)
+        if known is not None:
+            return known
+        try:
+            found = self._manifest.at_commit(commit)
+        except NotFound as cause:
+            if commit.branch is not None and self._datasets.ref(LOCATION, commit.branch) is None:
+                raise NotFound("commit", commit.id, "its branch was deleted") from cause
+            raise ChangeFeedGap(commit.id) from cause
+        self.remember(commit, found)
+        return found
+
+    def remember(self, commit: Commit, snapshot: Snapshot) -> None:
+        """Keep what a read at a commit sees."""
+        if commit.branch is not None:
+            return  # a named branch may be deleted, and its commits with it
+        with self._turn:
+            self._snapshots[commit.id] = snapshot
+            while len(self._snapshots) > _SNAPSHOTS_MAX:
+                self._snapshots.popitem(last=False)
 
     def branches(self) -> tuple[str, ...]:
         """Every branch that has commits of its own, main first."""

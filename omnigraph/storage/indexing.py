@@ -7,7 +7,7 @@ An index is made of segments, each over some fragments of the table. Rows writte
 segment of their own, so that an index costs what changed; after `SEGMENTS_MAX` it is built anew.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -55,11 +55,14 @@ def facts(handle: Handle) -> tuple[IndexFacts, ...]:
     )
 
 
-def staged(handle: Handle, requests: Sequence[IndexRequest]) -> Transaction:
+def staged(
+    handle: Handle, requests: Sequence[IndexRequest], gone: Collection[str] = ()
+) -> Transaction:
     """One transaction that makes every index whole, with segments that are built now."""
     present = _fragments(handle)
     known = {index.name: index for index in handle.describe_indices()}
-    built, replaced = [], []
+    built: list[Index] = []
+    replaced = [segment for name in gone for segment in _named(known[name])]
     for request in requests:
         index = known.get(request.name)
         if index is None:

@@ -6,12 +6,15 @@ us: each attempt reads the branch again and re-checks what the caller expects, s
 advance surfaces as `VersionMismatch` and is never rebased through.
 
 A `State` is immutable. A newer one is read from the fragments the older one has not seen, so a
-refresh costs what was published since, and costs nothing but a version check when nothing was.
+refresh costs what was published since, and costs nothing but a version check when nothing was. Who
+is about to find out anyway whether it was overtaken (an insert under its table locks, a publisher
+through its commit) may build on a recent state and spare the check.
 """
 
+import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
 import pyarrow as pa
@@ -22,6 +25,7 @@ from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 from omnigraph.errors import (
     NotFound,
     PreconditionFailed,
+    SchemaChanged,
     StorageFailed,
     VersionMismatch,
 )
@@ -38,8 +42,10 @@ from omnigraph.storage.records import (
     TABLE_VERSION,
     Commit,
     CommitId,
+    Head,
     OperationId,
     Row,
+    SchemaId,
     Snapshot,
     TablePin,
     Tombstone,
@@ -60,6 +66,8 @@ from omnigraph.types import TableKey
 
 LOCATION = "__manifest"
 PUBLISHER_RETRY_BUDGET = 5
+RECENT_S = 5.0
+"""How long a state may be built on without a look, and how long to look after others were met."""
 
 _STATE_COLUMNS = [
     "object_id",
@@ -90,6 +98,7 @@ class Change:
     actor: str | None = None
     merged_parent: CommitId | None = None
     operation_id: OperationId | None = None
+    schema: SchemaId | None = None  # None: as it was
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +111,17 @@ class State:
     seen: frozenset[int]
     pins: dict[TableKey, TablePin]
     tombstones: tuple[Tombstone, ...]
-    heads: dict[str, tuple[CommitId, int]]  # head row → commit, fragment
-    declared: frozenset[TableKey]  # tables that have or had their row
+    heads: dict[str, Head]
+    declared: frozenset[tuple[TableKey, str]]  # tables that have or had their row, with its folder
+    version: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "version", int(self.handle.version))
 
     @property
-    def version(self) -> int:
-        return int(self.handle.version)
+    def locations(self) -> frozenset[str]:
+        """Every folder that a table has or had."""
+        return frozenset(location for _, location in self.declared)
 
 
 class Manifest:
@@ -119,12 +133,15 @@ class Manifest:
         self._locks = locks
         self._stats = stats
         self._states: dict[str, State] = {}
+        self._looked: dict[str, float] = {}  # when this process last saw a branch
+        self._met: dict[str, float] = {}  # when it last found that others publish there too
+        self._snapshots: dict[str, tuple[State, Snapshot]] = {}
         self._turn = Lock()
 
     # Reading
 
-    def state(self, branch: str) -> State:
-        """The branch as it is now."""
+    def state(self, branch: str, *, own: bool = False) -> State:
+        """The branch as it is now. What is new is this process's `own` work, or that of others."""
         identity = self.identity(branch)
         known = self._states.get(branch)
         if known is not None and known.identity != identity:
@@ -133,11 +150,24 @@ class Manifest:
         if known is not None:
             version = self._datasets.latest_version(LOCATION, owner_of(branch), known.version)
             if version == known.version:
+                self._looked[branch] = time.monotonic()
                 return known
         handle = self._datasets.open(LOCATION, owner_of(branch), version)
         state = self._read(branch, identity, handle, known)
         self._remember(state)
+        self._looked[branch] = time.monotonic()
+        if known is not None and not own:
+            self._met[branch] = time.monotonic()
         return state
+
+    def recent(self, branch: str) -> State:
+        """The branch as this process saw it a moment ago, if it seemed to be the only publisher;
+        else as it is now. Only for those who will find out whether it was overtaken."""
+        known, now = self._states.get(branch), time.monotonic()
+        looked, met = self._looked.get(branch, -math.inf), self._met.get(branch, -math.inf)
+        if known is None or now - looked > RECENT_S or now - met <= RECENT_S:
+            return self.state(branch)
+        return known
 
     def known(self, branch: str) -> State | None:
         """The branch as this process last saw it, without a look."""
@@ -161,28 +191,42 @@ class Manifest:
 
     def head(self, state: State) -> CommitId:
         """The commit a branch is at. One never written to is at the commit it was created from."""
+        return self._head(state).commit
+
+    def schema(self, state: State) -> SchemaId | None:
+        """The schema that holds on a branch."""
+        return self._head(state).schema
+
+    def _head(self, state: State) -> Head:
         found = state.heads.get(self._head_row_of(state))
         if found is None:
             raise StorageFailed(
                 f"read the head of branch {state.branch}", "__manifest has no head row for it"
             )
-        return found[0]
+        return found
 
     def snapshot(self, state: State) -> Snapshot:
-        """What a read of this state sees."""
+        """What a read of this state sees: of one state always the same value."""
+        known = self._snapshots.get(state.branch)
+        if known is None or known[0] is not state:
+            known = self._snapshots[state.branch] = (state, self._snapshot(state))
+        return known[1]
+
+    def _snapshot(self, state: State) -> Snapshot:
         return Snapshot(
             branch=state.branch,
             commit_id=self.head(state),
             manifest_version=state.version,
             internal_schema_version=stamp.read(state.handle.schema, uri=self._uri),
             tables=dict(state.pins),
+            schema=self.schema(state),
         )
 
     def at_commit(self, commit: Commit) -> Snapshot:
         """What a read at a past commit sees."""
         handle = self._datasets.open(LOCATION, commit.branch, commit.manifest_version)
         state = self._read(commit.branch or MAIN, None, handle, None)
-        return replace(self.snapshot(state), commit_id=commit.id)
+        return replace(self._snapshot(state), commit_id=commit.id)
 
     def _read(
         self, branch: str, identity: ForkId | None, handle: Handle, known: State | None
@@ -250,26 +294,25 @@ class Manifest:
         locked: bool = False,
     ) -> Commit:
         """Make a change visible as one commit, or raise with nothing of it visible."""
-        if locked:
-            return self._publish(branch, change, expected_table_versions, expected_head)
-        with hold(self._locks, [publish_lock(branch)]):
-            return self._publish(branch, change, expected_table_versions, expected_head)
 
-    def _publish(
-        self,
-        branch: str,
-        change: Change,
-        expected: Mapping[TableKey, int],
-        expected_head: CommitId | None,
-    ) -> Commit:
+        def require(state: State) -> None:
+            self.require(state, expected_table_versions, expected_head)
+
+        if locked:
+            return self._publish(branch, change, require)
+        with hold(self._locks, [publish_lock(branch)]):
+            return self._publish(branch, change, require)
+
+    def _publish(self, branch: str, change: Change, require: Callable[[State], None]) -> Commit:
+        state = self.recent(branch)
         for _ in range(PUBLISHER_RETRY_BUDGET):
-            state = self.state(branch)
-            self.require(state, expected, expected_head)
+            require(state)
             try:
                 return self._publish_once(state, change)
             except CommitRaced:
                 self._stats.event("phase_c.raced", branch=branch, commit=change.commit_id)
-            landed = self.find(self.state(branch), [change.commit_id])
+            state = self.state(branch)
+            landed = self.find(state, [change.commit_id])
             if landed:  # a put that a client repeats for a lost answer loses against itself
                 return landed[0]
         raise StorageFailed(
@@ -278,9 +321,14 @@ class Manifest:
         )
 
     def require(
-        self, state: State, expected: Mapping[TableKey, int], expected_head: CommitId | None = None
+        self,
+        state: State,
+        expected: Mapping[TableKey, int],
+        expected_head: CommitId | None = None,
+        expected_schema: SchemaId | None = None,
     ) -> None:
-        """Pass only when each named table is at exactly the version the caller saw."""
+        """Pass only when the schema and each named table are exactly as the caller saw them."""
+        self.require_schema(state, expected_schema)
         for table_key, version in expected.items():
             pin = state.pins.get(table_key)
             actual = 0 if pin is None else pin.version
@@ -288,6 +336,12 @@ class Manifest:
                 raise VersionMismatch(table_key, version, actual)
         if expected_head is not None and (head := self.head(state)) != expected_head:
             raise PreconditionFailed(state.branch, expected_head, head)
+
+    def require_schema(self, state: State, expected: SchemaId | None) -> None:
+        """Pass only when the branch has this schema, or none is named."""
+        actual = self.schema(state)
+        if expected is not None and actual is not None and actual != expected:
+            raise SchemaChanged(state.branch, expected, actual)
 
     def _publish_once(self, state: State, change: Change) -> Commit:
         commit = Commit(
@@ -304,6 +358,7 @@ class Manifest:
         transaction = self._stage(state, change, commit)
         failpoints.hit("publish.staged")
         handle = self._datasets.commit(state.handle, transaction)
+        stamp.require_supported(handle.schema, uri=self._uri)  # of versions it was rebased over
         commit = replace(commit, manifest_version=int(handle.version))
         self._advance(state, handle, change)
         self._stats.event("phase_c.published", branch=state.branch, commit=commit.id)
@@ -315,8 +370,8 @@ class Manifest:
         old_head = self._head_row_of(state)
         # The branch's first commit replaces the head row it inherited: without an existing row to
         # collide on, two first commits would both go through.
-        rows: list[Row] = [head_row(state.branch, commit.id)]
-        new = (pin for pin in change.new_tables if pin.table_key not in state.declared)
+        rows: list[Row] = [head_row(state.branch, commit.id, self._next_schema(state, change))]
+        new = (pin for pin in change.new_tables if _declaration(pin) not in state.declared)
         rows += (table_row(pin.table_key, pin.location) for pin in new)
         rows += map(version_row, change.pins)
         rows += map(tombstone_row, change.tombstones)
@@ -325,8 +380,11 @@ class Manifest:
             fragments = write_fragments(manifest_batch(rows), state.handle, mode="append")
             return Transaction(
                 state.version,
-                _replacing(state.handle, state.heads[old_head][1], old_head, fragments),
+                _replacing(state.handle, state.heads[old_head].fragment, old_head, fragments),
             )
+
+    def _next_schema(self, state: State, change: Change) -> SchemaId | None:
+        return change.schema or self.schema(state)
 
     def _advance(self, state: State, handle: Handle, change: Change) -> None:
         """Remember what was just published without reading it back."""
@@ -336,10 +394,12 @@ class Manifest:
         new = max(ids)
         old_head = self._head_row_of(state)
         heads = {row: at for row, at in state.heads.items() if row != old_head}
-        heads[head_id(state.branch)] = (change.commit_id, new)
+        schema = self._next_schema(state, change)
+        heads[head_id(state.branch)] = Head(change.commit_id, new, schema)
         stones = (*state.tombstones, *change.tombstones)
         pins = visible((*state.pins.values(), *change.pins), stones)
-        declared = state.declared | {pin.table_key for pin in change.new_tables}
+        declared = state.declared | set(map(_declaration, change.new_tables))
+        self._looked[state.branch] = time.monotonic()
         self._remember(
             replace(
                 state,
@@ -356,19 +416,29 @@ class Manifest:
         """Drop everything remembered."""
         with self._turn:
             self._states.clear()
+            self._looked.clear()
+            self._met.clear()
+            self._snapshots.clear()
 
     def forget(self, branch: str) -> None:
         """Drop what is remembered of a branch."""
         with self._turn:
             self._states.pop(branch, None)
+            self._looked.pop(branch, None)
+            self._met.pop(branch, None)
+            self._snapshots.pop(branch, None)
 
 
 def create(
-    datasets: Datasets, pins: Iterable[TablePin], genesis: CommitId, actor: str | None
+    datasets: Datasets,
+    pins: Iterable[TablePin],
+    genesis: CommitId,
+    actor: str | None,
+    schema: SchemaId | None = None,
 ) -> None:
     """Write the first version of a manifest: every table, and a commit without parent or data."""
     commit = Commit(genesis, None, None, actor, time.time_ns() // 1000, None, 1)
-    rows = [head_row(MAIN, genesis)]
+    rows = [head_row(MAIN, genesis, schema)]
     for pin in pins:
         rows += [table_row(pin.table_key, pin.location), version_row(pin)]
     rows.append(commit_row(commit))
@@ -401,30 +471,42 @@ def _quoted(text: str) -> str:
 
 
 def _latest_pins(rows: pa.Table) -> list[TablePin]:
-    """The latest version of each table and branch. Arrow drops history before Python sees it."""
+    """The latest version of each table, branch and folder. Arrow drops history before Python sees
+    it."""
     rows = rows.filter(pc.equal(rows["object_type"], TABLE_VERSION))
     rows = rows.sort_by("table_version")
-    columns = ["location", "metadata", "table_version", "row_count"]
-    last = rows.group_by(["table_key", "table_branch"], use_threads=False).aggregate(
+    columns = ["metadata", "table_version", "row_count"]
+    groups = rows.group_by(["table_key", "table_branch", "location"], use_threads=False)
+    last = groups.aggregate(
         [(column, "last", pc.ScalarAggregateOptions(skip_nulls=False)) for column in columns]
     )
     last = last.rename_columns([name.removesuffix("_last") for name in last.column_names])
     return [decode_pin(row) for row in last.to_pylist()]
 
 
-def _declared(rows: pa.Table) -> frozenset[TableKey]:
+def _declared(rows: pa.Table) -> frozenset[tuple[TableKey, str]]:
     rows = rows.filter(pc.equal(rows["object_type"], TABLE))
-    return frozenset(map(TableKey, rows["table_key"].to_pylist()))
+    names = map(TableKey, rows["table_key"].to_pylist())
+    return frozenset(zip(names, rows["location"].to_pylist(), strict=True))
+
+
+def _declaration(pin: TablePin) -> tuple[TableKey, str]:
+    return pin.table_key, pin.location
 
 
 def _tombstones(rows: pa.Table) -> tuple[Tombstone, ...]:
     rows = rows.filter(pc.equal(rows["object_type"], TABLE_TOMBSTONE))
     return tuple(
-        Tombstone(TableKey(row["table_key"]), row["table_version"], row["table_branch"])
+        Tombstone(
+            TableKey(row["table_key"]),
+            row["table_version"],
+            row["table_branch"],
+            row["location"] or "",
+        )
         for row in rows.to_pylist()
     )
 
 
-def _heads(rows: pa.Table) -> dict[str, tuple[CommitId, int]]:
+def _heads(rows: pa.Table) -> dict[str, Head]:
     rows = rows.filter(pc.equal(rows["object_type"], GRAPH_HEAD))
-    return {row["object_id"]: (decode_head(row), row["_rowaddr"] >> 32) for row in rows.to_pylist()}
+    return {row["object_id"]: decode_head(row) for row in rows.to_pylist()}

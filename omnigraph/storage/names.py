@@ -24,12 +24,12 @@ def fnv1a64(text: str) -> str:
     return f"{value:016x}"
 
 
-def table_location(table_key: TableKey) -> str:
-    """Where a new table lives below the graph's root."""
+def table_location(table_key: TableKey, nth: int = 1) -> str:
+    """Where a new table lives below the graph's root; the `nth` of that name, elsewhere again."""
     kind, _, type_name = table_key.partition(":")
     if kind not in ("node", "edge") or not type_name:
         raise BadRequest(f"'{table_key}' is no table key", "write node:<Type> or edge:<Type>")
-    return f"{kind}s/{fnv1a64(type_name)}"
+    return f"{kind}s/{fnv1a64(type_name if nth == 1 else f'{type_name}#{nth}')}"
 
 
 def encode(name: str) -> str:
@@ -59,8 +59,9 @@ def owner_of(branch: str) -> str | None:
 def lock_name(subject: str, branch: str) -> str:
     """The lock of one subject (a table key, or a word of ours) on one branch.
 
-    Locks are taken in the order of their names: `branches`, then tables (`edge…`, `node…`), then
-    `publish`. A long name keeps its beginning, and with it its place in that order.
+    Locks are taken in the order of their names: `a-schema-change`, `branches`, then tables
+    (`edge…`, `node…`), then `publish`. A long name keeps its beginning, and with it its place in
+    that order.
     """
     segment = encode(f"{subject}@{branch}")
     return segment if len(segment) <= _ENCODED_MAX else f"{segment[:60]}--{fnv1a64(segment)}"

@@ -4,15 +4,15 @@ Invariant: no other module knows a stored shape. Decoding returns the current ty
 a record that cannot be understood is never guessed at.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NewType
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, NewType
 
 import orjson
 import pyarrow as pa
 
 from omnigraph.errors import StorageFailed
-from omnigraph.storage.names import MAIN
+from omnigraph.storage.names import MAIN, table_location
 from omnigraph.storage.stamp import stamped
 from omnigraph.types import TableKey
 
@@ -21,6 +21,9 @@ CommitId = NewType("CommitId", str)
 
 OperationId = NewType("OperationId", str)
 """One attempt to write: a ULID, the name of its sidecar."""
+
+SchemaId = NewType("SchemaId", str)
+"""One accepted schema: a hash of the files that hold it."""
 
 RECOVERY_ACTOR = "omnigraph:recovery"
 
@@ -48,6 +51,9 @@ TABLE, TABLE_VERSION, TABLE_TOMBSTONE = "table", "table_version", "table_tombsto
 GRAPH_COMMIT, GRAPH_HEAD = "graph_commit", "graph_head"
 OBJECT_TYPES = (TABLE, TABLE_VERSION, TABLE_TOMBSTONE, GRAPH_COMMIT, GRAPH_HEAD)
 
+DATASET = "dataset"
+"""What `NotFound` calls a version of a table, or a file of one, that is not there."""
+
 Row = dict[str, Any]
 
 
@@ -69,11 +75,15 @@ class TablePin:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """The end of a table: its versions up to `version` are no longer visible."""
+    """The end of a table under a name: its versions up to `version` are no longer visible there.
+
+    A name may live again for a table in another folder, which the end of the first does not reach.
+    """
 
     table_key: TableKey
     version: int
     branch: str | None = None
+    location: str = ""  # empty: wherever it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +107,15 @@ class Commit:
 
 def table_row(table_key: TableKey, location: str) -> Row:
     """The row that says a table exists, and where."""
-    return _row(f"table:{table_key}", TABLE, location=location, table_key=table_key)
+    return _row(
+        f"table:{_named(table_key, location)}", TABLE, location=location, table_key=table_key
+    )
 
 
 def version_row(pin: TablePin) -> Row:
     """The row that makes a table version visible."""
     return _row(
-        f"table_version:{pin.table_key}:{pin.branch or MAIN}:{pin.version}",
+        f"table_version:{_named(pin.table_key, pin.location)}:{pin.branch or MAIN}:{pin.version}",
         TABLE_VERSION,
         location=pin.location,
         metadata={"fork": pin.fork} if pin.fork else None,
@@ -116,13 +128,21 @@ def version_row(pin: TablePin) -> Row:
 
 def tombstone_row(stone: Tombstone) -> Row:
     """The row that hides a table's versions up to one."""
+    name = _named(stone.table_key, stone.location or table_location(stone.table_key))
     return _row(
-        f"table_tombstone:{stone.table_key}:{stone.branch or MAIN}:{stone.version}",
+        f"table_tombstone:{name}:{stone.branch or MAIN}:{stone.version}",
         TABLE_TOMBSTONE,
+        location=stone.location or None,
         table_key=stone.table_key,
         table_version=stone.version,
         table_branch=stone.branch,
     )
+
+
+def _named(table_key: TableKey, location: str) -> str:
+    """A table inside an object's name. One that is not in the folder of its name was renamed, or
+    took the name of another, and says where it is: versions of two tables are two objects."""
+    return table_key if location == table_location(table_key) else f"{table_key}@{location}"
 
 
 def commit_row(commit: Commit) -> Row:
@@ -143,9 +163,18 @@ def head_id(branch: str) -> str:
     return f"graph_head:{branch}"
 
 
-def head_row(branch: str, commit: CommitId) -> Row:
+class Head(NamedTuple):
+    """What a head row says, and the fragment of the manifest it lies in."""
+
+    commit: CommitId
+    fragment: int
+    schema: SchemaId | None  # None: the graph was made without one
+
+
+def head_row(branch: str, commit: CommitId, schema: SchemaId | None) -> Row:
     """The row every publish on a branch rewrites: two publishers collide on it."""
-    return _row(head_id(branch), GRAPH_HEAD, metadata={"commit": commit})
+    facts = {"commit": commit} if schema is None else {"commit": commit, "schema": schema}
+    return _row(head_id(branch), GRAPH_HEAD, metadata=facts)
 
 
 def _row(object_id: str, object_type: str, **columns: Any) -> Row:
@@ -174,9 +203,10 @@ def decode_pin(row: Row) -> TablePin:
     )
 
 
-def decode_head(row: Row) -> CommitId:
-    """The commit a head row names."""
-    return CommitId(orjson.loads(row["metadata"])["commit"])
+def decode_head(row: Row) -> Head:
+    """A `graph_head` row, read together with its address."""
+    facts = orjson.loads(row["metadata"])
+    return Head(CommitId(facts["commit"]), row["_rowaddr"] >> 32, facts.get("schema"))
 
 
 def decode_commit(row: Row) -> Commit:
@@ -223,7 +253,11 @@ class SidecarFile:
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
-    """The durable note of one write. `multi_step` writes count only once confirmed."""
+    """The durable note of one write. `multi_step` writes count only once confirmed.
+
+    A write that changes the schema names the new one, the tables that get another name, and the
+    versions of all tables it was checked against.
+    """
 
     operation_id: OperationId
     kind: str
@@ -238,6 +272,10 @@ class Sidecar:
     new_tables: tuple[TablePin, ...] = ()
     tombstones: tuple[Tombstone, ...] = ()
     files: tuple[SidecarFile, ...] = ()
+    schema: SchemaId | None = None
+    renames: dict[TableKey, TableKey] = field(default_factory=dict)
+    relied_on: dict[TableKey, int] = field(default_factory=dict)
+    reclaim: tuple[str, ...] = ()  # folders whose past goes once the write is published
 
     def confirmed(self, versions: dict[TableKey, int]) -> "Sidecar":
         """The same note, saying which version each table reached."""
@@ -273,12 +311,20 @@ def decode_sidecar(data: bytes, *, path: str) -> Sidecar:
             name: tuple(kind(**part) for part in facts.pop(name))
             for name, kind in _SIDECAR_PARTS.items()
         }
+        facts["reclaim"] = tuple(facts.get("reclaim", ()))
         return Sidecar(**facts, **parts)
     except (ValueError, KeyError, TypeError, AttributeError) as cause:
         raise StorageFailed(
             f"read the sidecar {path}",
             f"it is corrupt ({cause}); the file is kept: look at it and move it away to go on",
         ) from cause
+
+
+def under_new_names(
+    pins: Iterable[TablePin], renames: Mapping[TableKey, TableKey]
+) -> tuple[TablePin, ...]:
+    """Pins of tables as they are called after a write that renames some."""
+    return tuple(replace(pin, table_key=renames.get(pin.table_key, pin.table_key)) for pin in pins)
 
 
 # The recovery audit
@@ -354,6 +400,7 @@ class Snapshot:
     manifest_version: int
     internal_schema_version: int
     tables: dict[TableKey, TablePin]
+    schema: SchemaId | None = None
 
 
 def visible(pins: Iterable[TablePin], stones: Iterable[Tombstone]) -> dict[TableKey, TablePin]:
@@ -362,12 +409,14 @@ def visible(pins: Iterable[TablePin], stones: Iterable[Tombstone]) -> dict[Table
     A fork's versions continue from its parent's, so on a branch the latest version is the branch's
     own as soon as it has one, and a tombstone written there covers what the branch inherited.
     """
-    covered: dict[TableKey, int] = {}
+    covered: dict[tuple[TableKey, str], int] = {}
     for stone in stones:
-        covered[stone.table_key] = max(covered.get(stone.table_key, 0), stone.version)
+        name = stone.table_key, stone.location
+        covered[name] = max(covered.get(name, 0), stone.version)
     latest: dict[TableKey, TablePin] = {}
     for pin in pins:
-        if pin.version <= covered.get(pin.table_key, 0):
+        names = (pin.table_key, pin.location), (pin.table_key, "")
+        if any(pin.version <= covered.get(name, 0) for name in names):
             continue
         best = latest.get(pin.table_key)
         if best is None or pin.version > best.version:

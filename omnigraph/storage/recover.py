@@ -27,6 +27,7 @@ from omnigraph.storage.locks import Guard, Locks, hold_if_idle
 from omnigraph.storage.manifest import Change, Manifest, State
 from omnigraph.storage.names import owner_of
 from omnigraph.storage.promote import Promotions
+from omnigraph.storage.reclaim import Reclaims
 from omnigraph.storage.records import (
     ORPHANED_BRANCH_DISCARDED,
     RECOVERY_ACTOR,
@@ -39,6 +40,7 @@ from omnigraph.storage.records import (
     SidecarTable,
     TableOutcome,
     TablePin,
+    under_new_names,
 )
 from omnigraph.storage.residual import InlineResidual
 from omnigraph.storage.sidecars import Sidecars
@@ -97,6 +99,7 @@ class Recoverer:
         history: History,
         sidecars: Sidecars,
         promotions: Promotions,
+        reclaims: Reclaims,
         audit: Audit,
         locks: Locks,
         stats: Stats,
@@ -107,6 +110,7 @@ class Recoverer:
         self._history = history
         self._sidecars = sidecars
         self._promotions = promotions
+        self._reclaims = reclaims
         self._audit = audit
         self._locks = locks
         self._stats = stats
@@ -141,6 +145,7 @@ class Recoverer:
         failpoints.hit("recover.publish_after")
         if recovery.recovery_kind == ROLLED_FORWARD:
             self._promotions.promote(sidecar.files)
+            self._reclaims.reclaim(sidecar.branch, sidecar.reclaim)
         else:
             self._promotions.discard(sidecar.files)
         self._audit.record(recovery)
@@ -181,7 +186,9 @@ class Recoverer:
         return state if state.identity == sidecar.branch_identity else None
 
     def _decide(self, sidecar: Sidecar, state: State, guard: Guard) -> Recovery:
-        found = [self._look(sidecar, table, state) for table in sidecar.tables]
+        # A table that was dropped meanwhile is nobody's: restoring it would bring it back.
+        tables = [table for table in sidecar.tables if table.table_key in state.pins]
+        found = [self._look(sidecar, table, state) for table in tables]
         for each in found:
             self._stats.event(
                 "recover.classified",
@@ -192,19 +199,20 @@ class Recoverer:
         _refuse_violations(sidecar, found)
         guard.require_alive()
         moved = all(f.finding is Finding.ROLLED_PAST_EXPECTED for f in found)
-        if found and moved and self._promotions.whole(sidecar.files):
+        whole = len(found) == len(sidecar.tables) and self._promotions.whole(sidecar.files)
+        if found and moved and whole and _still(sidecar, state):
             return self._roll_forward(sidecar, found)
         return self._roll_back(sidecar, found)
 
     def _look(self, sidecar: Sidecar, table: SidecarTable, state: State) -> _Found:
-        published = state.pins.get(table.table_key)
+        published = state.pins[table.table_key]
         pin = TablePin(
             table.table_key,
             table.table_path,
-            table.expected_version if published is None else published.version,
+            published.version,
             table.table_branch,
             table.fork,
-            0 if published is None else published.row_count,
+            published.row_count,
         )
         head = self._head(table, published)
         finding = classify(
@@ -216,12 +224,12 @@ class Recoverer:
         )
         return _Found(table, pin, head, finding)
 
-    def _head(self, table: SidecarTable, published: TablePin | None) -> Handle:
+    def _head(self, table: SidecarTable, published: TablePin) -> Handle:
         """The table's head. A fork that was cleaned away took nothing published with it."""
         try:
             return self._datasets.open(table.table_path, table.table_branch)
         except NotFound:
-            if published is None or published.branch == table.table_branch:
+            if published.branch == table.table_branch:
                 raise
             return self._datasets.at(published)
 
@@ -266,14 +274,18 @@ class Recoverer:
     ) -> None:
         failpoints.hit("recover.publish_before")
         forward = commit_id == sidecar.commit_id
+        if forward:
+            pins = (*under_new_names(pins, sidecar.renames), *sidecar.new_tables)
+        new = {*sidecar.renames.values(), *(pin.table_key for pin in sidecar.new_tables)}
         change = Change(
             commit_id=commit_id,
-            pins=(*pins, *sidecar.new_tables) if forward else pins,
-            new_tables=sidecar.new_tables if forward else (),
+            pins=pins,
+            new_tables=tuple(p for p in pins if p.table_key in new) if forward else (),
             tombstones=sidecar.tombstones if forward else (),
             actor=RECOVERY_ACTOR,
             merged_parent=sidecar.merged_parent if forward else None,
             operation_id=sidecar.operation_id,
+            schema=sidecar.schema if forward else None,
         )
         expected: dict[TableKey, int] = {f.pin.table_key: f.pin.version for f in found}
         self._manifest.publish(
@@ -282,6 +294,14 @@ class Recoverer:
             expected_table_versions=expected,
             locked=not sidecar.tables,  # then the lock held for the sidecar is the publisher's
         )
+
+
+def _still(sidecar: Sidecar, state: State) -> bool:
+    """Whether every table is what a schema change was checked against."""
+    pins = state.pins
+    return all(
+        key in pins and pins[key].version == version for key, version in sidecar.relied_on.items()
+    )
 
 
 def _refuse_violations(sidecar: Sidecar, found: Sequence[_Found]) -> None:

@@ -11,12 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance.fragment import FragmentMetadata
+from lance.fragment import FragmentMetadata, LanceFragment
 
 from omnigraph.errors import StorageFailed
 from omnigraph.storage.datasets import Handle
 
 _ROW_IDS_MAX = 10_000  # in one filter
+_SCANNED_PER_ROW = 2
+_ROWS_WORTH_A_LOOK = 64
 
 
 def rows_by_id(
@@ -24,20 +26,48 @@ def rows_by_id(
 ) -> pa.Table:
     """The rows of these row ids, in their order."""
     names = list(handle.schema.names) if columns is None else list(columns)
-    parts = []
     if len(row_ids) == 0:
         return handle.scanner(columns=names, **options).projected_schema.empty_table()
+    parts = []
     for start in range(0, len(row_ids), _ROW_IDS_MAX):
         wanted = row_ids.slice(start, _ROW_IDS_MAX)
-        listed = ", ".join(map(str, wanted.to_pylist()))
-        rows = handle.scanner(
-            columns=names, filter=f"_rowid IN ({listed})", with_row_id=True, **options
-        ).to_table()
+        rows = _read(handle, wanted, columns=names, with_row_id=True, **options)
         places = pc.index_in(wanted, rows["_rowid"].combine_chunks())
         if places.null_count:
             raise StorageFailed("read rows by row id", "the version does not hold all of them")
         parts.append(rows.select(names).take(places))
     return pa.concat_tables(parts)
+
+
+def _read(handle: Handle, wanted: pa.Array, **asked: Any) -> pa.Table:
+    """These rows in any order: as a stretch of the newest fragments, or by a filter."""
+    newest = _written_lately(handle, wanted)
+    parts = []
+    if newest:
+        rows = handle.scanner(fragments=newest, **asked).to_table()
+        parts.append(rows.filter(pc.is_in(rows["_rowid"], value_set=wanted)))
+        there = parts[0]["_rowid"].combine_chunks()
+        wanted = wanted.filter(pc.invert(pc.is_in(wanted, value_set=there)))
+    if len(wanted):
+        listed = ", ".join(map(str, wanted.to_pylist()))
+        parts.append(handle.scanner(filter=f"_rowid IN ({listed})", **asked).to_table())
+    return pa.concat_tables(parts)
+
+
+def _written_lately(handle: Handle, row_ids: pa.Array) -> list[LanceFragment]:
+    """The newest fragments, if they hold hardly anything but these rows: reading them whole takes
+    a fraction of what a filter with every row id takes."""
+    newest, room = [], _SCANNED_PER_ROW * len(row_ids)
+    for fragment in reversed(handle.get_fragments()) if len(row_ids) >= _ROWS_WORTH_A_LOOK else ():
+        room -= fragment.physical_rows
+        if room < 0:
+            break
+        newest.append(fragment)
+    if not newest:
+        return []
+    held = handle.scanner(columns=["_rowid"], fragments=newest).to_table()["_rowid"]
+    hits = pc.sum(pc.is_in(held, value_set=row_ids)).as_py() or 0
+    return newest if hits * _SCANNED_PER_ROW >= len(held) else []
 
 
 def is_blob(field: pa.Field) -> bool:
@@ -67,14 +97,16 @@ def blob_cells(
 
 
 def fragments_without(
-    handle: Handle, row_ids: pa.Array
+    handle: Handle, row_ids: pa.Array, addresses: pa.Array | None = None
 ) -> tuple[list[FragmentMetadata], list[int]]:
-    """The fragments that lose these rows, and those that lose all of theirs."""
+    """The fragments that lose these rows, and those that lose all of theirs. Who knows where in
+    this version the rows are gives their addresses and saves the look."""
     if len(row_ids) == 0:
         return [], []
-    addresses = rows_by_id(handle, row_ids, ["_rowaddr"])["_rowaddr"].to_pylist()
+    if addresses is None:
+        addresses = rows_by_id(handle, row_ids, ["_rowaddr"])["_rowaddr"]
     offsets: dict[int, list[int]] = {}
-    for address in sorted(addresses):
+    for address in sorted(addresses.to_pylist()):
         offsets.setdefault(address >> 32, []).append(address & 0xFFFFFFFF)
     changed, gone = [], []
     for fragment_id, each in offsets.items():

@@ -6,7 +6,8 @@ anything else.
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,13 +16,14 @@ from ulid import ULID
 from omnigraph.errors import (
     AlreadyExists,
     BadRequest,
+    Conflict,
     NotFound,
     RecoveryRequired,
     StorageFailed,
 )
 from omnigraph.storage import failpoints, manifest, stamp
 from omnigraph.storage.audit import Audit
-from omnigraph.storage.branches import Branches
+from omnigraph.storage.branches import BRANCHES_LOCK, Branches
 from omnigraph.storage.commit import Committer, HeadAhead, Prepared
 from omnigraph.storage.datasets import Datasets
 from omnigraph.storage.delta import Deltas
@@ -32,13 +34,16 @@ from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.names import MAIN, lock_name, table_location
 from omnigraph.storage.objects import Objects, Place, StorageOptions, place
 from omnigraph.storage.promote import Promotions
-from omnigraph.storage.records import Commit, CommitId, OperationId, Snapshot
+from omnigraph.storage.reclaim import Reclaims
+from omnigraph.storage.records import Commit, CommitId, OperationId, SchemaId, Snapshot
 from omnigraph.storage.recover import Recoverer
 from omnigraph.storage.sidecars import Sidecars
 from omnigraph.storage.stats import Stats
 from omnigraph.storage.tables import TableReader, Tables
 from omnigraph.storage.write import Write
 from omnigraph.types import TableKey
+
+SCHEMA_LOCK = lock_name("a-schema-change", "")  # taken before all others
 
 ROLLBACK_PENDING = "a pending recovery sidecar requires rollback — reopen the graph read-write"
 
@@ -74,6 +79,7 @@ class Store:
         self.sidecars = Sidecars(self.objects, self.stats)
         self.audit = Audit(self.datasets, self.tables)
         promotions = Promotions(self.objects)
+        reclaims = Reclaims(self.datasets, self.manifest, self.objects, self.stats)
         self._folding = Folding(
             self.datasets, self.tables, self.manifest, self.locks, self.stats, on=settings.fold
         )
@@ -84,6 +90,7 @@ class Store:
             self.history,
             self.sidecars,
             promotions,
+            reclaims,
             self.audit,
             self.locks,
             self.stats,
@@ -95,6 +102,7 @@ class Store:
             self.locks,
             self._folding,
             promotions,
+            reclaims,
             self.stats,
             wait_s=settings.lock_wait_s,
         )
@@ -116,12 +124,36 @@ class Store:
 
     # Writing
 
-    def begin(self, branch: str = MAIN, *, kind: str, actor: str | None = None) -> Write:
-        """Begin a write at the branch's head, after settling what dead writers left."""
+    def begin(
+        self,
+        branch: str = MAIN,
+        *,
+        kind: str,
+        actor: str | None = None,
+        schema: str | None = None,
+        recent: bool = False,
+    ) -> Write:
+        """Begin a write at the branch's head, after settling what dead writers left. One that was
+        planned against another schema than the branch has now is refused with `SchemaChanged`.
+
+        `recent` takes the head this process saw a moment ago. The commit still holds only if it is
+        up to date, but what is read on the way may not be: for who can begin again.
+        """
         self.require_writable()
         self._recoverer.heal(patient=False)
-        state = self.manifest.state(branch)
-        return Write(state, self.tables, self.branches, self.commit, kind=kind, actor=actor)
+        state = self.manifest.recent(branch) if recent else self.manifest.state(branch)
+        self.manifest.require_schema(state, SchemaId(schema) if schema else None)
+        base = self.manifest.schema(state)
+        return Write(state, base, self.tables, self.branches, self.commit, kind=kind, actor=actor)
+
+    def is_current(self, write: Write) -> bool:
+        """Whether nothing was published on its branch since the state a write began with."""
+        seen = write.state
+        try:
+            now = self.manifest.state(seen.branch)
+        except NotFound:
+            return False
+        return (now.identity, now.version) == (seen.identity, seen.version)
 
     def commit(self, prepared: Prepared) -> Commit:
         """Walk a prepared write through the protocol."""
@@ -129,6 +161,14 @@ class Store:
             commit = self._committer.commit(prepared)
         except HeadAhead as ahead:
             raise self._settled(prepared, ahead) from ahead
+        except RecoveryRequired as stopped:
+            if isinstance(stopped.__cause__, Conflict):
+                self.heal()  # lost at the very end: undo it now, the caller may begin again
+                raise stopped.__cause__ from stopped
+            raise
+        state = self.manifest.known(prepared.branch)
+        if state is not None and state.version == commit.manifest_version:
+            self.history.remember(commit, self.manifest.snapshot(state))
         self._folding.fold_manifest_quietly(prepared.branch)
         return commit
 
@@ -162,9 +202,18 @@ class Store:
         self.require_writable()
         return self._recoverer.heal(patient=True)
 
+    @contextmanager
+    def schema_change(self) -> Iterator[None]:
+        """The turn of one schema change: no other runs, and no branch comes or goes meanwhile."""
+        self.require_writable()
+        with hold(self.locks, [SCHEMA_LOCK, BRANCHES_LOCK]):
+            self.heal()
+            yield
+
     def close(self) -> None:
         """Let go of every open handle. A later use opens them again."""
         self.datasets.close()
+        self.tables.lacking.clear()
         self.manifest.close()
 
     def require_writable(self) -> None:
@@ -178,6 +227,7 @@ def create(
     tables: Sequence[tuple[TableKey, pa.Schema]],
     *,
     files: Mapping[str, bytes] | None = None,
+    schema: SchemaId | None = None,
     actor: str | None = None,
     storage_options: StorageOptions | None = None,
     settings: Settings | None = None,
@@ -196,7 +246,7 @@ def create(
         for path, data in (files or {}).items():
             store.objects.put(path, data)
         failpoints.hit("init.objects")
-        manifest.create(store.datasets, pins, CommitId(str(ULID())), actor)
+        manifest.create(store.datasets, pins, CommitId(str(ULID())), actor, schema)
         failpoints.hit("init.manifest")
     store.stats.event("graph.created", level=logging.INFO, uri=where.uri, tables=len(tables))
     return store

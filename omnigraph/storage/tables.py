@@ -6,20 +6,22 @@ the head without holding the table's lock, and raises `CommitRaced` after the fa
 there, and recovery settles it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance.dataset import Index, LanceOperation, Transaction
-from lance.fragment import FragmentMetadata, write_fragments
+from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 
 from omnigraph.errors import BadRequest
 from omnigraph.storage import indexing
 from omnigraph.storage.datasets import OPERATION_PROPERTY, CommitRaced, Datasets, Handle
+from omnigraph.storage.evolution import Evolution, evolved
 from omnigraph.storage.indexing import IndexFacts, IndexRequest
+from omnigraph.storage.lacking import Lacking
 from omnigraph.storage.names import table_location
 from omnigraph.storage.records import OperationId, TablePin
 from omnigraph.storage.rowids import (
@@ -32,6 +34,7 @@ from omnigraph.storage.rowids import (
 from omnigraph.types import TableKey
 
 KEY = "id"
+_REWRITTEN_ROWS = 1024
 
 Fragments = tuple[FragmentMetadata, ...]
 """Files with rows that no version of a table names yet. They pickle."""
@@ -44,21 +47,28 @@ class StagedWrite:
     base: TablePin
     handle: Handle
     transaction: Transaction
+    ids: pa.ChunkedArray | None = None  # of rows it adds or replaces; None when nobody kept them
+    adds: bool = True  # whether it adds any
 
     @property
     def table_key(self) -> TableKey:
         return self.base.table_key
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableReader:
     """One table as one snapshot sees it. Arrow in and out, never the handle."""
 
     pin: TablePin
     _handle: Handle
     _datasets: Datasets
+    _lacking: Lacking
 
-    @property
+    def lacks(self, ids: pa.Array) -> bool:
+        """Whether none of these ids is here; False when that takes a look to tell."""
+        return self._lacking.lacks(self.pin, self._handle, ids)
+
+    @cached_property
     def schema(self) -> pa.Schema:
         return self._handle.schema
 
@@ -129,15 +139,23 @@ class Tables:
 
     def __init__(self, datasets: Datasets) -> None:
         self._datasets = datasets
+        self.lacking = Lacking(self._read_ids)
+
+    def _read_ids(self, pin: TablePin, handle: Handle, fragments: list[LanceFragment]) -> pa.Array:
+        with self._datasets.lance_call("scan", pin.table_key):
+            rows = handle.scanner(columns=[KEY], fragments=fragments).to_table()
+        return rows.column(KEY)
 
     def reader(self, pin: TablePin) -> TableReader:
         """The table at a published version."""
-        return TableReader(pin, self._datasets.at(pin), self._datasets)
+        return TableReader(pin, self._datasets.at(pin), self._datasets, self.lacking)
 
-    def create(self, table_key: TableKey, schema: pa.Schema) -> TablePin:
+    def create(
+        self, table_key: TableKey, schema: pa.Schema, location: str | None = None
+    ) -> TablePin:
         """A new, empty table with stable row ids and `id` as its key. What a crashed attempt left
         in its place is replaced: no manifest row names it."""
-        location = table_location(table_key)
+        location = location or table_location(table_key)
         handle = self._datasets.create_or_replace(location, keyed(schema).empty_table())
         return TablePin(table_key, location, int(handle.version))
 
@@ -148,7 +166,7 @@ class Tables:
         handle = self._datasets.at(pin)
         with self._datasets.lance_call("stage_append", pin.table_key):
             transaction = write_fragments(rows, handle, mode="append", return_transaction=True)
-        return StagedWrite(pin, handle, transaction)
+        return StagedWrite(pin, handle, transaction, _ids(rows))
 
     def write_fragments(
         self, pin: TablePin, rows: pa.Table | pa.RecordBatchReader, *, replacing: bool
@@ -183,7 +201,7 @@ class Tables:
         with self._datasets.lance_call("stage_merge_insert", pin.table_key):
             upsert = handle.merge_insert(KEY).when_matched_update_all()
             transaction, _ = upsert.when_not_matched_insert_all().execute_uncommitted(rows)
-        return StagedWrite(pin, handle, transaction)
+        return StagedWrite(pin, handle, transaction, _ids(rows))
 
     def stage_overwrite(self, pin: TablePin, rows: pa.Table) -> StagedWrite:
         """Stage rows that replace all others. No rows is a table of no fragments."""
@@ -211,17 +229,25 @@ class Tables:
         if not changed and not gone:
             return None
         operation = LanceOperation.Delete(changed, gone, predicate)
-        return StagedWrite(pin, handle, Transaction(handle.version, operation))
+        return StagedWrite(pin, handle, Transaction(handle.version, operation), adds=False)
 
-    def stage_patch(self, pin: TablePin, *, removed: pa.Array, added: pa.Table) -> StagedWrite:
+    def stage_patch(
+        self,
+        pin: TablePin,
+        *,
+        removed: pa.Array,
+        added: pa.Table,
+        addresses: pa.Array | None = None,
+    ) -> StagedWrite:
         """Stage the removal of rows known by row id together with new rows, without a search.
 
         A row is replaced by removing it and adding one of the same id. The caller vouches that no
-        other row has the id of an added one.
+        other row has the id of an added one, and for the addresses of the removed ones if it gives
+        them.
         """
         handle = self._datasets.at(pin)
         with self._datasets.lance_call("stage_patch", pin.table_key):
-            changed, gone = fragments_without(handle, removed)
+            changed, gone = fragments_without(handle, removed, addresses)
             operation = LanceOperation.Update(
                 removed_fragment_ids=gone,
                 updated_fragments=changed,
@@ -230,6 +256,62 @@ class Tables:
                 fields_for_preserving_frag_bitmap=field_ids(handle),
                 update_mode="rewrite_rows",
             )
+        return StagedWrite(
+            pin,
+            handle,
+            Transaction(handle.version, operation),
+            added.column(KEY),
+            adds=len(added) > 0,
+        )
+
+    def stage_evolve(self, pin: TablePin, evolution: Evolution) -> StagedWrite:
+        """Stage columns that come, go and get other names. Writes no data file."""
+        handle = self._datasets.at(pin)
+        with self._datasets.lance_call("stage_evolve", pin.table_key):
+            operation = LanceOperation.Project(evolved(handle, evolution), True)
+        return StagedWrite(pin, handle, Transaction(handle.version, operation))
+
+    def stage_rewrite(self, pin: TablePin) -> StagedWrite:
+        """Stage every row in new files, which hold the columns of today and nothing else."""
+        handle, reader = self._datasets.at(pin), self.reader(pin)
+        fragments = handle.get_fragments()
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in reader.batches([], with_row_id=True, batch_size=_REWRITTEN_ROWS):
+                yield from reader.stageable(batch["_rowid"]).to_batches()
+
+        rows = pa.RecordBatchReader.from_batches(handle.schema, batches())
+        with self._datasets.lance_call("stage_rewrite", pin.table_key):
+            operation = LanceOperation.Update(
+                removed_fragment_ids=[fragment.fragment_id for fragment in fragments],
+                updated_fragments=[],
+                new_fragments=write_fragments(rows, handle, mode="append") if fragments else [],
+                fields_for_preserving_frag_bitmap=field_ids(handle),
+                update_mode="rewrite_rows",
+            )
+        return StagedWrite(pin, handle, Transaction(handle.version, operation))
+
+    def stage_add_columns(
+        self,
+        pin: TablePin,
+        fields: Sequence[pa.Field],
+        read: Sequence[str],
+        values: Callable[[pa.RecordBatch], pa.RecordBatch],
+    ) -> StagedWrite:
+        """Stage columns with values made from each row. No other column is written again."""
+        handle = self._datasets.at(pin)
+        schema = pa.schema(fields)
+
+        def filled(batch: pa.RecordBatch) -> pa.RecordBatch:
+            return pa.RecordBatch.from_arrays(values(batch).columns, schema=schema)
+
+        fragments = []
+        with self._datasets.lance_call("stage_add_columns", pin.table_key):
+            for fragment in handle.get_fragments():
+                after, columns = fragment.merge_columns(filled, columns=list(read))
+                fragments.append(after)
+        # Lance numbers new fields above all that the dataset ever had.
+        operation = LanceOperation.Merge(fragments, columns)
         return StagedWrite(pin, handle, Transaction(handle.version, operation))
 
     def stage_create_index(
@@ -252,11 +334,13 @@ class Tables:
             operation = LanceOperation.CreateIndex([segment], _segments(handle, name))
         return StagedWrite(pin, handle, Transaction(handle.version, operation))
 
-    def stage_create_indexes(self, pin: TablePin, requests: Sequence[IndexRequest]) -> StagedWrite:
-        """Stage several indexes as one version."""
+    def stage_create_indexes(
+        self, pin: TablePin, requests: Sequence[IndexRequest], gone: Collection[str] = ()
+    ) -> StagedWrite:
+        """Stage several indexes as one version, and the end of those that are named."""
         handle = self._datasets.at(pin)
         with self._datasets.lance_call("stage_create_indexes", pin.table_key):
-            return StagedWrite(pin, handle, indexing.staged(handle, requests))
+            return StagedWrite(pin, handle, indexing.staged(handle, requests, gone))
 
     # Committing
 
@@ -270,7 +354,10 @@ class Tables:
                 f"{staged.table_key} went from {staged.base.version} to {handle.version} "
                 "under this writer's lock"
             )
-        return self.pinned(staged.base, handle)
+        pin = self.pinned(staged.base, handle)
+        if staged.ids is not None or not staged.adds:
+            self.lacking.committed(staged.base, pin, handle, staged.ids)
+        return pin
 
     def pinned(self, base: TablePin, handle: Handle) -> TablePin:
         """The pin of a handle that follows `base` on the same branch."""
@@ -308,6 +395,11 @@ def _segments(handle: Handle, name: str) -> list[Index]:
         if index.name == name
         for segment in index.segments
     ]
+
+
+def _ids(rows: pa.Table | pa.RecordBatchReader) -> pa.ChunkedArray | None:
+    """The ids of rows that are at hand. The audit's rows have none."""
+    return rows.column(KEY) if isinstance(rows, pa.Table) and KEY in rows.schema.names else None
 
 
 def _require_distinct(rows: pa.Table, pin: TablePin) -> None:

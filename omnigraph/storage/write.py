@@ -6,7 +6,11 @@ a table through the write makes its version a condition of the commit.
 Invariant: nothing durable happens before `commit`, except forks and files nothing refers to.
 """
 
+import random
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
 from typing import TypeVar
 
 import pyarrow as pa
@@ -15,14 +19,23 @@ from ulid import ULID
 from omnigraph.errors import AlreadyExists, BadRequest, NotFound, VersionMismatch
 from omnigraph.storage.branches import Branches
 from omnigraph.storage.commit import Prepared, Step, TableWrite
+from omnigraph.storage.evolution import Evolution
 from omnigraph.storage.indexing import IndexRequest
 from omnigraph.storage.manifest import State
-from omnigraph.storage.names import owner_of
-from omnigraph.storage.records import Commit, CommitId, OperationId, TablePin, Tombstone
+from omnigraph.storage.names import owner_of, table_location
+from omnigraph.storage.records import (
+    Commit,
+    CommitId,
+    OperationId,
+    SchemaId,
+    TablePin,
+    Tombstone,
+)
 from omnigraph.storage.tables import Fragments, StagedWrite, TableReader, Tables
 from omnigraph.types import TableKey
 
 WRITE_ATTEMPTS = 32
+_PAUSE_FIRST_S, _PAUSE_MAX_S = 0.002, 0.25
 Result = TypeVar("Result")
 
 
@@ -32,6 +45,7 @@ class Write:
     def __init__(
         self,
         state: State,
+        schema: SchemaId | None,
         tables: Tables,
         branches: Branches,
         finish: Callable[[Prepared], Commit],
@@ -40,6 +54,9 @@ class Write:
         actor: str | None,
     ) -> None:
         self._state = state
+        self._base_schema = schema
+        self._schema: SchemaId | None = None
+        self._renames: dict[TableKey, TableKey] = {}
         self._tables = tables
         self._branches = branches
         self._finish = finish
@@ -47,22 +64,28 @@ class Write:
         self._actor = actor
         self._operation = OperationId(str(ULID()))
         self._bases: dict[TableKey, TablePin] = {}
-        self._relied_on: dict[TableKey, int] = {}
+        self._relied_on: dict[TableKey, TablePin] = {}
         self._writes: dict[TableKey, TableWrite] = {}
         self._new: dict[TableKey, TablePin] = {}
         self._dropped: dict[TableKey, Tombstone] = {}
         self._files: dict[str, bytes] = {}
+        self._reclaim: list[str] = []
 
     @property
     def operation_id(self) -> OperationId:
         return self._operation
+
+    @property
+    def state(self) -> State:
+        """The branch as this write sees it."""
+        return self._state
 
     def read(self, table_key: TableKey) -> TableReader:
         """The table at this write's base. The commit holds only if it stays at that version."""
         pin = self._state.pins.get(table_key)
         if pin is None:
             raise NotFound("table", table_key)
-        self._relied_on[table_key] = pin.version
+        self._relied_on[table_key] = pin
         return self._tables.reader(pin)
 
     def append(self, table_key: TableKey, rows: pa.Table) -> None:
@@ -90,10 +113,19 @@ class Write:
         """Stage rows that replace all others."""
         self._keep(self._tables.stage_overwrite(self._base(table_key), rows))
 
-    def patch(self, table_key: TableKey, *, removed: pa.Array, added: pa.Table) -> None:
-        """Stage the removal of rows known by row id, and new rows, in one version."""
+    def patch(
+        self,
+        table_key: TableKey,
+        *,
+        removed: pa.Array,
+        added: pa.Table,
+        addresses: pa.Array | None = None,
+    ) -> None:
+        """Stage the removal of rows known by row id, and new rows, in one version. Addresses are
+        those of the removed rows in the version that this write builds on."""
         base = self._base(table_key)
-        self._keep(self._tables.stage_patch(base, removed=removed, added=added))
+        staged = self._tables.stage_patch(base, removed=removed, added=added, addresses=addresses)
+        self._keep(staged)
 
     def delete(self, table_key: TableKey, predicate: str) -> bool:
         """Stage the removal of matching rows; whether any match."""
@@ -106,7 +138,9 @@ class Write:
         """Stage indexes over every row."""
         self._keep(self._tables.stage_create_indexes(self._base(table_key), requests))
 
-    def then(self, table_key: TableKey, step: Callable[[Tables, TablePin], StagedWrite]) -> None:
+    def then(
+        self, table_key: TableKey, step: Callable[[Tables, TablePin], StagedWrite | None]
+    ) -> None:
         """A further version of a table that has a staged one: what a branch merge needs."""
         write = self._writes[table_key]
         bound: Step = lambda pin: step(self._tables, pin)  # noqa: E731
@@ -114,14 +148,63 @@ class Write:
 
     def create_table(self, table_key: TableKey, schema: pa.Schema) -> None:
         """A new, empty table, which nobody sees before the commit."""
-        if table_key in self._state.pins:
+        if self._is_taken(table_key):
             raise AlreadyExists("table", table_key)
-        self._new[table_key] = self._tables.create(table_key, schema)
+        location = self._free_location(table_key)
+        self._new[table_key] = self._tables.create(table_key, schema, location)
+
+    def _is_taken(self, table_key: TableKey) -> bool:
+        if table_key in self._new or table_key in self._renames.values():
+            return True
+        return table_key in self._state.pins and table_key not in self._dropped
+
+    def _free_location(self, table_key: TableKey) -> str:
+        """A folder no table has or had: earlier commits read the old ones."""
+        used = self._state.locations | {pin.location for pin in self._state.pins.values()}
+        found = (table_location(table_key, nth) for nth in count(1))
+        return next(location for location in found if location not in used)
 
     def drop_table(self, table_key: TableKey) -> None:
-        """The end of a table. Its versions stay readable at earlier commits."""
-        pin = self.read(table_key).pin
-        self._dropped[table_key] = Tombstone(table_key, pin.version, owner_of(self._state.branch))
+        """The end of a table. Its versions stay readable at earlier commits. Its head moves all the
+        same: a writer that knows only the heads must see that the table it knew is no more."""
+        self.evolve_table(table_key, Evolution())
+        base = self.base(table_key)
+        self._bury(replace(base, version=base.version + 1))
+
+    def _bury(self, pin: TablePin) -> None:
+        owner = owner_of(self._state.branch)
+        self._dropped[pin.table_key] = Tombstone(pin.table_key, pin.version, owner, pin.location)
+
+    def evolve_table(self, table_key: TableKey, evolution: Evolution) -> None:
+        """Columns that come, go and get other names."""
+        self._keep(self._tables.stage_evolve(self._base(table_key), evolution))
+
+    def add_columns(
+        self,
+        table_key: TableKey,
+        fields: Sequence[pa.Field],
+        read: Sequence[str],
+        values: Callable[[pa.RecordBatch], pa.RecordBatch],
+    ) -> None:
+        """Columns with values made from each row of a table that has rows."""
+        self._keep(self._tables.stage_add_columns(self._base(table_key), fields, read, values))
+
+    def rename_table(self, table_key: TableKey, to: TableKey) -> None:
+        """The same table under another name. It needs a staged version of its own, so that a name
+        that comes back is newer than its end."""
+        if table_key not in self._writes:
+            self.evolve_table(table_key, Evolution())
+        self._bury(self.base(table_key))
+        self._renames[table_key] = to
+
+    def reclaim(self, table_key: TableKey) -> None:
+        """Remove for good what earlier versions of a table hold, once this is published."""
+        self._reclaim.append(self.read(table_key).pin.location)
+
+    def replace_schema(self, schema: SchemaId) -> None:
+        """Another schema from this commit on. The commit holds only if no table moved at all."""
+        self._schema = schema
+        self._relied_on |= self._state.pins
 
     def replace_file(self, path: str, data: bytes) -> None:
         """A file beside the tables that changes with this commit."""
@@ -147,6 +230,10 @@ class Write:
                 new_tables=tuple(self._new.values()),
                 tombstones=tuple(self._dropped.values()),
                 files=dict(self._files),
+                base_schema=self._base_schema,
+                schema=self._schema,
+                renames=dict(self._renames),
+                reclaim=tuple(self._reclaim),
             )
         )
 
@@ -162,11 +249,15 @@ class Write:
 def prepared_again(attempt: Callable[[], Result], *, attempts: int = WRITE_ATTEMPTS) -> Result:
     """Run an insert or a merge by key, again from a new base when another writer came first.
 
-    Strict updates and deletes do not use this: for them the conflict is the answer.
+    Losers wait a little, each for its own random time and longer each time: writers that start
+    again at once would keep meeting. Strict updates and deletes do not use this: for them the
+    conflict is the answer.
     """
+    longest = _PAUSE_FIRST_S
     for _ in range(attempts - 1):
         try:
             return attempt()
         except VersionMismatch:
-            continue
+            time.sleep(random.uniform(0, longest))
+            longest = min(2 * longest, _PAUSE_MAX_S)
     return attempt()

@@ -158,6 +158,56 @@ def test_the_schema_can_be_shown_and_a_change_planned(folder: Path) -> None:
     ]
 
 
+def test_a_schema_is_applied_as_one_commit(folder: Path) -> None:
+    text = Path(SCHEMA).read_text("utf-8") + "\nnode Extra { note: String }\n"
+    (folder / "next.pg").write_text(text, "utf-8")
+    apply = ("schema", "apply", "g.omni", "--schema", "next.pg")
+    commits = document("commit", "list", "g.omni", cwd=folder)["commits"]
+    done = run(*apply, "--as", "act-a", cwd=folder)
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [
+        "schema apply for g.omni",
+        "supported: yes",
+        "applied: yes",
+        "graph_manifest_version: 2",
+        "- add node type 'Extra'",
+    ]
+    assert done.stderr == "omnigraph schema apply → g.omni (direct, local)\n"
+    assert lines("schema", "get", "g.omni", cwd=folder) == text.rstrip("\n").split("\n")
+    after = document("commit", "list", "g.omni", cwd=folder)["commits"]
+    assert len(after) == len(commits) + 1
+    assert after[0]["actor_id"] == "act-a"
+    assert lines(*apply, cwd=folder)[2:] == [
+        "applied: no",
+        "graph_manifest_version: 2",
+        "no schema changes",
+    ]
+    assert document(*apply, "--quiet", cwd=folder) == {
+        "uri": "g.omni",
+        "supported": True,
+        "applied": False,
+        "step_count": 0,
+        "graph_manifest_version": 2,
+        "steps": [],
+    }
+
+
+def test_a_schema_that_cannot_be_applied_is_one_sentence(folder: Path) -> None:
+    text = Path(SCHEMA).read_text("utf-8")
+    (folder / "next.pg").write_text(text.replace("age: I32?", "age: I64?"), "utf-8")
+    apply = ("schema", "apply", "g.omni", "--schema", "next.pg", "--quiet")
+    done = run(*apply, cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: [OG-MF-106] node:Person.age: ")
+    plan = document("schema", "plan", "g.omni", "--schema", "next.pg", cwd=folder)
+    assert (plan["supported"], plan["steps"][0]["code"]) == (False, "OG-MF-106")
+    (folder / "next.pg").write_text(f"{text}\nnode Extra {{}}", "utf-8")
+    lines("branch", "create", "review", "g.omni", cwd=folder)
+    done = run(*apply, cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "there is 'review'" in done.stderr
+
+
 def test_queries_are_checked_against_a_graph(folder: Path) -> None:
     (folder / "q.gq").write_text("query q() { match { $c: Company } return { $c.name } }", "utf-8")
     for graph in (["g.omni"], ["--store", "g.omni"]):

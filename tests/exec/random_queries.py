@@ -172,10 +172,17 @@ class Writer:
         type_ = self.pick("PPPC")
         name = self.query.new("v")
         scope[name] = type_
+        if self.one_in(3):
+            return f"${name}: {type_} {{ k: {self.key(type_)} }}"
         if self.one_in(8):
             prop = self.pick(PROPERTIES[type_])
             return f"${name}: {type_} {{ {prop}: {self.constant(prop)} }}"
         return f"${name}: {type_}"
+
+    def key(self, type_: str) -> str:
+        """A key that the graph has, or would have if it were larger."""
+        key = self.pick(("pz", "py", "px", "pw") if type_ == "P" else ("c0", "c1", "c2"))
+        return text_literal(key) if self.one_in(2) else self.query.parameter("String", key)
 
     def traversal(self, scope: Scope, *, must_use: bool = False) -> str:
         nodes = [name for name, type_ in scope.items() if type_ in "PC"]

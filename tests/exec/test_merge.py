@@ -347,3 +347,32 @@ def test_a_node_deleted_with_its_edges_stays_deleted(small: Graph) -> None:
     seen = state(small)
     assert ("Person", "Bob") not in seen
     assert ("Knows", "bc") not in seen
+
+
+def test_every_violation_of_every_rule_is_listed(small: Graph) -> None:
+    many = [f"p{number:02}" for number in range(25)]
+    edit(small, Person={name: person(name) for name in (*many, "a", "b")})
+    edit(small, Company={"Acme": {"id": "Acme", "name": "Acme"}})
+    small.branches.create("b")
+    edit(
+        small,
+        "b",
+        Person={"a": None, **{n: person(n, None, f"{n}@y") for n in many}},
+        WorksAt={f"b-{n}": works_at(f"b-{n}", n, "Acme") for n in many},
+    )
+    edit(
+        small,
+        Person={f"{n}x": person(f"{n}x", None, f"{n}@y") for n in many},
+        Knows={n: knows(n, "a", "b") for n in many},
+        WorksAt={f"m-{n}": works_at(f"m-{n}", n, "Acme") for n in many},
+    )
+    with pytest.raises(og.MergeConflicts) as refused:
+        small.branches.merge("b")
+    assert refused.value.counts == {
+        "cardinality_violation": 25,
+        "orphan_edge": 25,
+        "unique_violation": 25,
+    }
+    messages = [conflict.message for conflict in refused.value.conflicts]
+    assert len(set(messages)) == 25 + 1 + 25
+    assert str(refused.value).endswith("; and 72 more; change one side and merge again")

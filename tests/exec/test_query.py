@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.catalog.accept import evolve
 from omnigraph.errors import BadRequest, LimitExceeded, NotFound
 from omnigraph.exec.limits import Limits
 from omnigraph.exec.run import Reading
 from omnigraph.graph import Graph
-from omnigraph.graph.schema import SchemaView
 from tests.exec.people import people
 from tests.exec.world import graph_of, write
 
@@ -91,21 +89,27 @@ def test_a_renamed_property_is_found_and_a_new_one_is_null(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     monkeypatch.setenv("OMNIGRAPH_TRAVERSAL_MODE", mode)
-    old = graph_of(
+    graph = graph_of(
         tmp_path / "g", "node P { k: String @key  a: I32? }", {"P": [{"k": "x", "a": 5}]}
     )
-    renamed = evolve(old.schema.catalog, 'node P { k: String @key  b: I32? @rename_from("a") }')
-    text = "node P { k: String @key  b: I32?  a: I32?  tags: [String]? }"
-    graph = Graph(old._store, SchemaView(text, evolve(renamed, text)))
-    query = """query q() { match { $p: P  $p.b = 5  $p.a is null  not ($p.tags contains "z" ) }
+    old = graph.snapshot().commit_id
+    graph.schema.apply('node Q @rename_from("P") { k: String @key  b: I32? @rename_from("a") }')
+    graph.schema.apply("node Q { k: String @key  b: I32?  a: I32?  tags: [String]? }")
+    for commit in (None, old):  # the old commit, too, under names that it did not have
+        _sees_columns_by_identity(graph, commit)
+
+
+def _sees_columns_by_identity(graph: Graph, commit: str | None) -> None:
+    query = """query q() { match { $p: Q  $p.b = 5  $p.a is null  not ($p.tags contains "z" ) }
                return { $p.b as b, $p.a as a, $p.tags as t } }"""
-    assert graph.query(query).rows == []  # an unknown list holds nothing, and not nothing either
-    query = "query q() { match { $p: P  $p.b = 5  $p.a is null } return { $p.b, $p.a, $p.tags } }"
-    assert graph.query(query).rows == [{"p.b": 5, "p.a": None, "p.tags": None}]
-    assert graph.query("query q() { match { $p: P { a: 5 } } return { $p } }").rows == []
-    assert graph.query("query q() { match { $p: P } return { max($p.a) as m } }").rows == [
-        {"m": None}
-    ]
+    # An unknown list holds nothing, and not nothing either.
+    assert graph.query(query, snapshot=commit).rows == []
+    query = "query q() { match { $p: Q  $p.b = 5  $p.a is null } return { $p.b, $p.a, $p.tags } }"
+    assert graph.query(query, snapshot=commit).rows == [{"p.b": 5, "p.a": None, "p.tags": None}]
+    query = "query q() { match { $p: Q { a: 5 } } return { $p } }"
+    assert graph.query(query, snapshot=commit).rows == []
+    query = "query q() { match { $p: Q } return { max($p.a) as m } }"
+    assert graph.query(query, snapshot=commit).rows == [{"m": None}]
 
 
 # What is refused
@@ -144,7 +148,7 @@ def test_an_unknown_traversal_mode_is_refused(
 
 
 def _limited(graph: Graph, **limits: int) -> Graph:
-    other = Graph(graph._store, graph.schema)
+    other = Graph(graph._store)
     other._reading = Reading(graph._store, Limits(**limits))
     return other
 

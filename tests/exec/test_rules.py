@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from omnigraph.catalog.accept import accept
 from omnigraph.errors import ConstraintViolated
-from omnigraph.exec import rules
+from omnigraph.exec import key_rules, rules
 from omnigraph.exec.key_rules import check_keys, meeting_columns
 from omnigraph.exec.row_rules import broken, check_rows, shown
 from omnigraph.exec.rules import VIOLATIONS_LISTED, Found, joined, rules_by_table, rules_of
@@ -297,3 +297,28 @@ def doubled(
 ) -> set[tuple[str | None, str | None]]:
     everything = [*incoming, *committed]
     return {key for key in incoming if None not in key and everything.count(key) > 1}
+
+
+KEY_RULES = (
+    rules.DistinctIds("Knows", ()),
+    rules.FreeIds("Knows", Kind.EDGE),
+    rules.Unique("Knows", ("src",)),
+    rules.Unique("Knows", ("src", "dst")),
+    rules.Endpoint("Knows", "dst", "Person"),
+    rules.EdgesPerSource("Knows", 1, 2),
+)
+few_edges = st.lists(st.tuples(st.sampled_from("abcd"), small, small), max_size=4)
+
+
+@pytest.mark.parametrize("rule", KEY_RULES, ids=lambda rule: type(rule).__name__)
+@given(incoming=few_edges, committed=few_edges)
+def test_a_few_rows_are_judged_as_the_statement_judges_them(
+    rule: rules.KeyRule,
+    incoming: list[tuple[str, str | None, str | None]],
+    committed: list[tuple[str, str | None, str | None]],
+) -> None:
+    fresh, old = (keyed(*each, columns=("src", "dst")) for each in (incoming, committed))
+    quick = check_keys(fresh, old, rule)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(key_rules, "_FEW", -1)
+        assert check_keys(fresh, old, rule) == quick

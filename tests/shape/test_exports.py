@@ -25,6 +25,7 @@ VALUES: dict[Any, Any] = {
     int: 7,
     TableKey: TableKey("node:Person"),
     tuple[int, int]: (3, 5),
+    tuple[str, ...]: ("review", "tx/1"),
     tuple[tuple[str, int], ...]: (("unique", 7),),
     tuple[Violation, ...]: (Violation("unique", "Person", "email", "Ada", "a@b", "taken"),),
     tuple[MergeConflict, ...]: (MergeConflict("node", "Person", "Ada", "both_changed"),),

@@ -12,7 +12,7 @@ from tests.storage.world import CITY, PERSON, Where, append, content, put
 
 WARM_WRITE = {
     "object.list": 1,  # is anything to be healed?
-    "object.head": 4,  # three looks at the manifest, one at the table head
+    "object.head": 2,  # one look at the manifest, one at the table head
     "lock.acquire": 2,  # the table's and the publisher's
     "lance.stage_append": 1,
     "object.put": 1,  # the sidecar

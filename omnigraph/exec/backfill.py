@@ -1,0 +1,113 @@
+"""Values for a property that is added to rows that are there: one expression, each row its value.
+
+The expression is SQL over the row: its properties by the names they have after the change, `id`,
+and of an edge `src` and `dst`. Blobs are left out.
+
+Invariant: the same row gives the same value however the table is cut into batches, and every value
+has exactly the type of the property, or the change stops before anything is written.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.catalog.arrow import arrow_type, property_field
+from omnigraph.catalog.diff import MigrationPlan
+from omnigraph.catalog.model import EdgeType, NodeType, Property
+from omnigraph.catalog.steps import AddProperty
+from omnigraph.errors import BadRequest
+
+Owner = NodeType | EdgeType
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """The added properties of one type that get values, and what they are made of."""
+
+    owner: Owner
+    expressions: Mapping[str, str]  # by property
+    columns: Mapping[str, str]  # name in the table before the change → name after it
+
+    @property
+    def properties(self) -> tuple[Property, ...]:
+        """What is filled, in order of identity."""
+        found = (prop for prop in self.owner.properties if prop.name in self.expressions)
+        return tuple(sorted(found, key=lambda prop: prop.id))
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        return tuple(map(property_field, self.properties))
+
+    def values(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The values for a batch of the table as it was."""
+        rows = batch.rename_columns([self.columns[name] for name in batch.schema.names])
+        arrays = [self._value(rows, prop) for prop in self.properties]
+        # A required value that is missing is told by the rules, with the row that misses it.
+        schema = pa.schema([field.with_nullable(True) for field in self.fields])
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _value(self, rows: pa.RecordBatch, prop: Property) -> pa.Array:
+        expression = self.expressions[prop.name]
+        try:
+            return _cast(evaluated(rows, expression), arrow_type(prop.type))
+        except Exception as cause:
+            reason = str(cause).splitlines()[0].removeprefix("DataFusion error: ")
+            raise BadRequest(
+                f"the backfill of {self.owner.name}.{prop.name} does not give {prop.type}: "
+                f"{expression} ({reason})",
+                "write an expression over the properties of the row",
+            ) from cause
+
+
+def evaluated(rows: pa.RecordBatch, expression: str) -> pa.Array:
+    """An expression for each row, in their order."""
+    # Most processes only read, and loading the engine costs a second.
+    from datafusion import SessionConfig, SessionContext  # noqa: PLC0415
+
+    # Names mean what the schema means by them: upper case counts.
+    settings = SessionConfig().set("datafusion.sql_parser.enable_ident_normalization", "false")
+    session: Any = SessionContext(settings.with_target_partitions(1))
+    frame = session.from_arrow(pa.Table.from_batches([rows]), "row")
+    found = frame.select(frame.parse_sql_expr(expression).alias("value")).to_arrow_table()
+    values = found["value"].combine_chunks()
+    return values if isinstance(values, pa.Array) else pa.concat_arrays(values.chunks)
+
+
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_date32(kind) and pa.types.is_integer(values.type):
+        values = values.cast(pa.int32())  # days
+    if pa.types.is_timestamp(kind) and pa.types.is_integer(values.type):
+        values = values.cast(pa.int64())  # milliseconds
+    if pa.types.is_timestamp(kind) and pa.types.is_string(values.type):
+        values = values.cast(pa.timestamp("ms", tz="UTC"))
+    return values.cast(kind)
+
+
+def fillings(plan: MigrationPlan, old: Mapping[Any, Owner]) -> dict[Any, Filling]:
+    """What a plan fills, by the identity of the type. Types that are new have no rows."""
+    expressions: dict[tuple[str, str], dict[str, str]] = {}
+    for step in plan.steps:
+        if isinstance(step, AddProperty) and step.backfill is not None:
+            named = str(step.kind), step.type_name
+            expressions.setdefault(named, {})[step.name] = step.backfill
+    found = {}
+    for owner in plan.catalog.types:
+        kind = "node" if isinstance(owner, NodeType) else "edge"
+        wanted = expressions.get((kind, owner.name))
+        if wanted and owner.id in old:
+            found[owner.id] = Filling(owner, wanted, columns_after(old[owner.id], owner))
+    return found
+
+
+def columns_after(old: Owner, new: Owner) -> dict[str, str]:
+    """The columns of a table that stay, under their names before and after; without blobs."""
+    names = {prop.id: prop.name for prop in new.properties}
+    ends = ("src", "dst") if isinstance(new, EdgeType) else ()
+    kept = {
+        prop.name: names[prop.id]
+        for prop in old.properties
+        if prop.id in names and not prop.type.is_blob
+    }
+    return {**{name: name for name in ("id", *ends)}, **kept}
