@@ -48,6 +48,7 @@ class SchemaApplied:
 
     @property
     def applied(self) -> bool:
+        """Whether anything changed."""
         return self.commit is not None
 
     def to_json(self) -> dict[str, Any]:

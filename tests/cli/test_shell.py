@@ -1,5 +1,6 @@
 """The shell: from a pipe, and on a terminal of its own."""
 
+import contextlib
 import os
 import pty
 import re
@@ -177,18 +178,33 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._main, text.encode())
 
-    def wait(self, text: str, seconds: float = 30) -> None:
+    def wait(self, text: str, seconds: float = 60) -> None:
         """Read until a text is shown after what was waited for before."""
         end = time.monotonic() + seconds
         while (at := _plain(self.seen).find(text, self._read)) < 0:
             left = end - time.monotonic()
-            assert left > 0, f"{text!r} was not shown in {_plain(self.seen)!r}"
+            if left < 0:
+                self.process.kill()
+                self.process.wait()
+                pytest.fail(f"{text!r} was not shown in {_plain(self.seen)!r}")
             if select.select([self._main], [], [], left)[0]:
                 self.seen += os.read(self._main, 65536).decode(errors="replace")
         self._read = at + len(text)
 
+    def leave(self) -> None:
+        """Ctrl-D until it is heard: between two prompts nobody listens."""
+        for _ in range(60):
+            self.type("\x04")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(1)
+                return
+
     def close(self) -> int:
-        status = self.process.wait(60)
+        if self.process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(60)
+            self.process.kill()
+        status = self.process.wait()
         os.close(self._main)
         return status
 
@@ -213,9 +229,9 @@ def test_a_session_on_a_terminal(people: Path, no_settings: Path) -> None:
     shell.wait("g.omni:main>")
     shell.type("\x1b[A\x1b[A")  # up, up: the query before the wrong one
     shell.wait("as company")
-    shell.type("\x03")
-    shell.wait("g.omni:main>")
-    shell.type("\x04")
+    shell.type("\r")
+    shell.wait("2 rows from branch main")
+    shell.leave()
     assert shell.close() == 0
     kept = (no_settings / "shell_history").read_text()
     assert "+match { $p: Company }" in kept
