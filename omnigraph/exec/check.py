@@ -31,6 +31,7 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
+        """Whether nothing is wrong."""
         return not self.findings
 
 
