@@ -63,7 +63,7 @@ class PendingTable:
     def update(self, where: ir.Expr, sets: Mapping[str, Any]) -> int:
         """Set columns of the matching rows; how many match."""
         found = without_ids(self._committed(where, [*self.schema.names, ADDRESS]), self.ids())
-        committed = found.drop_columns([ADDRESS])
+        committed = found.select(self.schema.names)
         pending = select_among(self.rows(), where, self._given)
         matched = pa.concat_tables([pending, committed])
         if not matched.num_rows:
