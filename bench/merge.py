@@ -1,6 +1,7 @@
 """What a diff and a merge cost: they must follow what changed, not how much there is.
 
-    python bench/merge.py [--million] [--repeat 3] [--only vectors|plain|peers] [--size ROWS]
+    python bench/merge.py [--million] [--repeat 3]
+                          [--only vectors|plain|peers] [--size ROWS] [--changes ROWS]
 
 For tables of 10,000 and 100,000 rows (with --million also 1,000,000), with and without a
 256-dimensional vector in every row: a branch changes 100 or 10,000 rows (most of them updated, some
@@ -13,8 +14,8 @@ Then, in the same run, the same rounds here and in doltlite (`uv sync --group be
 100,000 rows: create a branch, commit one row on it, and with 1,000 rows changed there and ten on
 main, diff the two and merge into main.
 
-Prints medians, writes bench/results/merge.json. `--only` and `--size` run a part and keep the other
-parts of the file as they are.
+Prints medians, writes bench/results/merge.json. `--only`, `--size` and `--changes` run a part and
+keep the other parts of the file as they are.
 """
 
 import argparse
@@ -247,11 +248,11 @@ def keep(cases: list[dict[str, float]], others: list[dict[str, object]] | None =
     RESULTS.write_text(json.dumps(shown, indent=2) + "\n")
 
 
-def scaling(sizes: list[int], kinds: list[bool], repeat: int) -> None:
+def scaling(sizes: list[int], kinds: list[bool], counts: list[int], repeat: int) -> None:
     """Every size with the same changes."""
     print("     rows changes vectors |  diff ms   cpu ms    MiB | merge ms   cpu ms    MiB")
     for vectors in kinds:
-        for changes in (100, 10_000):
+        for changes in counts:
             for size in sizes:
                 if changes >= size:
                     continue
@@ -271,6 +272,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--only", choices=["plain", "vectors", "peers"])
     parser.add_argument("--size", type=int)
+    parser.add_argument("--changes", type=int)
     parser.add_argument("--measure", nargs=3)
     parser.add_argument("--peer", nargs=3)
     asked = parser.parse_args()
@@ -285,7 +287,8 @@ def main() -> None:
         sizes = [asked.size]
     words = {False: "plain", True: "vectors"}
     kinds = [vectors for vectors, word in words.items() if asked.only in (None, word)]
-    scaling(sizes, kinds, asked.repeat)
+    counts = [100, 10_000] if asked.changes is None else [asked.changes]
+    scaling(sizes, kinds, counts, asked.repeat)
     if asked.only in (None, "peers"):
         keep([], peers(asked.size or 100_000, max(asked.repeat, 7)))
     for each in kept()["growth"]:

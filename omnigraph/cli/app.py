@@ -14,9 +14,11 @@ from omnigraph.cli import (
     blob,
     branch,
     bulk,
+    changes,
     completion,
     data,
     demo,
+    diff,
     embed,
     history,
     later,
@@ -52,7 +54,9 @@ app.command()(bulk.load)
 app.command(hidden=True)(bulk.ingest)
 app.command()(bulk.export)
 app.add_typer(branch.app)
+app.command()(diff.diff)
 app.add_typer(history.commit_app)
+app.add_typer(changes.app)
 app.command()(history.snapshot)
 app.command()(history.recoveries)
 app.add_typer(schema.app)

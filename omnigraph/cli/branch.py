@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import json as json_
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -20,10 +24,11 @@ from omnigraph.cli.address import (
 )
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.terminal import show, show_json, told_plainly, warn
-from omnigraph.errors import OmnigraphError
+from omnigraph.cli.told import conflict_lines
+from omnigraph.errors import MergeConflicts
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Graph
+    from omnigraph.exec.resolve import Resolve
 
 app = typer.Typer(
     name="branch",
@@ -94,11 +99,29 @@ def delete(
             show(f"deleted branch {name}")
 
 
+class By(StrEnum):
+    """What a merge decides as a whole."""
+
+    ENTITY = "entity"
+    PROPERTY = "property"
+
+
 @app.command()
 def merge(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="Branch to take from.")],
     path: GraphPath = None,
     into: Annotated[str, typer.Option(metavar="BRANCH", help="Branch to commit to.")] = MAIN,
+    resolve: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--resolve",
+            metavar="ANSWER",
+            help="Conflicts: ours, theirs, or TYPE/ID=ours|theirs|JSON for one; may be repeated.",
+        ),
+    ] = None,
+    by: Annotated[
+        By, typer.Option("--by", help="property: sides may change other properties of an entity.")
+    ] = By.ENTITY,
     delete_branch: Annotated[
         bool, typer.Option("--delete-branch", help="Delete the source afterwards.")
     ] = False,
@@ -108,37 +131,82 @@ def merge(
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
-    """Merge SOURCE into a branch as one commit."""
+    """Merge SOURCE into a branch as one commit.
+
+    Conflicts are shown with the entity as it was, as BRANCH has it (ours) and as SOURCE has it
+    (theirs), and nothing is merged.
+    """
+    answers = resolution(resolve or [])
     with told_plainly():
         where = graph_uri(path, uri, store)
         write_target("branch merge", where, quiet=quiet)
         with open_graph(where) as graph:
-            outcome = graph.branches.merge(source, into=into, actor=actor)
-            failure = _dropped(graph, source) if delete_branch else None
-        document: dict[str, object] = {
-            "source": source,
-            "target": into,
-            "outcome": outcome.kind,
-            "actor_id": actor,
-        }
-        if delete_branch:
-            document["branch_deleted"] = failure is None
-            if failure is not None:
-                document["branch_delete_error"] = failure
+            try:
+                outcome = graph.branches.merge(
+                    source,
+                    into=into,
+                    actor=actor,
+                    delete_source=delete_branch,
+                    by=by.value,
+                    resolve=answers,
+                )
+            except MergeConflicts as refused:
+                _refuse(refused, into, source, as_json=json)
         if json:
-            show_json(document)
+            show_json(outcome.to_json())
             return
         show(f"merged {source} into {into}: {outcome.kind}")
-        if delete_branch and failure is None:
+        if outcome.branch_deleted:
             show(f"deleted branch {source}")
-        elif failure is not None:
-            warn(f"branch {source} was merged but not deleted: {failure}")
+        elif outcome.branch_delete_error is not None:
+            warn(f"branch {source} was merged but not deleted: {outcome.branch_delete_error}")
 
 
-def _dropped(graph: Graph, name: str) -> str | None:
-    """Delete a merged branch; why not, if it could not be. The merge stands either way."""
-    try:
-        graph.branches.delete(name)
-    except OmnigraphError as cause:
-        return str(cause)
-    return None
+def _refuse(refused: MergeConflicts, ours: str, theirs: str, *, as_json: bool) -> NoReturn:
+    """Tell every conflict and end: to a program as a server would, to a person side by side."""
+    if as_json:
+        conflicts = [conflict.to_json() for conflict in refused.conflicts]
+        show_json({"error": str(refused), "code": "conflict", "merge_conflicts": conflicts})
+    else:
+        for line in conflict_lines(refused, ours, theirs):
+            sys.stderr.write(f"{line}\n")
+    raise typer.Exit(1)
+
+
+def resolution(answers: Sequence[str]) -> Resolve:
+    """What --resolve says: an answer for all, answers for some, or both."""
+    everything: str | None = None
+    some: dict[tuple[str, str], str | dict[str, object]] = {}
+    for text in answers:
+        if text in ("ours", "theirs"):
+            if everything not in (None, text):
+                raise typer.BadParameter(
+                    "--resolve ours and --resolve theirs contradict each other"
+                )
+            everything = text
+            continue
+        entity, answer = _answer(text)
+        some[entity] = answer
+    if not some:
+        return everything
+    return lambda conflict: some.get((conflict.type_name, conflict.entity_id or ""), everything)
+
+
+def _answer(text: str) -> tuple[tuple[str, str], str | dict[str, object]]:
+    """`TYPE/ID=ANSWER`. An id may hold `=`: the first one that an answer follows ends it."""
+    type_name, slash, rest = text.partition("/")
+    places = [place for place, char in enumerate(rest) if char == "="] if slash else []
+    for place in places:
+        answer = rest[place + 1 :]
+        if answer in ("ours", "theirs"):
+            return (type_name, rest[:place]), answer
+        try:
+            values = json_.loads(answer)
+        except ValueError:
+            continue
+        if isinstance(values, dict):
+            return (type_name, rest[:place]), values
+    raise typer.BadParameter(
+        f"'{text}' resolves nothing: write ours, theirs, TYPE/ID=ours, TYPE/ID=theirs or "
+        'TYPE/ID={"property": value}'
+    )

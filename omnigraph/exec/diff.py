@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -18,20 +19,19 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, ChangeFeedGap, LimitExceeded, NoChanges, NotFound
-from omnigraph.exec.entities import Entities, TypeOf, differ
+from omnigraph.exec.entities import Entities, TypeOf, differ, rows_a_chunk
 from omnigraph.exec.images import Image, images
 from omnigraph.exec.schemas import Schemas
 from omnigraph.exec.tokens import sealed, unsealed
 from omnigraph.storage.delta import AFTER, BEFORE
 from omnigraph.storage.records import DATASET, Commit, Snapshot, TablePin
 from omnigraph.storage.store import Store
-from omnigraph.storage.together import both
+from omnigraph.storage.together import together
 from omnigraph.types import Kind, TableKey, TypeId
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 OPS = (INSERT, UPDATE, DELETE)
 
-CHUNK_ROWS = 2_000
 PAGE_CHANGES = 1_000
 PAGE_CHANGES_MAX = 8_192
 PAGE_BYTES = 4 << 20
@@ -76,14 +76,22 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which changes are wanted. Empty: all. Any within one list, all lists together."""
+    """Which changes are wanted. Empty: all. Any within one list, all lists together.
+
+    Types are identities, so that a filter means the same before and after a rename.
+    """
 
     kinds: tuple[str, ...] = ()
-    types: tuple[str, ...] = ()
+    types: tuple[TypeId, ...] = ()
     ops: tuple[str, ...] = ()
 
-    def to_json(self) -> list[list[str]]:
+    def to_json(self) -> list[list[Any]]:
         return [sorted(self.kinds), sorted(self.types), sorted(self.ops)]
+
+    def take(self, owner: TypeOf) -> bool:
+        """Whether changes of a type are wanted."""
+        of_kind = not self.kinds or kind_of(owner) in self.kinds
+        return of_kind and (not self.types or owner.id in self.types)
 
 
 def filters(
@@ -96,10 +104,13 @@ def filters(
     for word in ops:
         if word not in OPS:
             raise BadRequest(f"'{word}' is no kind of change", "use insert, update or delete")
+    ids = []
     for word in types:
-        if word not in catalog.nodes and word not in catalog.edges:
+        found = [each[word].id for each in (catalog.nodes, catalog.edges) if word in each]
+        if not found:
             raise NotFound("type", word)
-    return Filters(tuple(kinds), tuple(types), tuple(ops))
+        ids += found
+    return Filters(tuple(kinds), tuple(ids), tuple(ops))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +136,8 @@ class Changes:
     ) -> None:
         self._store = store
         self._catalog = catalog
-        self._names_before = _table_names(catalog_before or catalog)
-        there = {(kind_of(owner), owner.id) for owner in owners(catalog)}
-        self._dropped = tuple(
-            owner
-            for owner in owners(catalog_before or catalog)
-            if (kind_of(owner), owner.id) not in there
-        )
+        self._catalog_before = catalog_before or catalog
+        self._names_before = _table_names(self._catalog_before)
         self._before = before
         self._after = after
         self._wanted = wanted
@@ -165,26 +171,21 @@ class Changes:
             yield from self._beyond(start)
 
     def _beyond(self, start: Position | None) -> Iterator[Change]:
-        self._require_told()
+        self._require_kept()
         for owner in owners(self._catalog):
             place = type_place(owner)
-            if self._unwanted(owner) or (start is not None and place < start[:2]):
+            if not self._wanted.take(owner) or (start is not None and place < start[:2]):
                 continue
             after_id = start[2] if start is not None and place == start[:2] else None
             yield from self._of_type(owner, after_id)
 
-    def _require_told(self) -> None:
-        """Pass unless entities went with their type: there is no schema to tell of them in."""
-        for owner in self._dropped:
+    def _require_kept(self) -> None:
+        """Pass unless a type went away with entities, which nothing here could tell."""
+        kept = {owner.id for owner in owners(self._catalog)}
+        for owner in owners(self._catalog_before):
             pin = self._before.tables.get(owner.table)
-            if pin is not None and pin.row_count and not self._unwanted(owner):
+            if owner.id not in kept and self._wanted.take(owner) and pin and pin.row_count:
                 raise NoChanges("schema_boundary", self._after.commit_id, owner.name)
-
-    def _unwanted(self, owner: TypeOf) -> bool:
-        kinds, types = self._wanted.kinds, self._wanted.types
-        return bool(kinds and kind_of(owner) not in kinds) or bool(
-            types and owner.name not in types
-        )
 
     def _of_type(self, owner: TypeOf, after_id: str | None) -> Iterator[Change]:
         pins = self._pins(owner)
@@ -196,8 +197,9 @@ class Changes:
             touched = touched.filter(pc.greater(touched["id"], after_id))
         old = Entities(owner, self._store.tables.reader(before))
         new = Entities(owner, self._store.tables.reader(after))
-        for start in range(0, touched.num_rows, CHUNK_ROWS):
-            yield from self._of_rows(owner, old, new, touched.slice(start, CHUNK_ROWS))
+        rows = rows_a_chunk(owner)
+        for start in range(0, touched.num_rows, rows):
+            yield from self._of_rows(owner, old, new, touched.slice(start, rows))
 
     def _pins(self, owner: TypeOf) -> tuple[TablePin, TablePin] | None:
         """The two versions of a type's table, or None when nothing can differ. A type that was
@@ -215,21 +217,19 @@ class Changes:
     def _of_rows(
         self, owner: TypeOf, old: Entities, new: Entities, touched: pa.Table
     ) -> Iterator[Change]:
-        ours, theirs = both(
-            lambda: old.at(touched[BEFORE].combine_chunks()),
-            lambda: new.at(touched[AFTER].combine_chunks()),
-        )
+        ids, was, now = (touched[name].combine_chunks() for name in ("id", BEFORE, AFTER))
+        ours, theirs = together([partial(old.at, was, ids), partial(new.at, now, ids)])
         places = pa.array(np.flatnonzero(differ(ours, theirs)))
         before, after = (
             images(owner, ours.rows.take(places)),
             images(owner, theirs.rows.take(places)),
         )
         kind, type_id = kind_of(owner), str(owner.id)
-        ids = touched["id"].take(places).to_pylist()
-        for entity_id, was, now in zip(ids, before, after, strict=True):
-            op = INSERT if was is None else DELETE if now is None else UPDATE
+        names = ids.take(places).to_pylist()
+        for name, first, last in zip(names, before, after, strict=True):
+            op = INSERT if first is None else DELETE if last is None else UPDATE
             if not self._wanted.ops or op in self._wanted.ops:
-                yield Change(kind, owner.name, type_id, entity_id, op, was, now)
+                yield Change(kind, owner.name, type_id, name, op, first, last)
 
 
 def _table_names(catalog: Catalog) -> dict[tuple[str, TypeId], TableKey]:

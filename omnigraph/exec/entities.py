@@ -25,6 +25,9 @@ TypeOf = NodeType | EdgeType
 ADDRESS = "_rowaddr"
 
 _PAYLOAD_BYTES = 8 << 20
+_CHUNK_BYTES = 4 << 20
+_CHUNK_ROWS_MIN, _CHUNK_ROWS_MAX = 1_000, 10_000
+_COLUMN_BYTES = 64
 _DESCRIBED = ("size", "blob_uri")
 
 
@@ -47,10 +50,12 @@ class Entities:
         self.reader = reader
         self._columns = _column_names(owner, reader.schema)
 
-    def at(self, row_ids: pa.Array) -> "Picked":
-        """The entities of these row ids."""
-        rows = self.columns(row_ids.drop_null(), [*self._columns, ADDRESS])
-        return Picked(self, row_ids, _aligned(rows, row_ids))
+    def at(self, row_ids: pa.Array, ids: pa.Array) -> "Picked":
+        """The entities of these row ids, whose own ids are known."""
+        names = [name for name in self._columns if name != "id"]
+        rows = _aligned(self.columns(row_ids.drop_null(), [*names, ADDRESS]), row_ids)
+        known = pc.if_else(row_ids.is_valid(), ids, pa.scalar(None, pa.string()))
+        return Picked(self, row_ids, rows.add_column(0, "id", known))
 
     def columns(self, row_ids: pa.Array, names: Sequence[str]) -> pa.Table:
         """Some columns of these rows, in the catalog's names."""
@@ -167,6 +172,13 @@ class Chosen:
         """From wherever the entity comes."""
         yes = self.yes.digests(column, where & self.first)
         return np.where(self.first, yes, self.no.digests(column, where & ~self.first))
+
+
+def rows_a_chunk(owner: TypeOf) -> int:
+    """How many entities of a type are compared at a time. Many, because a version's pages are read
+    again for each chunk; fewer where vectors make them large."""
+    width = sum(4 * (prop.type.dimension or 0) + _COLUMN_BYTES for prop in owner.properties)
+    return min(_CHUNK_ROWS_MAX, max(_CHUNK_ROWS_MIN, _CHUNK_BYTES // (width + _COLUMN_BYTES)))
 
 
 def present(entities: Aligned) -> Mask:

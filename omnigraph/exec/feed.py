@@ -21,7 +21,6 @@ from omnigraph.exec.diff import (
     Position,
     bounded,
     commit_changes,
-    kind_of,
     position_of,
     require_page_size,
 )
@@ -93,10 +92,9 @@ class Feed:
 
     def baseline(self) -> Baseline:
         """Everything as it is at the head, and the cursor of whoever has it."""
-        kinds, types = self._wanted.kinds, self._wanted.types
-        owners = choose_owners(self._schemas.at(self._head).catalog, types or None)
-        chosen = tuple(owner for owner in owners if not kinds or kind_of(owner) in kinds)
         head = self._head
+        owners = choose_owners(self._schemas.at(head).catalog, None)
+        chosen = tuple(filter(self._wanted.take, owners))
         exporting = Exporting(self._store, head, chosen, Meter())
         return Baseline(head.commit_id, self.cursor_at(head.commit_id), exporting)
 

@@ -5,8 +5,9 @@
              DAG      type                      changed  head, source head
 
 Invariant: both heads are pinned at the start. The commit holds only if the target is still there,
-and what it contains is exactly the two pinned heads merged. Rows are copied: nothing the target
-reads afterwards belongs to the source.
+and what it contains is exactly the two pinned heads merged. A target that moved is pinned and
+decided on anew, a few times; the source stays pinned where it was. Rows are copied: nothing the
+target reads afterwards belongs to the source.
 """
 
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from omnigraph.errors import (
     NotFound,
     OmnigraphError,
     PreconditionFailed,
+    VersionMismatch,
 )
 from omnigraph.exec.ancestry import Lookup, Meeting, lookup_in, meeting, merge_bases
 from omnigraph.exec.crosscheck import Merged, MergedGraph, violations
@@ -33,11 +35,12 @@ from omnigraph.exec.threeway import Base, CommitBase, ForgottenBase, MergedBase,
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, CommitId, Snapshot, TablePin
 from omnigraph.storage.store import Store
-from omnigraph.storage.write import Write
+from omnigraph.storage.write import Write, prepared_again
 from omnigraph.types import TableKey
 
 ALREADY_UP_TO_DATE, FAST_FORWARD, MERGED = "already_up_to_date", "fast_forward", "merged"
 WRITER_KIND = "branch_merge"
+_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +92,12 @@ def run_merge(store: Store, catalog: Catalog, asked: MergeRequest) -> MergeOutco
         raise BadRequest(f"cannot merge branch '{source}' into itself", "name two branches")
     check_options(asked.by, asked.resolve)
     store.heal()
-    theirs, ours = store.snapshot(source), store.snapshot(target)
-    kind, commit = _merge(store, catalog, asked, theirs, ours)
+    theirs = store.snapshot(source)
+    kind, commit = prepared_again(
+        lambda: _merge(store, catalog, asked, theirs, store.snapshot(target)),
+        attempts=_ATTEMPTS,
+        lost=(PreconditionFailed, VersionMismatch),
+    )
     deleted, error = _delete_source(store, theirs) if asked.delete_source else (None, None)
     return MergeOutcome(kind, source, target, commit, asked.actor, deleted, error)
 

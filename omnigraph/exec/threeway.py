@@ -10,6 +10,7 @@ alone, so a row that was written again without being changed decides nothing.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -25,16 +26,15 @@ from omnigraph.exec.entities import (
     TypeOf,
     differ,
     present,
+    rows_a_chunk,
 )
 from omnigraph.storage.delta import AFTER, BEFORE
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
-from omnigraph.storage.together import both
+from omnigraph.storage.together import together
 
 DIVERGENT_INSERT, DIVERGENT_UPDATE = "divergent_insert", "divergent_update"
 DELETE_VS_UPDATE = "delete_vs_update"
-
-CHUNK_ROWS = 2_000
 
 
 # ---- the base
@@ -71,7 +71,7 @@ class CommitBase:
         """An id that is not listed has the source's content."""
         places = pc.index_in(ids, self._ids)
         listed = np.asarray(places.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
-        own = self._entities.at(self._touched[AFTER].combine_chunks().take(places))
+        own = self._entities.at(self._touched[AFTER].combine_chunks().take(places), ids)
         found: Aligned = own if listed.all() else Chosen(listed, own, source)
         return found, np.zeros(len(ids), dtype=bool)
 
@@ -209,15 +209,16 @@ class TypeMerge:
         """Decide every entity that decides itself, and yield the others, some at a time."""
         mask = pc.is_in(self.touched["id"], value_set=self._base.ids())
         candidates = self.touched.filter(mask)
-        for start in range(0, candidates.num_rows, CHUNK_ROWS):
-            undecided = self._decide(candidates.slice(start, CHUNK_ROWS))
+        rows = rows_a_chunk(self.owner)
+        for start in range(0, candidates.num_rows, rows):
+            undecided = self._decide(candidates.slice(start, rows))
             if undecided is not None:
                 yield undecided
 
     def _decide(self, rows: pa.Table) -> Undecided | None:
         ids, source_rows, target_rows = (rows[c].combine_chunks() for c in ("id", BEFORE, AFTER))
-        theirs, ours = both(
-            lambda: self.source.at(source_rows), lambda: self.target.at(target_rows)
+        theirs, ours = together(
+            [partial(self.source.at, source_rows, ids), partial(self.target.at, target_rows, ids)]
         )
         apart = differ(theirs, ours)
         take = apart & self._base.as_target(ids)

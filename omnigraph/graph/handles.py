@@ -6,8 +6,6 @@ for the length of a block: merged at its end or deleted, never left.
 
 import contextlib
 import os
-import random
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from ulid import ULID
 
-from omnigraph.errors import OmnigraphError, PreconditionFailed, VersionMismatch
+from omnigraph.errors import OmnigraphError
 from omnigraph.exec.export import ExportResult
 from omnigraph.exec.load import LoadResult
 from omnigraph.exec.merge import MergeOutcome
@@ -27,9 +25,6 @@ from omnigraph.storage.records import Snapshot
 
 if TYPE_CHECKING:
     from omnigraph.graph.door import Graph
-
-_ATTEMPTS = 10
-_PAUSE_S = 0.05
 
 
 class BranchHandle:
@@ -121,20 +116,12 @@ class Transaction:
             self._discard()
             return
         try:
-            self.outcome = self._merged()
+            self.outcome = self._graph.branches.merge(
+                self._name, actor=self._actor, delete_source=True
+            )
         except BaseException:
             self._discard()
             raise
-
-    def _merged(self) -> MergeOutcome:
-        """Merged, from the start when another commit of main came first: nobody else writes to the
-        branch, so what a merge decides depends on main alone."""
-        for attempt in range(1, _ATTEMPTS):
-            try:
-                return self._graph.branches.merge(self._name, actor=self._actor, delete_source=True)
-            except (PreconditionFailed, VersionMismatch):
-                time.sleep(random.uniform(0, _PAUSE_S * attempt))
-        return self._graph.branches.merge(self._name, actor=self._actor, delete_source=True)
 
     def _discard(self) -> None:
         # The error that ends the block is what the caller must see, whatever the branch does.

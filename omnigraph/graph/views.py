@@ -77,7 +77,7 @@ class CommitsView:
     ) -> Changes:
         """What a commit changed against its first parent."""
         commit = self.get(commit_id)
-        catalog = self._schemas.at(self._store.snapshot(commit=commit.id)).catalog
+        catalog = self._schemas.at(self._store.history.at(commit)).catalog
         wanted = filters(catalog, kinds, types, ops)
         return commit_changes(self._store, self._schemas, commit, wanted)
 

@@ -94,7 +94,14 @@ def _broken_token(source: str, at: int) -> str:
         return "the comment that starts here is not closed"
     if source[at].isdecimal():
         return "a number must be digits, with a point between them or without"
-    return ""
+    return _OTHER_LANGUAGES.get(source[at], "")
+
+
+# What starts a comment or a string elsewhere.
+_OTHER_LANGUAGES = {
+    "#": "a comment starts with //, not with #",
+    "'": "a string stands in double quotes",
+}
 
 
 def _shorten(text: str) -> str:

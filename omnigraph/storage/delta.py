@@ -11,7 +11,7 @@ An id that is listed may still be equal: rows are written again without being ch
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from threading import Lock
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from omnigraph.storage.names import decode
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.rowids import rows_by_id
 from omnigraph.storage.tables import KEY
-from omnigraph.storage.together import both
+from omnigraph.storage.together import together
 
 BEFORE, AFTER = "before", "after"
 TOUCHED = pa.schema(
@@ -82,11 +82,8 @@ class Deltas:
                 "compare points on one side of that",
             )
         down, up = self._path(before, after)
-        reached, left = both(
-            lambda: [_reversed(self._span(before, span)) for span in down],
-            lambda: [self._span(before, span) for span in up],
-        )
-        steps = [*reached, *left]
+        found = self._found(before, [*down, *up])
+        steps = [_reversed(found[span]) for span in down] + [found[span] for span in up]
         joined = reduce(_composed, steps) if steps else TOUCHED.empty_table()
         present = pc.or_(pc.is_valid(joined[BEFORE]), pc.is_valid(joined[AFTER]))
         return joined.filter(present).sort_by(KEY)
@@ -122,28 +119,40 @@ class Deltas:
         ref = None if branch is None else self._datasets.ref(location, branch)
         return "" if ref is None else ref.identity
 
-    # One span
+    # Spans
 
-    def _span(self, base: TablePin, span: _Span) -> pa.Table:
+    def _found(self, base: TablePin, spans: list[_Span]) -> dict[_Span, pa.Table]:
+        """What each span touched: remembered, or read, all that is missing at once."""
         with self._turn:
-            known = self._spans.get(span)
-            if known is not None:
+            known = {span: self._spans[span] for span in spans if span in self._spans}
+            for span in known:
                 self._spans.move_to_end(span)
-                return known
-        low = self._datasets.at(span.pin(base, span.low))
-        high = self._datasets.at(span.pin(base, span.high))
+        fresh = [span for span in spans if span not in known]
+        reads = [partial(read, base, span) for span in fresh for read in (self._wrote, self._lost)]
+        parts = iter(together(reads))
+        for span in fresh:
+            known[span] = _joined(next(parts), next(parts))
+            self._remember(span, known[span])
+        return known
+
+    def _wrote(self, base: TablePin, span: _Span) -> pa.Table:
+        low, high = self._ends(base, span)
         with self._datasets.lance_call("delta", base.table_key):
-            written = _written(low, high)
+            return _written(low, high)
+
+    def _lost(self, base: TablePin, span: _Span) -> pa.Table:
+        low, high = self._ends(base, span)
         try:
             with self._datasets.lance_call("deleted_row_ids", base.table_key):
-                gone = _gone(low, high)
+                return _gone(low, high)
         except OmnigraphError:
             # Lance cannot answer when versions between were reclaimed: compare the ids.
             with self._datasets.lance_call("compare_ids", base.table_key):
-                gone = _missing(low, high)
-        found = _joined(written, gone)
-        self._remember(span, found)
-        return found
+                return _missing(low, high)
+
+    def _ends(self, base: TablePin, span: _Span) -> tuple[Handle, Handle]:
+        low, high = (self._datasets.at(span.pin(base, at)) for at in (span.low, span.high))
+        return low, high
 
     def _remember(self, span: _Span, found: pa.Table) -> None:
         if found.num_rows > _SPAN_ROWS_MAX:

@@ -1,27 +1,29 @@
-"""Two reads at once: Lance leaves Python while it reads, so a second core can take one of them.
+"""Several reads at once: Lance leaves Python while it reads, so another core can take some.
 
-Invariant: both have ended when `both` returns or raises, and the first one's error comes first.
+Invariant: every read has ended when `together` returns or raises. A read never starts others this
+way, so no thread waits for one that waits for it.
 """
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from typing import TypeVar
 
-A = TypeVar("A")
-B = TypeVar("B")
+T = TypeVar("T")
 
 _THREADS = 4
 
 
-def both(one: Callable[[], A], other: Callable[[], B]) -> tuple[A, B]:
-    """What the two give. The second runs in a thread that must not call this itself."""
-    waiting = _threads().submit(other)
+def together(reads: Sequence[Callable[[], T]]) -> list[T]:
+    """What each gives, in order. The first runs here, the others in threads."""
+    if not reads:
+        return []
+    waiting = [_threads().submit(read) for read in reads[1:]]
     try:
-        first = one()
+        first = reads[0]()
     finally:
-        waiting.exception()  # ended, however it went
-    return first, waiting.result()
+        wait(waiting)
+    return [first, *(each.result() for each in waiting)]
 
 
 @cache

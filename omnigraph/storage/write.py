@@ -16,7 +16,7 @@ from typing import TypeVar
 import pyarrow as pa
 from ulid import ULID
 
-from omnigraph.errors import AlreadyExists, BadRequest, NotFound, VersionMismatch
+from omnigraph.errors import AlreadyExists, BadRequest, Conflict, NotFound, VersionMismatch
 from omnigraph.storage.branches import Branches
 from omnigraph.storage.commit import Prepared, Step, TableWrite
 from omnigraph.storage.evolution import Evolution
@@ -246,7 +246,12 @@ class Write:
         self._writes[staged.table_key] = TableWrite(staged)
 
 
-def prepared_again(attempt: Callable[[], Result], *, attempts: int = WRITE_ATTEMPTS) -> Result:
+def prepared_again(
+    attempt: Callable[[], Result],
+    *,
+    attempts: int = WRITE_ATTEMPTS,
+    lost: tuple[type[Conflict], ...] = (VersionMismatch,),
+) -> Result:
     """Run an insert or a merge by key, again from a new base when another writer came first.
 
     Losers wait a little, each for its own random time and longer each time: writers that start
@@ -257,7 +262,7 @@ def prepared_again(attempt: Callable[[], Result], *, attempts: int = WRITE_ATTEM
     for _ in range(attempts - 1):
         try:
             return attempt()
-        except VersionMismatch:
+        except lost:
             time.sleep(random.uniform(0, longest))
             longest = min(2 * longest, _PAUSE_MAX_S)
     return attempt()

@@ -1,0 +1,101 @@
+"""`omnigraph diff`: what turns one branch or commit into another."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph.cli.address import GraphPath, Json, Store, Uri, graph_uri, open_graph
+from omnigraph.cli.filters import Kinds, Ops, Types, wanted
+from omnigraph.cli.terminal import show, show_json, told_plainly
+from omnigraph.cli.told import diff_lines
+
+if TYPE_CHECKING:
+    from omnigraph.exec.diff import Change
+
+_WORDS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
+_SIGNS = {"insert": "+", "update": "~", "delete": "-"}
+
+
+class DiffFormat(StrEnum):
+    """How a diff is shown."""
+
+    DIFF = "diff"
+    STAT = "stat"
+    JSONL = "jsonl"
+    JSON = "json"
+
+
+def diff(
+    before: Annotated[str, typer.Argument(metavar="BEFORE", help="A branch, or a commit's id.")],
+    after: Annotated[str, typer.Argument(metavar="AFTER", help="A branch, or a commit's id.")],
+    path: GraphPath = None,
+    kind: Kinds = None,
+    type_: Types = None,
+    op: Ops = None,
+    format: Annotated[DiffFormat, typer.Option("--format", help="How to show it.")] = (
+        DiffFormat.DIFF
+    ),
+    json: Json = False,
+    uri: Uri = None,
+    store: Store = None,
+) -> None:
+    """Show what turns BEFORE into AFTER.
+
+    `+` is inserted, `-` deleted, `~` updated. json and jsonl carry every value whole.
+    """
+    with told_plainly(), open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+        changes = graph.diff(before, after, **wanted(kind, type_, op))
+        ends = changes.between
+        match DiffFormat.JSON if json else format:
+            case DiffFormat.JSON:
+                show_json(_document(ends, list(changes)))
+            case DiffFormat.JSONL:
+                _show_jsonl(changes)
+            case DiffFormat.STAT:
+                for line in _stat(changes.counts()):
+                    show(line)
+            case DiffFormat.DIFF:
+                _show_diff(changes, before, after)
+
+
+def _document(between: tuple[str, str], changes: list[Change]) -> dict[str, object]:
+    counts = Counter((change.kind, change.type, change.op) for change in changes)
+    return {
+        "before": between[0],
+        "after": between[1],
+        "changes": [change.to_json() for change in changes],
+        "statistics": [
+            {"kind": kind, "type_name": name, "op": op, "count": count}
+            for (kind, name, op), count in counts.items()
+        ],
+    }
+
+
+def _show_jsonl(changes: Iterable[Change]) -> None:
+    for change in changes:
+        show(json.dumps(change.to_json(), ensure_ascii=False, separators=(",", ":")))
+
+
+def _show_diff(changes: Iterable[Change], before: str, after: str) -> None:
+    counts: Counter[str] = Counter()
+    for change in changes:
+        counts[change.op] += 1
+        for line in diff_lines(change):
+            show(line)
+    told = ", ".join(f"{counts[op]} {word}" for op, word in _WORDS.items() if counts[op])
+    show(f"{before} → {after}: {told or 'no changes'}")
+
+
+def _stat(counts: dict[tuple[str, str, str], int]) -> Iterator[str]:
+    types = dict.fromkeys((kind, name) for kind, name, _ in counts)
+    if not types:
+        yield "no changes"
+    for kind, name in types:
+        each = (f"{sign}{counts.get((kind, name, op), 0)}" for op, sign in _SIGNS.items())
+        yield f"{kind} {name}  {' '.join(each)}"

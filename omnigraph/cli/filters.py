@@ -1,0 +1,47 @@
+"""The options that narrow changes, the same for every command that lists them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, TypedDict
+
+import typer
+
+
+class Kind(StrEnum):
+    """What an entity is."""
+
+    NODE = "node"
+    EDGE = "edge"
+
+
+class Op(StrEnum):
+    """What happened to an entity."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+Kinds = Annotated[list[Kind] | None, typer.Option("--kind", help="Only these; may be repeated.")]
+Types = Annotated[
+    list[str] | None, typer.Option("--type", metavar="TYPE", help="Only these; may be repeated.")
+]
+Ops = Annotated[list[Op] | None, typer.Option("--op", help="Only these; may be repeated.")]
+
+
+class Wanted(TypedDict):
+    """The options as the graph takes them."""
+
+    kinds: tuple[str, ...]
+    types: tuple[str, ...]
+    ops: tuple[str, ...]
+
+
+def wanted(kinds: list[Kind] | None, types: list[str] | None, ops: list[Op] | None) -> Wanted:
+    """What was asked for; nothing asked is everything."""
+    return Wanted(
+        kinds=tuple(kind.value for kind in kinds or ()),
+        types=tuple(types or ()),
+        ops=tuple(op.value for op in ops or ()),
+    )
