@@ -19,7 +19,7 @@ $(READY): pyproject.toml uv.lock scripts/setup
 	@touch $@
 
 demo: $(READY) ## walk through what the product does
-	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/people/demo.sh
+	@$(BIN)/omnigraph demo
 
 test: $(READY) ## run the tests
 	@$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile

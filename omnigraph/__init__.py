@@ -41,6 +41,7 @@ from omnigraph.errors import (
 
 if TYPE_CHECKING:
     from omnigraph.exec.baseline import Baseline
+    from omnigraph.exec.blobs import BlobCell
     from omnigraph.exec.diff import Change, Changes
     from omnigraph.exec.export import ExportResult
     from omnigraph.exec.feed import FeedPage
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.merge import MergeOutcome
     from omnigraph.exec.migrate import SchemaApplied
     from omnigraph.exec.mutate import MutationResult
+    from omnigraph.exec.result import QueryResult
     from omnigraph.graph import Graph, init, open
 
 __version__ = "0.1.0"
@@ -57,6 +59,7 @@ __all__ = [
     "AlreadyExists",
     "BadRequest",
     "Baseline",
+    "BlobCell",
     "Change",
     "ChangeFeedGap",
     "Changes",
@@ -83,6 +86,7 @@ __all__ = [
     "OmnigraphError",
     "ParseError",
     "PreconditionFailed",
+    "QueryResult",
     "RecoveryRequired",
     "Refused",
     "SchemaApplied",
@@ -101,6 +105,7 @@ __all__ = [
 
 _LOADED_LATER = {
     "Baseline": "exec.baseline",
+    "BlobCell": "exec.blobs",
     "Change": "exec.diff",
     "Changes": "exec.diff",
     "ExportResult": "exec.export",
@@ -110,6 +115,7 @@ _LOADED_LATER = {
     "LoadResult": "exec.load",
     "MergeOutcome": "exec.merge",
     "MutationResult": "exec.mutate",
+    "QueryResult": "exec.result",
     "SchemaApplied": "exec.migrate",
     "init": "graph",
     "open": "graph",

@@ -121,6 +121,7 @@ class ParseError(SourceError):
 
     @property
     def headline(self) -> str:
+        """The message on one line, which says whether syntax or the whole is at fault."""
         if self.code == "D2":
             return self.text
         prefix = "catalog error" if self.code in CATALOG_CODES else "parse error"
@@ -133,6 +134,7 @@ class TypeCheckError(SourceError):
 
     @property
     def headline(self) -> str:
+        """The message on one line, with the rule that was broken."""
         return f"type error: {self.code}: {self.text}" if self.code else f"type error: {self.text}"
 
 

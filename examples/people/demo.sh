@@ -1,5 +1,5 @@
 #!/bin/sh
-# A walk through what OmniGraph does. `make demo` runs it with the project's programs on the path. The graph it
+# A short walk through what OmniGraph does, with `omnigraph` on the path. The graph it
 # makes stays in the folder it names at the end; give another as the first argument.
 set -eu
 cd "$(dirname "$0")"

@@ -1,58 +1,121 @@
 """Which graph a command is about.
 
-Invariant: a graph is named exactly once, and a command that finds none or two says so before it
-touches anything.
+Invariant: a graph is named exactly once, by the command line or else by the user's settings, and a
+command that finds none or two says so before it touches anything.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from omnigraph.graph import Graph
+from omnigraph.cli.config import Profile, config
+from omnigraph.cli.engine import open_graph as open_graph
+from omnigraph.cli.scope import scope
+from omnigraph.cli.terminal import told_plainly
+from omnigraph.errors import BadRequest
 
-GraphPath = Annotated[str | None, typer.Argument(metavar="[URI]", help="Where the graph lives.")]
+
+def _actor(given: str | None) -> str | None:
+    """Who writes: as told, else as the user's settings say."""
+    with told_plainly():
+        return given if given is not None else config().actor
+
+
+GraphPath = Annotated[str | None, typer.Argument(metavar="URI", help="Where the graph lives.")]
 Store = Annotated[
     str | None, typer.Option("--store", metavar="URI", help="The same, as an option.")
 ]
 Uri = Annotated[str | None, typer.Option("--uri", metavar="URI", help="The same, as an option.")]
-Actor = Annotated[str | None, typer.Option("--as", metavar="ACTOR", help="Who writes.")]
+Actor = Annotated[
+    str | None, typer.Option("--as", metavar="ACTOR", help="Who writes.", callback=_actor)
+]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="Which branch.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Do not say where a write goes.")]
 
 MAIN = "main"
+_SERVER_LATER = "the server comes with a later release; pass the graph's path"
 
 
 def graph_uri(*named: str | None) -> str:
     """The one address among the ways to give it."""
     given = [uri for uri in named if uri is not None]
-    if not given:
-        raise typer.BadParameter("name a graph: pass its path, or --store URI")
-    if len(given) > 1:
-        raise typer.BadParameter("a path, --uri and --store are mutually exclusive: pass one")
-    if given[0].startswith(("http://", "https://")):
-        raise typer.BadParameter("a server cannot be opened as a store")
-    return given[0]
+    asked = scope()
+    flags = {"--server": asked.server, "--cluster": asked.cluster, "--profile": asked.profile}
+    used = [flag for flag, value in flags.items() if value is not None]
+    if len(given) + len(used) > 1:
+        ways = "a path, --uri, --store, --server, --cluster and --profile"
+        raise typer.BadParameter(f"{ways} are mutually exclusive: pass one")
+    if given and asked.graph is not None:
+        raise typer.BadParameter("--graph names a graph of a server or cluster, not of a store")
+    if given:
+        return _store(given[0])
+    if asked.server is not None or asked.cluster is not None:
+        raise BadRequest(f"cannot reach '{asked.server or asked.cluster}'", _SERVER_LATER)
+    return _store(_configured(asked.profile or os.environ.get("OMNIGRAPH_PROFILE") or None))
 
 
-def open_graph(uri: str, *, read_only: bool = False) -> Graph:
-    """The graph at an address."""
-    from omnigraph.graph import open as open_
+def _configured(profile: str | None) -> str:
+    """The store that the settings name."""
+    settings = config()
+    place: Profile = settings.defaults if profile is None else settings.profile(profile)
+    if place.store is not None:
+        return place.store
+    if place.kind is not None:
+        raise BadRequest(f"{place.name} names the {place.kind} '{place.target}'", _SERVER_LATER)
+    raise typer.BadParameter(
+        f"name a graph: pass its path, --store URI, or set defaults.store in {settings.path}"
+    )
 
-    return open_(uri, read_only=read_only)
+
+def _store(uri: str) -> str:
+    if uri.startswith(("http://", "https://")):
+        raise typer.BadParameter("a server cannot be opened as a store: pass --server URL")
+    return uri
 
 
-def looks_like_a_graph(word: str) -> bool:
+def _looks_like_a_graph(word: str) -> bool:
     """Whether a word is rather a graph's address than a query's name."""
     return "/" in word or word.endswith(".omni") or Path(word).is_dir()
+
+
+def name_and_graph(
+    words: list[str], named: str | None, elsewhere: str | None
+) -> tuple[str | None, str | None]:
+    """The query's name and the graph among the words after a command."""
+    if len(words) > 2:
+        raise typer.BadParameter("at most a query's name and a graph follow")
+    path = None
+    if len(words) == 2 or (words and elsewhere is None and _looks_like_a_graph(words[-1])):
+        path = words.pop()
+    if words and named is not None:
+        raise typer.BadParameter("--name and a name are mutually exclusive: pass one")
+    return (words[0] if words else named), path
+
+
+def is_local(uri: str) -> bool:
+    """Whether the graph is on this machine."""
+    return "://" not in uri or uri.startswith("file://")
 
 
 def write_target(verb: str, uri: str, *, quiet: bool) -> None:
     """Say on standard error where a write goes."""
     if not quiet:
-        where = "local" if "://" not in uri or uri.startswith("file://") else "remote"
+        where = "local" if is_local(uri) else "remote"
         typer.echo(f"omnigraph {verb} → {uri} (direct, {where})", err=True)
+
+
+def confirm_destructive(verb: str, uri: str, *, json: bool = False) -> None:
+    """Ask before data of a graph that is not on this machine is thrown away."""
+    if is_local(uri) or scope().yes:
+        return
+    if json or not sys.stdin.isatty():
+        raise BadRequest(f"'{verb}' on {uri} throws data away", "pass --yes if that is meant")
+    typer.echo(f"'{verb}' on {uri} throws data away. Type yes to go on: ", err=True, nl=False)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise BadRequest("nothing was done", "type yes, or pass --yes, to go on")

@@ -10,21 +10,48 @@ from typing import Annotated
 import typer
 
 from omnigraph import __version__
-from omnigraph.cli import branch, bulk, changes, data, diff, history, queries, schema
-from omnigraph.cli.terminal import show, warn
+from omnigraph.cli import (
+    blob,
+    branch,
+    bulk,
+    changes,
+    completion,
+    data,
+    demo,
+    diff,
+    embed,
+    history,
+    later,
+    profile,
+    queries,
+    schema,
+    scope,
+    shell,
+)
+from omnigraph.cli.terminal import show, show_json, warn
+
+_EPILOG = (
+    "Everywhere: --profile NAME takes the graph from your config.yaml, --debug shows where a "
+    "failure came from, --yes answers questions."
+)
 
 app = typer.Typer(
     name="omnigraph",
     help="A typed property-graph database with branches, commits and merges.",
+    epilog=_EPILOG,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(demo.demo)
 app.command()(data.init)
 app.command()(data.query)
 app.command()(data.mutate)
+app.command()(shell.shell)
 app.command()(bulk.load)
+app.command(hidden=True)(bulk.ingest)
 app.command()(bulk.export)
 app.add_typer(branch.app)
 app.command()(diff.diff)
@@ -35,6 +62,11 @@ app.command()(history.recoveries)
 app.add_typer(schema.app)
 app.command()(queries.lint)
 app.command()(queries.explain)
+app.add_typer(blob.app)
+app.command()(embed.embed)
+app.add_typer(profile.app)
+app.command()(completion.completion)
+later.add_to(app)
 
 
 def _version_flag(wanted: bool) -> None:
@@ -54,10 +86,13 @@ def _options(
 
 
 @app.command()
-def version() -> None:
+def version(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Print the program's version and the storage format it reads."""
     from omnigraph.storage.stamp import INTERNAL_SCHEMA_VERSION
 
+    if json:
+        show_json({"version": __version__, "internal_schema": INTERNAL_SCHEMA_VERSION})
+        return
     show(f"omnigraph {__version__}")
     show(f"internal-schema {INTERNAL_SCHEMA_VERSION}")
 
@@ -69,30 +104,22 @@ _OLDER_SPELLINGS = {
     ("read",): ("query",),
     ("change",): ("mutate",),
 }
-_GLOBAL_OPTIONS = frozenset({"--store", "--as", "--uri"})
-_GLOBAL_FLAGS = frozenset({"--quiet", "--yes"})
 
 
 def main() -> None:
     """The entry point: spellings of older releases still work, with a warning."""
-    arguments = _globals_last(sys.argv[1:])
+    completion.prepare()
+    try:
+        arguments = scope.take(sys.argv[1:])
+    except typer.BadParameter as cause:
+        sys.stderr.write(f"Error: {cause.message}\n")
+        sys.exit(2)
     for old, new in _OLDER_SPELLINGS.items():
         if tuple(arguments[: len(old)]) == old:
             warn(f"'omnigraph {' '.join(old)}' is now 'omnigraph {' '.join(new)}'")
             arguments = [*new, *arguments[len(old) :]]
             break
-    app(args=arguments, prog_name="omnigraph")
-
-
-def _globals_last(arguments: list[str]) -> list[str]:
-    """Options that may stand before the command, moved behind it, where the command takes them."""
-    leading = 0
-    while leading < len(arguments):
-        word = arguments[leading]
-        if word in _GLOBAL_OPTIONS:
-            leading += 2
-        elif word in _GLOBAL_FLAGS or word.partition("=")[0] in _GLOBAL_OPTIONS:
-            leading += 1
-        else:
-            break
-    return [*arguments[leading:], *arguments[:leading]]
+    try:
+        app(args=arguments, prog_name="omnigraph")
+    finally:
+        scope.forget()

@@ -1,4 +1,4 @@
-"""`omnigraph load` and `omnigraph export`: bulk data in and out."""
+"""`omnigraph load` and `omnigraph export`: bulk data in and out. `ingest` is an older `load`."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from omnigraph.cli.address import (
     Json,
     Quiet,
     Store,
+    confirm_destructive,
     graph_uri,
-    open_graph,
     write_target,
 )
+from omnigraph.cli.engine import open_graph
+from omnigraph.cli.progress import following
 from omnigraph.cli.shapes import commit_document
 from omnigraph.cli.terminal import show, show_json, told_plainly, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from omnigraph.exec.load import LoadResult, Progress
+    from omnigraph.exec.load import LoadResult
 
 
 class Mode(StrEnum):
@@ -35,6 +35,13 @@ class Mode(StrEnum):
     OVERWRITE = "overwrite"
     APPEND = "append"
     MERGE = "merge"
+
+
+class ExportFormat(StrEnum):
+    """How an export is written."""
+
+    JSONL = "jsonl"
+    PARQUET = "parquet"
 
 
 class Engine(StrEnum):
@@ -81,7 +88,9 @@ def load(
     with told_plainly():
         where = graph_uri(uri, store)
         write_target("load", where, quiet=quiet)
-        with open_graph(where) as graph:
+        if mode is Mode.OVERWRITE:
+            confirm_destructive("load --mode overwrite", where, json=json)
+        with open_graph(where) as graph, following("load", quiet=quiet) as progress:
             done = graph.load(
                 sys.stdin.buffer if data == "-" else data,
                 str(mode),
@@ -91,24 +100,92 @@ def load(
                 from_branch=base,
                 engine=str(engine),
                 rejects=rejects,
-                progress=_told(quiet),
+                progress=progress,
                 actor=actor,
             )
         _show(where, done, as_json=json, quiet=quiet)
+
+
+def ingest(
+    uri: GraphPath = None,
+    *,
+    data: Data,
+    mode: Annotated[Mode, typer.Option("--mode", help="What to do with what is there.")] = (
+        Mode.MERGE
+    ),
+    branch: Branch = MAIN,
+    base: Annotated[
+        str, typer.Option("--from", metavar="BASE", help="Create the branch from this one.")
+    ] = MAIN,
+    actor: Actor = None,
+    json: Json = False,
+    store: Store = None,
+    quiet: Quiet = False,
+) -> None:
+    """Load data of the older, forgiving format. Use `load` instead."""
+    with told_plainly():
+        warn("'omnigraph ingest' is now 'omnigraph load', which takes no unknown properties")
+        where = graph_uri(uri, store)
+        write_target("ingest", where, quiet=quiet)
+        if mode is Mode.OVERWRITE:
+            confirm_destructive("ingest --mode overwrite", where, json=json)
+        with open_graph(where) as graph, following("load", quiet=quiet) as progress:
+            done = graph.load(
+                sys.stdin.buffer if data == "-" else data,
+                str(mode),
+                branch=branch,
+                from_branch=base,
+                progress=progress,
+                actor=actor,
+                permissive=True,
+            )
+        if json:
+            show_json(_ingest_document(where, base, actor, done))
+            return
+        came = "branch created" if done.branch_created else "branch exists"
+        show(
+            f"ingested {done.total_entities} entities from {where} into branch {done.branch} "
+            f"from {base} with {done.mode} ({came})"
+        )
+        for kind, counts in (("node", done.nodes), ("edge", done.edges)):
+            for name, count in counts.items():
+                show(f"{kind} type '{name}': {count}")
 
 
 def export(
     uri: GraphPath = None,
     branch: Branch = MAIN,
     types: Types = None,
+    snapshot: Annotated[
+        str | None, typer.Option("--snapshot", metavar="COMMIT", help="Export a past commit.")
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", metavar="PATH", help="A file, or a folder, instead of the output."),
+    ] = None,
+    format: Annotated[
+        ExportFormat, typer.Option("--format", help="Parquet needs --out.")
+    ] = ExportFormat.JSONL,
     jsonl: Annotated[bool, typer.Option("--jsonl", hidden=True)] = False,
     store: Store = None,
+    quiet: Quiet = False,
 ) -> None:
     """Write a graph to standard output as NDJSON that `load` reads."""
     if jsonl:
-        warn("--jsonl is the only format and need not be said")
+        warn("--jsonl is what export writes anyway and need not be said")
     with told_plainly(), open_graph(graph_uri(uri, store), read_only=True) as graph:
-        graph.export(sys.stdout.buffer, types=types, branch=branch)
+        pinned = graph.snapshot(branch, commit=snapshot)
+        total = None if types else sum(pin.row_count for pin in pinned.tables.values())
+        # A bar between lines of data on one terminal would spoil both.
+        with following("export", total=total, quiet=quiet or sys.stdout.isatty()) as progress:
+            graph.export(
+                sys.stdout.buffer if out is None else out,
+                str(format),
+                types=types,
+                branch=branch,
+                snapshot=snapshot,
+                progress=progress,
+            )
 
 
 def load_document(uri: str, done: LoadResult) -> dict[str, Any]:
@@ -127,6 +204,12 @@ def load_document(uri: str, done: LoadResult) -> dict[str, Any]:
     }
 
 
+def _ingest_document(uri: str, base: str, actor: str | None, done: LoadResult) -> dict[str, Any]:
+    document = {**load_document(uri, done), "base_branch": base, "actor_id": actor}
+    words = ("uri", "branch", "base_branch", "branch_created", "mode", "nodes", "edges")
+    return {word: document[word] for word in (*words, "total_entities", "actor_id", "commit")}
+
+
 def _show(uri: str, done: LoadResult, *, as_json: bool, quiet: bool) -> None:
     if not quiet:
         typer.echo(f"ran on the {done.engine} engine", err=True)
@@ -140,17 +223,3 @@ def _show(uri: str, done: LoadResult, *, as_json: bool, quiet: bool) -> None:
     )
     if done.branch_created:
         show(f"branch {done.branch} created from {done.base_branch}")
-
-
-def _told(quiet: bool) -> Callable[[Progress], None] | None:
-    """A line on a terminal that follows the load."""
-    if quiet or not sys.stderr.isatty():
-        return None
-
-    def tell(progress: Progress) -> None:
-        rate = int(progress.rows / progress.seconds) if progress.seconds else 0
-        end = "\n" if progress.stage == "done" else ""
-        sys.stderr.write(f"\r{progress.stage:<6} {progress.rows:>12,} rows {rate:>9,}/s{end}")
-        sys.stderr.flush()
-
-    return tell

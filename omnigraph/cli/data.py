@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json as json_codec
+import shutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,11 +18,12 @@ from omnigraph.cli.address import (
     Quiet,
     Store,
     graph_uri,
-    looks_like_a_graph,
-    open_graph,
-    write_target,
+    is_local,
+    name_and_graph,
 )
-from omnigraph.cli.render import Answer, Format, lines_of
+from omnigraph.cli.config import config
+from omnigraph.cli.engine import init_graph, open_graph
+from omnigraph.cli.render import Answer, Format, Look, lines_of
 from omnigraph.cli.shapes import commit_document
 from omnigraph.cli.terminal import read_text, show, show_json, told_plainly
 from omnigraph.errors import BadRequest, PreconditionFailed
@@ -47,13 +51,20 @@ _CONFLICT_STATUS = 4
 def init(
     uri: Annotated[str, typer.Argument(metavar="URI", help="Where the graph shall live.")],
     schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="Its schema (.pg).")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace what a failed init left; never a graph.")
+    ] = False,
+    json: Json = False,
 ) -> None:
     """Create a graph."""
-    from omnigraph.graph import init as init_graph
-
     with told_plainly():
-        init_graph(uri, read_text(schema)).close()
-        show(f"initialized {uri}")
+        text = read_text(schema)
+        _require_room(uri, force=force)
+        init_graph(uri, text).close()
+        if json:
+            show_json({"uri": uri})
+        else:
+            show(f"initialized {uri}")
 
 
 def query(
@@ -69,15 +80,20 @@ def query(
     snapshot: Annotated[
         str | None, typer.Option("--snapshot", metavar="COMMIT", help="Read at a commit.")
     ] = None,
-    format: Annotated[Format, typer.Option("--format", help="How to print rows.")] = Format.TABLE,
+    format: Annotated[
+        Format | None, typer.Option("--format", help="How to print rows, else as a table.")
+    ] = None,
     json: Json = False,
     store: Store = None,
 ) -> None:
     """Run a read query and print its rows."""
     with told_plainly():
         if branch is not None and snapshot is not None:
-            raise BadRequest("request may specify branch or snapshot, not both")
-        wanted, uri = _words(words, name, store)
+            raise typer.BadParameter("--branch and --snapshot are mutually exclusive: pass one")
+        if json and format not in (None, Format.JSON):
+            raise typer.BadParameter("--json and --format are mutually exclusive: pass one")
+        wanted, path = name_and_graph(list(words or ()), name, store)
+        uri = graph_uri(path, store)
         text = _text(query, source)
         where = {"snapshot": snapshot} if snapshot is not None else {"branch": branch or MAIN}
         with open_graph(uri, read_only=True) as graph:
@@ -90,8 +106,7 @@ def query(
             result.rows,
             result.commit_id,
         )
-        for line in lines_of(answer, Format.JSON if json else format):
-            show(line)
+        show_answer(answer, Format.JSON if json else format)
 
 
 def mutate(
@@ -113,9 +128,9 @@ def mutate(
 ) -> None:
     """Run a mutation. Exits with 4 if --if-commit names another commit than the branch's head."""
     with told_plainly():
-        wanted, uri = _words(words, name, store)
+        wanted, path = name_and_graph(list(words or ()), name, store)
+        uri = graph_uri(path, store)
         text = _text(query, source)
-        write_target("mutate", uri, quiet=quiet)
         try:
             with open_graph(uri) as graph:
                 done = graph.mutate(
@@ -129,6 +144,29 @@ def mutate(
         except PreconditionFailed as cause:
             _tell_conflict(cause, as_json=json)
         _show_mutation(done, as_json=json)
+
+
+def _require_room(uri: str, *, force: bool) -> None:
+    """Refuse a folder that holds something; a graph is refused by the engine, whatever is said."""
+    from omnigraph.storage.manifest import LOCATION
+
+    if force or not is_local(uri):
+        return
+    folder = Path(uri.removeprefix("file://"))
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / LOCATION).exists():
+        raise BadRequest(
+            f"'{uri}' is not empty and holds no graph",
+            "choose another place, or pass --force to use what a failed init left",
+        )
+
+
+def show_answer(answer: Answer, format: Format | None) -> None:
+    """Rows, in a format or as the user's settings say; a table fits the terminal."""
+    settings = config()
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    look = Look(settings.column_width, settings.layout == "wrap", columns)
+    for line in lines_of(answer, format or Format(settings.output), look):
+        show(line)
 
 
 def _tell_conflict(cause: PreconditionFailed, *, as_json: bool) -> None:
@@ -156,19 +194,6 @@ def _show_mutation(done: MutationResult, *, as_json: bool) -> None:
     show(f"changed {done.branch} via {done.query_name}: {counts}")
     if done.actor_id is not None:
         show(f"actor_id: {done.actor_id}")
-
-
-def _words(words: list[str] | None, name: str | None, store: str | None) -> tuple[str | None, str]:
-    """The query's name and the graph among the words after the command."""
-    words = list(words or [])
-    if len(words) > 2:
-        raise typer.BadParameter("at most a query's name and a graph follow")
-    graph = None
-    if len(words) == 2 or (words and store is None and looks_like_a_graph(words[-1])):
-        graph = words.pop()
-    if words and name is not None:
-        raise typer.BadParameter("--name and a name are mutually exclusive: pass one")
-    return (words[0] if words else name), graph_uri(graph, store)
 
 
 def _text(file: str | None, source: str | None) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli import lanes
 from omnigraph.cli.address import (
     MAIN,
     Branch,
@@ -14,10 +16,16 @@ from omnigraph.cli.address import (
     Store,
     Uri,
     graph_uri,
-    open_graph,
 )
+from omnigraph.cli.engine import open_graph
 from omnigraph.cli.shapes import commit_document, recovery_document, snapshot_document
-from omnigraph.cli.terminal import show, show_json, told_plainly
+from omnigraph.cli.terminal import painted, show, show_json, told_plainly
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omnigraph.graph import Graph
+    from omnigraph.storage.records import Commit
 
 commit_app = typer.Typer(
     name="commit", help="Look at the history.", no_args_is_help=True, rich_markup_mode=None
@@ -34,24 +42,77 @@ def list_(
         str | None, typer.Option("--filter", metavar="actor=NAME", help="Only these commits.")
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most this many.")] = None,
+    graph_: Annotated[
+        bool, typer.Option("--graph", help="Draw the history, with what was merged into it.")
+    ] = False,
+    every: Annotated[bool, typer.Option("--all", help="With --graph: of every branch.")] = False,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
 ) -> None:
     """List the commits of a branch, newest first."""
     with told_plainly():
-        if filter is not None and not filter.startswith(_FILTER):
-            raise typer.BadParameter("a filter is written actor=NAME")
-        actor = None if filter is None else filter.removeprefix(_FILTER)
+        actor = _actor(filter)
+        if graph_ and (json or actor is not None):
+            raise typer.BadParameter("--graph goes with neither --json nor --filter")
+        if every and not graph_:
+            raise typer.BadParameter("--all goes with --graph")
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+            if graph_:
+                _draw(graph, None if every else branch, limit)
+                return
             commits = graph.commits.list(branch, actor=actor, limit=limit)
         if json:
             show_json({"commits": [commit_document(commit) for commit in commits]})
             return
         for commit in commits:
-            by = f" actor={commit.actor}" if commit.actor else ""
-            where = f"graph_branch={commit.branch or MAIN}"
-            show(f"{commit.id} {where} graph_manifest_version={commit.manifest_version}{by}")
+            show(_line(commit))
+
+
+def _actor(filter: str | None) -> str | None:
+    if filter is None:
+        return None
+    if not filter.startswith(_FILTER):
+        raise typer.BadParameter("a filter is written actor=NAME")
+    return filter.removeprefix(_FILTER)
+
+
+def _line(commit: Commit) -> str:
+    by = f" actor={commit.actor}" if commit.actor else ""
+    where = f"graph_branch={commit.branch or MAIN}"
+    return f"{commit.id} {where} graph_manifest_version={commit.manifest_version}{by}"
+
+
+def _draw(graph: Graph, branch: str | None, limit: int | None) -> None:
+    """The commits that lead to one branch, or to all, as a drawing."""
+    commits: dict[str, Commit] = {}
+    heads: dict[str, list[str]] = {}
+    names = list(graph.branches.list())
+    if branch is not None:
+        names = [branch, *(name for name in names if name != branch)]
+    for name in names:
+        of_branch = graph.commits.list(name)
+        commits.update((commit.id, commit) for commit in of_branch)
+        heads.setdefault(of_branch[0].id, []).append(name)
+        if branch is not None and _is_whole(commits):
+            break  # what was merged is here too, so no other branch need be read
+    if branch is not None:
+        newest = graph.commits.list(branch, limit=1)
+        commits = lanes.reachable(commits, [commit.id for commit in newest])
+    order = lanes.in_order(commits)
+    for row, commit in lanes.drawn(order[:limit]):
+        show(row if commit is None else f"{row} {_labelled(commit, heads.get(commit.id, []))}")
+
+
+def _is_whole(commits: Mapping[str, Commit]) -> bool:
+    return all(parent in commits for commit in commits.values() for parent in commit.parents)
+
+
+def _labelled(commit: Commit, names: list[str]) -> str:
+    marks = painted(f" ({', '.join(names)})", "green") if names else ""
+    who = f" {commit.actor}" if commit.actor else ""
+    when = datetime.fromtimestamp(commit.created_at / 1e6).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{painted(commit.id, 'yellow')}{marks} {when}{who}"
 
 
 @commit_app.command(name="show")

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.address import GraphPath, Json, Store, Uri, graph_uri, name_and_graph
+from omnigraph.cli.engine import open_graph
 from omnigraph.cli.terminal import read_text, show, show_json, told_plainly
 
 if TYPE_CHECKING:
@@ -13,20 +15,27 @@ if TYPE_CHECKING:
     from omnigraph.plan.lint import LintReport, QueryResult
 
 SchemaFile = Annotated[
-    str, typer.Option("--schema", metavar="FILE", help="The schema to check against (.pg).")
+    str | None,
+    typer.Option("--schema", metavar="FILE", help="A schema (.pg) instead of a graph's."),
 ]
 QueryFile = Annotated[str, typer.Option("--query", metavar="FILE", help="The query file (.gq).")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def lint(schema: SchemaFile, query: QueryFile, json: Json = False) -> None:
+def lint(
+    query: QueryFile,
+    path: GraphPath = None,
+    schema: SchemaFile = None,
+    json: Json = False,
+    uri: Uri = None,
+    store: Store = None,
+) -> None:
     """Check every query of a file. Exits with 1 if one has an error."""
     from omnigraph.plan.lint import lint as lint_queries
 
     with told_plainly():
-        report = lint_queries(read_text(query), _catalog(schema))
+        catalog, source = _schema(schema, path, uri, store)
+        report = lint_queries(read_text(query), catalog)
         if json:
-            source = {"kind": "file", "path": schema}
             document = report.to_json()
             status = document.pop("status")
             show_json({"status": status, "schema_source": source, "query_path": query, **document})
@@ -37,24 +46,51 @@ def lint(schema: SchemaFile, query: QueryFile, json: Json = False) -> None:
 
 
 def explain(
-    schema: SchemaFile,
     query: QueryFile,
-    name: Annotated[str | None, typer.Argument(help="Which query of the file.")] = None,
-    named: Annotated[str | None, typer.Option("--name", help="The same, as an option.")] = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME] [URI]", help="Which query of the file, and the graph."),
+    ] = None,
+    schema: SchemaFile = None,
+    named: Annotated[str | None, typer.Option("--name", help="Which query of the file.")] = None,
+    json: Json = False,
+    store: Store = None,
 ) -> None:
     """Print the plan of a query: what would be done, in which order."""
     from omnigraph.plan.compile import compile_query
     from omnigraph.plan.explain import explain as explain_plan
 
     with told_plainly():
-        plan = compile_query(read_text(query), _catalog(schema), name or named)
-        show(explain_plan(plan).rstrip("\n"))
+        name, path = name_and_graph(list(words or ()), named, schema or store)
+        catalog, _ = _schema(schema, path, store)
+        plan = compile_query(read_text(query), catalog, name)
+        text = explain_plan(plan).rstrip("\n")
+        if json:
+            show_json({"query_name": plan.name, "plan": text.splitlines()})
+        else:
+            show(text)
 
 
-def _catalog(path: str) -> Catalog:
+def _schema(file: str | None, *places: str | None) -> tuple[Catalog, dict[str, object]]:
+    """The schema to check against, and what it was taken from."""
+    if file is None:
+        where = _named(*places)
+        with open_graph(where, read_only=True) as graph:
+            return graph.schema.catalog, {"kind": "graph", "uri": where}
+    if any(place is not None for place in places):
+        raise typer.BadParameter("--schema and a graph are mutually exclusive: pass one")
     from omnigraph.catalog.accept import accept
 
-    return accept(read_text(path))
+    return accept(read_text(file)), {"kind": "file", "path": file}
+
+
+def _named(*places: str | None) -> str:
+    try:
+        return graph_uri(*places)
+    except typer.BadParameter:
+        if any(place is not None for place in places):
+            raise
+        raise typer.BadParameter("say against what: pass --schema FILE, or name a graph") from None
 
 
 def _show_report(report: LintReport) -> None:

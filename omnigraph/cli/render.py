@@ -6,15 +6,12 @@ people, who may see a long value cut.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-COLUMN_WIDTH_MAX = 80
-_COLUMN_WIDTH_MIN = 8
+from omnigraph.cli.grid import cell_width, fitted, flat, grid
 
 
 class Format(StrEnum):
@@ -48,7 +45,16 @@ class Answer:
         return f"{len(self.rows)} rows from {where} via {self.query_name}"
 
 
-def lines_of(answer: Answer, format: Format) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a table looks. A terminal has so many columns; a file has as many as are needed."""
+
+    column_width: int = 80
+    wrap: bool = False
+    terminal_columns: int | None = None
+
+
+def lines_of(answer: Answer, format: Format, look: Look = Look()) -> Iterator[str]:  # noqa: B008
     """The answer, line by line."""
     match format:
         case Format.JSON:
@@ -60,7 +66,7 @@ def lines_of(answer: Answer, format: Format) -> Iterator[str]:
         case Format.KV:
             return _kv(answer)
         case Format.TABLE:
-            return _table(answer)
+            return _table(answer, look)
 
 
 def _document(answer: Answer) -> dict[str, object]:
@@ -99,9 +105,14 @@ def _csv(answer: Answer) -> Iterator[str]:
 
 
 def _csv_line(cells: Sequence[str]) -> str:
-    buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="").writerow(cells)
-    return buffer.getvalue()
+    return ",".join(map(_csv_field, cells))
+
+
+def _csv_field(text: str) -> str:
+    """A field that would end early is quoted, its quotes doubled."""
+    if any(char in text for char in ',"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
 
 
 def _cell(value: object) -> str:
@@ -121,21 +132,17 @@ def _kv(answer: Answer) -> Iterator[str]:
             yield f"{column}: {_cell(row.get(column))}"
 
 
-def _table(answer: Answer) -> Iterator[str]:
-    yield answer.title
+def _table(answer: Answer, look: Look) -> Iterator[str]:
     if not answer.columns:
+        yield answer.title
         yield "(no rows)"
         return
-    cells = [[_shown(_cell(row.get(c))) for c in answer.columns] for row in answer.rows]
-    heads = [_shown(column) for column in answer.columns]
-    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-    yield " | ".join(head.ljust(width) for head, width in zip(heads, widths, strict=True))
-    yield "-+-".join("-" * width for width in widths)
-    for row in cells:
-        yield " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-
-
-def _shown(text: str) -> str:
-    width = max(COLUMN_WIDTH_MAX, _COLUMN_WIDTH_MIN)
-    flat = text.replace("\r\n", "\\n").replace("\n", "\\n").replace("\r", "\\n")
-    return flat if len(flat) <= width else f"{flat[: width - 1]}…"
+    cells = [[flat(_cell(row.get(c))) for c in answer.columns] for row in answer.rows]
+    heads = [flat(column) for column in answer.columns]
+    longest = [max(map(cell_width, column)) for column in zip(heads, *cells, strict=True)]
+    widths = fitted([min(width, look.column_width) for width in longest], look.terminal_columns)
+    if widths is None:
+        yield from _kv(answer)
+        return
+    yield answer.title
+    yield from grid([heads, *cells], widths, wrap=look.wrap)

@@ -15,9 +15,9 @@ from omnigraph.cli.address import (
     Store,
     Uri,
     graph_uri,
-    open_graph,
     write_target,
 )
+from omnigraph.cli.engine import open_graph
 from omnigraph.cli.terminal import read_text, show_json, told_plainly, warn
 from omnigraph.cli.terminal import show as show_text
 from omnigraph.errors import ParseError
@@ -75,8 +75,8 @@ def check(
             _show(file, admission, plan)
 
 
-@app.command("get", hidden=True)
 @app.command()
+@app.command("get", hidden=True)
 def show(path: GraphPath = None, json: Json = False, uri: Uri = None, store: Store = None) -> None:
     """Print the schema of a graph."""
     with told_plainly():

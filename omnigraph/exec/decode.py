@@ -29,6 +29,7 @@ LINE_TOKENS_MAX = LIMITS["line_tokens"][1]
 _STRUCTURE = re.compile(rb'[{}\[\]:,]|"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _NULL_MEMBER = re.compile(rb'"(?:type|edge|from|to|data|id)"\s*:\s*null')
 _SNIFFED_LINES = 64
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors put it before a file's first line
 _RECORD_SHOWN_BYTES = 1 << 20
 
 
@@ -69,7 +70,8 @@ class Decoder:
     def decode(self, block: Block) -> Decoded:
         """The rows of a block of lines, and what is wrong with the others."""
         done = Decoded(faults=Faults(self._keep_rejects))
-        for lines, numbers in self._groups(block.data):
+        data = block.data.removeprefix(_BYTE_ORDER_MARK) if block.line == 1 else block.data
+        for lines, numbers in self._groups(data):
             rows = None if numbers is None else self._fast(lines, numbers, block.line)
             if rows is not None:
                 done.rows.append(rows)

@@ -6,8 +6,9 @@ and every property of every row is there, so that loading the export gives the s
 
 import base64
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 from omnigraph.catalog.arrow import PROPERTY_ID, arrow_type
 from omnigraph.catalog.model import Catalog, EdgeType, Property
 from omnigraph.errors import AlreadyExists, BadRequest
+from omnigraph.exec.load import Progress
 from omnigraph.exec.records import Owner
 from omnigraph.exec.stored import BLOB_PREFIX
 from omnigraph.storage.records import Snapshot
@@ -39,7 +41,22 @@ class ExportResult:
 
     @property
     def total_entities(self) -> int:
+        """Nodes and edges together."""
         return sum(self.nodes.values()) + sum(self.edges.values())
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts rows as they leave and tells whoever wants to know."""
+
+    tell: Callable[[Progress], None] | None = None
+    rows: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    def add(self, rows: int, stage: str = "export") -> None:
+        self.rows += rows
+        if self.tell is not None:
+            self.tell(Progress(stage, self.rows, time.monotonic() - self.started))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +66,7 @@ class Exporting:
     store: Store
     snapshot: Snapshot
     owners: tuple[Owner, ...]
+    meter: Meter
 
     def chunks(self) -> Iterator[bytes]:
         """Everything as NDJSON, some lines at a time."""
@@ -96,6 +114,7 @@ class Exporting:
 
     def _each(self, write: Callable[[Owner], int]) -> ExportResult:
         counts = {owner.table: write(owner) for owner in self.owners}
+        self.meter.add(0, "done")
         return ExportResult(
             nodes={t.removeprefix("node:"): n for t, n in counts.items() if t[0] == "n"},
             edges={t.removeprefix("edge:"): n for t, n in counts.items() if t[0] == "e"},
@@ -117,6 +136,7 @@ class Exporting:
             blob_handling="all_binary",
         ):
             yield _complete(batch, owner.properties, ends, names)
+            self.meter.add(batch.num_rows)
 
 
 def _names(reader: TableReader) -> dict[int, str]:
@@ -224,11 +244,12 @@ def export(
     *,
     format: str,
     types: Iterable[str] | None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> ExportResult:
     """Write a snapshot to a file, a folder (its name ends in a slash, or it exists) or a stream."""
     if format not in FORMATS:
         raise BadRequest(f"unknown export format '{format}'", f"use {' or '.join(FORMATS)}")
-    exporting = Exporting(store, snapshot, choose_owners(catalog, types))
+    exporting = Exporting(store, snapshot, choose_owners(catalog, types), Meter(progress))
     if not isinstance(target, str | os.PathLike):
         if format == "parquet":
             raise BadRequest("Parquet goes to a folder", "give a path")

@@ -24,7 +24,7 @@ from omnigraph.exec.diff import (
     position_of,
     require_page_size,
 )
-from omnigraph.exec.export import Exporting, choose_owners
+from omnigraph.exec.export import Exporting, Meter, choose_owners
 from omnigraph.exec.schemas import Schemas
 from omnigraph.exec.tokens import sealed, unsealed
 from omnigraph.storage.names import MAIN
@@ -95,7 +95,7 @@ class Feed:
         head = self._head
         owners = choose_owners(self._schemas.at(head).catalog, None)
         chosen = tuple(filter(self._wanted.take, owners))
-        exporting = Exporting(self._store, head, chosen)
+        exporting = Exporting(self._store, head, chosen, Meter())
         return Baseline(head.commit_id, self.cursor_at(head.commit_id), exporting)
 
     def poll(

@@ -86,6 +86,7 @@ class LoadResult:
 
     @property
     def total_entities(self) -> int:
+        """Nodes and edges together."""
         return sum(self.nodes.values()) + sum(self.edges.values())
 
 

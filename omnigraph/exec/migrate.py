@@ -146,8 +146,7 @@ def _violations(write: Write, old: Owner, new: Owner, filling: Filling | None) -
 def _change_table(
     write: Write, old: Owner, new: Owner, filling: Filling | None, *, hard: bool
 ) -> None:
-    """At least one version further, whatever changes: writers on their way must notice."""
-    change = evolution(old, new)
+    change, indexes = evolution(old, new), _index_change(old, new)
     if filling is not None and write.read(old.table).count():
         names = set(filling.expressions)
         rest = replace(change, adds=tuple(f for f in change.adds if f.name not in names))
@@ -155,14 +154,19 @@ def _change_table(
         write.then(old.table, lambda tables, pin: tables.stage_evolve(pin, rest))
     else:
         write.evolve_table(old.table, change)
-    if hard and change.drops:
-        # Files that hold a column which goes for good are written again without it.
-        write.then(old.table, lambda tables, pin: tables.stage_rewrite(pin))
-        write.reclaim(old.table)
-    if indexes := _index_change(old, new):
-        write.then(old.table, indexes.staged)
+    _finish_table(write, old, indexes, erase=hard and bool(change.drops))
     if old.name != new.name:
         write.rename_table(old.table, new.table)
+
+
+def _finish_table(write: Write, old: Owner, indexes: "_IndexChange", *, erase: bool) -> None:
+    """What follows once the columns are right. Files that hold a column which goes for good are
+    written again without it, and so are the indexes of their rows."""
+    if erase:
+        write.then(old.table, lambda tables, pin: tables.stage_rewrite(pin))
+        write.reclaim(old.table)
+    if indexes:
+        write.then(old.table, indexes.staged)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from omnigraph.catalog.accept import accept
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound, TypeCheckError
 from omnigraph.exec import indexes
+from omnigraph.exec.blobs import BlobCell, find_blob
 from omnigraph.exec.diff import Changes, changes_between, filters
 from omnigraph.exec.export import ExportResult, export
 from omnigraph.exec.indexes import IndexReport
@@ -56,10 +57,12 @@ class Graph:
 
     @property
     def uri(self) -> str:
+        """Where the graph lives."""
         return self._store.where.uri
 
     @property
     def read_only(self) -> bool:
+        """Whether this handle refuses to write."""
         return self._store.read_only
 
     def query(
@@ -204,11 +207,31 @@ class Graph:
         types: Iterable[str] | None = None,
         branch: str = MAIN,
         snapshot: str | None = None,
+        progress: Callable[[Progress], None] | None = None,
     ) -> ExportResult:
         """Write one snapshot as NDJSON that loads again, or as Parquet; how many rows of what."""
         pinned = self._store.snapshot(branch, commit=snapshot)
         catalog = self._schemas.at(pinned).catalog
-        return export(self._store, catalog, target, pinned, format=format, types=types)
+        return export(
+            self._store, catalog, target, pinned, format=format, types=types, progress=progress
+        )
+
+    def blob(
+        self,
+        kind: str,
+        type: str,
+        id: str,
+        property: str,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+    ) -> BlobCell:
+        """One blob: what is known about it, and its bytes when they are asked for."""
+        if branch is not None and snapshot is not None:
+            raise BadRequest("request may specify branch or snapshot, not both")
+        pinned = self._store.snapshot(branch or MAIN, commit=snapshot)
+        catalog = self._schemas.at(pinned).catalog
+        return find_blob(self._store, catalog, pinned, (kind, type, id, property))
 
     def branch(self, name: str) -> BranchHandle:
         """A handle whose reads and writes are on one branch, which must exist."""

@@ -16,6 +16,7 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
 
 from omnigraph.errors import ParseError
+from omnigraph.language.tables import parser_of
 from omnigraph.types import Span
 
 NESTING_MAX = 64
@@ -49,14 +50,7 @@ class Reader(Generic[Tree]):
     @cached_property
     def _parser(self) -> Lark:
         grammar = resources.files(self.package).joinpath("grammar.lark").read_text("utf-8")
-        return Lark(
-            grammar,
-            start=self.start,
-            parser="lalr",
-            lexer="contextual",
-            maybe_placeholders=True,
-            transformer=self.builder(),
-        )
+        return parser_of(grammar, self.start, self.builder())
 
     def read(self, source: str) -> Tree:
         """The tree of `source`, or `ParseError`."""

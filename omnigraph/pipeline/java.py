@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omnigraph.errors import NotInstalled
-from omnigraph.pipeline.cache import cache_folder
+from omnigraph.places import cache_folder
 
 JAVA_MAJOR_MIN = 17
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pandas  # noqa: F401  # so that a call in this process does not make pyarrow miss it
+
 from omnigraph.cli.app import main
 
 PEOPLE = Path(__file__).parents[2] / "examples" / "people"
@@ -41,7 +43,7 @@ def start(*arguments: str, stdin: str = "", cwd: Path | None = None) -> Done:
 
 def run(*arguments: str, stdin: str = "", cwd: Path | None = None) -> Done:
     """One call, in this process."""
-    out, err = io.StringIO(), io.StringIO()
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8", newline=""), io.StringIO()
     source = io.TextIOWrapper(io.BytesIO(stdin.encode()))
     status: Any = 0
     with (
@@ -56,7 +58,8 @@ def run(*arguments: str, stdin: str = "", cwd: Path | None = None) -> Done:
             main()
         except SystemExit as end:
             status = end.code
-    return Done(int(status or 0), out.getvalue(), err.getvalue())
+    out.flush()
+    return Done(int(status or 0), out.buffer.getvalue().decode(), err.getvalue())  # type: ignore[attr-defined]
 
 
 def lines(*arguments: str, cwd: Path | None = None) -> list[str]:

@@ -79,3 +79,31 @@ def test_an_export_is_what_load_reads(uri: str, tmp_path: Path) -> None:
     unknown = run("export", uri, "--type", "Nope")
     assert unknown.exit_code == 1
     assert "unknown export type 'Nope'" in unknown.stderr
+
+
+def test_an_ingest_forgives_and_warns(uri: str, tmp_path: Path) -> None:
+    file = tmp_path / "old.json"
+    file.write_text(
+        '{"type": "Person",\n "data": {"name": "Bob", "age": "old", "unknown": 1}}\n'
+        '{"edge": "Knows", "from": "Bob", "to": "Bob"}',
+        "utf-8",
+    )
+    done = run("ingest", uri, "--data", str(file), "--branch", "side")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        f"ingested 2 entities from {uri} into branch side from main with merge (branch created)",
+        "node type 'Person': 1",
+        "edge type 'Knows': 1",
+    ]
+    assert "warning: 'omnigraph ingest' is now 'omnigraph load'" in done.stderr
+    exported = json.loads(run("export", uri, "--branch", "side", "--type", "Person").stdout)
+    assert (exported["data"]["name"], exported["data"]["age"]) == ("Bob", None)
+
+    words = ("ingest", "--store", uri, "--data", str(file), "--as", "act-me", "--json")
+    found = json.loads(run(*words).stdout)
+    assert list(found) == [
+        "uri", "branch", "base_branch", "branch_created", "mode", "nodes", "edges",
+        "total_entities", "actor_id", "commit",
+    ]  # fmt: skip
+    assert (found["base_branch"], found["branch_created"]) == ("main", False)
+    assert found["actor_id"] == found["commit"]["actor_id"] == "act-me"

@@ -1,5 +1,7 @@
 """Writing, reading, branching and merging a graph from a terminal."""
 
+import csv
+import io
 import json
 from pathlib import Path
 
@@ -59,6 +61,21 @@ def test_rows_are_shown_in_five_formats(folder: Path) -> None:
     ]
 
 
+def test_csv_is_read_back_as_it_was_written(folder: Path) -> None:
+    texts = ["two\nlines", "a\rb", 'say "x"', "a,b", " plain ", ""]
+    columns = ", ".join(f"{json.dumps(text)} as c{place}" for place, text in enumerate(texts))
+    only = "match { $p: Person { name: $who } }"
+    source = f"query q($who: String) {{ {only} return {{ {columns} }} }}"
+    params = ("--params", '{"who": "Ada"}', "--format", "csv")
+    done = run("query", "-e", source, "g.omni", *params, cwd=folder)
+
+    assert done.returncode == 0, done.stderr
+    head, row = csv.reader(io.StringIO(done.stdout, newline=""))
+    assert head == [f"c{place}" for place in range(len(texts))]
+    assert row == texts
+    assert done.stdout.count('"') == 12  # four fields need quotes, and one holds two of its own
+
+
 def test_a_query_is_found_by_its_name_in_both_spellings(folder: Path) -> None:
     params = json.dumps({"name": "Ada"})
     new = document(
@@ -109,6 +126,16 @@ def test_a_condition_that_does_not_hold_exits_with_4(folder: Path) -> None:
         (("query", "-e", PEOPLE_ROWS, "g.omni", "--params", "[]"), 1, "must be a JSON object"),
         (("query", "g.omni"), 2, "--query FILE or as -e"),
         (("query", "-e", PEOPLE_ROWS, "g.omni", "--format", "xml"), 2, "xml"),
+        (
+            ("query", "-e", PEOPLE_ROWS, "g.omni", "--branch", "main", "--snapshot", "x"),
+            2,
+            "--branch and --snapshot are mutually exclusive",
+        ),
+        (
+            ("query", "-e", PEOPLE_ROWS, "g.omni", "--format", "csv", "--json"),
+            2,
+            "--json and --format are mutually exclusive",
+        ),
         (("mutate", "-e", PEOPLE_ROWS, "g.omni"), 1, "who"),
         (
             ("mutate", "-e", 'query m() { insert Knows { from: "Ada", to: "Zed" } }', "g.omni"),

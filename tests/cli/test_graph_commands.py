@@ -145,6 +145,7 @@ def test_recoveries_are_empty_at_rest(folder: Path) -> None:
 def test_the_schema_can_be_shown_and_a_change_planned(folder: Path) -> None:
     text = Path(SCHEMA).read_text("utf-8")
     assert document("schema", "show", "g.omni", cwd=folder) == {"schema_source": text}
+    assert document("schema", "get", "g.omni", cwd=folder) == {"schema_source": text}
     (folder / "next.pg").write_text(text + "\nnode Extra { note: String }\n", "utf-8")
 
     plan = document("schema", "plan", "g.omni", "--schema", "next.pg", cwd=folder)
@@ -205,3 +206,29 @@ def test_a_schema_that_cannot_be_applied_is_one_sentence(folder: Path) -> None:
     done = run(*apply, cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert "there is 'review'" in done.stderr
+
+
+def test_queries_are_checked_against_a_graph(folder: Path) -> None:
+    (folder / "q.gq").write_text("query q() { match { $c: Company } return { $c.name } }", "utf-8")
+    for graph in (["g.omni"], ["--store", "g.omni"]):
+        report = document("lint", "--query", "q.gq", *graph, cwd=folder)
+        assert report["schema_source"] == {"kind": "graph", "uri": "g.omni"}
+        assert (report["status"], report["queries_processed"]) == ("ok", 1)
+
+    plan = lines("explain", "--query", "q.gq", "--store", "g.omni", cwd=folder)
+    assert plan == lines("explain", "--query", "q.gq", "--schema", SCHEMA, cwd=folder)
+
+    (folder / "q.gq").write_text("query q() { match { $c: Robot } return { $c } }", "utf-8")
+    done = run("lint", "--query", "q.gq", "g.omni", cwd=folder)
+    assert done.returncode == 1
+    assert "T1: unknown node type 'Robot'" in done.stdout
+
+
+def test_a_check_is_against_one_schema(folder: Path) -> None:
+    (folder / "q.gq").write_text("query q() { match { $c: Company } return { $c } }", "utf-8")
+    neither = run("lint", "--query", "q.gq", cwd=folder)
+    both = run("lint", "--query", "q.gq", "--schema", SCHEMA, "g.omni", cwd=folder)
+
+    assert (neither.returncode, both.returncode) == (2, 2)
+    assert "pass --schema FILE, or name a graph" in neither.stderr
+    assert "mutually exclusive" in both.stderr

@@ -106,6 +106,15 @@ def test_blank_lines_and_carriage_returns_are_skipped_and_counted() -> None:
     assert [v.line for _, v in done.faults.first.values()] == [5]
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
+    mark = b"\xef\xbb\xbf"
+    two = lines(person("Ada"), person("Bob"))
+    assert [row["id"] for row in rows(mark + two)] == ["Ada", "Bob"]
+    assert rows(mark) == []
+    later = decoded(two + mark + lines(person("Cy")))
+    assert [violation.rule for _, violation in later.faults.first.values()] == ["json"]
+
+
 def test_mixed_types_keep_their_line_numbers() -> None:
     done = decoded(lines(person("a"), edge("Knows", "a", "a"), person("b"), node("Count", n=1)))
     where = {part.owner.name: part.lines.to_pylist() for part in done.rows}

@@ -56,6 +56,31 @@ def test_every_public_name_exists() -> None:
     assert len(set(omnigraph.__all__)) == len(omnigraph.__all__)
 
 
+def undocumented(owner: type) -> list[str]:
+    """Public methods and properties without a word about them."""
+    found = []
+    for name, member in vars(owner).items():
+        inner = getattr(
+            member, "fget", getattr(member, "func", getattr(member, "__func__", member))
+        )
+        if not name.startswith("_") and inspect.isfunction(inner) and not inner.__doc__:
+            found.append(f"{owner.__name__}.{name}")
+    return found
+
+
+def test_every_public_name_says_what_it_is() -> None:
+    public = [getattr(omnigraph, name) for name in omnigraph.__all__ if name != "__version__"]
+    assert [thing.__name__ for thing in public if not inspect.getdoc(thing)] == []
+    classes = [thing for thing in public if inspect.isclass(thing)]
+    assert [name for owner in classes for name in undocumented(owner)] == []
+
+
+def test_the_page_of_the_library_names_every_public_name_but_errors() -> None:
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    errors_ = {kind.__name__ for kind in ERRORS} | {"Violation", "MergeConflict", "__version__"}
+    assert [n for n in omnigraph.__all__ if n not in errors_ and f"`{n}`" not in page] == []
+
+
 def test_every_error_is_public() -> None:
     public = {name for name in omnigraph.__all__ if inspect.isclass(getattr(omnigraph, name))}
     assert {kind.__name__ for kind in ERRORS} <= public

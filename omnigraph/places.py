@@ -12,10 +12,15 @@ from pathlib import Path
 
 def cache_folder(env: Mapping[str, str] = os.environ) -> Path:
     """A folder of this user's that files can be written to and run from."""
+    return lasting_folder(env) or Path(tempfile.mkdtemp(prefix="omnigraph-"))
+
+
+def lasting_folder(env: Mapping[str, str] = os.environ) -> Path | None:
+    """The same, if there is one that the next process finds again."""
     for folder in (_of_user(env), _in_temp()):
         if folder is not None and _usable(folder):
             return folder
-    return Path(tempfile.mkdtemp(prefix="omnigraph-"))
+    return None
 
 
 def _of_user(env: Mapping[str, str]) -> Path | None:

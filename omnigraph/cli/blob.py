@@ -1,0 +1,105 @@
+"""`omnigraph blob …`: bytes out of a graph."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph.cli.address import MAIN, GraphPath, Json, Store, Uri, graph_uri
+from omnigraph.cli.engine import open_graph
+from omnigraph.cli.terminal import show, show_json, told_plainly
+
+if TYPE_CHECKING:
+    from omnigraph.exec.blobs import BlobCell
+    from omnigraph.graph import Graph
+
+app = typer.Typer(name="blob", help="Read blobs.", no_args_is_help=True, rich_markup_mode=None)
+
+
+class Kind(StrEnum):
+    """What holds the blob."""
+
+    NODE = "node"
+    EDGE = "edge"
+
+
+KindWord = Annotated[Kind, typer.Argument(help="What holds it.")]
+TypeName = Annotated[str, typer.Argument(metavar="TYPE", help="Its type.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="Its id.")]
+Property = Annotated[str, typer.Argument(metavar="PROPERTY", help="The Blob property.")]
+AnyBranch = Annotated[
+    str | None, typer.Option("--branch", metavar="NAME", help="Which branch, else main.")
+]
+At = Annotated[str | None, typer.Option("--snapshot", metavar="COMMIT", help="Read at a commit.")]
+
+
+@app.command()
+def get(
+    kind: KindWord,
+    type_name: TypeName,
+    id: Id,
+    property: Property,
+    path: GraphPath = None,
+    branch: AnyBranch = None,
+    snapshot: At = None,
+    offset: Annotated[int, typer.Option("--offset", min=0, help="Skip so many bytes.")] = 0,
+    length: Annotated[int | None, typer.Option("--length", help="At most so many bytes.")] = None,
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="FILE", help="Write to a file.")
+    ] = None,
+    uri: Uri = None,
+    store: Store = None,
+) -> None:
+    """Write the bytes of a blob."""
+    with told_plainly():
+        with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+            cell = _find(graph, (kind, type_name, id, property), branch, snapshot)
+            data = cell.read(offset, length)
+        if out is None:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        else:
+            Path(out).write_bytes(data)
+
+
+@app.command()
+def stat(
+    kind: KindWord,
+    type_name: TypeName,
+    id: Id,
+    property: Property,
+    path: GraphPath = None,
+    branch: AnyBranch = None,
+    snapshot: At = None,
+    json: Json = False,
+    uri: Uri = None,
+    store: Store = None,
+) -> None:
+    """Show what is known about a blob, without reading it."""
+    with told_plainly():
+        with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+            cell = _find(graph, (kind, type_name, id, property), branch, snapshot)
+        facts = {"kind": cell.kind, "size": cell.size, "etag": cell.etag, "uri": cell.uri}
+        known = {key: value for key, value in facts.items() if value is not None}
+        named = {"snapshot": snapshot} if snapshot else {"branch": branch or MAIN}
+        if json:
+            selector = {"entity": str(kind), "type": type_name, "id": id, "property": property}
+            target = {**named, "resolved_snapshot": cell.commit_id}
+            show_json({"selector": selector, **known, "target": target})
+            return
+        for key, value in known.items():
+            show(f"{key}: {value}")
+
+
+def _find(
+    graph: Graph,
+    selector: tuple[Kind, str, str, str],
+    branch: str | None,
+    snapshot: str | None,
+) -> BlobCell:
+    kind, type_name, id, property = selector
+    return graph.blob(str(kind), type_name, id, property, branch=branch, snapshot=snapshot)

@@ -1,0 +1,210 @@
+"""The user's own settings: `config.yaml` in `~/.omnigraph`, or in `OMNIGRAPH_HOME`.
+
+Invariant: a missing file is an empty one, a key nobody knows is told and passed over, and a value
+that cannot be used is refused with the file's name, never guessed at.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from omnigraph.cli.terminal import warn
+from omnigraph.errors import BadRequest, NotFound
+
+FORMATS = ("table", "kv", "csv", "jsonl", "json")
+LAYOUTS = ("truncate", "wrap")
+WIDTH_MIN = 8
+_SCOPES = ("server", "cluster", "store")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A named place: exactly one of a server, a cluster or a store."""
+
+    name: str
+    server: str | None = None
+    cluster: str | None = None
+    store: str | None = None
+    default_graph: str | None = None
+
+    @property
+    def kind(self) -> str | None:
+        """Which of the three it names."""
+        return next((scope for scope in _SCOPES if getattr(self, scope) is not None), None)
+
+    @property
+    def target(self) -> str | None:
+        """What it names."""
+        return None if self.kind is None else str(getattr(self, self.kind))
+
+    def fault(self, config: Config) -> str | None:
+        """Why it cannot be used, if it cannot."""
+        named = [scope for scope in _SCOPES if getattr(self, scope) is not None]
+        if len(named) != 1:
+            return "name exactly one of server, cluster and store"
+        if (
+            self.server is not None
+            and "://" not in self.server
+            and self.server not in config.servers
+        ):
+            return f"server '{self.server}' is not configured"
+        if self.cluster is not None and self.cluster not in config.clusters:
+            return f"cluster '{self.cluster}' is not configured"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What `config.yaml` says."""
+
+    path: Path
+    actor: str | None = None
+    output: str = "table"
+    column_width: int = 80
+    layout: str = "truncate"
+    defaults: Profile = Profile("(defaults)")
+    servers: Mapping[str, str] = field(default_factory=dict)  # name to URL
+    clusters: Mapping[str, str] = field(default_factory=dict)  # name to root
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+
+    def profile(self, name: str) -> Profile:
+        """A profile that can be used."""
+        found = self.profiles.get(name)
+        if found is None:
+            known = ", ".join(self.profiles) or "none"
+            raise NotFound("profile", name, f"{self.path} has: {known}")
+        fault = found.fault(self)
+        if fault is not None:
+            raise BadRequest(f"profile '{name}': {fault}", f"correct it in {self.path}")
+        return found
+
+
+def home() -> Path:
+    """The folder of the user's settings."""
+    named = os.environ.get("OMNIGRAPH_HOME", "")
+    return Path(named) if named else Path.home() / ".omnigraph"
+
+
+def config() -> Config:
+    """The settings; read once, unless they change."""
+    path = home() / "config.yaml"
+    try:
+        written = path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return Config(path)
+    except OSError as cause:
+        raise BadRequest(f"cannot read {path}: {cause.strerror}", "correct or remove it") from None
+    return _read(path, written)
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, written: int) -> Config:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as cause:
+        raise BadRequest(f"cannot read {path}: {cause}", "correct or remove it") from None
+    import yaml
+
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as cause:
+        place = " ".join(str(cause).split())
+        raise BadRequest(f"{path} is not YAML: {place}", "correct or remove it") from None
+    return _Reading(path).config({} if document is None else document)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Walks the document and knows which file to blame."""
+
+    path: Path
+
+    def config(self, document: Any) -> Config:
+        top = self.members(
+            document,
+            "the file",
+            ("operator", "servers", "defaults", "clusters", "profiles", "aliases"),
+        )
+        defaults = self.members(
+            top.get("defaults"),
+            "defaults",
+            ("output", "table_max_column_width", "table_cell_layout", *_SCOPES, "default_graph"),
+        )
+        if "server" in defaults and "store" in defaults:
+            raise self.bad("defaults names both a server and a store")
+        operator = self.members(top.get("operator"), "operator", ("actor",))
+        return Config(
+            path=self.path,
+            actor=self.text(operator, "operator", "actor"),
+            output=self.choice(defaults, "output", FORMATS, "table"),
+            column_width=self.width(defaults),
+            layout=self.choice(defaults, "table_cell_layout", LAYOUTS, "truncate"),
+            defaults=self.profile("(defaults)", defaults),
+            servers=self.named(top.get("servers"), "servers", "url"),
+            clusters=self.named(top.get("clusters"), "clusters", "root"),
+            profiles=self.profiles(top.get("profiles")),
+        )
+
+    def profiles(self, found: Any) -> dict[str, Profile]:
+        every = self.members(found, "profiles", None)
+        return {
+            name: self.profile(
+                name, self.members(one, f"profiles.{name}", (*_SCOPES, "default_graph"))
+            )
+            for name, one in every.items()
+        }
+
+    def profile(self, name: str, found: Mapping[str, Any]) -> Profile:
+        texts = {key: self.text(found, name, key) for key in (*_SCOPES, "default_graph")}
+        return Profile(name, **texts)
+
+    def named(self, found: Any, what: str, key: str) -> dict[str, str]:
+        """Names to their one address."""
+        names: dict[str, str] = {}
+        for name, one in self.members(found, what, None).items():
+            inside = self.members(one, f"{what}.{name}", (key,))
+            address = self.text(inside, f"{what}.{name}", key)
+            if address is None:
+                raise self.bad(f"{what}.{name} has no {key}")
+            names[name] = address
+        return names
+
+    def members(self, found: Any, what: str, known: tuple[str, ...] | None) -> dict[str, Any]:
+        if found is None:
+            return {}
+        if not isinstance(found, dict):
+            raise self.bad(f"{what} must hold keys and values")
+        members = {str(key): value for key, value in found.items()}
+        if known is not None:
+            for key in members:
+                if key not in known:
+                    warn(f"{self.path}: unknown key '{key}' in {what}")
+        return members
+
+    def text(self, found: Mapping[str, Any], what: str, key: str) -> str | None:
+        value = found.get(key)
+        if value is not None and not isinstance(value, str):
+            raise self.bad(f"{key} in {what} must be a text")
+        return value
+
+    def choice(
+        self, found: Mapping[str, Any], key: str, known: tuple[str, ...], default: str
+    ) -> str:
+        value = found.get(key, default)
+        if value not in known:
+            raise self.bad(f"defaults.{key} is '{value}', not one of {', '.join(known)}")
+        return str(value)
+
+    def width(self, found: Mapping[str, Any]) -> int:
+        value = found.get("table_max_column_width", 80)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise self.bad("defaults.table_max_column_width must be a whole number above 0")
+        return max(value, WIDTH_MIN)
+
+    def bad(self, text: str) -> BadRequest:
+        return BadRequest(f"{self.path}: {text}", "correct or remove it")

@@ -1,0 +1,139 @@
+"""`omnigraph embed`: vectors into a file of records, before it is loaded."""
+
+from __future__ import annotations
+
+import json as json_codec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from omnigraph.cli.address import Json
+from omnigraph.cli.terminal import read_text, show, show_json, told_plainly
+from omnigraph.errors import BadRequest
+
+if TYPE_CHECKING:
+    from omnigraph.exec.embed_seed import Choice, Fill, Spec
+
+Seed = Annotated[
+    str | None, typer.Option("--seed", metavar="MANIFEST", help="A YAML file that says all this.")
+]
+
+
+def embed(
+    seed: Seed = None,
+    input: Annotated[str | None, typer.Option("--input", metavar="FILE", help="Records.")] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="FILE", help="Records with vectors.")
+    ] = None,
+    spec: Annotated[
+        str | None, typer.Option("--spec", metavar="FILE", help="Which fields, which dimension.")
+    ] = None,
+    clean: Annotated[bool, typer.Option("--clean", help="Take the vectors out.")] = False,
+    reembed_all: Annotated[bool, typer.Option("--reembed-all", help="Make all anew.")] = False,
+    types: Annotated[
+        list[str] | None, typer.Option("--type", metavar="T", help="Only this type.")
+    ] = None,
+    select: Annotated[
+        list[str] | None,
+        typer.Option("--select", metavar="[T:]FIELD=VALUE", help="Only records with this value."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Add vectors to a file of records, with the provider that OMNIGRAPH_EMBED_* names."""
+    from omnigraph.exec.embed import provider_from_env
+    from omnigraph.exec.embed_seed import Fill, SeedOrder, embed_seed
+
+    with told_plainly():
+        if clean and reembed_all:
+            raise typer.BadParameter("--clean and --reembed-all are mutually exclusive: pass one")
+        source, target, recipe = _files(seed, input, output, spec)
+        fill = _fill(Fill, clean=clean, everything=reembed_all, selected=bool(select))
+        order = SeedOrder(
+            source,
+            target,
+            recipe,
+            fill,
+            frozenset(types or ()),
+            tuple(_choice(text) for text in select or ()),
+        )
+        provider = None if fill is Fill.CLEAN else provider_from_env()
+        done = embed_seed(order, provider)
+        document: dict[str, object] = {
+            "input": str(source),
+            "output": str(target),
+            "records": done.records,
+            "selected_records": done.selected,
+            "embedded_records": done.embedded,
+            "cleaned_records": done.cleaned,
+            "mode": str(fill),
+            "dimension": recipe.dimension,
+            "model": None if provider is None else provider.model,
+        }
+        if json:
+            show_json(document)
+            return
+        counts = f"(selected {done.selected}, cleaned {done.cleaned})"
+        how = f"[{fill} {recipe.dimension}d]"
+        show(f"embedded {done.embedded} records {counts} from {source} -> {target} {how}")
+
+
+def _fill(kinds: type[Fill], *, clean: bool, everything: bool, selected: bool) -> Fill:
+    if clean:
+        return kinds.CLEAN
+    if everything:
+        return kinds.ALL
+    return kinds.RESELECTED if selected else kinds.FILL_MISSING
+
+
+def _files(
+    seed: str | None, input: str | None, output: str | None, spec: str | None
+) -> tuple[Path, Path, Spec]:
+    from omnigraph.exec.embed_seed import spec_of
+
+    if seed is not None and not (input or output or spec):
+        return _manifest(seed)
+    if seed is None and input and output and spec:
+        return Path(input), Path(output), spec_of(_json(spec), spec)
+    raise typer.BadParameter("pass --seed MANIFEST, or --input, --output and --spec together")
+
+
+def _json(path: str) -> Any:
+    try:
+        return json_codec.loads(read_text(path))
+    except ValueError as cause:
+        raise BadRequest(f"{path} is not JSON: {cause}") from None
+
+
+def _manifest(path: str) -> tuple[Path, Path, Spec]:
+    """A manifest; what it names lies beside it."""
+    import yaml
+
+    from omnigraph.exec.embed_seed import spec_of
+
+    try:
+        document = yaml.safe_load(read_text(path))
+    except yaml.YAMLError as cause:
+        raise BadRequest(f"{path} is not YAML: {' '.join(str(cause).split())}") from None
+    raw = _at(document, "sources", "raw_seed") or _at(document, "seed", "data")
+    if raw is None:
+        raise BadRequest(f"{path} names no records", "set sources.raw_seed, or seed.data")
+    target = _at(document, "artifacts", "embedded_seed") or "./build/seed.embedded.jsonl"
+    beside = Path(path).parent
+    return beside / raw, beside / target, spec_of(_at(document, "embeddings"), path)
+
+
+def _at(document: Any, *keys: str) -> Any:
+    for key in keys:
+        document = document.get(key) if isinstance(document, dict) else None
+    return document
+
+
+def _choice(text: str) -> Choice:
+    from omnigraph.exec.embed_seed import Choice
+
+    left, equals, value = text.partition("=")
+    kind, colon, name = left.rpartition(":")
+    if not equals or not name:
+        raise typer.BadParameter("a selection is written [Type:]field=value")
+    return Choice(kind if colon else None, name, value)

@@ -1,0 +1,105 @@
+"""History as a drawing: a lane for each line of commits, forks and merges between them.
+
+Invariant: a commit stands above its parents, each lane leads to the commit that continues it, and
+a parent that is not among the commits ends its lane.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from omnigraph.storage.records import Commit
+
+Lanes = list[str | None]
+
+
+def reachable(commits: Mapping[str, Commit], heads: Iterable[str]) -> dict[str, Commit]:
+    """The commits that lead to the heads, merged ones included."""
+    found: dict[str, Commit] = {}
+    waiting = [head for head in heads if head in commits]
+    while waiting:
+        commit = commits[waiting.pop()]
+        if commit.id not in found:
+            found[commit.id] = commit
+            waiting += [parent for parent in commit.parents if parent in commits]
+    return found
+
+
+def in_order(commits: Mapping[str, Commit]) -> list[Commit]:
+    """Newest first, but never a parent above its child."""
+    children = dict.fromkeys(commits, 0)
+    for commit in commits.values():
+        for parent in set(commit.parents) & commits.keys():
+            children[parent] += 1
+    ready = [
+        (-c.created_at, -c.manifest_version, c.id) for c in commits.values() if not children[c.id]
+    ]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        commit = commits[heapq.heappop(ready)[2]]
+        order.append(commit)
+        for parent in set(commit.parents) & commits.keys():
+            children[parent] -= 1
+            if not children[parent]:
+                below = commits[parent]
+                heapq.heappush(ready, (-below.created_at, -below.manifest_version, below.id))
+    return order
+
+
+def drawn(commits: Sequence[Commit]) -> Iterator[tuple[str, Commit | None]]:
+    """Lines of the drawing, each with the commit that stands on it, if one does."""
+    known = {commit.id for commit in commits}
+    lanes: Lanes = []
+    for commit in commits:
+        wanting = [place for place, wanted in enumerate(lanes) if wanted == commit.id]
+        place = wanting[0] if wanting else _free(lanes)
+        lanes[place] = commit.id
+        for other in wanting[1:]:
+            yield _joined(lanes, place, other), None
+            lanes[other] = None
+        yield _row(lanes, mark=place), commit
+        parents = [parent for parent in commit.parents if parent in known]
+        lanes[place] = parents[0] if parents else None
+        for parent in parents[1:]:
+            if parent not in lanes:
+                lanes[_free(lanes, right_of=place)] = parent
+            yield _parted(lanes, place, lanes.index(parent)), None
+        while lanes and lanes[-1] is None:
+            lanes.pop()
+
+
+def _free(lanes: Lanes, right_of: int = -1) -> int:
+    for place in range(right_of + 1, len(lanes)):
+        if lanes[place] is None:
+            return place
+    lanes.append(None)
+    return len(lanes) - 1
+
+
+def _row(lanes: Lanes, mark: int | None = None) -> str:
+    signs = ["*" if n == mark else "|" if lane else " " for n, lane in enumerate(lanes)]
+    return " ".join(signs).rstrip()
+
+
+def _joined(lanes: Lanes, left: int, right: int) -> str:
+    """A line that ends in one to its left."""
+    chars = list(" ".join("|" if lane else " " for lane in lanes))
+    for place in range(2 * left + 1, 2 * right - 1):
+        chars[place] = "_" if chars[place] == " " else chars[place]
+    chars[2 * right - 1], chars[2 * right] = "/", " "
+    return "".join(chars).rstrip()
+
+
+def _parted(lanes: Lanes, place: int, other: int) -> str:
+    """A line that starts at another: the parent that was merged."""
+    left, right = sorted((place, other))
+    chars = list(" ".join("|" if lane or n == place else " " for n, lane in enumerate(lanes)))
+    chars[2 * right] = " " if right == other and right == left + 1 else chars[2 * right]
+    for middle in range(2 * left + 1, 2 * right - 1):
+        chars[middle] = "-" if chars[middle] == " " else chars[middle]
+    chars[2 * right - 1] = "\\" if other > place else "/"
+    return "".join(chars).rstrip()

@@ -1,0 +1,48 @@
+"""Commands that need a server or a cluster, which come with the server.
+
+Invariant: each is known by name and says what is missing, so a script written for a later release
+fails with a reason and not with "no such command".
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from omnigraph.cli.terminal import told_plainly
+from omnigraph.errors import BadRequest
+
+_COMMANDS = {
+    "graphs": "List the graphs of a server.",
+    "cluster": "Plan and apply the configuration of a cluster.",
+    "policy": "Check who may do what.",
+    "queries": "List and check the stored queries of a cluster.",
+    "login": "Store the token of a server.",
+    "logout": "Forget the token of a server.",
+    "alias": "Run a stored query by a short name.",
+}
+
+Rest = Annotated[list[str] | None, typer.Argument(help="Anything.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Make the commands known, out of sight."""
+    for name, about in _COMMANDS.items():
+        app.command(
+            name,
+            help=f"{about} Comes with the server, in a later release.",
+            hidden=True,
+            context_settings={"ignore_unknown_options": True},
+        )(_missing(name))
+
+
+def _missing(name: str):  # type: ignore[no-untyped-def]  # typer reads the inner signature
+    def command(rest: Rest = None) -> None:
+        with told_plainly():
+            raise BadRequest(
+                f"'omnigraph {name}' needs a server or a cluster, which this release does not have",
+                "work on the graph directly: pass its path",
+            )
+
+    return command

@@ -1,0 +1,69 @@
+"""How far a long command is: a bar with a rate, on a terminal.
+
+The engine tells its progress through a callback: anything with a stage, a number of rows and the
+seconds it has taken. `following` gives that callback, or None where nobody would see the bar.
+
+Invariant: nothing is drawn unless standard error is a terminal, and whatever happens the bar is
+gone or finished when the block ends, so that no message is written into it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+
+class Told(Protocol):
+    """What the engine says."""
+
+    @property
+    def stage(self) -> str:
+        """What is being done."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows so far."""
+
+    @property
+    def seconds(self) -> float:
+        """How long so far."""
+
+
+Follow = Callable[[Told], None]
+
+
+@contextmanager
+def following(
+    verb: str, *, total: int | None = None, quiet: bool = False
+) -> Iterator[Follow | None]:
+    """A callback that draws a bar. `total` is how many rows there will be, if that is known."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    bar = _bar()
+    task = bar.add_task(verb, total=total, rate="")
+
+    def tell(told: Told) -> None:
+        rate = f"{told.rows / told.seconds:,.0f}/s" if told.seconds > 0 else ""
+        # A bar without a total only says that something happens; the end gives it one.
+        known = told.rows if told.stage == "done" else total
+        bar.update(task, description=told.stage, completed=told.rows, total=known, rate=rate)
+
+    with bar:
+        yield tell
+
+
+def _bar() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description:<8}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.completed:>12,.0f} rows"),
+        TextColumn("{task.fields[rate]:>12}"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+    )

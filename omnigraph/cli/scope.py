@@ -1,0 +1,134 @@
+"""Flags that belong to the program rather than to a command: where to look, and how to behave.
+
+They may stand before the command or after it. Which of them a command can use is told here, in one
+table; one that it cannot use is refused, never ignored.
+
+Invariant: `Scope` is set before the command runs, read from anywhere below it, and forgotten after.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import typer
+
+PLACES = ("--server", "--graph", "--cluster", "--profile")
+SWITCHES = ("--yes", "--debug")
+# Taken by the commands themselves, but allowed before them too.
+_LEADING = ("--store", "--as", "--uri")
+_LEADING_SWITCHES = ("--quiet",)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the flags said."""
+
+    server: str | None = None
+    graph: str | None = None
+    cluster: str | None = None
+    profile: str | None = None
+    yes: bool = False
+    debug: bool = False
+
+
+_current = Scope()
+
+
+def scope() -> Scope:
+    """The flags of this call."""
+    return _current
+
+
+def forget() -> None:
+    """The call is over."""
+    global _current
+    _current = Scope()
+
+
+_ANY = frozenset({"--server", "--graph", "--profile"})
+_DIRECT = frozenset({"--cluster", "--graph", "--profile"})
+_NONE: frozenset[str] = frozenset()
+
+_ALLOWED = {
+    **dict.fromkeys(
+        ("query", "mutate", "load", "ingest", "blob", "branch", "snapshot", "export", "commit"),
+        _ANY,
+    ),
+    **dict.fromkeys(("changes", "diff", "schema", "shell", "explain", "recoveries"), _ANY),
+    **dict.fromkeys(("optimize", "repair", "cleanup", "check", "lint"), _DIRECT),
+    **dict.fromkeys(("policy", "queries"), _DIRECT),
+    "graphs": frozenset({"--server", "--profile"}),
+}
+
+
+def take(arguments: list[str]) -> list[str]:
+    """Set the scope from the flags; the arguments that are left for the command."""
+    global _current
+    rest: list[str] = []
+    switches: set[str] = set()
+    found: dict[str, str] = {}
+    words = iter(_leading_last(arguments))
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if word == "--":
+            rest += [word, *words]
+        elif word in SWITCHES:
+            switches.add(word)
+        elif flag in PLACES and not _draws_history(flag, equals, rest, arguments):
+            if flag in found:
+                raise typer.BadParameter(f"{flag} is given twice")
+            found[flag] = value if equals else _value(flag, next(words, None))
+        else:
+            rest.append(word)
+    _require_usable(found, rest)
+    _current = Scope(
+        server=found.get("--server"),
+        graph=found.get("--graph"),
+        cluster=found.get("--cluster"),
+        profile=found.get("--profile"),
+        yes="--yes" in switches,
+        debug="--debug" in switches,
+    )
+    return rest
+
+
+def _leading_last(arguments: list[str]) -> list[str]:
+    """Options of commands that stand before the command, moved behind it."""
+    place = 0
+    moved: list[str] = []
+    kept: list[str] = []
+    while place < len(arguments):
+        word = arguments[place]
+        flag, equals, _ = word.partition("=")
+        valued = flag in _LEADING or flag in PLACES
+        if not valued and word not in SWITCHES and word not in _LEADING_SWITCHES:
+            break
+        width = 2 if valued and not equals else 1
+        (moved if flag in (*_LEADING, *_LEADING_SWITCHES) else kept).extend(
+            arguments[place : place + width]
+        )
+        place += width
+    return [*kept, *arguments[place:], *moved]
+
+
+def _draws_history(flag: str, equals: str, before: list[str], arguments: list[str]) -> bool:
+    """`commit list --graph` draws the history; only with a server does it name a graph of it."""
+    drawn = flag == "--graph" and not equals and before[:2] == ["commit", "list"]
+    return drawn and not any(word.partition("=")[0] == "--server" for word in arguments)
+
+
+def _value(flag: str, value: str | None) -> str:
+    if value is None:
+        raise typer.BadParameter(f"{flag} needs a value")
+    return value
+
+
+def _require_usable(found: dict[str, str], rest: list[str]) -> None:
+    if not rest or rest[0].startswith("-"):
+        return
+    allowed = _ALLOWED.get(rest[0], _NONE)
+    for flag in found:
+        if flag not in allowed:
+            raise typer.BadParameter(f"'omnigraph {rest[0]}' does not take {flag}")
+    if "--server" in found and "--cluster" in found:
+        raise typer.BadParameter("--server and --cluster are mutually exclusive: pass one")

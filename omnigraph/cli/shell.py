@@ -1,0 +1,214 @@
+"""`omnigraph shell`: queries typed one after the other.
+
+On a terminal there are history, completion from the schema and several lines to a query; from a
+pipe the same language is read line by line, and the first failure ends it.
+
+Invariant: one open graph for the whole session, and a failure leaves it as usable as before.
+"""
+
+from __future__ import annotations
+
+import json as json_codec
+import re
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.cli.address import MAIN, Actor, Branch, GraphPath, Store, Uri, graph_uri
+from omnigraph.cli.data import show_answer
+from omnigraph.cli.engine import open_graph
+from omnigraph.cli.render import Answer, Format
+from omnigraph.cli.shell_words import is_whole
+from omnigraph.cli.terminal import painted, show, told_plainly
+from omnigraph.errors import BadRequest, OmnigraphError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omnigraph.graph import Graph
+
+HELP = """\
+Type a query; Enter runs it once every bracket is closed, an empty line runs it as it is.
+  match { $p: Person } return { $p.name }          a read
+  insert Person { name: "Dee" }                    a write, one commit
+  query q($n: String) { match { … } return { … } } with parameters: .param n "Ada"
+.schema            the schema                 .branches         every branch
+.branch [NAME]     which branch, or another   .commits [N]      the last commits
+.param [NAME JSON] parameters of queries      .format NAME      table, kv, csv, jsonl, json
+.explain QUERY     the plan of a query        .help  .quit"""
+
+_STARTS = ("query", "match", "insert", "update", "delete")
+_BARE = re.compile(r"\s*(match|insert|update|delete)\b")
+
+
+class Finished(Exception):
+    """The user wants to leave."""
+
+
+@dataclass
+class Session:
+    """One open graph and what was said about it so far."""
+
+    graph: Graph
+    uri: str
+    branch: str = MAIN
+    actor: str | None = None
+    format: Format | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+
+    def run(self, text: str) -> None:
+        """Do what a line, or several, ask for."""
+        text = text.strip()
+        if text.startswith("."):
+            self._command(text)
+        elif text:
+            self._query(text)
+
+    def _query(self, text: str) -> None:
+        from omnigraph.plan.compile import compile_query
+        from omnigraph.plan.ir import ReadPlan
+
+        text = whole_query(text)
+        plan = compile_query(text, self.graph.schema.catalog)
+        given = {p.name: self.params[p.name] for p in plan.parameters if p.name in self.params}
+        if isinstance(plan, ReadPlan):
+            found = self.graph.query(text, given, branch=self.branch)
+            answer = Answer(
+                found.query_name, self.branch, None, found.columns, found.rows, found.commit_id
+            )
+            show_answer(answer, self.format)
+            return
+        done = self.graph.mutate(text, given, branch=self.branch, actor=self.actor)
+        counts = f"{done.affected_nodes} nodes, {done.affected_edges} edges"
+        show(f"changed {done.branch}: {counts}")
+
+    def _command(self, line: str) -> None:
+        name, _, rest = line.partition(" ")
+        rest = rest.strip()
+        match name:
+            case ".quit" | ".exit":
+                raise Finished
+            case ".help":
+                show(HELP)
+            case ".schema":
+                show(self.graph.schema.text.rstrip("\n"))
+            case ".branches":
+                for branch in self.graph.branches.list():
+                    show(f"{'*' if branch == self.branch else ' '} {branch}")
+            case ".branch":
+                self._to_branch(rest)
+            case ".commits":
+                for commit in self.graph.commits.list(self.branch, limit=_number(rest, 10)):
+                    show(f"{painted(commit.id, 'yellow')} {commit.actor or ''}".rstrip())
+            case ".param":
+                self._param(rest)
+            case ".format":
+                self.format = _format(rest)
+            case ".explain":
+                self._explain(rest)
+            case _:
+                raise BadRequest(f"'{name}' is no command", "type .help")
+
+    def _to_branch(self, name: str) -> None:
+        if name:
+            self.graph.branch(name)
+            self.branch = name
+        show(self.branch)
+
+    def _param(self, rest: str) -> None:
+        name, _, value = rest.partition(" ")
+        if name and not value.strip():
+            self.params.pop(name, None)
+        elif name:
+            try:
+                self.params[name] = json_codec.loads(value)
+            except ValueError:
+                raise BadRequest(
+                    f"'{value.strip()}' is not JSON", 'a text is written "so"'
+                ) from None
+        for key, known in self.params.items():
+            show(f"{key} = {json_codec.dumps(known, ensure_ascii=False)}")
+
+    def _explain(self, text: str) -> None:
+        from omnigraph.plan.compile import compile_query
+        from omnigraph.plan.explain import explain
+
+        show(explain(compile_query(whole_query(text), self.graph.schema.catalog)).rstrip("\n"))
+
+
+def whole_query(text: str) -> str:
+    """A query that was typed without its frame gets one."""
+    return f"query shell() {{ {text} }}" if _BARE.match(text) else text
+
+
+def is_finished(text: str) -> bool:
+    """Whether Enter runs the text: a command, or a query that wants nothing more."""
+    bare = text.strip()
+    if not bare or text.endswith("\n"):
+        return True
+    if bare.startswith(".") and not bare.startswith(".explain"):
+        return True
+    body = bare.removeprefix(".explain").strip()
+    if not body.startswith(_STARTS):
+        return is_whole(body)
+    if body.startswith("match"):
+        return is_whole(body) and "return" in body
+    return is_whole(body) and ("{" in body or body.startswith("delete"))
+
+
+def _number(text: str, default: int) -> int:
+    if not text:
+        return default
+    if not text.isdecimal() or int(text) < 1:
+        raise BadRequest(f"'{text}' is no number of commits", "give one above 0")
+    return int(text)
+
+
+def _format(text: str) -> Format:
+    try:
+        return Format(text)
+    except ValueError:
+        known = ", ".join(str(format) for format in Format)
+        raise BadRequest(f"'{text}' is no format", f"use {known}") from None
+
+
+def shell(
+    path: GraphPath = None,
+    branch: Branch = MAIN,
+    actor: Actor = None,
+    uri: Uri = None,
+    store: Store = None,
+) -> None:
+    """Type queries one after the other, with completion and history."""
+    with told_plainly():
+        where = graph_uri(path, uri, store)
+        with open_graph(where) as graph:
+            graph.branch(branch)
+            session = Session(graph, where, branch, actor)
+            if sys.stdin.isatty() and sys.stdout.isatty():
+                from omnigraph.cli.shell_prompt import converse
+
+                converse(session)
+                return
+            for text in _statements(sys.stdin):
+                try:
+                    session.run(text)
+                except Finished:
+                    return
+
+
+def _statements(lines: Any) -> Iterator[str]:
+    """What a pipe says, a statement at a time."""
+    text = ""
+    for line in lines:
+        text += line.rstrip("\n") if not text else "\n" + line.rstrip("\n")
+        if is_finished(text):
+            yield text
+            text = ""
+    if text.strip():
+        yield text
+
+
+def told(cause: OmnigraphError) -> None:
+    """A failure inside a session, which goes on."""
+    sys.stderr.write(f"{painted('error:', 'red', sys.stderr)} {cause}\n")

@@ -1,0 +1,61 @@
+"""The demo does what it says, and leaves a graph behind."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from omnigraph.cli import demo_data
+from tests.cli.program import PROGRAM, document, run
+
+
+def walked(folder: Path, *options: str) -> list[str]:
+    done = subprocess.run(
+        [*PROGRAM, "demo", str(folder), *options], capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = done.stdout.splitlines()
+    assert [line.split(". ", 1)[1] for line in shown if line.startswith("== ")] == [
+        "Some data",
+        "A graph",
+        "A bulk load",
+        "Questions",
+        "A branch: work that nobody sees yet",
+        "The difference, then the merge",
+        "A writer is killed half-way",
+        "Back in time",
+    ]
+    assert "update node Person Ada Ash 0" in shown
+    assert "merged review/hire into main: merged" in shown
+    assert any("RolledBack of mutation by act-unlucky" in line for line in shown)
+    assert "Ada Ash 0 | 20    | Bergen" in shown
+    assert sum(line.startswith("Try: ") for line in shown) >= 6
+    return shown
+
+
+def test_the_demo_on_a_small_graph(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    walked(folder, "--edges", "500", "--engine", "local")
+    counts = document("snapshot", "graph.omni", cwd=folder)["datasets"]
+    size = demo_data.size_of(500)
+    entities = {one["type_name"]: one["entity_count"] for one in counts}
+    assert entities["Knows"] == size.friendships
+    assert entities["Person"] == size.people + 2, "two were hired, one of three was lost"
+    lint = run("lint", "graph.omni", "--query", "queries.gq", cwd=folder)
+    assert "0 error(s), 0 warning(s)" in lint.stdout
+
+    again = run("demo", str(folder))
+    assert again.returncode == 1
+    assert "is not empty; name another folder" in again.stderr
+
+
+@pytest.mark.slow
+def test_the_demo_as_it_is_run_from_make(tmp_path: Path) -> None:
+    shown = walked(tmp_path / "demo")
+    assert "on Spark" in " ".join(shown)
+
+
+def test_the_same_size_gives_the_same_data(tmp_path: Path) -> None:
+    size = demo_data.size_of(300)
+    one, other = demo_data.write(tmp_path / "a", size), demo_data.write(tmp_path / "b", size)
+    assert one.read_bytes() == other.read_bytes()

@@ -1,0 +1,191 @@
+"""Where a command takes its graph, its actor and its looks from when nobody says."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import document, lines, run
+
+WHO = "query who() { match { $p: Person } return { $p.name as name } order { name } limit 1 }"
+LONG = (
+    "query long() { match { $p: Person } return { $p.name as name, $p.email as email } "
+    "order { name } limit 1 }"
+)
+
+
+def write(home: Path, text: str) -> Path:
+    home.mkdir(exist_ok=True)
+    path = home / "config.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_the_default_store_is_used_when_no_graph_is_named(people: Path, no_settings: Path) -> None:
+    write(no_settings, f"defaults: {{store: {people / 'g.omni'}, output: csv}}\n")
+    assert lines("query", "-e", WHO) == ["name", "Ada"]
+    assert lines("query", "-e", WHO, "--format", "kv")[1:] == ["row 1", "name: Ada"]
+    assert lines("branch", "list") == ["main"]
+
+
+def test_a_profile_names_a_graph(
+    people: Path, no_settings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(
+        no_settings,
+        f"profiles:\n  dev: {{store: {people / 'g.omni'}}}\n  far: {{server: prod}}\n"
+        "  both: {server: prod, store: x}\nservers: {prod: {url: 'https://example.com'}}\n",
+    )
+    assert lines("--profile", "dev", "branch", "list") == ["main"]
+    assert lines("branch", "list", "--profile=dev") == ["main"]
+    monkeypatch.setenv("OMNIGRAPH_PROFILE", "dev")
+    assert lines("branch", "list") == ["main"]
+    listed = document("profile", "list")
+    assert [(p["name"], p["valid"], p["active"]) for p in listed] == [
+        ("dev", True, True),
+        ("far", True, False),
+        ("both", False, False),
+    ]
+    assert document("profile", "show")["name"] == "dev"
+    assert document("profile", "show", "far")["endpoint"] == "https://example.com"
+    assert lines("profile", "list")[2] == "  both: name exactly one of server, cluster and store"
+    for name, words in (("far", "the server comes with"), ("both", "exactly one of")):
+        done = run("branch", "list", "--profile", name)
+        assert done.returncode == 1
+        assert words in done.stderr
+    missing = run("branch", "list", "--profile", "nope")
+    assert "profile 'nope' not found" in missing.stderr
+
+
+def test_the_configured_actor_writes_unless_another_is_named(
+    people: Path, no_settings: Path
+) -> None:
+    write(no_settings, "operator: {actor: act-conf}\n")
+    add = ("mutate", "-e", 'query m() { insert Company { name: "Nu" } }', str(people / "g.omni"))
+    assert document(*add)["actor_id"] == "act-conf"
+    assert document(*add, "--as", "act-flag")["actor_id"] == "act-flag"
+
+
+def test_the_looks_of_a_table_are_configured(people: Path, no_settings: Path) -> None:
+    graph = str(people / "g.omni")
+    email = '"ada@a-very-long-name.example"'
+    add = f'query m() {{ update Person set {{ email: {email} }} where name = "Ada" }}'
+    lines("mutate", "-e", add, graph)
+    write(no_settings, "defaults: {table_max_column_width: 9}\n")
+    assert lines("query", "-e", LONG, graph)[-1] == "Ada  | ada@a-ve…"
+    write(no_settings, "defaults: {table_max_column_width: 14, table_cell_layout: wrap}\n")
+    assert lines("query", "-e", LONG, graph)[-2:] == [
+        "Ada  | ada@a-very-lon",
+        "     | g-name.example",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "is not YAML"),
+        ("- 1\n", "the file must hold keys and values"),
+        ("defaults: {output: xml}\n", "not one of table, kv, csv, jsonl, json"),
+        ("defaults: {server: a, store: b}\n", "both a server and a store"),
+        ("defaults: {table_max_column_width: wide}\n", "a whole number above 0"),
+        ("operator: {actor: 7}\n", "must be a text"),
+        ("servers: {prod: {}}\n", "servers.prod has no url"),
+    ],
+)
+def test_settings_that_cannot_be_used_name_the_file(
+    text: str, message: str, no_settings: Path
+) -> None:
+    path = write(no_settings, text)
+    done = run("branch", "list")
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert str(path) in done.stderr
+
+
+def test_an_unknown_key_is_told_and_passed_over(people: Path, no_settings: Path) -> None:
+    write(no_settings, f"colour: red\ndefaults: {{store: {people / 'g.omni'}}}\n")
+    done = run("branch", "list")
+    assert (done.returncode, done.stdout) == (0, "main\n")
+    assert "unknown key 'colour'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("branch", "list"), "name a graph"),
+        (("branch", "list", "a.omni", "--store", "b.omni"), "mutually exclusive"),
+        (("branch", "list", "a.omni", "--profile", "p"), "mutually exclusive"),
+        (("branch", "list", "a.omni", "--server", "s"), "mutually exclusive"),
+        (("branch", "list", "--server", "s", "--profile", "p"), "mutually exclusive"),
+        (("branch", "list", "a.omni", "--graph", "g"), "--graph names a graph of a server"),
+        (("branch", "list", "http://host"), "pass --server URL"),
+        (("branch", "list", "a.omni", "--cluster", "c"), "does not take --cluster"),
+        (("init", "--schema", "x.pg", "a.omni", "--server", "s"), "does not take --server"),
+        (("init", "--schema", "x.pg", "a.omni", "--store", "s"), "--store"),
+        (("branch", "list", "--server", "s", "--server", "t"), "given twice"),
+        (("branch", "list", "--profile"), "needs a value"),
+        (("commit", "list", "a.omni", "--filter", "name=x"), "actor=NAME"),
+        (("commit", "list", "a.omni", "--graph", "--json"), "neither --json nor --filter"),
+    ],
+)
+def test_a_graph_is_named_once_and_flags_are_never_ignored(
+    words: tuple[str, ...], message: str
+) -> None:
+    done = run(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in " ".join(done.stderr.split())
+
+
+def test_a_server_is_not_there_yet() -> None:
+    done = run("branch", "list", "--server", "prod", "--graph", "kb")
+    assert done.returncode == 1
+    assert "the server comes with a later release" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "name", ["graphs", "cluster", "policy", "queries", "login", "logout", "alias"]
+)
+def test_a_command_that_needs_a_server_says_so(name: str) -> None:
+    done = run(name, "list", "--json", "--config", ".")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "needs a server or a cluster" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("load", "--data", "x", "--mode", "overwrite"), ("branch", "delete", "b")]
+)
+def test_data_far_away_is_not_thrown_away_unasked(words: tuple[str, ...]) -> None:
+    done = run(*words, "--store", "s3://bucket/graph")
+    assert done.returncode == 1
+    assert "throws data away; pass --yes if that is meant" in done.stderr
+
+
+def test_global_flags_stand_before_or_after_the_command(people: Path) -> None:
+    graph = str(people / "g.omni")
+    source = "query q() { match { $c: Company } return { count($c) as n } }"
+    before = run("--store", graph, "--debug", "query", "-e", source, "--json")
+    after = run("query", "-e", source, "--json", "--store", graph, "--debug")
+    assert json.loads(before.stdout) == json.loads(after.stdout)
+    assert before.stderr == ""
+
+
+def test_debug_shows_where_a_failure_came_from(people: Path) -> None:
+    words = ("query", "-e", "query q() {", str(people / "g.omni"))
+    plain, debug = run(*words), run(*words, "--debug")
+    assert (plain.returncode, debug.returncode) == (1, 1)
+    assert "Traceback" not in plain.stderr
+    assert "Traceback" in debug.stderr
+    assert debug.stderr.endswith(plain.stderr)
+
+
+def test_a_fault_of_ours_is_one_sentence_too(people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("boom\nsecond line")
+
+    monkeypatch.setattr("omnigraph.graph.door.Graph.snapshot", broken)
+    done = run("snapshot", str(people / "g.omni"))
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: the program failed unexpectedly (RuntimeError: boom); "
+        "run it again with --debug and report it\n"
+    )

@@ -1,0 +1,127 @@
+"""Pages whose commands are run: the files they give, the commands they show, what those print.
+
+A page is walked from top to bottom in a folder of its own. "Save this as `name`" before a fenced
+block writes the block; each `$ ` line of a block marked `console` is run, and what stands below it
+is compared with what it prints. A comment `<!-- folder: path -->` names a folder to start from.
+
+Ids, hashes and moments differ from run to run and are not compared. A line of `…` stands for any
+lines. Standard output is shown; of a command that fails standard error too.
+"""
+
+import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cli.program import PROGRAM, Done, run
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(?P<kind>\w*)\n(?P<body>.*?)^```$", re.M | re.S)
+SAVED = re.compile(r"[Ss]ave this as\s+`(?P<name>[\w./-]+)`[^`]*$")
+FOLDER = re.compile(r"<!-- folder: (?P<path>[\w./-]+) -->")
+SHELL_SIGNS = re.compile(r"[|<>&;`\\]|\$\(|\*")
+VARYING = (
+    (re.compile(r"\b0[0-9A-HJKMNP-TV-Z]{25}\b"), "<id>"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "<moment>"),
+    (re.compile(r"\b1[0-9]{15}\b"), "<microseconds>"),
+)
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that the page tells the reader to write."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command with what the page says it prints, and where that stands in the page."""
+
+    text: str
+    shown: str
+    span: tuple[int, int]
+
+
+def steps(page: str) -> list[File | Command]:
+    """What a reader does, in order."""
+    found: list[File | Command] = []
+    for block in BLOCK.finditer(page):
+        before = page[: block.start()].rstrip().rpartition("\n\n")[2]
+        saved = SAVED.search(before)
+        if block["kind"] == "console":
+            found += commands(block["body"], block.start("body"))
+        elif saved:
+            found.append(File(saved["name"], block["body"]))
+    return found
+
+
+def commands(body: str, offset: int) -> list[Command]:
+    """The commands of one block. One that ends in a backslash goes on in the next line."""
+    starts = [m.start() for m in re.finditer(r"^\$ ", body, re.M)]
+    found = []
+    for start, end in zip(starts, [*starts[1:], len(body)], strict=True):
+        rows = body[start + 2 : end].splitlines(keepends=True)
+        length = next(n for n, row in enumerate(rows, 1) if not row.rstrip("\n").endswith("\\"))
+        text = "".join(rows[:length])
+        first = start + 2 + len(text)
+        found.append(Command(text.rstrip("\n"), body[first:end], (offset + first, offset + end)))
+    return found
+
+
+def walk(page: Path, folder: Path, *, update: bool) -> list[str]:
+    """Do what a page says; what came out otherwise than shown. Updating writes it into the page."""
+    text = page.read_text("utf-8")
+    if given := FOLDER.search(text):
+        left = shutil.ignore_patterns("*.omni")  # by somebody who followed the page there
+        shutil.copytree(ROOT / given["path"], folder, dirs_exist_ok=True, ignore=left)
+    wrong, pieces, at = [], [], 0
+    for step in steps(text):
+        if isinstance(step, File):
+            (folder / step.name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / step.name).write_text(step.text, "utf-8")
+            continue
+        printed = visible(do(step.text, folder))
+        if not fits(step.shown, printed):
+            wrong.append(f"$ {step.text}\n--- shown\n{step.shown}--- printed\n{printed}")
+        pieces += [text[at : step.span[0]], printed]
+        at = step.span[1]
+    if update and wrong:
+        page.write_text("".join([*pieces, text[at:]]), "utf-8")
+    return wrong
+
+
+def do(command: str, folder: Path) -> Done:
+    """One command: in this process where it needs no shell."""
+    if command.startswith("omnigraph ") and not SHELL_SIGNS.search(_bare(command)):
+        return run(*shlex.split(command)[1:], cwd=folder)
+    program = " ".join(map(shlex.quote, PROGRAM))
+    script = f'omnigraph() {{ {program} "$@"; }}\n{command}'
+    done = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def _bare(command: str) -> str:
+    """The command without what stands in single quotes, which no shell looks into."""
+    return re.sub(r"'[^']*'", "''", command)
+
+
+def visible(done: Done) -> str:
+    return done.stdout + (done.stderr if done.returncode else "")
+
+
+def fits(shown: str, printed: str) -> bool:
+    pattern = "".join(
+        r"(?:.*\n)*" if line == "…\n" else re.escape(line)
+        for line in constant(shown).splitlines(keepends=True)
+    )
+    return re.fullmatch(pattern, constant(printed)) is not None
+
+
+def constant(text: str) -> str:
+    for pattern, word in VARYING:
+        text = pattern.sub(word, text)
+    return text
