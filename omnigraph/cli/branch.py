@@ -23,7 +23,7 @@ from omnigraph.cli.address import (
     write_target,
 )
 from omnigraph.cli.engine import open_graph
-from omnigraph.cli.terminal import show, show_json, told_plainly, warn
+from omnigraph.cli.terminal import fail, show, show_json, told_plainly, warn
 from omnigraph.cli.told import conflict_lines
 from omnigraph.errors import MergeConflicts
 
@@ -167,10 +167,10 @@ def _refuse(refused: MergeConflicts, ours: str, theirs: str, *, as_json: bool) -
     if as_json:
         conflicts = [conflict.to_json() for conflict in refused.conflicts]
         show_json({"error": str(refused), "code": "conflict", "merge_conflicts": conflicts})
-    else:
-        for line in conflict_lines(refused, ours, theirs):
-            sys.stderr.write(f"{line}\n")
-    raise typer.Exit(1)
+        raise typer.Exit(1)
+    for line in conflict_lines(refused, ours, theirs):
+        sys.stderr.write(f"{line}\n")
+    fail(str(refused))
 
 
 def resolution(answers: Sequence[str]) -> Resolve:

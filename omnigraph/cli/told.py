@@ -7,11 +7,11 @@ taken for text. Colours are for terminals alone.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
+
+from omnigraph.cli.terminal import painted
 
 if TYPE_CHECKING:
     from omnigraph.errors import MergeConflict, MergeConflicts
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.images import Image
     from omnigraph.storage.records import Commit
 
-_COLOURS = {"insert": "32", "delete": "31", "update": "33"}
+_COLOURS = {"insert": "green", "delete": "red", "update": "yellow"}
 _SIGNS = {"insert": "+", "delete": "-", "update": "~"}
 _CONFLICTS_SHOWN = 50
 _WIDTH_MIN, _NAME_WIDTH_MAX = 60, 20
@@ -38,9 +38,7 @@ def value_text(value: Any) -> str:
 
 def coloured(text: str, op: str, stream: IO[str] | None = None) -> str:
     """The text in the colour of an operation, where a terminal shows it."""
-    stream = stream or sys.stdout
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty()
-    return text if plain else f"\x1b[{_COLOURS[op]}m{text}\x1b[0m"
+    return painted(text, _COLOURS[op], stream)
 
 
 # ---- changes
