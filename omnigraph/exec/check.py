@@ -31,6 +31,7 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
+        """Whether everything fits together."""
         return not self.findings
 
 

@@ -81,6 +81,7 @@ class RepairReport:
 
     @property
     def refused(self) -> tuple[TableRepair, ...]:
+        """The tables that were left alone because nobody said to force them."""
         return tuple(table for table in self.tables if table.action == "refused")
 
 
