@@ -122,6 +122,10 @@ class Store:
             raise NotFound("table", table_key)
         return self.tables.reader(pin)
 
+    def marked(self, branch: str, mark: str) -> Commit | None:
+        """The commit of a branch that carries a mark."""
+        return self.manifest.marked(self.manifest.state(branch), mark)
+
     # Writing
 
     def begin(
