@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from omnigraph.exec.export import ExportResult
     from omnigraph.exec.feed import FeedPage
     from omnigraph.exec.images import Image
-    from omnigraph.exec.load import LoadResult
     from omnigraph.exec.merge import MergeOutcome
     from omnigraph.exec.migrate import SchemaApplied
     from omnigraph.exec.mutate import MutationResult
+    from omnigraph.exec.request import LoadResult
     from omnigraph.exec.result import QueryResult
     from omnigraph.graph import Graph, init, open
 
@@ -112,7 +112,7 @@ _LOADED_LATER = {
     "FeedPage": "exec.feed",
     "Graph": "graph",
     "Image": "exec.images",
-    "LoadResult": "exec.load",
+    "LoadResult": "exec.request",
     "MergeOutcome": "exec.merge",
     "MutationResult": "exec.mutate",
     "QueryResult": "exec.result",

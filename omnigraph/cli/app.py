@@ -27,6 +27,7 @@ from omnigraph.cli import (
     schema,
     scope,
     shell,
+    spark,
 )
 from omnigraph.cli.terminal import show, show_json, warn
 
@@ -60,6 +61,7 @@ app.add_typer(changes.app)
 app.command()(history.snapshot)
 app.command()(history.recoveries)
 app.add_typer(schema.app)
+app.add_typer(spark.app)
 app.command()(queries.lint)
 app.command()(queries.explain)
 app.add_typer(blob.app)
