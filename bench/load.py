@@ -1,152 +1,258 @@
-"""How fast bulk data enters: both engines, beside DuckDB with the same checks.
+"""How fast bulk data enters: both engines beside Ladybug's COPY and DuckDB with the same checks.
 
-    python bench/load.py                    one million edges, in one process
-    python bench/load.py --edges 5000000 --spark
+    python bench/load.py                               one million edges, every run
+    python bench/load.py --edges 5000000 --runs local spark ladybug --keep /var/tmp/graphs
+    python bench/load.py --runs cold                   a small file at the terminal
 
-Each run is a process of its own, so that its peak memory is its own. CPU seconds say more than wall
-time on a machine with other work to do.
+Each run is a process of its own. Memory is the highest sum over the process and all it started,
+pages they share counted once, and the process's own. CPU seconds say more than wall time on a
+machine with other work to do. Peers are measured where they are installed (the group `bench`).
 """
 
 import argparse
-import importlib.util
 import json
 import os
-import random
-import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import load_data
+import load_peers
 
 import omnigraph as og
 from omnigraph.pipeline.session import session
 
-SCHEMA = """
-node Person { name: String @key  age: I32?  @range(age, 0..150) }
-edge Knows: Person -> Person { since: I32? }
-"""
+MERGED = 100_000
+Run = Callable[[Path, int], tuple[int, float]]
+"""From the files and the number of edges to the rows that were loaded and the seconds it took."""
+
+
+def _timed(work: Callable[[], int]) -> tuple[int, float]:
+    started = time.monotonic()
+    rows = work()
+    return rows, time.monotonic() - started
+
+
+def _fresh() -> og.Graph:
+    return og.init(Path(tempfile.mkdtemp()) / "graph.omni", load_data.SCHEMA)
+
+
+def _lines(engine: str, files: Path) -> tuple[int, float]:
+    graph = _fresh()
+    return _timed(lambda: graph.load(files / "in.jsonl", "append", engine=engine).total_entities)
+
+
+def _parquet(engine: str, files: Path) -> tuple[int, float]:
+    graph = _fresh()
+
+    def both() -> int:
+        people = graph.load(files / "people.parquet", "append", type="Person", engine=engine)
+        knows = graph.load(files / "knows.parquet", "append", edge="Knows", engine=engine)
+        return people.total_entities + knows.total_entities
+
+    return _timed(both)
+
+
+def _warm() -> None:
+    """A session whose workers have loaded what they need."""
+    spark = session("bulk")
+    graph = og.init(Path(tempfile.mkdtemp()) / "warm.omni", load_data.SCHEMA)
+    graph.load([{"type": "Person", "data": {"name": "a"}}], "merge", engine="spark", spark=spark)
+
+
+def local_jsonl(files: Path, edges: int) -> tuple[int, float]:
+    return _lines("local", files)
+
+
+def local_parquet(files: Path, edges: int) -> tuple[int, float]:
+    return _parquet("local", files)
+
+
+def spark_jsonl(files: Path, edges: int) -> tuple[int, float]:
+    _warm()
+    return _lines("spark", files)
+
+
+def spark_parquet(files: Path, edges: int) -> tuple[int, float]:
+    _warm()
+    return _parquet("spark", files)
+
+
+def _into_many(mode: str, engine: str, files: Path, edges: int) -> tuple[int, float]:
+    """A hundred thousand rows into a table of as many rows as the graph has edges."""
+    path = files / "many.omni"
+    if not path.exists():
+        graph = og.init(path, load_data.SCHEMA)
+        tables = (
+            load_data.people_table(first, min(500_000, edges - first))
+            for first in range(0, edges, 500_000)
+        )
+        graph.load(_reader(tables), "append", type="Person", engine="local")
+    graph = og.open(path)
+    if engine == "spark":
+        _warm()
+    some = (
+        load_data.people_table(graph.snapshot().tables[_PERSON].row_count, MERGED)
+        if mode == "append"
+        else load_data.scattered_people(MERGED, edges, age=9)
+    )
+    return _timed(lambda: graph.load(some, mode, type="Person", engine=engine).total_entities)
+
+
+_PERSON: Any = "node:Person"
+
+
+def _reader(tables: Any) -> Any:
+    import pyarrow as pa  # noqa: PLC0415
+
+    first = next(tables)
+    batches = (batch for table in (first, *tables) for batch in table.to_batches())
+    return pa.RecordBatchReader.from_batches(first.schema, batches)
+
+
+def cold(files: Path, edges: int, engine: str = "spark") -> tuple[int, float]:
+    """The whole command for a small file, from the start of the process to its end."""
+    graph = _fresh()
+    small = Path(tempfile.mkdtemp()) / "small.jsonl"
+    people = (f'{{"type":"Person","data":{{"name":"p{n}","age":1}}}}\n' for n in range(1_000))
+    small.write_text("".join(people))
+    command = [str(Path(sys.executable).with_name("omnigraph")), "load", graph.uri]
+    command += ["--data", str(small), "--mode", "merge", "--engine", engine]
+
+    def whole() -> int:
+        subprocess.run(command, check=True, capture_output=True)
+        return 1_000
+
+    return _timed(whole)
+
+
+RUNS: dict[str, Run] = {
+    "local-jsonl": local_jsonl,
+    "local-parquet": local_parquet,
+    "spark-jsonl": spark_jsonl,
+    "spark-parquet": spark_parquet,
+    "ladybug-parquet": load_peers.ladybug_parquet,
+    "duckdb-parquet": load_peers.duckdb_parquet,
+    "duckdb-jsonl": load_peers.duckdb_jsonl,
+    "plain-spark-jsonl": load_peers.plain_spark,
+    "local-append-100k": lambda f, n: _into_many("append", "local", f, n),
+    "local-merge-100k": lambda f, n: _into_many("merge", "local", f, n),
+    "spark-append-100k": lambda f, n: _into_many("append", "spark", f, n),
+    "spark-merge-100k": lambda f, n: _into_many("merge", "spark", f, n),
+    "cold-spark": cold,
+    "cold-auto": lambda f, n: cold(f, n, "auto"),
+}
+
+
+# Measuring
 
 
 def main() -> None:
     """Make the input, then run each engine over it."""
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--edges", type=int, default=1_000_000)
-    words.add_argument("--spark", action="store_true", help="also on Spark")
+    words.add_argument("--runs", nargs="*", default=list(RUNS), help="names, or how they begin")
+    words.add_argument("--keep", help="a folder for the input, used again")
     words.add_argument("--run", help=argparse.SUPPRESS)
-    words.add_argument("--folder", help=argparse.SUPPRESS)
     asked = words.parse_args()
+    folder = Path(asked.keep or tempfile.mkdtemp())
+    files = load_data.make(folder, asked.edges)
     if asked.run:
-        print(json.dumps(RUNS[asked.run](Path(asked.folder))))
+        before = time.process_time()
+        rows, wall = RUNS[asked.run](files, asked.edges)
+        print(json.dumps({"rows": rows, "wall": wall, "cpu": time.process_time() - before}))
         return
-    runs = ["append", "merge"]
-    runs += ["spark"] if asked.spark else []
-    runs += ["duckdb"] if importlib.util.find_spec("duckdb") else []
-    with tempfile.TemporaryDirectory() as folder:
-        rows = make_input(Path(folder), asked.edges)
-        size = os.path.getsize(f"{folder}/in.jsonl") >> 20
-        print(f"{rows:,} rows, {size} MiB of NDJSON, load average {os.getloadavg()[0]:.1f}")
-        print("| run | wall s | CPU s | rows/s | rows/CPU s | peak MiB |")
-        print("|---|---|---|---|---|---|")
-        for run in runs:
-            print(_measured(run, folder))
+    size = os.path.getsize(files / "in.jsonl") >> 20
+    print(f"{asked.edges:,} edges, {size} MiB of NDJSON, load average {os.getloadavg()[0]:.1f}\n")
+    print("| run | rows | wall s | rows/s | CPU s | peak MiB, all | peak MiB, driver |")
+    print("|---|---|---|---|---|---|---|")
+    for run in RUNS:
+        if any(run.startswith(begin) for begin in asked.runs):
+            print(_measured(run, folder, asked.edges), flush=True)
 
 
-def _measured(run: str, folder: str) -> str:
-    command = [sys.executable, __file__, "--run", run, "--folder", folder]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        return f"| {run} | failed: {done.stderr.strip().splitlines()[-1]} |"
-    found = json.loads(done.stdout.splitlines()[-1])
-    rows, wall, cpu = found["rows"], found["wall"], found["cpu"]
-    rates = f"{int(rows / wall):,} | {int(rows / cpu):,}"
-    return f"| {run} | {wall:.2f} | {cpu:.2f} | {rates} | {found['peak']} |"
+def _measured(run: str, folder: Path, edges: int) -> str:
+    command = [sys.executable, __file__, "--run", run, "--edges", str(edges)]
+    with tempfile.TemporaryDirectory(dir=folder) as own:
+        environment = {**os.environ, "TMPDIR": own}
+        process = subprocess.Popen(
+            [*command, "--keep", str(folder)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        memory = _Memory(process.pid)
+        out, error = process.communicate()
+        memory.stop()
+    if process.returncode:
+        return f"| {run} | failed: {(error.strip().splitlines() or ['?'])[-1]} |"
+    found = json.loads(out.splitlines()[-1])
+    rows, wall = found["rows"], found["wall"]
+    rates = f"{rows:,} | {wall:.2f} | {int(rows / wall):,} | {memory.cpu:.1f}"
+    return f"| {run} | {rates} | {memory.peak_all >> 10} | {memory.peak_own >> 10} |"
 
 
-def make_input(folder: Path, edges: int) -> int:
-    """People, and edges between random ones: the same for the same size."""
-    people, dice = max(1, edges // 5), random.Random(7)
-    with (folder / "in.jsonl").open("w") as out:
-        for n in range(people):
-            out.write(f'{{"type":"Person","data":{{"name":"p{n}","age":{n % 100}}}}}\n')
-        for n in range(edges):
-            ends = f'"from":"p{dice.randrange(people)}","to":"p{dice.randrange(people)}"'
-            out.write(f'{{"edge":"Knows",{ends},"data":{{"since":{n % 50}}}}}\n')
-    with (folder / "few.jsonl").open("w") as out:
-        for n in range(0, people, 2):
-            out.write(f'{{"type":"Person","data":{{"name":"p{n}","age":1}}}}\n')
-    return people + edges
+class _Memory:
+    """Watches a process and all it started: KiB, pages that they share counted once."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid, self.peak_all, self.peak_own, self.cpu = pid, 0, 0, 0.0
+        self._seen: dict[int, float] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.25):
+            sizes = {pid: _pss(pid) for pid in _tree(self.pid)}
+            self.peak_all = max(self.peak_all, sum(sizes.values()))
+            self.peak_own = max(self.peak_own, sizes.get(self.pid, 0))
+            self._seen.update({pid: _cpu(pid) for pid in sizes if _cpu(pid)})
+            self.cpu = sum(self._seen.values())
 
 
-def _timed(folder: Path, mode: str, engine: str, file: str = "in.jsonl") -> dict[str, float]:
-    path = folder / f"{engine}.omni"
-    graph = og.open(path) if path.exists() else og.init(path, SCHEMA)
-    before, started = _cpu(), time.monotonic()
-    done = graph.load(folder / file, mode, engine=engine)
-    wall = time.monotonic() - started
-    return {"rows": done.total_entities, "wall": wall, "cpu": _cpu() - before, "peak": _peak()}
+def _tree(root: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        children.setdefault(parent, []).append(int(entry.name))
+    found, waiting = [], [root]
+    while waiting:
+        found.append(waiting.pop())
+        waiting += children.get(found[-1], [])
+    return found
 
 
-def _append(folder: Path) -> dict[str, float]:
-    return _timed(folder, "append", "local")
-
-
-def _merge(folder: Path) -> dict[str, float]:
-    """Half of the people again, into the graph that the first run made."""
-    return _timed(folder, "merge", "local", "few.jsonl")
-
-
-def _spark(folder: Path) -> dict[str, float]:
-    spark = session("bulk")
-    spark.sparkContext.parallelize(range(4), 4).map(abs).collect()  # workers are up
+def _pss(pid: int) -> int:
     try:
-        return _timed(folder, "append", "spark")
-    finally:
-        spark.stop()
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1])
+    except OSError:
+        pass
+    return 0
 
 
-def _duckdb(folder: Path) -> dict[str, float]:
-    """The same rows with duplicate keys, ranges and endpoints checked in SQL."""
-    import duckdb  # noqa: PLC0415  (only some have it)
+def _cpu(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    before, started = _cpu(), time.monotonic()
-    base = duckdb.connect(str(folder / "duck.db"))
-    base.execute(
-        "CREATE TABLE person(name VARCHAR PRIMARY KEY, age INT CHECK (age BETWEEN 0 AND 150))"
-    )
-    base.execute("CREATE TABLE knows(src VARCHAR, dst VARCHAR, since INT)")
-    columns = (
-        "{type: 'VARCHAR', edge: 'VARCHAR', 'from': 'VARCHAR', 'to': 'VARCHAR', "
-        "data: 'STRUCT(name VARCHAR, age INT, since INT)'}"
-    )
-    read = f"read_json('{folder}/in.jsonl', format='newline_delimited', columns={columns})"
-    base.execute(f"CREATE TEMP TABLE every AS SELECT * FROM {read}")
-    base.execute("INSERT INTO person SELECT data.name, data.age FROM every WHERE type = 'Person'")
-    base.execute(
-        'INSERT INTO knows SELECT "from", "to", data.since FROM every WHERE edge IS NOT NULL'
-    )
-    for end in ("src", "dst"):
-        missing = f"SELECT count(*) FROM knows WHERE {end} NOT IN (SELECT name FROM person)"
-        assert base.execute(missing).fetchone() == (0,)
-    base.execute("CHECKPOINT")
-    (rows,) = base.execute("SELECT count(*) FROM every").fetchone() or (0,)
-    wall = time.monotonic() - started
-    return {"rows": rows, "wall": wall, "cpu": _cpu() - before, "peak": _peak()}
-
-
-def _cpu() -> float:
-    """Of this process and of the children that have ended."""
-    own, children = (
-        resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
-    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
-
-
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-
-
-RUNS = {"append": _append, "merge": _merge, "spark": _spark, "duckdb": _duckdb}
 
 if __name__ == "__main__":
     main()

@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from omnigraph.exec.feed import FeedPage
     from omnigraph.exec.findings import Finding
     from omnigraph.exec.images import Image
-    from omnigraph.exec.load import LoadResult
     from omnigraph.exec.merge import MergeOutcome
     from omnigraph.exec.migrate import SchemaApplied
     from omnigraph.exec.mutate import MutationResult
     from omnigraph.exec.optimize import OptimizeReport
+    from omnigraph.exec.request import LoadResult
     from omnigraph.exec.result import QueryResult
     from omnigraph.graph import Graph, init, open
     from omnigraph.storage.repair import RepairReport
@@ -131,7 +131,7 @@ _LOADED_LATER = {
     "Finding": "exec.findings",
     "Graph": "graph",
     "Image": "exec.images",
-    "LoadResult": "exec.load",
+    "LoadResult": "exec.request",
     "MergeOutcome": "exec.merge",
     "MutationResult": "exec.mutate",
     "OptimizeReport": "exec.optimize",

@@ -27,6 +27,7 @@ from omnigraph.cli import (
     schema,
     scope,
     shell,
+    spark,
     upkeep,
 )
 from omnigraph.cli.terminal import show, show_json, warn
@@ -65,6 +66,7 @@ app.command()(upkeep.optimize)
 app.command()(upkeep.repair)
 app.command()(upkeep.cleanup)
 app.command()(upkeep.check)
+app.add_typer(spark.app)
 app.command()(queries.lint)
 app.command()(queries.explain)
 app.add_typer(blob.app)

@@ -26,7 +26,7 @@ from omnigraph.cli.shapes import commit_document
 from omnigraph.cli.terminal import show, show_json, told_plainly, warn
 
 if TYPE_CHECKING:
-    from omnigraph.exec.load import LoadResult
+    from omnigraph.exec.request import LoadResult
 
 
 class Mode(StrEnum):

@@ -10,6 +10,7 @@ Invariant: the committed keys that a check sees are those of rows that the load 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,10 +27,11 @@ from omnigraph.exec.rules import (
     Unique,
     rules_of,
 )
-from omnigraph.exec.spill import AT, KeySet, Spill, places
+from omnigraph.exec.spill import AT, KeySet, places
 from omnigraph.types import TableKey
 
 ReadBucket = Callable[[str, int], pa.Table | None]
+_MOSTLY_DISTINCT = 0.7
 
 
 def id_keys(table: TableKey) -> KeySet:
@@ -57,30 +59,38 @@ def committed(keys: KeySet) -> KeySet:
     return replace(keys, name=keys.name.replace("#", "@"))
 
 
-def add_incoming(spill: Spill, rows: Rows, part: int) -> None:
-    """Keep the keys of some rows for the rules of their type."""
+def incoming_keys(rows: Rows, part: int) -> list[tuple[KeySet, pa.Table]]:
+    """The keys of some rows for the rules of their type."""
     owner, rules = rows.owner, rules_of(rows.owner)
+    found: list[tuple[KeySet, pa.Table]] = []
     table = rows.table.append_column(AT, places(part, rows.lines))
-    if pc.any(rows.given).as_py():
-        stated = table.select(["id", AT]).filter(rows.given)
-        spill.add(id_keys(owner.table), stated)
-    for number, unique in enumerate(rules.uniques):
-        names = dict.fromkeys(("id", *unique.columns, AT))
-        spill.add(unique_keys(owner.table, number, unique), table.select(list(names)).drop_null())
     # A row that states its id may lose to a later one, so all of these are kept.
     is_stated = pc.any(rows.given).as_py()
+    if is_stated:
+        found.append((id_keys(owner.table), table.select(["id", AT]).filter(rows.given)))
+    for number, unique in enumerate(rules.uniques):
+        names = dict.fromkeys(("id", *unique.columns, AT))
+        keys = unique_keys(owner.table, number, unique)
+        found.append((keys, table.select(list(names)).drop_null()))
     for endpoint in rules.endpoints:
         ends = table.select(["id", endpoint.end, AT])
         keys = end_keys(owner.table, endpoint.end)
-        spill.add(keys, ends if is_stated else _first_of_each(ends, endpoint.end))
+        found.append((keys, ends if is_stated else _first_of_each(ends, endpoint.end)))
     if rules.cardinality is not None:
-        spill.add(source_keys(owner.table), table.select(["id", "src", AT]))
+        found.append((source_keys(owner.table), table.select(["id", "src", AT])))
+    return found
 
 
 def _first_of_each(table: pa.Table, end: str) -> pa.Table:
-    grouped = table.group_by(end, use_threads=False).aggregate([("id", "first"), (AT, "min")])
-    columns = {end: grouped.column(end), "id": grouped.column("id_first")}
-    return pa.table(columns | {AT: grouped.column(f"{AT}_min")}).select(["id", end, AT])
+    """The first row of each value, or all of them where most values come once anyway."""
+    encoded = table.column(end).combine_chunks().dictionary_encode()
+    count = len(encoded.dictionary)
+    if encoded.null_count or count > _MOSTLY_DISTINCT * len(encoded):
+        return table
+    codes = encoded.indices.to_numpy()
+    first = np.empty(count, np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return table.take(pa.array(first))
 
 
 @dataclass(frozen=True, slots=True)

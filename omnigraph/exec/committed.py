@@ -9,6 +9,7 @@ it commits.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
@@ -17,7 +18,6 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.exec.checks import (
     Check,
-    ReadBucket,
     committed,
     end_keys,
     id_keys,
@@ -27,12 +27,47 @@ from omnigraph.exec.checks import (
 from omnigraph.exec.records import Owner
 from omnigraph.exec.rules import EdgesPerSource, Endpoint, Unique, rules_of
 from omnigraph.exec.selection import KEYS_MAX, rows_by_key, rows_by_values, without_ids
-from omnigraph.exec.spill import AT, KeySet, Spill
+from omnigraph.exec.spill import AT, KeyFile, KeySet, Spill
+from omnigraph.exec.upsert import FRAGMENTS_ROWS, Each, at_hand, grouped
+from omnigraph.storage.records import TablePin
+from omnigraph.storage.store import Store, open_store
 from omnigraph.storage.tables import TableReader
 from omnigraph.types import TableKey
 
+_AT_ONCE_MAX = 20 * KEYS_MAX
+"""Incoming keys that are looked at all at once, as few of them may be distinct."""
+
 Mode = Literal["append", "merge", "overwrite"]
 Planned = tuple[Check, Owner]
+
+
+@dataclass(frozen=True, slots=True)
+class ScanJob:
+    """Some fragments of a table, and the keys that are wanted of them."""
+
+    uri: str
+    storage_options: dict[str, str] | None
+    pin: TablePin
+    fragments: tuple[int, ...]
+    keys: KeySet
+    folder: str
+    buckets: int
+
+
+def scan_keys(job: ScanJob) -> list[KeyFile]:
+    """Read the keys of some fragments and leave them by bucket where others find them."""
+    store = open_store(job.uri, read_only=True, storage_options=job.storage_options)
+    spill = Spill(Path(job.folder), job.buckets)
+    names = list(dict.fromkeys(job.keys.columns))
+    if job.fragments:
+        for batch in store.tables.reader(job.pin).batches(names, fragments=job.fragments):
+            spill.add(job.keys, pa.Table.from_batches([batch]))
+    spill.flush()
+    return spill.files
+
+
+def _none(columns: list[str]) -> pa.Table:
+    return pa.schema([(name, pa.utf8()) for name in columns]).empty_table()
 
 
 @dataclass(slots=True)
@@ -43,8 +78,10 @@ class Committed:
     mode: Mode
     touched: frozenset[TableKey]
     reader: Callable[[TableKey], TableReader]
-    incoming: ReadBucket
-    spill: Spill
+    keys: Spill  # of the input
+    spill: Spill  # of committed rows
+    each: Each = at_hand
+    store: Store | None = None  # what jobs elsewhere open
     _scanned: set[str] = field(default_factory=set)
 
     def checks(self) -> list[Planned]:
@@ -58,9 +95,9 @@ class Committed:
                 planned += [(check, owner) for check in self._left_behind(owner)]
         return planned
 
-    @property
-    def _is_small(self) -> bool:
-        return self.spill.buckets == 1
+    def _are_few(self, keys: KeySet) -> bool:
+        """Whether incoming keys may be looked at all at once."""
+        return self.keys.rows(keys.name) <= _AT_ONCE_MAX
 
     def _of(self, owner: Owner) -> Iterator[Check]:
         rules = rules_of(owner)
@@ -106,9 +143,9 @@ class Committed:
         reader = self.reader(table)
         if not reader.count():
             return ()
-        if self._is_small:
+        if self._are_few(keys):
             mentioned = self._mentioned(keys, column)
-            if mentioned is not None and len(mentioned) <= KEYS_MAX:
+            if len(mentioned) <= KEYS_MAX:
                 found = KeySet(f"{keys.name}=>{table}", wanted.columns, wanted.by)
                 if len(mentioned):
                     rows = rows_by_key(reader, "id", mentioned, list(wanted.columns))
@@ -118,11 +155,9 @@ class Committed:
         self._scan(reader, held)
         return (held.name,)
 
-    def _mentioned(self, keys: KeySet, column: str) -> pa.Array | None:
-        rows = self.incoming(keys.name, 0)
-        if rows is None:
-            return pa.array([], pa.utf8())
-        return pc.unique(rows.column(column))
+    def _mentioned(self, keys: KeySet, column: str) -> pa.Array:
+        rows = self.keys.every(keys.name)
+        return pa.array([], pa.utf8()) if rows is None else pc.unique(rows.column(column))
 
     def _unique(self, owner: Owner, keys: KeySet, rule: Unique) -> tuple[str, ...]:
         if self.mode == "overwrite":
@@ -132,8 +167,8 @@ class Committed:
             return ()
         held = committed(keys)
         names = list(dict.fromkeys(keys.columns))
-        if self._is_small:
-            rows = self.incoming(keys.name, 0)
+        if self._are_few(keys):
+            rows = self.keys.every(keys.name)
             if rows is None:
                 return ()
             wanted = rows.select(list(rule.columns))
@@ -146,8 +181,11 @@ class Committed:
     def _without_replaced(self, owner: Owner, rows: pa.Table) -> pa.Table:
         if self.mode != "merge":
             return rows
-        stated = self.incoming(id_keys(owner.table).name, 0)
-        return rows if stated is None else without_ids(rows, stated.column("id").combine_chunks())
+        for bucket in range(self.keys.buckets):
+            stated = self.keys.read(id_keys(owner.table).name, bucket)
+            if stated is not None:
+                rows = without_ids(rows, stated.column("id").combine_chunks())
+        return rows
 
     def _edges_per_source(self, edge: EdgeType, rule: EdgesPerSource) -> Check:
         keys = source_keys(edge.table)
@@ -159,14 +197,35 @@ class Committed:
             return Check(rule, keys.name)
         lost = KeySet(f"{edge.table}@lost", keys.columns, keys.by)
         if self.mode == "merge":
-            self._retained(edge, reader, held, lost)
+            if not self._few_edges(edge, reader, keys, held, lost):
+                self._retained(edge, reader, held, lost)
             return Check(rule, keys.name, (held.name,), touched=lost.name)
-        mentioned = self._mentioned(keys, "src") if self._is_small else None
+        mentioned = self._mentioned(keys, "src") if self._are_few(keys) else None
         if mentioned is not None and len(mentioned) <= KEYS_MAX:
             self._add(held, [rows_by_key(reader, "src", mentioned, list(keys.columns))])
         else:
             self._scan(reader, held)
         return Check(rule, keys.name, (held.name,))
+
+    def _few_edges(
+        self, edge: EdgeType, reader: TableReader, keys: KeySet, held: KeySet, lost: KeySet
+    ) -> bool:
+        """Look up the edges that a small merge replaces and those beside them; whether it is."""
+        ids = id_keys(edge.table)
+        if max(self.keys.rows(keys.name), self.keys.rows(ids.name)) > KEYS_MAX:
+            return False
+        columns = list(keys.columns)
+        stated = self._mentioned(ids, "id")
+        replaced = rows_by_key(reader, "id", stated, columns) if len(stated) else _none(columns)
+        sources = pa.chunked_array(
+            [self._mentioned(keys, "src"), *replaced["src"].chunks], pa.utf8()
+        ).unique()
+        if len(sources) > KEYS_MAX or not len(sources):
+            return False
+        beside = rows_by_key(reader, "src", sources, columns)
+        self._add(lost, [replaced])
+        self._add(held, [self._without_replaced(edge, beside)])
+        return True
 
     def _replaced_edges(
         self, edge: EdgeType, rule: EdgesPerSource, keys: KeySet, reader: TableReader
@@ -191,8 +250,20 @@ class Committed:
         if keys.name in self._scanned:
             return
         self._scanned.add(keys.name)
+        if self.store is not None and self.each is not at_hand:
+            self._scan_elsewhere(self.store, reader, keys)
+            return
         names = list(dict.fromkeys(keys.columns))
         self._add(keys, (pa.Table.from_batches([batch]) for batch in reader.batches(names)))
+
+    def _scan_elsewhere(self, store: Store, reader: TableReader, keys: KeySet) -> None:
+        where, folder, buckets = store.where, str(self.spill.folder), self.spill.buckets
+        jobs = [
+            ScanJob(where.uri, where.storage_options, reader.pin, group, keys, folder, buckets)
+            for group in grouped(reader.fragments(), FRAGMENTS_ROWS)
+        ]
+        for files in self.each(scan_keys, jobs):
+            self.spill.files += files
 
     def _retained(
         self, owner: Owner, reader: TableReader, keys: KeySet, lost: KeySet | None = None
@@ -207,7 +278,7 @@ class Committed:
             rows = self.spill.read(by_id.name, bucket)
             if rows is None:
                 continue
-            stated = self.incoming(id_keys(owner.table).name, bucket)
+            stated = self.keys.read(id_keys(owner.table).name, bucket)
             if stated is None:
                 self._add(keys, [rows])
                 continue

@@ -14,7 +14,7 @@ import pyarrow as pa
 from omnigraph.exec.backfill import Filling, Owner, columns_after
 from omnigraph.exec.checks import source_keys, unique_keys
 from omnigraph.exec.key_rules import check_keys
-from omnigraph.exec.load import bucket_count, scratch_folder
+from omnigraph.exec.load import bucket_count
 from omnigraph.exec.row_rules import check_rows
 from omnigraph.exec.rules import (
     EdgesPerSource,
@@ -27,6 +27,7 @@ from omnigraph.exec.rules import (
     joined,
     rules_of,
 )
+from omnigraph.exec.scratch import scratch_folder
 from omnigraph.exec.spill import KeySet, Spill
 from omnigraph.storage.tables import TableReader
 

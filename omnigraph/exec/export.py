@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from omnigraph.catalog.arrow import PROPERTY_ID, arrow_type
 from omnigraph.catalog.model import Catalog, EdgeType, Property
 from omnigraph.errors import AlreadyExists, BadRequest
-from omnigraph.exec.load import Progress
 from omnigraph.exec.records import Owner
+from omnigraph.exec.request import Progress
 from omnigraph.exec.stored import BLOB_PREFIX
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
@@ -76,7 +76,7 @@ class Exporting:
 
     def to_stream(self, stream: IO[bytes]) -> ExportResult:
         """Everything as NDJSON, one type after the other."""
-        return self._each(lambda owner: _write_lines(stream, self._batches(owner), owner))
+        return self._each(lambda owner: write_lines(stream, self._batches(owner), owner))
 
     def to_file(self, path: Path) -> ExportResult:
         """Everything as one NDJSON file, which appears when it is whole."""
@@ -104,7 +104,7 @@ class Exporting:
     def _lines(self, folder: Path, owner: Owner) -> int:
         kind = "edge" if isinstance(owner, EdgeType) else "node"
         with (folder / f"{kind}-{owner.name}.jsonl").open("wb") as stream:
-            return _write_lines(stream, self._batches(owner), owner)
+            return write_lines(stream, self._batches(owner), owner)
 
     def _parquet(self, folder: Path, owner: Owner) -> int:
         kind = "edges" if isinstance(owner, EdgeType) else "nodes"
@@ -126,35 +126,42 @@ class Exporting:
         if owner.table not in self.snapshot.tables:
             return
         reader = self.store.reader(self.snapshot, owner.table)
-        names = _names(reader)
-        ends = ["src", "dst"] if isinstance(owner, EdgeType) else []
-        held = [names[p.id] for p in owner.properties if p.id in names]
-        for batch in reader.batches(
-            ["id", *ends, *held],
-            order_by=["id"],
-            batch_size=_BATCH_ROWS,
-            blob_handling="all_binary",
-        ):
-            yield _complete(batch, owner.properties, ends, names)
+        for batch in rows_as_now(reader, owner, order_by=["id"], batch_size=_BATCH_ROWS):
+            yield batch
             self.meter.add(batch.num_rows)
+
+
+def rows_as_now(
+    reader: TableReader, owner: Owner, columns: Sequence[str] | None = None, **options: Any
+) -> Iterator[pa.RecordBatch]:
+    """Rows of any version with the columns that the type has now, or some of them; a column that
+    the version lacks is null. `options` are those of `TableReader.batches`."""
+    names = _names(reader)
+    ends = ["src", "dst"] if isinstance(owner, EdgeType) else []
+    wanted = ["id", *ends, *(p.name for p in owner.properties)]
+    wanted = wanted if columns is None else [name for name in columns if name in wanted]
+    held = {p.name: names[p.id] for p in owner.properties if p.id in names}
+    stored = [held.get(name, name) for name in wanted if name in ("id", *ends) or name in held]
+    kinds = {prop.name: column_type(prop) for prop in owner.properties}
+    for batch in reader.batches(stored, blob_handling="all_binary", **options):
+        arrays = [
+            batch.column(held.get(name, name))
+            if name not in kinds or name in held
+            else pa.nulls(batch.num_rows, kinds[name])
+            for name in wanted
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, names=wanted)
+
+
+def column_type(prop: Property) -> pa.DataType:
+    """The type of a property's column as it leaves the graph."""
+    return pa.large_binary() if prop.type.is_blob else arrow_type(prop.type)
 
 
 def _names(reader: TableReader) -> dict[int, str]:
     """The column of each property: an older snapshot may know it by another name."""
     key = PROPERTY_ID.encode()
     return {int(f.metadata[key]): f.name for f in reader.schema if key in (f.metadata or {})}
-
-
-def _complete(
-    batch: pa.RecordBatch, properties: Sequence[Property], ends: list[str], names: dict[int, str]
-) -> pa.RecordBatch:
-    columns = {name: batch.column(name) for name in ("id", *ends)}
-    for prop in properties:
-        kind = pa.large_binary() if prop.type.is_blob else arrow_type(prop.type)
-        columns[prop.name] = (
-            batch.column(names[prop.id]) if prop.id in names else pa.nulls(batch.num_rows, kind)
-        )
-    return pa.RecordBatch.from_pydict(columns)
 
 
 def choose_owners(catalog: Catalog, types: Iterable[str] | None) -> tuple[Owner, ...]:
@@ -174,7 +181,7 @@ def choose_owners(catalog: Catalog, types: Iterable[str] | None) -> tuple[Owner,
 # Writing
 
 
-def _write_lines(stream: IO[bytes], batches: Iterator[pa.RecordBatch], owner: Owner) -> int:
+def write_lines(stream: IO[bytes], batches: Iterator[pa.RecordBatch], owner: Owner) -> int:
     count = 0
     for batch in batches:
         stream.write(b"".join(_lines_of(batch, owner)))

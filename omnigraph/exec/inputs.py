@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from omnigraph.errors import BadRequest
 from omnigraph.exec.decode import Block
-from omnigraph.exec.load import Piece, pieces_of
+from omnigraph.exec.files import Options
+from omnigraph.exec.pieces import Piece, pieces_of
 from omnigraph.exec.sources import Part, blocks, find_files
 
 _RECORDS = 20_000
@@ -38,10 +39,10 @@ class Input:
         return self.own
 
 
-def open_input(source: Any) -> Input:
-    """Files, columns or records, whichever the source is."""
+def open_input(source: Any, options: Options = ()) -> Input:
+    """Files, columns or records, whichever the source is; `options` reach files elsewhere."""
     if _names_files(source):
-        parts = find_files(source)
+        parts = find_files(source, options)
         size = sum(part.size * (_INFLATES if part.is_compressed else 1) for part in parts)
         return Input(parts, None, size)
     if isinstance(source, bytes | bytearray):
@@ -59,10 +60,10 @@ def open_input(source: Any) -> Input:
     )
 
 
-def open_whole(source: Any) -> Input:
+def open_whole(source: Any, options: Options = ()) -> Input:
     """A text that only makes sense as a whole: bytes, an open file, or one file by its name."""
     if _names_files(source):
-        (part, *more) = find_files(source)
+        (part, *more) = find_files(source, options)
         if more:
             raise BadRequest("the older format is read from one file", "load them one by one")
         data, label = b"".join(block.data for block in blocks(part)), part.label

@@ -6,22 +6,21 @@ in its result and nowhere else, so the result of a task that ran twice counts on
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Protocol
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.exec.checks import add_incoming
+from omnigraph.exec.checks import incoming_keys
 from omnigraph.exec.faults import Faults
-from omnigraph.exec.records import Owner, Rows, schema_of
+from omnigraph.exec.records import Rows
 from omnigraph.exec.row_rules import broken, check_rows
-from omnigraph.exec.rules import TypeRules, rules_of
-from omnigraph.exec.spill import AT, Spill, places, read_rows, write_rows
+from omnigraph.exec.rules import rules_of
+from omnigraph.exec.spill import AT, KeySet, Spill, places
+from omnigraph.exec.upsert import row_keys
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.tables import Fragments, Tables
 from omnigraph.types import TableKey
@@ -42,43 +41,50 @@ class Sink(Protocol):
         """Write what is still held."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Rows with all that can be said of them alone: their keys, and what is wrong."""
+
+    rows: Rows
+    keys: list[tuple[KeySet, pa.Table]]
+    faults: Faults
+
+
+def made_ready(rows: Rows, part: int, file: str | None, *, keep_rejects: bool) -> Ready:
+    """Check each row by itself and cut its keys out. Needs nobody, so many may be at it at once."""
+    faults = Faults(keep_rejects)
+    for rule in rules_of(rows.owner).rows:
+        mask = broken(rule, rows.table.column(rule.column).combine_chunks())
+        total = pc.sum(mask).as_py() or 0
+        if not total:
+            continue
+        wrong = pc.indices_nonzero(mask)[: _REJECTS_SHOWN if keep_rejects else 1]
+        lines = rows.lines.take(wrong).to_pylist()
+        found = [
+            check_rows([rule], rows.table.slice(at, 1)).violations[0] for at in wrong.to_pylist()
+        ]
+        named = [replace(v, file=file, line=n) for v, n in zip(found, lines, strict=True)]
+        faults.add_many(part, named, total)
+    return Ready(rows, incoming_keys(rows, part), faults)
+
+
 @dataclass(slots=True)
 class Intake:
-    """Takes rows in: checks each by itself, keeps the keys, hands the rows on."""
+    """Takes rows in: counts them, keeps the keys, hands the rows on."""
 
     spill: Spill
     sink: Sink
     faults: Faults
     counts: Counter[TableKey] = field(default_factory=Counter)
-    _rules: dict[TableKey, TypeRules] = field(default_factory=dict)
 
-    def take(self, rows: Rows, part: int, file: str | None) -> None:
+    def take(self, ready: Ready, part: int) -> None:
         """Some rows of one part of the input."""
-        table = rows.owner.table
-        rules = self._rules.get(table)
-        if rules is None:
-            rules = self._rules[table] = rules_of(rows.owner)
-        self.counts[table] += rows.table.num_rows
-        self._check(rules, rows, part, file)
-        add_incoming(self.spill, rows, part)
+        self.counts[ready.rows.owner.table] += ready.rows.table.num_rows
+        self.faults.merge(ready.faults)
+        for keys, rows in ready.keys:
+            self.spill.add(keys, rows)
         if not self.faults:
-            self.sink.add(rows, part)
-
-    def _check(self, rules: TypeRules, rows: Rows, part: int, file: str | None) -> None:
-        for rule in rules.rows:
-            mask = broken(rule, rows.table.column(rule.column).combine_chunks())
-            total = pc.sum(mask).as_py() or 0
-            if not total:
-                continue
-            shown = _REJECTS_SHOWN if self.faults.keep_rejects else 1
-            wrong = pc.indices_nonzero(mask)[:shown]
-            lines = rows.lines.take(wrong).to_pylist()
-            found = [
-                check_rows([rule], rows.table.slice(at, 1)).violations[0]
-                for at in wrong.to_pylist()
-            ]
-            named = [replace(v, file=file, line=n) for v, n in zip(found, lines, strict=True)]
-            self.faults.add_many(part, named, total)
+            self.sink.add(ready.rows, part)
 
 
 class FragmentSink:
@@ -134,40 +140,14 @@ def concurrency() -> int:
 
 @dataclass(slots=True)
 class RowSink:
-    """Keeps rows in files of their own until it is known which of them replace others: merge."""
+    """Keeps rows aside by id until it is known which of them replace others: for merge."""
 
-    folder: Path
-    files: dict[TableKey, list[str]] = field(default_factory=dict)
-    _held: dict[TableKey, list[pa.Table]] = field(default_factory=dict)
+    spill: Spill
 
     def add(self, rows: Rows, part: int) -> None:
-        """Hold the rows until they fill a file."""
-        table = rows.owner.table
-        held = self._held.setdefault(table, [])
-        held.append(rows.table.append_column(AT, places(part, rows.lines)))
-        if sum(t.nbytes for t in held) >= FRAGMENT_BYTES // 2:
-            self._write(table)
+        """Keep the rows with the places they came from."""
+        whole = rows.table.append_column(AT, places(part, rows.lines))
+        self.spill.add(row_keys(rows.owner.table), whole)
 
     def finish(self) -> None:
-        """Write the rest."""
-        for table in list(self._held):
-            self._write(table)
-
-    def _write(self, table: TableKey) -> None:
-        path = str(self.folder / f"{uuid4().hex}.rows")
-        write_rows(path, pa.concat_tables(self._held.pop(table)))
-        self.files.setdefault(table, []).append(path)
-
-
-def kept_rows(owner: Owner, files: list[str], losers: pa.Array | None) -> pa.RecordBatchReader:
-    """Rows of a merge, without those that a later row of the same id replaces."""
-    schema = schema_of(owner)
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for path in files:
-            rows = read_rows(path)
-            if losers is not None:
-                rows = rows.filter(pc.invert(pc.is_in(rows.column(AT), value_set=losers)))
-            yield from rows.select(schema.names).cast(schema).to_batches()
-
-    return pa.RecordBatchReader.from_batches(schema, batches())
+        """Nothing: the spill knows what it holds."""

@@ -249,7 +249,7 @@ class Optimizer:
             return table.report
         drifted = table.report.skipped is not None and "drift" in table.report.skipped
         head = self.store.drifts.head(pin) if drifted else pin.version
-        fragments = self.store.tables.reader(pin).fragments()
+        fragments = self.store.tables.reader(pin).fragment_count()
         before = table.report.fragments_before or fragments
         return replace(
             table.report,

@@ -9,6 +9,8 @@ import os
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
@@ -19,8 +21,10 @@ import pyarrow.parquet as pq
 
 from omnigraph.errors import BadRequest, NotFound, StorageFailed
 from omnigraph.exec.decode import LINE_BYTES_MAX, Block
+from omnigraph.exec.files import Options, is_remote, opened
+from omnigraph.storage.foreign import look_at, read_batches
 
-Format = Literal["json", "csv", "parquet", "orc", "records"]
+Format = Literal["json", "csv", "parquet", "orc", "lance", "records"]
 _FORMATS: dict[str, Format] = {
     ".jsonl": "json",
     ".ndjson": "json",
@@ -30,10 +34,12 @@ _FORMATS: dict[str, Format] = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".orc": "orc",
+    ".lance": "lance",
 }
 _COMPRESSED = {".gz", ".bz2", ".zst", ".lz4"}
 _BLOCK_BYTES = 8 << 20
 _BATCH_ROWS = 65_536
+_ROW_BYTES = 100  # of a row of a Lance dataset, roughly
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +52,39 @@ class Part:
     size: int
     start: int = 0
     end: int | None = None  # None: to the end of the file
-    row_groups: tuple[int, ...] | None = None  # Parquet only
+    row_groups: tuple[int, ...] | None = None  # of Parquet; fragments of Lance
     first: int = 1  # the number of its first line or row, as far as it is known
     label: str | None = None  # what errors call the file
+    options: Options = ()  # how to reach the file
+    version: int | None = None  # Lance only
 
     @property
     def is_compressed(self) -> bool:
         return PurePosixPath(self.file).suffix in _COMPRESSED
 
 
-def find_files(source: str | os.PathLike[str] | Sequence[Any]) -> tuple[Part, ...]:
+def find_files(
+    source: str | os.PathLike[str] | Sequence[Any], options: Options = ()
+) -> tuple[Part, ...]:
     """The files that a path, a folder, a pattern or a list of these names, in name order."""
     sources = [source] if isinstance(source, str | os.PathLike) else source
-    files = [file for each in sources for file in _files(os.fspath(each))]
+    files = [file for each in sources for file in _files(os.fspath(each), options)]
     return tuple(
-        Part(index, name, _format(name), size, label=name)
-        for index, (name, size) in enumerate(files)
+        Part(index, name, _format(name), size, label=name, options=options, version=version)
+        for index, (name, size, version) in enumerate(files)
     )
 
 
-def _files(name: str) -> Iterator[tuple[str, int]]:
-    if "://" in name and not name.startswith("file://"):
-        yield from _remote(name)
+Found = tuple[str, int, int | None]
+"""A file's name and size, and the version of what has versions."""
+
+
+def _files(name: str, options: Options) -> Iterator[Found]:
+    if PurePosixPath(name).suffix == ".lance":
+        yield _lance(name, options)
+        return
+    if is_remote(name):
+        yield from _remote(name, options)
         return
     path = name.removeprefix("file://")
     if Path(path).is_dir():
@@ -79,25 +96,41 @@ def _files(name: str) -> Iterator[tuple[str, int]]:
     if not matches:
         raise NotFound("input file", name, "give a file, a folder or a pattern that matches one")
     for match in sorted(matches):
-        yield match, Path(match).stat().st_size
+        if PurePosixPath(match).suffix == ".lance":
+            yield _lance(match, options)
+        else:
+            yield match, Path(match).stat().st_size, None
 
 
-def _remote(name: str) -> Iterator[tuple[str, int]]:
-    files, path = opened(name)
+def _lance(name: str, options: Options) -> Found:
+    path = name.removeprefix("file://")
+    if not is_remote(name) and not Path(path).is_dir():
+        raise NotFound("input file", name, "a Lance dataset is a folder")
+    version, fragments = look_at(path, dict(options) or None)
+    return path, sum(fragments.values()) * _ROW_BYTES, version
+
+
+def _remote(name: str, options: Options) -> Iterator[Found]:
+    files, path = opened(name, options)
     scheme = name.split("://", 1)[0]
+    is_pattern = any(sign in path for sign in "*?[")
+    plain = takewhile(lambda part: not any(sign in part for sign in "*?["), path.split("/"))
+    base = "/".join(plain) if is_pattern else path
     try:
-        found = files.get_file_info(path)
-        if found.type == pfs.FileType.Directory:
-            every = files.get_file_info(pfs.FileSelector(path, recursive=True))
+        found = files.get_file_info(base)
+        if is_pattern or found.type == pfs.FileType.Directory:
+            every = files.get_file_info(pfs.FileSelector(base, recursive=True))
             inside = [f for f in every if f.type == pfs.FileType.File and _is_data(Path(f.path))]
-            for each in sorted(inside, key=lambda f: f.path):
-                yield f"{scheme}://{each.path}", each.size
-            return
+            wanted = [f for f in inside if not is_pattern or fnmatch(f.path, path)]
+            for each in sorted(wanted, key=lambda f: f.path):
+                yield f"{scheme}://{each.path}", each.size, None
+            if wanted:
+                return
     except OSError as cause:
         raise StorageFailed(f"looked for {name}", str(cause)) from cause
     if found.type != pfs.FileType.File:
-        raise NotFound("input file", name)
-    yield name, found.size
+        raise NotFound("input file", name, "give a file, a folder or a pattern that matches one")
+    yield name, found.size, None
 
 
 def _is_data(path: Path) -> bool:
@@ -108,14 +141,6 @@ def _format(name: str) -> Format:
     path = PurePosixPath(name)
     suffix = PurePosixPath(path.stem).suffix if path.suffix in _COMPRESSED else path.suffix
     return _FORMATS.get(suffix, "json")
-
-
-def opened(name: str) -> tuple[pfs.FileSystem, str]:
-    """The file system that a name belongs to, and the name there."""
-    if "://" in name and not name.startswith("file://"):
-        files, path = pfs.FileSystem.from_uri(name)
-        return files, str(path)
-    return pfs.LocalFileSystem(), name.removeprefix("file://")
 
 
 # Reading lines
@@ -194,7 +219,7 @@ def _skip_line(stream: Any) -> tuple[int, bytes]:
 
 
 def _stream(part: Part) -> Any:
-    files, path = opened(part.file)
+    files, path = opened(part.file, part.options)
     try:
         if part.is_compressed:
             return files.open_input_stream(path, compression="detect")
@@ -217,12 +242,25 @@ def _read(stream: Any, count: int) -> bytes:
 
 def tables(part: Part) -> Iterator[pa.Table]:
     """The columns of a part, some rows at a time. CSV gives text alone."""
+    if part.format == "lance":
+        yield from _lance_tables(part)
+        return
     try:
         with _stream(part) as stream:
             yield from _tables(part, stream)
     except (pa.ArrowException, OSError) as cause:
         text = f"cannot read {part.file} as {part.format}: {cause}"
         raise BadRequest(text, "correct the file; nothing was written") from cause
+
+
+def _lance_tables(part: Part) -> Iterator[pa.Table]:
+    assert part.version is not None
+    options = dict(part.options) or None
+    fragments = part.row_groups
+    if fragments is None:
+        fragments = tuple(look_at(part.file, options)[1])
+    for batch in read_batches(part.file, part.version, fragments, options):
+        yield pa.Table.from_batches([batch])
 
 
 def _tables(part: Part, stream: Any) -> Iterator[pa.Table]:

@@ -20,7 +20,8 @@ AT = "__at"
 
 _PART_SHIFT = 36
 _MEMORY_BYTES_MAX = 64 << 20
-_HASHED_BYTES = 12
+_HASHED_BYTES = 16
+_SPREAD = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,11 @@ class Spill:
         parts = held if stored is None else [stored, *held]
         return pa.concat_tables(parts) if parts else None
 
+    def every(self, name: str) -> pa.Table | None:
+        """All buckets of a key set at once; for those that are known to be small."""
+        parts = [t for t in (self.read(name, b) for b in range(self.buckets)) if t is not None]
+        return pa.concat_tables(parts) if parts else None
+
     def rows(self, name: str) -> int:
         """How many rows a key set has."""
         held = (t.num_rows for (n, _), parts in self._held.items() if n == name for t in parts)
@@ -136,7 +142,7 @@ def bucket_numbers(rows: pa.Table, by: Sequence[str], buckets: int) -> npt.NDArr
     """The bucket of each row, from the values of its meeting columns alone."""
     total = np.zeros(rows.num_rows, np.uint64)
     for name in by:
-        total = total * np.uint64(0x9E3779B97F4A7C15) + _hashes(rows.column(name))
+        total = total * np.uint64(_SPREAD) + _hashes(rows.column(name))
     total ^= total >> np.uint64(29)
     return (total % np.uint64(buckets)).astype(np.int64)
 
@@ -148,14 +154,20 @@ def _hashes(values: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
         return np.zeros(len(values), np.uint64)
     offsets = np.frombuffer(text.buffers()[1], np.int32)[text.offset : text.offset + len(text) + 1]
     data = text.buffers()[2]
-    raw = np.zeros(1, np.uint8) if not data else np.frombuffer(data, np.uint8)
+    raw = np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)
+    first, last = (int(offsets[0]), int(offsets[-1])) if len(text) else (0, 0)
+    padded = np.concatenate([np.zeros(_HASHED_BYTES, np.uint8), raw[first:last]])
+    # Eight bytes from any byte on, as one number each.
+    words = np.ndarray((len(padded) - 7,), "<u8", buffer=padded.data, strides=(1,))
     lengths = np.diff(offsets)
+    ends = offsets[1:] - first + _HASHED_BYTES
     found = lengths.astype(np.uint64)
-    for back in range(1, _HASHED_BYTES + 1):
-        at = np.maximum(offsets[1:] - back, 0)
-        byte = np.where(lengths >= back, raw[np.minimum(at, len(raw) - 1)], 0)
-        found = found * np.uint64(1099511628211) + byte.astype(np.uint64)
-    return found ^ (found >> np.uint64(31))
+    for back in range(8, _HASHED_BYTES + 1, 8):
+        own = np.clip(lengths - (back - 8), 0, 8)
+        word = words[ends - back] >> (8 * (8 - np.maximum(own, 1))).astype(np.uint64)
+        found = (found ^ np.where(own > 0, word, 0).astype(np.uint64)) * np.uint64(_SPREAD)
+        found ^= found >> np.uint64(29)
+    return found
 
 
 def _text(values: pa.Array) -> pa.Array | None:

@@ -20,12 +20,12 @@ from omnigraph.exec.blobs import BlobCell, find_blob
 from omnigraph.exec.check import CheckReport, check
 from omnigraph.exec.cleanup import GRACE, CleanupReport, Duration
 from omnigraph.exec.diff import Changes, changes_between, filters
-from omnigraph.exec.export import ExportResult, export
+from omnigraph.exec.export import ExportResult
 from omnigraph.exec.indexes import IndexReport
-from omnigraph.exec.load import LoadResult, Progress
 from omnigraph.exec.mutate import MutationResult, request, run_mutation
 from omnigraph.exec.optimize import OptimizeReport, UpkeepProgress
 from omnigraph.exec.reading import Reading
+from omnigraph.exec.request import LoadResult, Progress
 from omnigraph.exec.result import QueryResult
 from omnigraph.exec.schemas import Schemas, accepted, schema_tables, seen_under, under_schema
 from omnigraph.graph.handles import BranchHandle, Transaction
@@ -33,6 +33,8 @@ from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.texts import query_text, schema_text
 from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView
 from omnigraph.pipeline import upkeep
+from omnigraph.pipeline.export import ExportOrder, export
+from omnigraph.pipeline.frames import Frames
 from omnigraph.pipeline.load import Order, load
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.ir import Plan, ReadPlan
@@ -59,6 +61,7 @@ class Graph:
         self.commits = CommitsView(store, self._schemas)
         self.recoveries = RecoveriesView(store)
         self.changes = ChangesView(store, self._schemas)
+        self.spark = Frames(store, self._schemas)
 
     @property
     def uri(self) -> str:
@@ -189,10 +192,12 @@ class Graph:
         progress: Callable[[Progress], None] | None = None,
         actor: str | None = None,
         permissive: bool = False,
+        once: str | None = None,
     ) -> LoadResult:
         """Load bulk data as one commit, of any size. `mode` is append, merge or overwrite.
 
-        `permissive` reads the older format, which forgives, as one text.
+        `once` names this load: if a commit of the branch has that name, it is returned and nothing
+        is done. `permissive` reads the older format, which forgives, as one text.
         """
         order = Order(
             source=source,
@@ -208,6 +213,7 @@ class Graph:
             progress=progress,
             actor=actor,
             permissive=permissive,
+            once=once,
         )
         return load(self._store, self._schemas.current().catalog, order)
 
@@ -219,14 +225,16 @@ class Graph:
         types: Iterable[str] | None = None,
         branch: str = MAIN,
         snapshot: str | None = None,
+        engine: str = "local",
+        spark: Any = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> ExportResult:
-        """Write one snapshot as NDJSON that loads again, or as Parquet; how many rows of what."""
-        pinned = self._store.snapshot(branch, commit=snapshot)
-        catalog = self._schemas.at(pinned).catalog
-        return export(
-            self._store, catalog, target, pinned, format=format, types=types, progress=progress
-        )
+        """Write one snapshot as NDJSON that loads again, or as Parquet; how many rows of what.
+
+        On Spark, and to `s3://`, a type becomes many files, each in id order.
+        """
+        order = ExportOrder(target, format, types, branch, snapshot, engine, spark, progress)
+        return export(self._store, self._schemas, order)
 
     def blob(
         self,

@@ -15,9 +15,9 @@ from ulid import ULID
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.exec.export import ExportResult
-from omnigraph.exec.load import LoadResult
 from omnigraph.exec.merge import MergeOutcome
 from omnigraph.exec.mutate import MutationResult
+from omnigraph.exec.request import LoadResult
 from omnigraph.exec.resolve import Resolve
 from omnigraph.exec.result import QueryResult
 from omnigraph.storage.names import MAIN

@@ -13,10 +13,14 @@ from typing import Any, Literal
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound
+from omnigraph.exec.files import Options
 from omnigraph.exec.inputs import Input, open_input, open_whole
-from omnigraph.exec.load import MODES, LoadRequest, LoadResult, Progress, load_local
+from omnigraph.exec.load import load_local
 from omnigraph.exec.records import Owner
+from omnigraph.exec.request import MODES, LoadRequest, LoadResult, Progress
+from omnigraph.storage.commit import AlreadyMarked
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 
@@ -43,14 +47,45 @@ class Order:
     progress: Callable[[Progress], None] | None = None
     actor: str | None = None
     permissive: bool = False
+    once: str | None = None
 
 
 def load(store: Store, catalog: Catalog, order: Order) -> LoadResult:
-    """Load as one commit, creating the branch first if the order says from which."""
+    """Load as one commit, creating the branch first if the order says from which.
+
+    A load `once` that a commit of the branch is of already does nothing and returns that commit.
+    """
     store.require_writable()
     request = _request(catalog, order)
+    if order.once is not None and order.branch in store.branches.list():
+        store.heal()
+        done = store.marked(order.branch, order.once)
+        if done is not None:
+            return _repeated(order, request, done)
+    try:
+        return _loaded(store, catalog, order, request)
+    except AlreadyMarked as raced:
+        return _repeated(order, request, raced.commit)
+
+
+def _repeated(order: Order, request: LoadRequest, done: Commit) -> LoadResult:
+    return LoadResult(
+        branch=order.branch,
+        base_branch=order.from_branch,
+        branch_created=False,
+        mode=request.mode,
+        nodes={},
+        edges={},
+        engine="none",
+        actor_id=order.actor,
+        commit=done,
+        repeated=True,
+    )
+
+
+def _loaded(store: Store, catalog: Catalog, order: Order, request: LoadRequest) -> LoadResult:
     is_frame = is_spark_frame(order.source)
-    found = Input(None, None, None) if is_frame else _opened(order)
+    found = Input(None, None, None) if is_frame else _opened(order, store.where.options)
     engine = choose_engine(order, found, is_frame=is_frame)
     created = _ready_branch(store, order)
     if engine == "spark":
@@ -75,8 +110,10 @@ def load(store: Store, catalog: Catalog, order: Order) -> LoadResult:
     )
 
 
-def _opened(order: Order) -> Input:
-    return open_whole(order.source) if order.permissive else open_input(order.source)
+def _opened(order: Order, options: Options) -> Input:
+    if order.permissive:
+        return open_whole(order.source, options)
+    return open_input(order.source, options)
 
 
 def _counted(counts: Mapping[TableKey, int], prefix: str) -> dict[str, int]:
@@ -99,6 +136,7 @@ def _request(catalog: Catalog, order: Order) -> LoadRequest:
         actor=order.actor,
         progress=order.progress,
         permissive=order.permissive,
+        once=order.once,
     )
 
 

@@ -14,7 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
 
-from omnigraph.pipeline.java import find_java
+from omnigraph.pipeline.classes import archive_options
+from omnigraph.pipeline.java import Java, find_java
+from omnigraph.pipeline.package import executor_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,20 +43,47 @@ _making = threading.Lock()
 
 
 def session(
-    profile: Profile = "interactive", master: str | None = None, app_name: str = "omnigraph"
+    profile: Profile = "interactive",
+    master: str | None = None,
+    app_name: str = "omnigraph",
+    config: Mapping[str, str] | None = None,
+    archive: str | None = None,
 ) -> "SparkSession":
-    """The active session, or a new one tuned for `profile` on `master` (this machine if None)."""
+    """The active session, or a new one tuned for `profile` on `master` (this machine if None).
+
+    `config` are settings of Spark's that a new session gets beside ours; `archive` is what
+    `omnigraph spark package` built, for executors that have no OmniGraph of their own. Either way
+    the session knows the format `omnigraph`.
+    """
     # Spark takes a second to import and most commands never need it.
     spark_session: type[SparkSession] = importlib.import_module("pyspark.sql").SparkSession
     # One at a time: the environment that a launch borrows belongs to the whole process.
     with _making:
         active = _existing(spark_session)
         if active is not None:
+            register(active)
             return active
         if "PYSPARK_GATEWAY_PORT" in os.environ:
             # spark-submit started the JVM and this process, and was told every setting.
-            return spark_session.builder.appName(app_name).getOrCreate()
-        return _make(spark_session.builder.appName(app_name), profile, master or "local[*]")
+            found = spark_session.builder.appName(app_name).getOrCreate()
+        else:
+            builder = spark_session.builder.appName(app_name)
+            told = executor_settings(archive) if archive is not None else {}
+            found = _make(builder, profile, master or "local[*]", {**told, **(config or {})})
+        register(found)
+        return found
+
+
+def register(spark: "SparkSession") -> None:
+    """Make the format `omnigraph` known to a session."""
+    source = importlib.import_module("omnigraph.pipeline.source")
+    spark.dataSource.register(source.OmnigraphSource)
+
+
+def beside(spark: "SparkSession") -> "SparkSession":
+    """A session with all that another one has now, whose later changes are its own."""
+    register(spark)
+    return type(spark)(spark.sparkContext, spark._jsparkSession.cloneSession())
 
 
 def _existing(spark_session: "type[SparkSession]") -> "SparkSession | None":
@@ -67,11 +96,14 @@ def _existing(spark_session: "type[SparkSession]") -> "SparkSession | None":
     return default if default is not None and default.sparkContext._jsc is not None else None
 
 
-def _make(builder: "SparkSession.Builder", profile: Profile, master: str) -> "SparkSession":
+def _make(
+    builder: "SparkSession.Builder", profile: Profile, master: str, config: Mapping[str, str]
+) -> "SparkSession":
     builder = builder.master(master)
-    for key, value in settings(profile, master).items():
+    java = find_java()
+    for key, value in {**settings(profile, master, java), **config}.items():
         builder = builder.config(key, value)
-    with _environment(_launch_variables(master)):
+    with _environment(_launch_variables(master, java)):
         made = builder.getOrCreate()
     _quieten()
     return made
@@ -84,10 +116,13 @@ def _quieten() -> None:
         logger.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def settings(profile: Profile, master: str) -> dict[str, str]:
+def settings(profile: Profile, master: str, java: Java | None = None) -> dict[str, str]:
     """What a new session is told. Other settings keep Spark's own defaults."""
     chosen = dict(_ALWAYS)
-    chosen["spark.driver.extraJavaOptions"] = " ".join(_java_options(profile))
+    options = _java_options(profile)
+    if java is not None:
+        options = (*options, *archive_options(java, _jars()))
+    chosen["spark.driver.extraJavaOptions"] = " ".join(options)
     if _is_local(master):
         chosen["spark.driver.host"] = _LOOPBACK
         chosen["spark.driver.bindAddress"] = _LOOPBACK
@@ -108,6 +143,11 @@ def _java_options(profile: Profile) -> tuple[str, ...]:
             assert_never(profile)
 
 
+def _jars() -> Path:
+    home = importlib.import_module("pyspark.find_spark_home")._find_spark_home()
+    return Path(home) / "jars"
+
+
 def _is_local(master: str) -> bool:
     return master.startswith("local")
 
@@ -116,13 +156,13 @@ def _shuffle_partitions() -> int:
     return max(2, min(SHUFFLE_PARTITIONS_MAX, os.cpu_count() or 1))
 
 
-def _launch_variables(master: str) -> dict[str, str]:
+def _launch_variables(master: str, java: Java) -> dict[str, str]:
     """What the JVM, and the Python workers it starts, must find in their environment."""
-    variables = {"JAVA_HOME": str(find_java().home)}
+    variables = {"JAVA_HOME": str(java.home)}
     if _is_local(master):
         variables["SPARK_LOCAL_IP"] = _LOOPBACK
         # Workers must have the packages this process has; Spark would take `python3` on the path.
-        variables["PYSPARK_PYTHON"] = sys.executable
+        variables["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or sys.executable
     return variables
 
 

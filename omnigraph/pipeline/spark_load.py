@@ -9,13 +9,10 @@ ran twice, or died half-way, leaves nothing but files that nobody names. The dri
 rows: only fragment metadata, counts, and samples of violations.
 """
 
-import os
 import pickle
-import shutil
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,137 +20,40 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, OmnigraphError, StorageFailed
-from omnigraph.exec.checks import Check, Outcome, run_check, without_losers
+from omnigraph.errors import StorageFailed
+from omnigraph.exec.checks import Check
 from omnigraph.exec.committed import Planned
-from omnigraph.exec.decode import Block
-from omnigraph.exec.faults import Faults, merged
+from omnigraph.exec.faults import Faults
+from omnigraph.exec.finish import Finish, Losers, add_outcome
 from omnigraph.exec.inputs import Input
-from omnigraph.exec.intake import FragmentSink, Intake, RowSink
-from omnigraph.exec.load import (
-    Finish,
-    LoadRequest,
-    Losers,
-    Piece,
-    Progress,
-    Taken,
-    add_outcome,
-    bucket_count,
-    decode_piece,
-    pieces_of_part,
-    scratch_folder,
-)
+from omnigraph.exec.load import bucket_count
 from omnigraph.exec.records import Owner
+from omnigraph.exec.request import LoadRequest, Progress
+from omnigraph.exec.scratch import scratch_folder
 from omnigraph.exec.sources import Part
-from omnigraph.exec.spill import KeyFile, Spill, read_keys
-from omnigraph.pipeline.session import session
+from omnigraph.exec.spill import KeyFile, Spill
+from omnigraph.pipeline import tasks
+from omnigraph.pipeline.scratch import scratch_parent
+from omnigraph.pipeline.session import Profile, session
 from omnigraph.pipeline.splits import split
-from omnigraph.storage.records import Commit, TablePin
-from omnigraph.storage.store import Store, open_store
-from omnigraph.storage.tables import Fragments
+from omnigraph.pipeline.tasks import (
+    BucketJob,
+    Job,
+    PartDone,
+    gathered,
+    run_batches,
+    run_bucket,
+    run_part,
+)
+from omnigraph.storage.records import Commit
+from omnigraph.storage.store import Store
 from omnigraph.storage.write import Write
 from omnigraph.types import TableKey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SCRATCH_VARIABLE = "OMNIGRAPH_SCRATCH"
-"""A folder that the driver and all workers reach, for keys and spooled rows."""
-
-SCRATCH_AGE_S_MAX = 7 * 24 * 3600
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What every task of a load is told."""
-
-    uri: str
-    storage_options: dict[str, str] | None
-    catalog: Catalog
-    request: LoadRequest
-    folder: str
-    buckets: int
-    pins: dict[TableKey, TablePin]
-
-
-@dataclass(slots=True)
-class PartDone:
-    """What a task gives back: no rows, only what it wrote and found."""
-
-    index: int
-    lines: int = 0
-    counts: Counter[TableKey] = field(default_factory=Counter)
-    faults: Faults = field(default_factory=Faults)
-    fragments: dict[TableKey, Fragments] = field(default_factory=dict)
-    rows: dict[TableKey, list[str]] = field(default_factory=dict)
-    keys: list[KeyFile] = field(default_factory=list)
-    error: OmnigraphError | None = None
-
-
-# In a task
-
-
-def run_part(job: Job, part: Part) -> PartDone:
-    """Read one part: the whole work of a task."""
-    return run_pieces(job, part.index, pieces_of_part(part))
-
-
-def run_pieces(job: Job, index: int, pieces: Iterator[Piece]) -> PartDone:
-    """Decode and check pieces, and write their rows and keys."""
-    done = PartDone(index, faults=Faults(job.request.rejects is not None))
-    folder = Path(job.folder)
-    sink = _sink(job, folder)
-    spill = Spill(folder, job.buckets)
-    intake = Intake(spill, sink, done.faults, done.counts)
-    try:
-        for piece in pieces:
-            decoded = decode_piece(job.catalog, job.request, piece)
-            done.faults.merge(decoded.faults)
-            for rows in decoded.rows:
-                intake.take(rows, piece.part, piece.file)
-            if isinstance(piece.data, Block):
-                done.lines += piece.data.data.count(b"\n")
-        sink.finish()
-    except StorageFailed:
-        raise  # Another attempt may do better.
-    except OmnigraphError as error:
-        done.error = error
-        return done
-    spill.flush()
-    done.keys = spill.files
-    if isinstance(sink, RowSink):
-        done.rows = sink.files
-    else:
-        done.fragments = sink.written
-    return done
-
-
-def _sink(job: Job, folder: Path) -> FragmentSink | RowSink:
-    if job.request.mode == "merge":
-        return RowSink(folder)
-    store = open_store(job.uri, read_only=True, storage_options=job.storage_options)
-    replacing = job.request.mode == "overwrite"
-    return FragmentSink(store.tables, job.pins.__getitem__, replacing=replacing)
-
-
-@dataclass(frozen=True, slots=True)
-class BucketJob:
-    """One rule over one bucket."""
-
-    check: Check
-    owner: Owner
-    bucket: int
-    files: tuple[KeyFile, ...]
-    losers: Losers
-
-
-def run_bucket(job: BucketJob) -> Outcome:
-    """Check one rule over one bucket of keys."""
-    read = without_losers(partial(read_keys, job.files), job.losers)
-    return run_check(job.check, job.owner, job.bucket, read)
-
-
-# On the driver
+SMALL_BYTES_MAX = 64 << 20
 
 
 def load_spark(
@@ -166,33 +66,16 @@ def load_spark(
     spark: "SparkSession | None",
 ) -> tuple[Commit, dict[TableKey, int]]:
     """Load on Spark: in the session given, the active one, or a new one."""
-    running = spark or (frame.sparkSession if frame is not None else session("bulk"))
-    with scratch_folder(_scratch_parent(store, running)) as folder:
+    running = spark or (frame.sparkSession if frame is not None else session(_profile(found)))
+    is_local = str(running.sparkContext.master).startswith("local[")
+    with scratch_folder(Path(scratch_parent(store, is_local=is_local))) as folder:
         return SparkLoad(store, catalog, request, running, folder).run(found, frame)
 
 
-def _scratch_parent(store: Store, spark: "SparkSession") -> Path | None:
-    told = os.environ.get(SCRATCH_VARIABLE)
-    if told:
-        return Path(told)
-    if store.where.path is not None:
-        parent = store.where.path / "__scratch"
-        parent.mkdir(exist_ok=True)
-        _forget_dead(parent)
-        return parent
-    if str(spark.sparkContext.master).startswith("local"):
-        return None
-    raise BadRequest(
-        "a load on a cluster needs a folder that all workers reach",
-        f"set {SCRATCH_VARIABLE} to one",
-    )
-
-
-def _forget_dead(parent: Path) -> None:
-    """Remove what drivers that were killed long ago left behind."""
-    for folder in parent.iterdir():
-        if time.time() - folder.stat().st_mtime > SCRATCH_AGE_S_MAX:
-            shutil.rmtree(folder, ignore_errors=True)
+def _profile(found: Input) -> Profile:
+    """A small load is over before a session for much data has started."""
+    is_small = found.size_bytes is not None and found.size_bytes <= SMALL_BYTES_MAX
+    return "interactive" if is_small else "bulk"
 
 
 class SparkLoad:
@@ -218,12 +101,13 @@ class SparkLoad:
         request = self._request
         schema = self._catalog.schema_id
         write = self._store.begin(request.branch, kind="load", actor=request.actor, schema=schema)
-        tasks = int(self._spark.sparkContext.defaultParallelism) * 2
-        parts = () if frame is not None else split(found, tasks=tasks, folder=self._folder)
-        buckets = bucket_count(sum(part.size for part in parts)) if frame is None else tasks
+        wanted = int(self._spark.sparkContext.defaultParallelism) * 2
+        parts = () if frame is not None else split(found, tasks=wanted, folder=self._folder)
+        buckets = bucket_count(sum(part.size for part in parts)) if frame is None else wanted
         job = self._job(write, buckets)
         results = self._read_frame(job, frame) if frame is not None else self._read(job, parts)
-        taken, keys = self._gathered(results, buckets)
+        keep = request.rejects is not None
+        taken, keys = gathered(results, self._folder, buckets, keep_rejects=keep)
         self._told("read", sum(taken.counts.values()))
         finish = Finish(
             self._store,
@@ -235,6 +119,7 @@ class SparkLoad:
             files=[part.label for part in parts],
             first_lines=_first_lines(parts, results),
             run_checks=self._run_checks,
+            each=self._in_tasks,
         )
         return finish.commit(write, self._told), taken.counts
 
@@ -259,35 +144,10 @@ class SparkLoad:
         task = partial(_frame_task, job)
         with _told_plainly():
             found = frame.mapInArrow(task, "done binary").collect()
-        done: list[PartDone] = [pickle.loads(bytes(row["done"])) for row in found]
-        return sorted(done, key=lambda each: each.index)
+        return [pickle.loads(bytes(row["done"])) for row in found]
 
     def _in_tasks(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        """One task an item; the results in the order of the items."""
-        packed = [pickle.dumps(item) for item in items]
-        if not packed:
-            return []
-        context = self._spark.sparkContext
-        with _told_plainly():
-            found = context.parallelize(packed, len(packed)).map(partial(_task, work)).collect()
-        return [pickle.loads(each) for each in found]
-
-    def _gathered(self, results: list[PartDone], buckets: int) -> tuple[Taken, Spill]:
-        for result in results:
-            if result.error is not None:
-                raise result.error
-        keep = self._request.rejects is not None
-        taken = Taken({}, merged((r.faults for r in results), keep_rejects=keep))
-        counts: Counter[TableKey] = Counter()
-        for result in results:
-            counts.update(result.counts)
-            for table, fragments in result.fragments.items():
-                taken.fragments[table] = (*taken.fragments.get(table, ()), *fragments)
-            for table, files in result.rows.items():
-                taken.files.setdefault(table, []).extend(files)
-        taken.counts = dict(counts)
-        key_files = [file for result in results for file in result.keys]
-        return taken, Spill(self._folder, buckets, files=key_files)
+        return in_tasks(self._spark, work, items)
 
     def _run_checks(
         self, planned: list[Planned], keys: Spill, held: Spill, losers: Losers
@@ -310,6 +170,17 @@ class SparkLoad:
             self._request.progress(Progress(stage, rows, time.monotonic() - self._started))
 
 
+def in_tasks(spark: "SparkSession", work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """One task an item; the results in the order of the items."""
+    waiting = [pickle.dumps(item) for item in items]
+    if not waiting:
+        return []
+    with _told_plainly():
+        spread = spark.sparkContext.parallelize(waiting, len(waiting))
+        found = spread.map(partial(tasks.packed, work)).collect()
+    return [pickle.loads(each) for each in found]
+
+
 def _of(check: Check, bucket: int, files: list[KeyFile]) -> tuple[KeyFile, ...]:
     names = {check.incoming, *check.committed, check.touched, *check.nodes}
     return tuple(file for file in files if file.bucket == bucket and file.name in names)
@@ -326,29 +197,9 @@ def _first_lines(parts: tuple[Part, ...], results: list[PartDone]) -> list[int]:
     return first
 
 
-def _task(work: Callable[[Any], Any], packed: bytes) -> bytes:
-    return pickle.dumps(work(pickle.loads(packed)))
-
-
 def _frame_task(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A partition of a DataFrame, loaded where it is."""
-    index = _partition()
-
-    def pieces() -> Iterator[Piece]:
-        row = 1
-        for batch in batches:
-            yield Piece(index, None, row, pa.Table.from_batches([batch]))
-            row += batch.num_rows
-
-    done = pickle.dumps(run_pieces(job, index, pieces()))
+    done = pickle.dumps(run_batches(job, batches))
     yield pa.RecordBatch.from_arrays([pa.array([done], pa.binary())], ["done"])
-
-
-def _partition() -> int:
-    from pyspark import TaskContext  # noqa: PLC0415
-
-    context = TaskContext.get()
-    return 0 if context is None else int(context.partitionId())
 
 
 class _told_plainly:

@@ -13,9 +13,12 @@ import pyarrow.parquet as pq
 
 from omnigraph.errors import BadRequest
 from omnigraph.exec.decode import Block
+from omnigraph.exec.files import opened
 from omnigraph.exec.inputs import Input
-from omnigraph.exec.load import Piece
-from omnigraph.exec.sources import Part, opened, write_records
+from omnigraph.exec.pieces import Piece
+from omnigraph.exec.sources import Part, write_records
+from omnigraph.exec.upsert import grouped
+from omnigraph.storage.foreign import look_at
 
 PART_BYTES_MIN, PART_BYTES_MAX = 4 << 20, 128 << 20
 
@@ -34,6 +37,8 @@ def split(found: Input, *, tasks: int, folder: Path) -> tuple[Part, ...]:
 def _split(part: Part, target: int) -> Iterator[Part]:
     if part.format == "parquet":
         yield from _row_groups(part, target)
+    elif part.format == "lance":
+        yield from _fragments(part, target)
     elif part.format == "json" and not part.is_compressed and part.size > target:
         for start in range(0, part.size, target):
             end = min(part.size, start + target)
@@ -42,8 +47,18 @@ def _split(part: Part, target: int) -> Iterator[Part]:
         yield part
 
 
+def _fragments(part: Part, target: int) -> Iterator[Part]:
+    _, fragments = look_at(part.file, dict(part.options) or None)
+    rows_max = max(1, target * max(1, sum(fragments.values())) // max(1, part.size))
+    first = 1
+    for group in grouped(fragments, rows_max):
+        rows = sum(fragments[each] for each in group)
+        yield replace(part, row_groups=group, first=first)
+        first += rows
+
+
 def _row_groups(part: Part, target: int) -> Iterator[Part]:
-    files, path = opened(part.file)
+    files, path = opened(part.file, part.options)
     try:
         with files.open_input_file(path) as stream:
             facts = pq.read_metadata(stream)

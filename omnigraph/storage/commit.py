@@ -75,6 +75,7 @@ class Prepared:
     schema: SchemaId | None = None  # the one this write brings, if it brings one
     renames: Mapping[TableKey, TableKey] = field(default_factory=dict)
     reclaim: tuple[str, ...] = ()
+    mark: str | None = None
 
     @property
     def expected_table_versions(self) -> dict[TableKey, int]:
@@ -87,7 +88,12 @@ class Prepared:
     @property
     def is_serial(self) -> bool:
         """Whether the branch head must stand still from the check to the publish."""
-        return self.expected_head is not None or not self.writes or self.schema is not None
+        return (
+            self.expected_head is not None
+            or self.mark is not None
+            or not self.writes
+            or self.schema is not None
+        )
 
     @property
     def heads_tell(self) -> bool:
@@ -109,6 +115,14 @@ class HeadAhead(Exception):
     def __init__(self, table_key: TableKey, pinned: int, head: int) -> None:
         super().__init__(f"{table_key} is at version {head}, published is {pinned}")
         self.table_key, self.pinned, self.head = table_key, pinned, head
+
+
+class AlreadyMarked(Exception):
+    """The branch has a commit of this mark. Nothing of this write is durable."""
+
+    def __init__(self, commit: Commit) -> None:
+        super().__init__(f"commit {commit.id} carries the mark {commit.mark!r}")
+        self.commit = commit
 
 
 class Committer:
@@ -184,6 +198,11 @@ class Committer:
             raise NotFound(
                 "branch", prepared.branch, "it was deleted and created again; prepare once more"
             )
+        if prepared.mark is not None:
+            # No publisher gets past us now, so what is not there cannot come before our commit.
+            marked = self._manifest.marked(state, prepared.mark)
+            if marked is not None:
+                raise AlreadyMarked(marked)
         self._manifest.require(
             state, prepared.expected_table_versions, prepared.expected_head, prepared.base_schema
         )
@@ -208,6 +227,7 @@ class Committer:
             renames=dict(prepared.renames),
             relied_on=prepared.expected_table_versions if prepared.schema is not None else {},
             reclaim=prepared.reclaim,
+            mark=prepared.mark,
         )
 
     def _write_sidecar(self, sidecar: Sidecar) -> None:
@@ -271,6 +291,7 @@ class Committer:
                 merged_parent=prepared.merged_parent,
                 operation_id=prepared.operation_id,
                 schema=prepared.schema,
+                mark=prepared.mark,
             ),
             expected_table_versions=prepared.expected_table_versions,
             expected_head=prepared.expected_head,

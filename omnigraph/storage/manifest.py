@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance.dataset import LanceOperation, Transaction
@@ -112,6 +113,7 @@ class Change:
     merged_parent: CommitId | None = None
     operation_id: OperationId | None = None
     schema: SchemaId | None = None  # None: as it was
+    mark: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +288,13 @@ class Manifest:
         filter = f"object_type = '{GRAPH_COMMIT}' AND object_id IN ({wanted})"
         return self.commits(state, filter, None)
 
+    def marked(self, state: State, mark: str) -> Commit | None:
+        """The commit of a branch that carries a mark."""
+        encoded = _quoted(orjson.dumps(mark).decode())
+        filter = f"object_type = '{GRAPH_COMMIT}' AND contains(metadata, '{encoded}')"
+        found = (c for c in self.commits(state, filter, None) if c.mark == mark)
+        return next(found, None)
+
     def commits(
         self, state: State, filter: str, fragments: Sequence[LanceFragment] | None
     ) -> tuple[Commit, ...]:
@@ -387,6 +396,7 @@ class Manifest:
             branch=owner_of(state.branch),
             manifest_version=state.version + 1,
             operation_id=change.operation_id,
+            mark=change.mark,
         )
         failpoints.hit("publish.before")
         transaction = self._stage(state, change, commit)

@@ -88,7 +88,8 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One graph commit. `branch` is None for main; `created_at` counts microseconds."""
+    """One graph commit. `branch` is None for main; `created_at` counts microseconds. A branch
+    has at most one commit of a `mark`."""
 
     id: CommitId
     parent: CommitId | None
@@ -98,6 +99,7 @@ class Commit:
     branch: str | None
     manifest_version: int
     operation_id: OperationId | None = None
+    mark: str | None = None
 
     @property
     def parents(self) -> tuple[CommitId, ...]:
@@ -155,6 +157,8 @@ def commit_row(commit: Commit) -> Row:
         "branch": commit.branch,
         "operation_id": commit.operation_id,
     }
+    if commit.mark is not None:
+        facts["mark"] = commit.mark
     return _row(commit.id, GRAPH_COMMIT, metadata=facts, base_objects=list(commit.parents))
 
 
@@ -221,6 +225,7 @@ def decode_commit(row: Row) -> Commit:
         branch=facts["branch"],
         manifest_version=row["_row_created_at_version"],
         operation_id=facts["operation_id"],
+        mark=facts.get("mark"),
     )
 
 
@@ -276,6 +281,7 @@ class Sidecar:
     renames: dict[TableKey, TableKey] = field(default_factory=dict)
     relied_on: dict[TableKey, int] = field(default_factory=dict)
     reclaim: tuple[str, ...] = ()  # folders whose past goes once the write is published
+    mark: str | None = None
 
     def confirmed(self, versions: dict[TableKey, int]) -> "Sidecar":
         """The same note, saying which version each table reached."""

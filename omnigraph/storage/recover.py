@@ -296,6 +296,7 @@ class Recoverer:
             actor=RECOVERY_ACTOR,
             merged_parent=sidecar.merged_parent if forward else None,
             operation_id=sidecar.operation_id,
+            mark=sidecar.mark if forward else None,
             schema=sidecar.schema if forward else None,
         )
         expected: dict[TableKey, int] = {f.pin.table_key: f.pin.version for f in found}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance.fragment import FragmentMetadata, LanceFragment
+from lance.fragment import FragmentMetadata, LanceFragment, RowIdSequence
 
 from omnigraph.errors import StorageFailed
 from omnigraph.storage.datasets import Handle
@@ -132,6 +132,16 @@ def fragments_without_addresses(
         else:
             changed.append(left)
     return changed, gone
+
+
+def give_row_ids(fragments: Sequence[FragmentMetadata], row_ids: pa.Array) -> None:
+    """Say of rows just written which row ids they have, in the order they were written."""
+    every = row_ids.to_pylist()
+    if sum(fragment.physical_rows for fragment in fragments) != len(every):
+        raise StorageFailed("gave rows their row ids", "there are not as many rows as row ids")
+    for fragment in fragments:
+        own, every = every[: fragment.physical_rows], every[fragment.physical_rows :]
+        fragment.row_id_meta = RowIdSequence(own).to_inline_metadata()
 
 
 def field_ids(handle: Handle) -> list[int]:

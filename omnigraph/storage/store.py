@@ -156,6 +156,10 @@ class Store:
         """What one operation may copy from outside."""
         return ExternalBlobs(self._external_bases, self.where.storage_options)
 
+    def marked(self, branch: str, mark: str) -> Commit | None:
+        """The commit of a branch that carries a mark."""
+        return self.manifest.marked(self.manifest.state(branch), mark)
+
     # Writing
 
     def begin(

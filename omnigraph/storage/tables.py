@@ -30,6 +30,7 @@ from omnigraph.storage.rowids import (
     field_ids,
     fragments_without,
     fragments_without_addresses,
+    give_row_ids,
     is_blob,
     rows_by_id,
 )
@@ -83,7 +84,7 @@ class TableReader:
         """Every index this version has."""
         return indexing.facts(self._handle)
 
-    def fragments(self) -> int:
+    def fragment_count(self) -> int:
         """How many fragments this version has: every read pays for each."""
         return len(self._handle.get_fragments())
 
@@ -98,11 +99,15 @@ class TableReader:
         *,
         filter: str | None = None,
         limit: int | None = None,
+        fragments: Sequence[int] | None = None,
         **options: Any,
     ) -> Iterator[pa.RecordBatch]:
-        """Stream the matching rows; `options` are the scanner's own (nearest, full text, …)."""
+        """Stream the matching rows, of some fragments alone if they are named; `options` are the
+        scanner's own (nearest, full text, …)."""
         names = None if columns is None else list(columns)
         with self._datasets.lance_call("scan", self.pin.table_key):
+            if fragments is not None:
+                options["fragments"] = [self._handle.get_fragment(each) for each in fragments]
             scanner = self._handle.scanner(columns=names, filter=filter, limit=limit, **options)
             told = ARRIVING.get()
             for batch in scanner.to_batches():
@@ -115,11 +120,14 @@ class TableReader:
         *,
         filter: str | None = None,
         limit: int | None = None,
+        fragments: Sequence[int] | None = None,
         **options: Any,
     ) -> pa.Table:
         """The matching rows at once."""
         names = None if columns is None else list(columns)
         with self._datasets.lance_call("scan", self.pin.table_key):
+            if fragments is not None:
+                options["fragments"] = [self._handle.get_fragment(each) for each in fragments]
             scanner = self._handle.scanner(columns=names, filter=filter, limit=limit, **options)
             found, told = [], ARRIVING.get()
             stream = scanner.to_reader()
@@ -127,6 +135,18 @@ class TableReader:
                 told(batch.nbytes)
                 found.append(batch)
             return pa.Table.from_batches(found, stream.schema)
+
+    def fragments(self) -> dict[int, int]:
+        """The fragments of this version, each with the number of its rows."""
+        with self._datasets.lance_call("fragments", self.pin.table_key):
+            return {each.fragment_id: each.count_rows() for each in self._handle.get_fragments()}
+
+    def addresses(self, fragments: Sequence[int]) -> pa.Table:
+        """The ids of some fragments' rows, each with its row id and its address."""
+        if not fragments:
+            kinds = [(KEY, pa.string()), ("_rowid", pa.uint64()), ("_rowaddr", pa.uint64())]
+            return pa.schema(kinds).empty_table()
+        return self.rows([KEY], fragments=fragments, with_row_id=True, with_row_address=True)
 
     def by_row_id(self, row_ids: pa.Array, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of these row ids in their order; a blob is what describes it, not its bytes."""
@@ -189,14 +209,46 @@ class Tables:
         return StagedWrite(pin, handle, transaction, _ids(rows), ordered=True)
 
     def write_fragments(
-        self, pin: TablePin, rows: pa.Table | pa.RecordBatchReader, *, replacing: bool
+        self,
+        pin: TablePin,
+        rows: pa.Table | pa.RecordBatchReader,
+        *,
+        replacing: bool,
+        row_ids: pa.Array | None = None,
     ) -> Fragments:
         """Write rows beside a table, to be added or to replace all others. They stay good when the
-        table moves on, so a write that is prepared again need not write them again."""
+        table moves on, so a write that is prepared again need not write them again. Rows that take
+        the place of others are given the row ids of those."""
         handle = self._datasets.at(pin)
         mode = "overwrite" if replacing else "append"
         with self._datasets.lance_call("write_fragments", pin.table_key):
-            return tuple(write_fragments(rows, handle, mode=mode, enable_stable_row_ids=True))
+            written = write_fragments(rows, handle, mode=mode, enable_stable_row_ids=True)
+        if row_ids is not None:
+            give_row_ids(written, row_ids)
+        return tuple(written)
+
+    def without_rows(self, pin: TablePin, addresses: pa.Array) -> tuple[Fragments, tuple[int, ...]]:
+        """The fragments that lose the rows at these addresses, and those that lose all of theirs.
+        Only files are written that say which rows are gone."""
+        handle = self._datasets.at(pin)
+        with self._datasets.lance_call("without_rows", pin.table_key):
+            left, gone = fragments_without(handle, addresses, addresses)
+        return tuple(left), tuple(gone)
+
+    def stage_update(
+        self, pin: TablePin, *, left: Fragments, gone: Sequence[int], added: Fragments
+    ) -> StagedWrite:
+        """Stage what `without_rows` left together with rows that were written to take the places,
+        as one version."""
+        handle = self._datasets.at(pin)
+        operation = LanceOperation.Update(
+            removed_fragment_ids=list(gone),
+            updated_fragments=list(left),
+            new_fragments=list(added),
+            fields_for_preserving_frag_bitmap=field_ids(handle),
+            update_mode="rewrite_rows",
+        )
+        return StagedWrite(pin, handle, Transaction(handle.version, operation))
 
     def stage_fragments(
         self, pin: TablePin, fragments: Fragments, *, replacing: bool

@@ -132,6 +132,13 @@ class Write:
         version."""
         self._keep(self._tables.stage_replace(self._base(table_key), at=at, added=added))
 
+    def replace_rows(
+        self, table_key: TableKey, *, left: Fragments, gone: Sequence[int], added: Fragments
+    ) -> None:
+        """Stage rows that `Tables.without_rows` took out and those that take their places."""
+        base = self._base(table_key)
+        self._keep(self._tables.stage_update(base, left=left, gone=gone, added=added))
+
     def delete(self, table_key: TableKey, predicate: str) -> bool:
         """Stage the removal of matching rows; whether any match."""
         staged = self._tables.stage_delete(self._base(table_key), predicate)
@@ -220,9 +227,13 @@ class Write:
         self._files[path] = data
 
     def commit(
-        self, *, expected_head: CommitId | None = None, merged_parent: CommitId | None = None
+        self,
+        *,
+        expected_head: CommitId | None = None,
+        merged_parent: CommitId | None = None,
+        mark: str | None = None,
     ) -> Commit:
-        """Publish everything staged as one commit."""
+        """Publish everything staged as one commit; `AlreadyMarked` if one carries the mark."""
         return self._finish(
             Prepared(
                 operation_id=self._operation,
@@ -243,6 +254,7 @@ class Write:
                 schema=self._schema,
                 renames=dict(self._renames),
                 reclaim=tuple(self._reclaim),
+                mark=mark,
             )
         )
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
+from omnigraph.exec import finish, pieces, sources
 from omnigraph.exec import load as loading
-from omnigraph.exec import sources
-from omnigraph.exec.load import Progress
+from omnigraph.exec.request import Progress
 from omnigraph.graph import Graph
 from tests.exec.bulk import by_name, contents, edge, lines, new_graph, node, person
 
@@ -171,7 +171,7 @@ def test_an_append_that_lost_the_race_checks_again_and_writes_nothing_twice(
 
 
 def _once_before_staging(monkeypatch: Any, act: Any) -> None:
-    stage = loading.Finish._stage
+    stage = finish.Finish._stage
     left = [act]
 
     def racing(self: Any, write: Any) -> None:
@@ -179,7 +179,7 @@ def _once_before_staging(monkeypatch: Any, act: Any) -> None:
             left.pop()()
         stage(self, write)
 
-    monkeypatch.setattr(loading.Finish, "_stage", racing)
+    monkeypatch.setattr(finish.Finish, "_stage", racing)
 
 
 def test_concurrent_appends_all_arrive(family: Graph) -> None:
@@ -335,13 +335,13 @@ def test_a_file_that_vanishes_leaves_nothing(
     first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
     first.write_bytes(lines(person("a")))
     second.write_bytes(lines(person("b")))
-    read = loading.pieces_of_part
+    read = pieces.pieces_of_part
 
     def vanishing(part: Any) -> Any:
         second.unlink(missing_ok=True)
         return read(part)
 
-    monkeypatch.setattr(loading, "pieces_of_part", vanishing)
+    monkeypatch.setattr(pieces, "pieces_of_part", vanishing)
     with pytest.raises(og.NotFound, match="it was there when the load began"):
         graph.load([str(first), str(second)], "append")
     assert contents(graph) == {}
@@ -432,3 +432,78 @@ def test_buckets_find_what_one_bucket_finds(family: Graph, monkeypatch: Any) -> 
     assert len(by_name(family, "node:Person")) == 53
     monkeypatch.setattr(loading, "bucket_count", lambda size: 1)
     refused(family, lines(person("newer", email="p7@x")), "merge")
+
+
+@pytest.mark.parametrize("ids", [{}, {"id": "w2"}])
+def test_a_merge_counts_the_edges_beside_its_own(family: Graph, ids: dict[str, str]) -> None:
+    family.load(lines(*(node("Log", text="t", id=f"l{n}") for n in range(3))), "append")
+    family.load(lines(edge("Wrote", "Ada", "l0", id="w0")), "merge")
+    family.load(lines(edge("Wrote", "Ada", "l1", **ids)), "merge")
+    with pytest.raises(og.ConstraintViolated, match="has 3 edges"):
+        family.load(lines(edge("Wrote", "Ada", "l2")), "merge")
+    family.load(lines(edge("Wrote", "Bob", "l2", id="w0")), "merge")
+    family.load(lines(edge("Wrote", "Ada", "l2")), "merge")
+    assert len(by_name(family, "edge:Wrote")) == 3
+
+
+# Other writers meanwhile (C1-C2)
+
+
+def _lost_race(monkeypatch: Any, act: Any) -> list[Any]:
+    """Let another writer commit before the first attempt does; the checks that were planned."""
+    planned: list[Any] = []
+    run = finish.run_all
+
+    def noted(checks: Any, *args: Any) -> Any:
+        planned.append([type(check.rule).__name__ for check, _ in checks])
+        return run(checks, *args)
+
+    monkeypatch.setattr(finish, "run_all", noted)
+    _once_before_staging(monkeypatch, act)
+    return planned
+
+
+def test_C2_after_insertions_only_those_are_looked_at(family: Graph, monkeypatch: Any) -> None:
+    other = og.open(family.uri)
+    planned = _lost_race(monkeypatch, lambda: other.load(lines(person("Zoe")), "append"))
+    family.load(lines(person("Cy"), edge("Knows", "Cy", "Ada")), "append")
+    assert {"Endpoint", "FreeIds", "Unique", "DistinctIds"} <= set(planned[0])
+    assert set(planned[-1]) == {"FreeIds", "Unique"}
+    assert set(by_name(family, "node:Person")) == {"Ada", "Bob", "Cy", "Zoe"}
+
+
+@pytest.mark.parametrize("mode", ["append", "merge"])
+def test_C2_what_another_writer_took_is_seen(family: Graph, monkeypatch: Any, mode: str) -> None:
+    other = og.open(family.uri)
+    theirs = lines(person("Zoe", email="z@z"))
+    _lost_race(monkeypatch, lambda: other.load(theirs, "append"))
+    with pytest.raises(og.ConstraintViolated, match="value 'z@z' held by"):
+        family.load(lines(person("Cy", email="z@z")), mode)
+    assert set(by_name(family, "node:Person")) == {"Ada", "Bob", "Zoe"}
+
+
+def test_C2_a_merge_replaces_what_another_writer_inserted(family: Graph, monkeypatch: Any) -> None:
+    other = og.open(family.uri)
+    theirs = lines(person("Zoe", email="z@z", age=1))
+    _lost_race(monkeypatch, lambda: other.load(theirs, "append"))
+    family.load(lines(person("Zoe", email="z@z", age=2)), "merge")
+    assert by_name(family, "node:Person")["Zoe"]["age"] == 2
+
+
+def test_C2_edges_of_another_writer_are_counted(family: Graph, monkeypatch: Any) -> None:
+    family.load(lines(*(node("Log", text="t", id=f"l{n}") for n in range(3))), "append")
+    family.load(lines(edge("Wrote", "Ada", "l0")), "append")
+    other = og.open(family.uri)
+    _lost_race(monkeypatch, lambda: other.load(lines(edge("Wrote", "Ada", "l1")), "append"))
+    with pytest.raises(og.ConstraintViolated, match="has 3 edges"):
+        family.load(lines(edge("Wrote", "Ada", "l2")), "append")
+
+
+def test_C2_after_a_removal_everything_is_looked_at_again(family: Graph, monkeypatch: Any) -> None:
+    family.load(lines(person("Cy")), "append")
+    other = og.open(family.uri)
+    remove = 'query d() { delete Person where name = "Cy" }'
+    planned = _lost_race(monkeypatch, lambda: other.mutate(remove))
+    with pytest.raises(og.ConstraintViolated, match="dst 'Cy' not found"):
+        family.load(lines(edge("Knows", "Ada", "Cy")), "append")
+    assert "Endpoint" in planned[-1]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.exec import load as loading
+from omnigraph.exec import finish
 from omnigraph.storage import failpoints
 from tests.exec.bulk import contents, edge, lines, new_graph, person
 from tests.storage.child import KILLED, run
@@ -35,7 +35,7 @@ def _die_before(stage: str) -> None:
     def dying(*_: Any) -> None:
         failpoints.hit("commit.locked")
 
-    setattr(loading.Finish, stage, dying)
+    setattr(finish.Finish, stage, dying)
 
 
 # The protocol has no modes, so the other two are stopped only where they differ.

@@ -88,7 +88,7 @@ def foreign_append(graph: Graph, first: int, last: int) -> None:
 
 def fragments(graph: Graph, key: TableKey = PERSON, branch: str = "main") -> int:
     """How many fragments a table has."""
-    return graph._store.reader(graph.snapshot(branch), key).fragments()
+    return graph._store.reader(graph.snapshot(branch), key).fragment_count()
 
 
 def files(graph: Graph) -> int:

@@ -1,7 +1,8 @@
 """A load whose tasks fail twice, once by an error and once by dying, before they succeed.
 
 Run as a program with the path of a graph and of a file, it loads the file on Spark and prints what
-was loaded. It has a session of its own: one that tries tasks again.
+was loaded. It has a session of its own: one that tries tasks again. The task is a function of the
+program itself, so it reaches the workers by value.
 """
 
 import json
@@ -14,13 +15,13 @@ from typing import Any
 from pyspark import TaskContext
 
 import omnigraph as og
-from omnigraph.pipeline import spark_load
+from omnigraph.pipeline import tasks
 from omnigraph.pipeline.session import session
 
 
-def failing_task(work: Callable[[Any], Any], packed: bytes) -> bytes:
+def failing_task(work: Callable[[Any], Any], item: bytes) -> bytes:
     """Do the work, files and all, and lose the result on the first two attempts."""
-    done = pickle.dumps(work(pickle.loads(packed)))
+    done = pickle.dumps(work(pickle.loads(item)))
     context = TaskContext.get()
     attempt = 0 if context is None else context.attemptNumber()
     if attempt == 0:
@@ -30,16 +31,10 @@ def failing_task(work: Callable[[Any], Any], packed: bytes) -> bytes:
     return done
 
 
-def main() -> None:
+if __name__ == "__main__":
     spark = session(master="local[2,4]")
-    spark_load._task = failing_task
+    tasks.packed = failing_task
     done = og.open(sys.argv[1]).load(sys.argv[2], "append", engine="spark")
     sys.stdout.write(json.dumps({"nodes": done.nodes, "edges": done.edges}))
     sys.stdout.flush()
     spark.stop()
-
-
-if __name__ == "__main__":
-    from tests.pipeline.failing import main as imported  # so that workers find the task by name
-
-    imported()

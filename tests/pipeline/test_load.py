@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 
 import omnigraph as og
 from omnigraph.exec.inputs import Input, open_input
-from omnigraph.exec.load import LoadRequest
+from omnigraph.exec.request import LoadRequest
 from omnigraph.graph import Graph
 from omnigraph.pipeline import splits
 from omnigraph.pipeline.load import Order, choose_engine
-from omnigraph.pipeline.spark_load import Job, run_part
+from omnigraph.pipeline.tasks import Job, run_part
 from tests.exec.bulk import CATALOG, by_name, contents, edge, lines, new_graph, node, person
 
 MODES = ("append", "merge", "overwrite")

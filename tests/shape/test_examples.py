@@ -41,6 +41,16 @@ def test_the_spark_job_counts_people_by_city(spark: SparkSession) -> None:
     assert rows == {"LONDON": 2, "PARIS": 1, "OSLO": 1}
 
 
+def test_parquet_is_ingested_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+    job = runpy.run_path(str(ROOT / "examples" / "ingest" / "ingest.py"))
+    graph = og.init(tmp_path / "graph.omni", ROOT / "examples" / "ingest" / "schema.pg")
+    done = job["ingest"](spark, job["sample"](tmp_path / "files"), graph)
+    assert (done.engine, done.edges) == ("spark", {"Knows": 3})
+    assert graph.branches.list() == ("main",)
+    rows = [tuple(row) for row in job["by_city"](spark, graph).collect()]
+    assert rows == [("London", 1, 2), ("Paris", 1, 1)]
+
+
 def test_the_demo_runs_to_its_end(tmp_path: Path) -> None:
     done = run(DEMO, tmp_path / "people.omni")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -54,6 +54,7 @@ def run_watched(body: str) -> subprocess.CompletedProcess[str]:
         "import omnigraph",
         "import omnigraph.pipeline.java",
         "import omnigraph.pipeline.session",
+        "import omnigraph.spark",
         pytest.param(HELP, id="omnigraph --help"),
     ],
 )

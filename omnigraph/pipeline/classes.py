@@ -1,0 +1,51 @@
+"""Spark's classes in a form that a JVM maps instead of loading: a class-data archive.
+
+The first session of a Java and a set of jars writes the archive when its JVM ends; later ones start
+from it in about half the time.
+
+Invariant: an archive fits only the Java and the jars it was made with, and its name says which. One
+that a JVM cannot use, it passes over without a word.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from omnigraph.pipeline.java import Java
+from omnigraph.places import cache_folder
+
+SWITCH = "OMNIGRAPH_CLASS_ARCHIVE"
+"""Set to `off`, no archive is made or used."""
+
+# A JVM says when an archive does not fit, and goes on without: nobody needs to read that.
+_QUIET = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
+
+
+def archive_options(java: Java, jars: Path, env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """What the JVM is told: where the archive is, or where to leave one."""
+    if env.get(SWITCH, "").lower() == "off" or not jars.is_dir():
+        return ()
+    folder = cache_folder(env) / "classes"
+    archive = folder / f"{_key(java, jars)}.jsa"
+    if " " in str(archive):
+        return ()  # Spark would cut the option in two
+    if archive.is_file():
+        return (*_QUIET, f"-XX:SharedArchiveFile={archive}")
+    folder.mkdir(parents=True, exist_ok=True)
+    return (*_QUIET, f"-XX:ArchiveClassesAtExit={archive}")
+
+
+def _key(java: Java, jars: Path) -> str:
+    release = java.home / "release"
+    told = [str(java.home), str(java.major), _facts(release), str(jars)]
+    told += sorted(f"{jar.name} {_facts(jar)}" for jar in jars.glob("*.jar"))
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:24]
+
+
+def _facts(file: Path) -> str:
+    try:
+        found = file.stat()
+    except OSError:
+        return ""
+    return f"{found.st_size} {int(found.st_mtime)}"

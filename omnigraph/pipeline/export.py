@@ -1,0 +1,184 @@
+"""An export from its request to its files: in one process, or a task for some fragments.
+
+Invariant: every file is of one snapshot, and all of them together hold each row once. Nothing is
+written where something is already.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pfs
+import pyarrow.parquet as pq
+
+from omnigraph.catalog.model import Catalog, EdgeType
+from omnigraph.errors import AlreadyExists, BadRequest, StorageFailed
+from omnigraph.exec import export as files_export
+from omnigraph.exec.export import ExportResult, Meter, choose_owners, rows_as_now, write_lines
+from omnigraph.exec.files import Options, is_remote, opened
+from omnigraph.exec.records import Owner
+from omnigraph.exec.request import Progress
+from omnigraph.exec.schemas import Schemas
+from omnigraph.exec.upsert import Each, at_hand, grouped
+from omnigraph.storage.records import Snapshot, TablePin
+from omnigraph.storage.store import Store, open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PART_ROWS = 1 << 18
+"""Fragments that share a file hold about this many rows: a file's rows are sorted in memory."""
+
+_ENDINGS = {"jsonl": "jsonl", "parquet": "parquet"}
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOrder:
+    """What the caller of an export said."""
+
+    target: str | os.PathLike[str] | IO[bytes]
+    format: str
+    types: Iterable[str] | None
+    branch: str
+    snapshot: str | None
+    engine: str = "local"
+    spark: "SparkSession | None" = None
+    progress: Callable[[Progress], None] | None = None
+
+
+def export(store: Store, schemas: Schemas, order: ExportOrder) -> ExportResult:
+    """Write a snapshot to a file, a folder (its name ends in a slash, or it exists) or a stream."""
+    if order.engine not in ("local", "spark"):
+        raise BadRequest(f"unknown engine '{order.engine}'", "use local or spark")
+    pinned = store.snapshot(order.branch, commit=order.snapshot)
+    catalog = schemas.at(pinned).catalog
+    named = isinstance(order.target, str | os.PathLike)
+    if order.engine == "local" and not (named and is_remote(os.fspath(order.target))):  # type: ignore[arg-type]
+        return files_export.export(
+            store,
+            catalog,
+            order.target,
+            pinned,
+            format=order.format,
+            types=order.types,
+            progress=order.progress,
+        )
+    if not named:
+        raise BadRequest("a stream is written by one process", "use engine='local'")
+    if order.format not in _ENDINGS:
+        raise BadRequest(f"unknown export format '{order.format}'", "use jsonl or parquet")
+    return _in_parts(store, catalog, pinned, order)
+
+
+def _in_parts(
+    store: Store, catalog: Catalog, snapshot: Snapshot, order: ExportOrder
+) -> ExportResult:
+    folder = os.fspath(order.target).rstrip("/")  # type: ignore[arg-type]
+    options = store.where.options
+    _require_empty(folder, options)
+    jobs = [
+        job
+        for owner in choose_owners(catalog, order.types)
+        for job in _jobs(store, snapshot, owner, order.format, folder)
+    ]
+    counts = dict.fromkeys((job.owner.table for job in jobs), 0)
+    meter = Meter(order.progress)
+    for job, rows in zip(jobs, _each(order)(write_part, jobs), strict=True):
+        counts[job.owner.table] += rows
+        meter.add(rows)
+    return ExportResult(
+        nodes={t.removeprefix("node:"): n for t, n in counts.items() if t[0] == "n"},
+        edges={t.removeprefix("edge:"): n for t, n in counts.items() if t[0] == "e"},
+        commit_id=snapshot.commit_id,
+    )
+
+
+def _each(order: ExportOrder) -> Each:
+    if order.engine == "local":
+        return at_hand
+    # Spark is loaded by those who use it.
+    from omnigraph.pipeline.session import session  # noqa: PLC0415
+    from omnigraph.pipeline.spark_load import in_tasks  # noqa: PLC0415
+
+    running = order.spark or session("bulk")
+    return lambda work, items: in_tasks(running, work, items)
+
+
+def _require_empty(folder: str, options: Options) -> None:
+    files, path = opened(folder, options)
+    try:
+        if files.get_file_info(path).type == pfs.FileType.NotFound:
+            if not is_remote(folder):
+                files.create_dir(path)
+            return
+        if files.get_file_info(pfs.FileSelector(path)):
+            raise AlreadyExists("export", folder, "give an empty folder")
+    except OSError as cause:
+        raise StorageFailed(f"looked at {folder}", str(cause)) from cause
+
+
+@dataclass(frozen=True, slots=True)
+class PartJob:
+    """Some fragments of a type, and the file they go to."""
+
+    uri: str
+    options: Options
+    owner: Owner
+    pin: TablePin
+    fragments: tuple[int, ...]
+    format: str
+    file: str
+
+
+def _jobs(
+    store: Store, snapshot: Snapshot, owner: Owner, format: str, folder: str
+) -> list[PartJob]:
+    if owner.table not in snapshot.tables:
+        return []
+    pin = snapshot.tables[owner.table]
+    kind = "edges" if isinstance(owner, EdgeType) else "nodes"
+    groups = grouped(store.tables.reader(pin).fragments(), PART_ROWS)
+    return [
+        PartJob(
+            store.where.uri,
+            store.where.options,
+            owner,
+            pin,
+            group,
+            format,
+            f"{folder}/{kind}/{owner.name}/part-{number:05}.{_ENDINGS[format]}",
+        )
+        for number, group in enumerate(groups)
+    ]
+
+
+def write_part(job: PartJob) -> int:
+    """Write one file; how many rows it has. A second attempt writes the same again."""
+    store = open_store(job.uri, read_only=True, storage_options=dict(job.options) or None)
+    reader = store.tables.reader(job.pin)
+    batches = rows_as_now(reader, job.owner, fragments=job.fragments)
+    rows = pa.Table.from_batches(batches) if job.fragments else _none(job.owner)
+    rows = rows.take(pc.sort_indices(rows["id"])) if rows.num_rows else rows
+    files, path = opened(job.file, job.options)
+    try:
+        if not is_remote(job.file):
+            files.create_dir(os.path.dirname(path))
+        with files.open_output_stream(path) as stream:
+            if job.format == "parquet":
+                pq.write_table(rows, stream)
+            else:
+                write_lines(stream, iter(rows.to_batches(max_chunksize=8_192)), job.owner)
+    except OSError as cause:
+        raise StorageFailed(f"wrote {job.file}", str(cause)) from cause
+    return int(rows.num_rows)
+
+
+def _none(owner: Owner) -> pa.Table:
+    """No rows, with the columns of the type."""
+    ends = ["src", "dst"] if isinstance(owner, EdgeType) else []
+    fields = [(name, pa.utf8()) for name in ("id", *ends)]
+    fields += [(prop.name, files_export.column_type(prop)) for prop in owner.properties]
+    return pa.schema(fields).empty_table()

@@ -1,0 +1,95 @@
+"""A graph as DataFrames: one a type, or a statement over all of them.
+
+Invariant: the DataFrames of one call read one snapshot. The caller's session is used as it is: the
+tables that a statement names live in a session beside it, which sees the caller's own views too.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from omnigraph.catalog.model import EdgeType
+from omnigraph.errors import BadRequest
+from omnigraph.exec.export import choose_owners
+from omnigraph.exec.records import Owner
+from omnigraph.exec.schemas import Schemas
+from omnigraph.pipeline.session import beside, register, session
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import Snapshot
+from omnigraph.storage.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Frames:
+    """What `graph.spark` offers."""
+
+    def __init__(self, store: Store, schemas: Schemas) -> None:
+        self._store = store
+        self._schemas = schemas
+
+    def tables(
+        self,
+        types: Iterable[str] | None = None,
+        *,
+        branch: str = MAIN,
+        snapshot: str | None = None,
+        spark: "SparkSession | None" = None,
+    ) -> "dict[str, DataFrame]":
+        """A DataFrame for each type, by its name. Where a node and an edge share a name, the node
+        has it; the edge is at hand as `edge:<name>`."""
+        pinned = self._pinned(branch, snapshot)
+        owners = choose_owners(self._schemas.at(pinned).catalog, types)
+        running = spark or session()
+        register(running)
+        return self._frames(running, owners, pinned)
+
+    def sql(
+        self,
+        statement: str,
+        *,
+        branch: str = MAIN,
+        snapshot: str | None = None,
+        spark: "SparkSession | None" = None,
+        **options: Any,
+    ) -> "DataFrame":
+        """The result of a SQL statement in which each type is a table of its name."""
+        own = beside(spark or session())
+        named = {word.lower() for word in re.findall(r"\w+", statement)}
+        pinned = self._pinned(branch, snapshot)
+        every = choose_owners(self._schemas.at(pinned).catalog, None)
+        owners = [owner for owner in every if owner.name.lower() in named]
+        for name, frame in self._frames(own, owners, pinned).items():
+            if ":" not in name:
+                frame.createOrReplaceTempView(name)
+        return own.sql(statement, **options)
+
+    def _pinned(self, branch: str, snapshot: str | None) -> Snapshot:
+        if snapshot is not None and branch != MAIN:
+            raise BadRequest("request may specify branch or snapshot, not both")
+        return self._store.snapshot(branch, commit=snapshot)
+
+    def _frames(
+        self, spark: "SparkSession", owners: Iterable[Owner], pinned: Snapshot
+    ) -> "dict[str, DataFrame]":
+        found: dict[str, DataFrame] = {}
+        for owner in owners:  # edges come first
+            frame = self._frame(spark, owner, pinned.commit_id)
+            if isinstance(owner, EdgeType):
+                found[owner.name] = frame
+                continue
+            if owner.name in found:
+                found[f"edge:{owner.name}"] = found[owner.name]
+            found[owner.name] = frame
+        return found
+
+    def _frame(self, spark: "SparkSession", owner: Owner, commit: str) -> "DataFrame":
+        kind = "edge" if isinstance(owner, EdgeType) else "type"
+        reader = spark.read.format("omnigraph").option(kind, owner.name).option("snapshot", commit)
+        if self._store.where.storage_options:
+            told = orjson.dumps(self._store.where.storage_options).decode()
+            reader = reader.option("storage_options", told)
+        return reader.load(self._store.where.uri)

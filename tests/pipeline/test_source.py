@@ -1,0 +1,372 @@
+"""The data source: one snapshot a DataFrame, and writes that are loads."""
+
+import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+import omnigraph as og
+from omnigraph import spark as ogs
+from omnigraph.exec import finish
+from omnigraph.exec.upsert import grouped
+from omnigraph.graph import Graph
+from omnigraph.pipeline.options import read_options
+from omnigraph.pipeline.source import pin
+from omnigraph.pipeline.source_write import BatchWriter, StreamWriter
+from tests.exec.bulk import by_name, contents, edge, lines, new_graph, node, person
+
+FAMILY = lines(
+    person(
+        "Ada",
+        age=36,
+        email="a@b",
+        score=1.5,
+        big=2**64 - 1,
+        ok=True,
+        born="1815-12-10",
+        seen="2020-01-02T03:04:05Z",
+        tags=["x", "y"],
+        face=[1.0, 2.0],
+        pic="base64:aGk=",
+    ),
+    person("Bob", age=7),
+    person("Cy", age=80),
+    edge("Knows", "Ada", "Bob", id="k1", since="2020-01-01"),
+)
+
+
+@pytest.fixture
+def graph(spark: SparkSession, tmp_path: Path) -> Graph:
+    ogs.register(spark)
+    graph = new_graph(tmp_path)
+    graph.load(FAMILY, "append", engine="local")
+    return graph
+
+
+def read(spark: SparkSession, graph: Graph, **options: str) -> DataFrame:
+    return spark.read.format("omnigraph").options(**options).load(graph.uri)
+
+
+def test_DS1_every_type_of_property_is_read(spark: SparkSession, graph: Graph) -> None:
+    people = {row["id"]: row.asDict() for row in read(spark, graph, type="Person").collect()}
+    assert set(people) == {"Ada", "Bob", "Cy"}
+    ada = people["Ada"]
+    assert (ada["name"], ada["age"], ada["score"], ada["ok"]) == ("Ada", 36, 1.5, True)
+    assert int(ada["big"]) == 2**64 - 1
+    assert ada["born"] == dt.date(1815, 12, 10)
+    assert ada["seen"] == dt.datetime(2020, 1, 2, 3, 4, 5)
+    assert (ada["tags"], ada["face"], bytes(ada["pic"])) == (["x", "y"], [1.0, 2.0], b"hi")
+    assert people["Bob"]["pic"] is None
+    (knows,) = read(spark, graph, edge="knows").collect()
+    assert (knows["id"], knows["src"], knows["dst"]) == ("k1", "Ada", "Bob")
+
+
+def test_DS1_columns_and_where_are_pushed_down(spark: SparkSession, graph: Graph) -> None:
+    found = read(spark, graph, type="Person", columns="name, age", where="age > 30")
+    assert found.columns == ["name", "age"]
+    assert {row["name"] for row in found.collect()} == {"Ada", "Cy"}
+    own = spark.read.format("omnigraph").schema("age int").option("type", "Person").load(graph.uri)
+    assert sorted(row["age"] for row in own.collect()) == [7, 36, 80]
+    both = found.union(found.where("age > 50"))
+    assert (found.count(), both.count(), found.count()) == (2, 3, 2)
+
+
+def test_DS1_a_dataframe_reads_the_snapshot_it_was_made_of(
+    spark: SparkSession, graph: Graph
+) -> None:
+    frame = read(spark, graph, type="Person")
+    before = graph.snapshot().commit_id
+    graph.load(lines(person("Dan")), "append", engine="local")
+    assert frame.count() == 3
+    assert frame.where("age > 10").union(frame).count() == 5
+    assert read(spark, graph, type="Person").count() == 4
+    assert read(spark, graph, type="Person", snapshot=before).count() == 3
+    graph.branches.create("side")
+    graph.load(lines(person("Eve")), "append", engine="local", branch="side")
+    assert read(spark, graph, type="Person", branch="side").count() == 5
+
+
+def test_DS1_partitions_follow_fragments(spark: SparkSession, graph: Graph) -> None:
+    assert grouped({1: 10, 2: 90, 3: 1, 4: 200, 5: 1}, 100) == [(1, 2), (3,), (4,), (5,)]
+    assert grouped({}, 100) == [()]
+    rows = pa.table({"name": [f"p{n}" for n in range(70_000)]})
+    for start in (0, 35_000):
+        some = rows.slice(start, 35_000)
+        graph.load(some, "append", type="Person", engine="local")
+    frame = read(spark, graph, type="Person", columns="id")
+    assert frame.rdd.getNumPartitions() == 2
+    assert frame.distinct().count() == 70_003
+    assert read(spark, graph, type="Log").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "say which rows"),
+        ({"type": "Person", "edge": "Knows"}, "say which rows"),
+        ({"type": "Nope"}, "node type 'Nope' not found"),
+        ({"type": "Person", "wher": "x"}, "unknown option 'wher'"),
+        ({"type": "Person", "where": "nope ="}, "the option where is no condition"),
+        ({"type": "Person", "columns": "name,nope"}, "Person has no column 'nope'"),
+        ({"type": "Person", "branch": "nope"}, "branch 'nope' not found"),
+    ],
+)
+def test_DS1_a_bad_option_is_told(graph: Graph, options: dict[str, str], told: str) -> None:
+    with pytest.raises(og.OmnigraphError, match=told):
+        pin(read_options({"path": graph.uri, **options}))
+
+
+def test_DS1_a_bad_option_is_told_when_the_dataframe_is_made(
+    spark: SparkSession, graph: Graph
+) -> None:
+    with pytest.raises(AnalysisException, match="node type 'Nope' not found"):
+        read(spark, graph, type="Nope")
+
+
+# Writing
+
+
+def write(frame: DataFrame, graph: Graph, how: str, **options: str) -> None:
+    frame.write.format("omnigraph").options(**options).mode(how).save(graph.uri)
+
+
+def test_DS2_a_write_is_one_commit(spark: SparkSession, graph: Graph) -> None:
+    commits = len(graph.commits.list())
+    people = spark.range(0, 1_000, 1, 4).selectExpr("concat('p', id) as full", "id % 90 as age")
+    write(people, graph, "append", type="Person", columns='{"full": "name"}', actor="act-me")
+    assert len(by_name(graph, "node:Person")) == 1_003
+    assert len(graph.commits.list()) == commits + 1
+    assert graph.commits.list()[0].actor == "act-me"
+    edges = spark.range(10).selectExpr("concat('p', id) as `from`", "'Ada' as to")
+    graph.branches.create("side")
+    write(edges, graph, "append", edge="Knows", branch="side")
+    assert len(contents(graph, "side")["edge:Knows"]) == 11
+    assert len(by_name(graph, "edge:Knows")) == 1
+    assert not list((Path(graph.uri) / "__scratch").iterdir())
+
+
+def test_DS2_merge_and_overwrite(spark: SparkSession, graph: Graph) -> None:
+    some = spark.sql("select * from values ('Ada', 1), ('Dan', 2) as t(name, age)")
+    write(some, graph, "append", type="Person", mode="merge")
+    people = by_name(graph, "node:Person")
+    assert {name: row["age"] for name, row in people.items()} == {
+        "Ada": 1,
+        "Bob": 7,
+        "Cy": 80,
+        "Dan": 2,
+    }
+    assert people["Ada"]["email"] is None, "a merge replaces whole rows"
+    write(spark.sql("select 'Ada' as name union select 'Bob'"), graph, "overwrite", type="Person")
+    assert set(by_name(graph, "node:Person")) == {"Ada", "Bob"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "options", "told"),
+    [
+        ("select 'Eve' as name, 200 as age", {"type": "Person"}, "value 200 > max 150"),
+        ("select 'Ada' as `from`, 'Ghost' as to", {"edge": "Knows"}, "dst 'Ghost' not found"),
+    ],
+)
+def test_DS2_a_write_that_is_refused_leaves_nothing(
+    spark: SparkSession, graph: Graph, statement: str, options: dict[str, str], told: str
+) -> None:
+    before, commits = contents(graph), len(graph.commits.list())
+    with pytest.raises(PySparkException, match=told):
+        write(spark.sql(statement), graph, "append", **options)
+    assert contents(graph) == before
+    assert len(graph.commits.list()) == commits
+    scratch = Path(graph.uri) / "__scratch"
+    assert not scratch.exists() or not list(scratch.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"mode": "upsert"}, "unknown load mode"),
+        ({"snapshot": "x"}, "options of a read"),
+        ({"where": "x"}, "options of a read"),
+        ({"columns": "name"}, "columns of a write are renamed"),
+        ({"columns": "{oops"}, "no JSON object of texts"),
+        ({"mode": "merge"}, "contradicts"),
+    ],
+)
+def test_DS2_a_bad_option_of_a_write_is_told(
+    graph: Graph, options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(og.BadRequest, match=told):
+        BatchWriter(read_options({"path": graph.uri, "type": "Person", **options}), overwrite=True)
+
+
+def _dies(batches: Any) -> Any:
+    for batch in batches:
+        if 5 in batch.column(0).to_pylist():
+            raise OSError("a task that fails for good")
+        yield batch
+
+
+def test_DS2_a_task_that_fails_aborts_the_write(spark: SparkSession, graph: Graph) -> None:
+    before = contents(graph)
+    bad = spark.range(0, 8, 1, 4).mapInArrow(_dies, "id long").selectExpr("cast(id as string) name")
+    with pytest.raises(PySparkException, match="a task that fails for good"):
+        write(bad, graph, "append", type="Person")
+    assert contents(graph) == before
+    scratch = Path(graph.uri) / "__scratch"
+    assert not scratch.exists() or not list(scratch.iterdir())
+
+
+# Loads that happen once
+
+
+def test_DS3_a_load_of_a_name_happens_once(graph: Graph) -> None:
+    first = graph.load(lines(person("Dan")), "append", engine="local", once="q/1")
+    again = graph.load(lines(person("Dan")), "append", engine="local", once="q/1")
+    assert (first.repeated, again.repeated) == (False, True)
+    assert again.commit == first.commit
+    assert first.commit.mark == "q/1"
+    graph.load(lines(person("Eve")), "append", engine="local", once="q/11")
+    assert {"Dan", "Eve"} < set(by_name(graph, "node:Person"))
+    graph.branches.create("side")
+    assert graph.load(lines(), "append", branch="side", once="q/1").repeated
+    assert og.open(graph.uri).load(lines(), "append", once="q/11").repeated
+
+
+def test_DS3_of_two_drivers_with_one_batch_one_writes(graph: Graph, monkeypatch: Any) -> None:
+    """The name is looked for under the locks of the commit, not only before."""
+    stage = finish.Finish._stage
+    left = [lambda: og.open(graph.uri).load(lines(node("Log", text="t")), "append", once="q/1")]
+
+    def racing(self: Any, write: Any) -> None:
+        if left:
+            left.pop()()
+        stage(self, write)
+
+    monkeypatch.setattr(finish.Finish, "_stage", racing)
+    late = graph.load(lines(node("Log", text="t")), "append", engine="local", once="q/1")
+    assert late.repeated
+    assert len(by_name(graph, "node:Log")) == 1
+
+
+# Streams
+
+
+def stream(
+    spark: SparkSession, folder: Path, start: Callable[[Any], Any], checkpoint: Path
+) -> list[int]:
+    """Run what is waiting in a folder through a streaming query; the epochs it ran."""
+    source = spark.readStream.schema("name string, age int").option("maxFilesPerTrigger", 1)
+    query = start(
+        source.json(str(folder))
+        .writeStream.option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+    )
+    query.awaitTermination()
+    return [progress["batchId"] for progress in query.recentProgress]
+
+
+@pytest.mark.parametrize("way", ["format", "foreachBatch"])
+def test_DS3_each_micro_batch_is_one_commit_once(
+    spark: SparkSession, graph: Graph, tmp_path: Path, way: str
+) -> None:
+    arriving, checkpoint = tmp_path / "arriving", tmp_path / "checkpoint"
+    arriving.mkdir()
+    for n in range(2):
+        (arriving / f"{n}.json").write_text(f'{{"name": "s{n}", "age": {n}}}\n')
+
+    def start(writer: Any) -> Any:
+        if way == "format":
+            return writer.format("omnigraph").option("type", "Person").start(graph.uri)
+        return writer.foreachBatch(ogs.foreach_batch(graph.uri, type="Person")).start()
+
+    commits = len(graph.commits.list())
+    assert len(stream(spark, arriving, start, checkpoint)) == 2
+    made = graph.commits.list()[: len(graph.commits.list()) - commits]
+    assert len(made) == 2
+    assert len({commit.mark for commit in made}) == 2
+    # Spark forgets that the last batch was done: what a crash after our commit leaves.
+    for file in (checkpoint / "commits").glob("*1*"):
+        file.unlink()
+    (arriving / "2.json").write_text('{"name": "s2", "age": 2}\n')
+    assert 1 in stream(spark, arriving, start, checkpoint)
+    assert len(graph.commits.list()) == commits + 3
+    people = set(by_name(graph, "node:Person"))
+    assert people == {"Ada", "Bob", "Cy", "s0", "s1", "s2"}
+    assert not list((Path(graph.uri) / "__scratch").glob("*"))
+
+
+def test_DS3_a_stream_cannot_overwrite() -> None:
+    with pytest.raises(og.BadRequest, match="a stream cannot overwrite"):
+        ogs.foreach_batch("graph.omni", "overwrite", type="Person")
+    options = read_options({"path": "graph.omni", "type": "Person"})
+    with pytest.raises(og.BadRequest, match="a stream cannot overwrite"):
+        StreamWriter(options, overwrite=True)
+
+
+# Tables and SQL
+
+
+def test_DS4_types_are_tables(spark: SparkSession, graph: Graph) -> None:
+    tables = graph.spark.tables()
+    assert set(tables) == {"Person", "Ticket", "Count", "Log", "Knows", "Wrote", "Owns"}
+    assert tables["Person"].count() == 3
+    assert set(graph.spark.tables(["Knows"])) == {"Knows"}
+    frame = graph.spark.sql(
+        "select p.name, k.dst from person p join Knows k on k.src = p.id where p.age > 30"
+    )
+    assert [tuple(row) for row in frame.collect()] == [("Ada", "Bob")]
+    assert not spark.catalog.tableExists("Person"), "the caller's session is as it was"
+    before = graph.snapshot().commit_id
+    graph.load(lines(person("Dan")), "append", engine="local")
+    count = "select count(*) as n from Person"
+    assert graph.spark.sql(count).collect()[0]["n"] == 4
+    assert graph.spark.sql(count, snapshot=before).collect()[0]["n"] == 3
+
+
+# What Spark does that we rely on
+
+
+class _Leaky(DataSource):
+    """A source that takes filters, as the documents of Spark say."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "leaky"
+
+    def schema(self) -> str:
+        return "x int"
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return _LeakyReader()
+
+
+class _LeakyReader(DataSourceReader):
+    low = -1
+
+    def pushFilters(self, filters: Any) -> Any:
+        for each in filters:
+            if type(each).__name__ == "GreaterThan":
+                self.low = each.value
+            else:
+                yield each
+
+    def read(self, partition: InputPartition) -> Any:
+        return ((x,) for x in range(10) if x > self.low)
+
+
+@pytest.mark.slow
+def test_spark_leaks_a_pushed_filter_into_later_scans(spark: SparkSession) -> None:
+    """Why `where` is an option. When this fails, Spark has mended it."""
+    spark.dataSource.register(_Leaky)
+    switch = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(switch, "true")
+    try:
+        frame = spark.read.format("leaky").load()
+        counts = [frame.count(), frame.where("x > 7").count(), frame.count()]
+    finally:
+        spark.conf.set(switch, "false")
+    assert counts == [10, 2, 2]

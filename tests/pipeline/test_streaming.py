@@ -1,0 +1,97 @@
+"""A streaming query that is killed at any moment loses no row and writes none twice."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import omnigraph as og
+from omnigraph.graph import Graph
+from tests.exec.bulk import contents, new_graph
+
+ROOT = Path(__file__).parents[2]
+ROWS_A_FILE = 3
+
+
+def fill(folder: Path, files: int) -> Counter[str]:
+    """Files that arrive one after the other, and the rows they hold."""
+    folder.mkdir()
+    rows: Counter[str] = Counter()
+    for number in range(files):
+        texts = [f"{number}-{row}" for row in range(ROWS_A_FILE)]
+        path = folder / f"{number:05}.json"
+        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        os.utime(path, (1_000_000_000 + number, 1_000_000_000 + number))
+        rows.update(texts)
+    return rows
+
+
+def start(graph: str, folder: Path, way: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "tests.pipeline.streaming", graph, str(folder / "in")]
+    command += [str(folder / "checkpoint"), way]
+    with (folder / "log").open("ab") as log:
+        return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
+
+
+def kill(process: "subprocess.Popen[bytes]", *, whole: bool) -> None:
+    """Kill the driver alone, whose JVM lives a little longer, or everything it started."""
+    if whole:
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait()
+
+
+def commits(uri: str) -> int:
+    return len(og.open(uri, read_only=True).commits.list())
+
+
+def run_to_its_end(graph: Graph, folder: Path, way: str, kills: int, dice: random.Random) -> int:
+    """Start the query again and again, killing it so many times; how often it was killed."""
+    killed = 0
+    deadline = time.monotonic() + 1_500
+    while time.monotonic() < deadline:
+        process = start(graph.uri, folder, way)
+        if killed < kills:
+            wanted = commits(graph.uri) + dice.randrange(1, 4)
+            while process.poll() is None and commits(graph.uri) < wanted:
+                time.sleep(0.05)
+            time.sleep(dice.random())
+        else:
+            process.wait(600)
+        if process.poll() is not None:
+            assert process.returncode == 0, (folder / "log").read_text()[-3_000:]
+            return killed
+        kill(process, whole=dice.random() < 0.5)
+        killed += 1
+    raise AssertionError("the query never ended")
+
+
+def require_once(graph: Graph, rows: Counter[str], batches: int) -> None:
+    again = og.open(graph.uri)
+    assert Counter(row["text"] for row in contents(again)["node:Log"]) == rows
+    marks = [c.mark for c in again.commits.list() if c.mark is not None]
+    assert len(marks) == len(set(marks)) == batches
+
+
+def test_DS3_a_killed_query_goes_on_where_it_was(tmp_path: Path) -> None:
+    graph = new_graph(tmp_path)
+    rows = fill(tmp_path / "in", 6)
+    assert run_to_its_end(graph, tmp_path, "foreachBatch", 1, random.Random(1)) == 1
+    require_once(graph, rows, 6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["format", "foreachBatch"])
+def test_DS3_hundreds_of_batches_and_many_kills(tmp_path: Path, way: str) -> None:
+    graph = new_graph(tmp_path)
+    rows = fill(tmp_path / "in", 200)
+    assert run_to_its_end(graph, tmp_path, way, 12, random.Random(2)) > 5
+    require_once(graph, rows, 200)
