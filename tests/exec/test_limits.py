@@ -49,7 +49,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
 
 
 def limited(graph: Graph, **limits: int) -> Graph:
-    other = Graph(graph._store, graph.schema)
+    other = Graph(graph._store)
     other._reading = Reading(graph._store, Limits(**limits))
     return other
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.errors import NotFound
+from omnigraph.errors import NotFound, Reclaimed
 from omnigraph.storage.datasets import CommitRaced
 from omnigraph.storage.records import OperationId
 from omnigraph.storage.store import Store
@@ -114,7 +114,7 @@ def test_an_unknown_table_is_not_found(store: Store) -> None:
         write.read(TableKey("node:Nobody"))
 
 
-def test_a_version_whose_files_are_gone_is_not_found(store: Store) -> None:
+def test_a_version_whose_files_are_gone_is_reclaimed(store: Store) -> None:
     commit = append(store, PERSON, "a")
     append(store, PERSON, "b")
     pin = store.snapshot(commit=commit.id).tables[PERSON]
@@ -122,5 +122,5 @@ def test_a_version_whose_files_are_gone_is_not_found(store: Store) -> None:
     assert store.where.path is not None
     versions = Path(store.where.path / pin.location / "_versions")
     sorted(versions.iterdir())[1].unlink()
-    with pytest.raises(NotFound, match="cleanup"):
+    with pytest.raises(Reclaimed, match="node:Person"):
         content(store, commit=commit.id)
