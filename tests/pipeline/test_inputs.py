@@ -228,3 +228,18 @@ def test_EX1_an_export_by_tasks_loads_again(
     assert contents(copy) == wanted
     with pytest.raises(og.AlreadyExists):
         graph.export(tmp_path / "out", format, engine="spark")
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_LD1_a_relative_name_means_the_callers_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, engine: str
+) -> None:
+    graph = new_graph(tmp_path)
+    (tmp_path / "in.jsonl").write_bytes(LINES)
+    monkeypatch.chdir(tmp_path)
+    session = {"spark": spark} if engine == "spark" else {}
+    assert graph.load("in.jsonl", "append", engine=engine, **session).nodes == {"Person": 30}
+    (tmp_path / "bad.jsonl").write_bytes(b"{\n")
+    with pytest.raises(og.OmnigraphError, match=r"bad\.jsonl") as refused:
+        graph.load("bad.jsonl", "append", engine=engine, **session)
+    assert str(tmp_path) not in str(refused.value)

@@ -51,6 +51,7 @@ def test_parquet_is_ingested_on_spark(spark: SparkSession, tmp_path: Path) -> No
     assert rows == [("London", 1, 2), ("Paris", 1, 1)]
 
 
+@pytest.mark.slow
 def test_the_demo_runs_to_its_end(tmp_path: Path) -> None:
     done = run(DEMO, tmp_path / "people.omni")
     assert done.returncode == 0, done.stdout + done.stderr
