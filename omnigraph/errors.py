@@ -28,6 +28,11 @@ from omnigraph.types import Span, TableKey
 class OmnigraphError(Exception):
     """The root of every error this package raises on purpose."""
 
+    @property
+    def fact(self) -> str:
+        """What is wrong, for a report that says itself what to do about it."""
+        return str(self)
+
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions pickle by `args`, which a dataclass leaves empty; Spark workers raise these.
         facts = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -180,6 +185,10 @@ class Reclaimed(Refused):
 
     kind: str
     name: str
+
+    @property
+    def fact(self) -> str:
+        return f"{self.kind} {self.name} is not there any more"
 
     def __str__(self) -> str:
         return (

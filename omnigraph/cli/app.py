@@ -30,6 +30,7 @@ from omnigraph.cli import (
     spark,
     upkeep,
 )
+from omnigraph.cli.options import Json
 from omnigraph.cli.terminal import show, show_json, warn
 
 _EPILOG = (
@@ -93,7 +94,7 @@ def _options(
 
 
 @app.command()
-def version(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def version(json: Json = False) -> None:
     """Print the program's version and the storage format it reads."""
     from omnigraph.storage.stamp import INTERNAL_SCHEMA_VERSION
 

@@ -71,9 +71,7 @@ def test_what_is_known_about_a_blob(docs: Path) -> None:
         (("node", "Doc", "nobody", "file"), "not found"),
         (("node", "Doc", "a", "title"), "has no Blob property 'title'; it has: file"),
         (("node", "Robot", "a", "file"), "unknown node type 'Robot'; known: Doc"),
-        (("node", "Doc", "a", "file", "--length", "0"), "a length of 0 reads nothing"),
         (("node", "Doc", "a", "file", "--offset", "99"), "offset 99 lies outside the blob"),
-        (("node", "Doc", "a", "file", "--branch", "b", "--snapshot", "x"), "not both"),
     ],
 )
 def test_a_blob_that_cannot_be_read_says_why(

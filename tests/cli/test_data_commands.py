@@ -122,7 +122,7 @@ def test_a_condition_that_does_not_hold_exits_with_4(folder: Path) -> None:
         (("query", "-e", "query q() {", "g.omni"), 1, "parse error"),
         (("query", "-e", "query q() { match { $p: Robot } return { $p } }", "g.omni"), 1, "T1"),
         (("query", "-e", PEOPLE_ROWS, "g.omni", "--branch", "nowhere"), 1, "branch 'nowhere' not"),
-        (("query", "-e", PEOPLE_ROWS, "g.omni", "--params", "{"), 1, "not JSON"),
+        (("query", "-e", PEOPLE_ROWS, "g.omni", "--params-file", "{"), 1, "file '{' not found"),
         (("query", "-e", PEOPLE_ROWS, "g.omni", "--params", "[]"), 1, "must be a JSON object"),
         (("query", "g.omni"), 2, "--query FILE or as -e"),
         (("query", "-e", PEOPLE_ROWS, "g.omni", "--format", "xml"), 2, "xml"),

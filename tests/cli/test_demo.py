@@ -25,7 +25,8 @@ def walked(folder: Path, *options: str) -> list[str]:
         "A writer is killed half-way",
         "Back in time",
     ]
-    assert "update node Person Ada Ash 0" in shown
+    assert "~ node Person Ada Ash 0" in shown
+    assert "main → review/hire: 2 inserted, 1 updated" in shown
     assert "merged review/hire into main: merged" in shown
     assert any("RolledBack of mutation by act-unlucky" in line for line in shown)
     assert "Ada Ash 0 | 20    | Bergen" in shown
