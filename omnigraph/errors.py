@@ -568,4 +568,15 @@ class StorageFailed(OmnigraphError):
     detail: str
 
     def __str__(self) -> str:
-        return f"storage failed while it {self.operation}: {self.detail}; nothing was published"
+        text = f"storage failed while it {self.operation}: {self.detail}; nothing was published"
+        return _with_hint(text, next((do for sign, do in _WAYS_OUT if sign in self.detail), ""))
+
+
+_WAYS_OUT = (
+    ("No space left on device", "free some space and repeat"),
+    ("Disk quota exceeded", "free some space and repeat"),
+    ("File too large", "choose a file system, or a limit, that allows larger files"),
+    ("Permission denied", "ask for the permission, or choose another place"),
+    ("Operation not permitted", "ask for the permission, or choose another place"),
+    ("Read-only file system", "choose another place"),
+)

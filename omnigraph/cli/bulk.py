@@ -153,12 +153,16 @@ def export(
         ExportFormat, typer.Option("--format", help="Parquet needs --out.")
     ] = ExportFormat.JSONL,
     jsonl: Annotated[bool, typer.Option("--jsonl", hidden=True)] = False,
+    tables: Annotated[list[str] | None, typer.Option("--table", hidden=True)] = None,
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
     """Write a graph to standard output as NDJSON that `load` reads."""
     if jsonl:
         warn("--jsonl is what export writes anyway and need not be said")
+    if tables:
+        warn("'--table' is now '--type'")
+        types = [*(types or ()), *tables]
     exclusive(branch=branch, snapshot=snapshot)
     if format is ExportFormat.PARQUET and out is None:
         raise typer.BadParameter("Parquet is written to a folder: pass --out FOLDER")

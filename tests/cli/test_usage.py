@@ -51,6 +51,10 @@ PAIRS = {
     "a node and an edge": ((*LOAD, "--node", "A", "--edge", "B"), "--node and --edge"),
     "a cursor and a start": (("changes", "poll", "--cursor", "c", "--start", "now"), "--start"),
     "vectors": (("embed", "--clean", "--reembed-all"), "--clean and --reembed-all"),
+    "a plan of a server": (
+        ("schema", "plan", "--schema", SCHEMA, "--server", "x"),
+        "'omnigraph schema plan' does not take --server",
+    ),
     "Parquet to a terminal": (("export", "--format", "parquet"), "--out"),
 }
 
