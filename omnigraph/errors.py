@@ -21,7 +21,7 @@ from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any, Self
 
-from omnigraph.types import Span, TableKey
+from omnigraph.types import Span, TableKey, columns_of
 
 
 @dataclass(eq=False)
@@ -114,8 +114,9 @@ def _excerpt(source: str, line: int, line_start: int, start: int, end: int) -> s
     window_start = line_start if fits else max(line_start, start - _EXCERPT_COLUMNS // 2)
     window_end = min(line_end, window_start + _EXCERPT_COLUMNS)
     shown = source[window_start:window_end].rstrip("\r")
-    margin = "".join("\t" if char == "\t" else " " for char in source[window_start:start])
-    carets = "^" * max(1, min(end, window_end) - start)
+    before, wrong = source[window_start:start], source[start : min(end, window_end)]
+    margin = "".join("\t" if char == "\t" else " " * columns_of(char) for char in before)
+    carets = "^" * max(1, sum(map(columns_of, wrong)))
     number = str(line)
     gutter = " " * len(number)
     return f"{number} | {shown}\n{gutter} | {margin}{carets}"
@@ -188,6 +189,7 @@ class Reclaimed(Refused):
 
     @property
     def fact(self) -> str:
+        """What is wrong, without the way to find out more."""
         return f"{self.kind} {self.name} is not there any more"
 
     def __str__(self) -> str:
