@@ -26,7 +26,7 @@ import typer
 from omnigraph.cli.terminal import painted, show, told_plainly
 from omnigraph.errors import BadRequest
 
-_PROGRAM = (sys.executable, "-c", "from omnigraph.cli.app import main; main()")
+_PROGRAM = (sys.executable, "-c", "from omnigraph.cli.start import program; program()")
 # The write dies when one of its two tables has moved and the other has not.
 _CRASH = {"OMNIGRAPH_FAILPOINTS": "commit.table_after=kill"}
 _HERO, _OTHER, _COMPANY = "Ada Ash 0", "Bob Ash 1", "Company 0"

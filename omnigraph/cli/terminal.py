@@ -20,10 +20,10 @@ from typing import IO, NoReturn
 import typer
 
 from omnigraph.cli.scope import scope
+from omnigraph.cli.start import INTERRUPTED
 from omnigraph.errors import BadRequest, NotFound, OmnigraphError
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-INTERRUPTED = 130
 
 
 def read_text(path: str) -> str:

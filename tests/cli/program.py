@@ -23,7 +23,7 @@ from tests.cli import warm
 
 PEOPLE = Path(__file__).parents[2] / "examples" / "people"
 SCHEMA = str(PEOPLE / "schema.pg")
-PROGRAM = (sys.executable, "-c", "from omnigraph.cli.app import main; main()")
+PROGRAM = (sys.executable, "-c", "from omnigraph.cli.start import program; program()")
 
 
 @dataclass(frozen=True)

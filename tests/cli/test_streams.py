@@ -71,6 +71,41 @@ def test_signs_that_an_output_has_no_code_for_are_written_out(people: Path) -> N
     assert "Zo\\xeb\\u2192\\U0001f600" in done.stdout
 
 
+def alone(code: str) -> subprocess.CompletedProcess[str]:
+    """A program of its own."""
+    return subprocess.run(
+        [PROGRAM[0], "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_a_thread_that_still_works_does_not_hold_the_end_up() -> None:
+    done = alone(
+        "import sys, threading, time\n"
+        "from omnigraph.cli import app, start\n"
+        "def main():\n"
+        "    threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "    sys.stdout.write('told')\n"
+        "    sys.exit(3)\n"
+        "app.main = main\n"
+        "start.program()"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (3, "told", "")
+
+
+def test_an_interrupt_while_the_program_loads_is_one_word() -> None:
+    done = alone(
+        "import sys\n"
+        "from omnigraph.cli import start\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "start.program()"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
 def _without_privileges() -> None:
     """Root passes every permission; without these two capabilities it does not."""
     if os.geteuid() == 0:
