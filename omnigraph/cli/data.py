@@ -18,6 +18,8 @@ from omnigraph.cli.options import (
     Actor,
     Branch,
     BranchOrMain,
+    Engine,
+    EngineOption,
     Json,
     Params,
     ParamsFile,
@@ -72,6 +74,7 @@ def query(
     format: Annotated[
         Format | None, typer.Option("--format", help="How to print rows, else as a table.")
     ] = None,
+    engine: EngineOption = Engine.AUTO,
     json: Json = False,
     store: Store = None,
 ) -> None:
@@ -85,7 +88,7 @@ def query(
         given = _params(params, params_file)
         where = {"snapshot": snapshot} if snapshot is not None else {"branch": branch or MAIN}
         with open_graph(uri, read_only=True) as graph:
-            result = graph.query(text, given, name=wanted, **where)
+            result = graph.query(text, given, name=wanted, engine=str(engine), **where)
         answer = Answer(
             result.query_name,
             where.get("branch"),

@@ -178,3 +178,19 @@ def test_an_earlier_commit_can_be_read_again(folder: Path) -> None:
     then = document("query", "-e", PEOPLE_ROWS, "g.omni", "--snapshot", head, cwd=folder)
     assert (then["row_count"], then["target"]) == (3, {"branch": None, "snapshot": head})
     assert document("query", "-e", PEOPLE_ROWS, "g.omni", cwd=folder)["row_count"] == 2
+
+
+def test_files_of_other_systems_are_read(tmp_path: Path) -> None:
+    """With a byte order mark and Windows line ends."""
+    texts = {
+        "s.pg": "node Person {\n  name: String @key\n}\n",
+        "q.gq": "query q($n: String) {\n  match { $p: Person { name: $n } }\n  return { $p }\n}\n",
+        "p.json": '{\n  "n": "Ada"\n}\n',
+        "d.jsonl": '{"type": "Person", "data": {"name": "Ada"}}\n\n',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_bytes(text.replace("\n", "\r\n").encode("utf-8-sig"))
+    lines("init", "--schema", "s.pg", "g.omni", cwd=tmp_path)
+    lines("load", "g.omni", "--data", "d.jsonl", "--mode", "append", cwd=tmp_path)
+    ask = ("query", "--query", "q.gq", "--params-file", "p.json", "g.omni", "--format", "csv")
+    assert lines(*ask, cwd=tmp_path) == ["p", "Ada"]
