@@ -8,6 +8,7 @@ modules are loaded, how long that takes, closed streams, signals) is tested with
 
 import atexit
 import functools
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _CALLER = """\
-#!{python} -IS
 import json, os, socket, sys
 call = {{"words": sys.argv[1:], "folder": os.getcwd(), "env": dict(os.environ)}}
 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
@@ -33,7 +33,9 @@ def program() -> str:
     """An executable that does what `omnigraph` does, in a process of its own."""
     folder = tempfile.TemporaryDirectory(prefix="omnigraph-warm-")
     door, caller = Path(folder.name, "door"), Path(folder.name, "omnigraph")
-    caller.write_text(_CALLER.format(python=sys.executable, door=str(door)))
+    script = Path(folder.name, "call.py")
+    script.write_text(_CALLER.format(door=str(door)))
+    caller.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -IS {script} "$@"\n')
     caller.chmod(0o755)
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.cli.warm_server", str(door)],

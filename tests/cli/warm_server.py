@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import io
 import json
 import os
 import select
@@ -9,6 +10,7 @@ import signal
 import socket
 import sys
 import traceback
+from contextlib import redirect_stdout, suppress
 from typing import Any, NoReturn
 
 from omnigraph.cli import engine
@@ -33,6 +35,9 @@ def serve(path: str) -> None:
     engine._prepare()
     for name in _LOADED:
         importlib.import_module(name)
+    sys.argv = ["omnigraph", "version"]
+    with redirect_stdout(io.StringIO()), suppress(SystemExit):
+        main()  # the first call of all builds what the others find
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
