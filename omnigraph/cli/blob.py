@@ -45,9 +45,11 @@ def get(
     path: GraphPath = None,
     branch: BranchOrMain = None,
     snapshot: Snapshot = None,
-    offset: Annotated[int, typer.Option("--offset", min=0, help="Skip so many bytes.")] = 0,
+    offset: Annotated[
+        int, typer.Option("--offset", metavar="N", min=0, help="Skip so many bytes.")
+    ] = 0,
     length: Annotated[
-        int | None, typer.Option("--length", min=1, help="At most so many bytes.")
+        int | None, typer.Option("--length", metavar="N", min=1, help="At most so many bytes.")
     ] = None,
     out: Annotated[
         str | None, typer.Option("--out", metavar="FILE", help="Write to a file.")

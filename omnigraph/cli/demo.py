@@ -43,7 +43,9 @@ def demo(
     folder: Annotated[
         str | None, typer.Argument(metavar="FOLDER", help="Where to leave the graph.")
     ] = None,
-    edges: Annotated[int, typer.Option(min=200, help="About how many edges.")] = 300_000,
+    edges: Annotated[
+        int, typer.Option(metavar="N", min=200, help="About how many edges.")
+    ] = 300_000,
     engine: Annotated[_Engine, typer.Option(help="What runs the load.")] = _Engine.SPARK,
 ) -> None:
     """Walk through what the product does, on a graph of a few hundred thousand edges."""

@@ -34,7 +34,9 @@ def list_(
     filter: Annotated[
         str | None, typer.Option("--filter", metavar="actor=NAME", help="Only these commits.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most this many.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="At most this many.")
+    ] = None,
     graph_: Annotated[
         bool, typer.Option("--graph", help="Draw the history, with what was merged into it.")
     ] = False,

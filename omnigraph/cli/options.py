@@ -53,9 +53,9 @@ def _duration(given: str | None) -> str | None:
 # Which graph, and where in it.
 GraphPath = Annotated[str | None, typer.Argument(metavar="URI", help="Where the graph lives.")]
 Store = Annotated[
-    str | None, typer.Option("--store", metavar="URI", help="The same, as an option.")
+    str | None, typer.Option("--store", metavar="URI", help="The graph, as an option.")
 ]
-Uri = Annotated[str | None, typer.Option("--uri", metavar="URI", help="The same, as an option.")]
+Uri = Annotated[str | None, typer.Option("--uri", metavar="URI", help="The graph, as an option.")]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="Which branch.")]
 BranchOrMain = Annotated[
     str | None, typer.Option("--branch", metavar="NAME", help="Which branch, else main.")

@@ -69,6 +69,9 @@ def take(arguments: list[str]) -> list[str]:
     rest: list[str] = []
     switches: set[str] = set()
     found: dict[str, str] = {}
+    for word in arguments:
+        if not _is_text(word):
+            raise typer.BadParameter(f"{word!r} is not UTF-8 text")
     words = iter(_leading_last(arguments))
     for word in words:
         flag, equals, value = word.partition("=")
@@ -92,6 +95,11 @@ def take(arguments: list[str]) -> list[str]:
         debug="--debug" in switches,
     )
     return rest
+
+
+def _is_text(word: str) -> bool:
+    """Whether bytes that a shell passed are a text; Python keeps the others as half a sign."""
+    return word.isascii() or not any("\ud800" <= char <= "\udfff" for char in word)
 
 
 def _leading_last(arguments: list[str]) -> list[str]:

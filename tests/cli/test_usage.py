@@ -38,6 +38,7 @@ VALUES = {
     "a length": ((*BLOB, "--length", "0"), "'--length'"),
     "an offset": ((*BLOB, "--offset", "-1"), "'--offset'"),
     "a shell": (("completion", "tcsh"), "'tcsh' is not one of"),
+    "no text": ((*LOAD, "--as", "\udcff"), "'\\udcff' is not UTF-8 text"),
     "a server for a store": (("branch", "list", "http://x"), "--server"),
 }
 PAIRS = {
