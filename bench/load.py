@@ -30,6 +30,7 @@ from omnigraph.pipeline.session import session
 
 MERGED = 100_000
 COLD_ROUNDS = 3
+RESULTS = Path(__file__).parent / "results" / "load.json"
 Run = Callable[[Path, int], tuple[int, float]]
 """From the files and the number of edges to the rows that were loaded and the seconds it took."""
 
@@ -165,6 +166,7 @@ def main() -> None:
     words.add_argument("--edges", type=int, default=1_000_000)
     words.add_argument("--runs", nargs="*", default=list(RUNS), help="names, or how they begin")
     words.add_argument("--keep", help="a folder for the input, used again")
+    words.add_argument("--save", action="store_true", help="keep the figures in results/load.json")
     words.add_argument("--run", help=argparse.SUPPRESS)
     asked = words.parse_args()
     folder = Path(asked.keep or tempfile.mkdtemp())
@@ -180,10 +182,26 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|")
     for run in RUNS:
         if any(run.startswith(begin) for begin in asked.runs):
-            print(_measured(run, folder, asked.edges), flush=True)
+            found = _measured(run, folder, asked.edges)
+            print(_line(run, found), flush=True)
+            if asked.save:
+                _save(run, asked.edges, found)
 
 
-def _measured(run: str, folder: Path, edges: int) -> str:
+def _line(run: str, found: dict[str, Any]) -> str:
+    if "failed" in found:
+        return f"| {run} | failed: {found['failed']} |"
+    rates = f"{found['rows']:,} | {found['wall_s']} | {found['rows_a_second']:,} | {found['cpu_s']}"
+    return f"| {run} | {rates} | {found['peak_mib_all']} | {found['peak_mib_driver']} |"
+
+
+def _save(run: str, edges: int, found: dict[str, Any]) -> None:
+    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    kept.setdefault(str(edges), {})[run] = found
+    RESULTS.write_text(json.dumps(kept, indent=2) + "\n")
+
+
+def _measured(run: str, folder: Path, edges: int) -> dict[str, Any]:
     command = [sys.executable, __file__, "--run", run, "--edges", str(edges)]
     with tempfile.TemporaryDirectory(dir=folder) as own:
         environment = {**os.environ, "TMPDIR": own}
@@ -198,11 +216,17 @@ def _measured(run: str, folder: Path, edges: int) -> str:
         out, error = process.communicate()
         memory.stop()
     if process.returncode:
-        return f"| {run} | failed: {(error.strip().splitlines() or ['?'])[-1]} |"
+        return {"failed": (error.strip().splitlines() or ["?"])[-1]}
     found = json.loads(out.splitlines()[-1])
     rows, wall = found["rows"], found["wall"]
-    rates = f"{rows:,} | {wall:.2f} | {int(rows / wall):,} | {memory.cpu:.1f}"
-    return f"| {run} | {rates} | {memory.peak_all >> 10} | {memory.peak_own >> 10} |"
+    return {
+        "rows": rows,
+        "wall_s": round(wall, 2),
+        "rows_a_second": int(rows / wall),
+        "cpu_s": round(memory.cpu, 1),
+        "peak_mib_all": memory.peak_all >> 10,
+        "peak_mib_driver": memory.peak_own >> 10,
+    }
 
 
 class _Memory:

@@ -73,9 +73,11 @@ def incoming_keys(rows: Rows, part: int) -> list[tuple[KeySet, pa.Table]]:
         names = dict.fromkeys(("id", *unique.columns, AT))
         keys = unique_keys(owner.table, number, unique)
         found.append((keys, table.select(list(names)).drop_null()))
-    ids = table["id"] if is_stated else pa.nulls(table.num_rows, pa.utf8())
+    # An id that was minted just now tells nobody which edge it is.
+    ids = pa.nulls(table.num_rows, pa.utf8())
+    if is_stated:
+        ids = pc.if_else(rows.given, table["id"], pa.scalar(None, pa.utf8()))
     for endpoint in rules.endpoints:
-        # An id that was minted just now tells nobody which edge it is.
         ends = pa.table({"id": ids, endpoint.end: table[endpoint.end], AT: table[AT]})
         keys = end_keys(owner.table, endpoint.end)
         found.append((keys, ends if is_stated else _first_of_each(ends, endpoint.end)))

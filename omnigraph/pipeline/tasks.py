@@ -74,7 +74,7 @@ def run_pieces(job: Job, index: int, pieces: Iterator[Piece]) -> PartDone:
     intake = Intake(spill, sink, done.faults, done.counts)
     try:
         for piece in pieces:
-            faults, some = ready_piece(job.catalog, job.request, piece)
+            faults, some = ready_piece(job.catalog, job.request, piece, job.buckets)
             done.faults.merge(faults)
             for ready in some:
                 intake.take(ready, piece.part)
