@@ -9,10 +9,13 @@ Invariant: this is done in the command's own process alone, never in a program t
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING
+
+from omnigraph.cli.scope import scope
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph
@@ -42,9 +45,21 @@ class _NoPandas(MetaPathFinder):
             raise ModuleNotFoundError(name)
 
 
+def _warnings() -> logging.Handler:
+    """Warnings on standard error, but for those of Spark's bridge: it logs, as nobody in
+    particular, the tracebacks of what it raises and we tell, an interrupt for one."""
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.WARNING)
+    if not scope().debug:
+        handler.addFilter(lambda record: record.name.partition(".")[0] not in ("root", "py4j"))
+    return handler
+
+
 def _prepare() -> None:
     # Spark's launcher forks and at once runs another program, which is safe.
     warnings.filterwarnings("ignore", "lance is not fork-safe", UserWarning)
+    if not logging.root.handlers:
+        logging.root.addHandler(_warnings())
     if "pandas" in sys.modules or "pyarrow.dataset" in sys.modules:
         return
     finder = _NoPandas()
