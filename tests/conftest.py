@@ -12,6 +12,7 @@ from omnigraph.pipeline.session import session
 # workers would have nothing left to do.
 _FIRST = (
     "pipeline",
+    "exec/test_random_queries.py",
     "exec/test_mutate_model.py",
     "storage/test_stress.py",
     "storage/test_crashes.py",
