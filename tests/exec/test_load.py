@@ -469,6 +469,13 @@ def test_an_edge_without_an_end_is_told_by_the_id_it_states(
     assert refused(graph, mixed, "append").violations[0].id is None
 
 
+def test_of_many_edges_to_one_missing_end_the_first_is_told(graph: Graph) -> None:
+    many = [edge("Knows", "a", "ghost" if n % 2 else "a") for n in range(40)]
+    error = refused(graph, lines(person("a"), *many), "append")
+    told = {v.rule: v for v in error.violations}
+    assert (dict(error.counts)["endpoint"], told["endpoint"].line) == (1, 3)
+
+
 @pytest.mark.parametrize("ids", [{}, {"id": "w2"}])
 def test_a_merge_counts_the_edges_beside_its_own(family: Graph, ids: dict[str, str]) -> None:
     family.load(lines(*(node("Log", text="t", id=f"l{n}") for n in range(3))), "append")
