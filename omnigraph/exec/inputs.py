@@ -21,7 +21,7 @@ from omnigraph.exec.sources import Part, blocks, find_files
 _RECORDS = 20_000
 _READ_BYTES = 8 << 20
 _INFLATES = 8  # how much larger compressed text gets, roughly
-_COLUMNS_INFLATE = 5  # how much larger rows are as text than as columns in a file, roughly
+_COLUMNS_INFLATE = 8  # how much larger rows are as text than as columns in a file, roughly
 
 
 @dataclass(frozen=True, slots=True)

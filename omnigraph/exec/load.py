@@ -23,8 +23,8 @@ from omnigraph.storage.store import Store
 from omnigraph.storage.write import Write
 from omnigraph.types import TableKey
 
-BUCKET_BYTES = 256 << 20
-_UNKNOWN_BYTES = 4 << 30
+BUCKET_BYTES = 64 << 20
+_UNKNOWN_BYTES = 1 << 30
 
 
 def load_local(

@@ -104,7 +104,8 @@ class SparkLoad:
         wanted = int(self._spark.sparkContext.defaultParallelism) * 2
         parts = () if frame is not None else split(found, tasks=wanted, folder=self._folder)
         size = found.rows_bytes or sum(part.size for part in parts)
-        buckets = bucket_count(size) if frame is None else wanted
+        # A bucket is a task here, and starting one costs more than in this process.
+        buckets = max(1, bucket_count(size) // 2) if frame is None else wanted
         job = self._job(write, buckets)
         results = self._read_frame(job, frame) if frame is not None else self._read(job, parts)
         keep = request.rejects is not None

@@ -9,10 +9,11 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import omnigraph as og
-from omnigraph.exec import finish, pieces, sources
+from omnigraph.exec import finish, inputs, pieces, sources
 from omnigraph.exec import load as loading
 from omnigraph.exec.request import Progress
 from omnigraph.graph import Graph
@@ -432,6 +433,47 @@ def test_buckets_find_what_one_bucket_finds(family: Graph, monkeypatch: Any) -> 
     assert len(by_name(family, "node:Person")) == 53
     monkeypatch.setattr(loading, "bucket_count", lambda size: 1)
     refused(family, lines(person("newer", email="p7@x")), "merge")
+
+
+def test_LD5_buckets_follow_the_rows_whatever_the_input(
+    graph: Graph, tmp_path: Path, monkeypatch: Any
+) -> None:
+    asked: list[int] = []
+    count = loading.bucket_count
+    monkeypatch.setattr(
+        loading, "bucket_count", lambda size: asked.append(count(size)) or asked[-1]
+    )
+    monkeypatch.setattr(inputs, "_RECORDS", 2)
+    error = refused(graph, iter([person(n) for n in "abca"]), "append")
+    assert (error.counts, error.violations[0].line) == ((("unique", 1),), 4)
+    graph.load(iter([person("a")]), "append")
+    assert asked[0] > 8 > asked[1] == 1, "a stream may go on for long, unless it is over already"
+    monkeypatch.setattr(loading, "BUCKET_BYTES", 1_000)
+    names = [f"p{n}" for n in range(300)]
+    (tmp_path / "in.jsonl").write_bytes(lines(*map(person, names)))
+    graph.load(tmp_path / "in.jsonl", "append")
+    pq.write_table(pa.table({"name": names}), tmp_path / "in.parquet")
+    graph.load(tmp_path / "in.parquet", "merge", type="Person")
+    assert asked[3] >= asked[2] / 2, "columns take fewer bytes than the text of the same rows"
+
+
+@pytest.mark.parametrize("ids", [{}, {"id": "w2"}])
+def test_an_edge_without_an_end_is_told_by_the_id_it_states(
+    graph: Graph, ids: dict[str, str]
+) -> None:
+    others = [edge("Knows", "a", "a", id="k")] if ids else []
+    source = lines(person("a"), *others, edge("Knows", "a", "ghost", **ids))
+    (told,) = refused(graph, source, "append").violations
+    assert (told.id, told.value) == (ids.get("id"), "ghost")
+    mixed = lines(person("a"), edge("Knows", "a", "a", id="k"), edge("Knows", "a", "ghost"))
+    assert refused(graph, mixed, "append").violations[0].id is None
+
+
+def test_of_many_edges_to_one_missing_end_the_first_is_told(graph: Graph) -> None:
+    many = [edge("Knows", "a", "ghost" if n % 2 else "a") for n in range(40)]
+    error = refused(graph, lines(person("a"), *many), "append")
+    told = {v.rule: v for v in error.violations}
+    assert (dict(error.counts)["endpoint"], told["endpoint"].line) == (1, 3)
 
 
 @pytest.mark.parametrize("ids", [{}, {"id": "w2"}])
