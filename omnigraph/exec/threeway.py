@@ -59,10 +59,11 @@ class CommitBase:
     def __init__(
         self, store: Store, owner: TypeOf, base: TablePin, *, source: TablePin, target: TablePin
     ) -> None:
-        self._moved = store.deltas.touched(target, base, whole=True)["id"].combine_chunks()
-        self._touched = store.deltas.touched(source, base, whole=True)
-        self._ids = self._touched["id"].combine_chunks()
         self._entities = Entities(owner, store.tables.reader(base))
+        columns = self._entities.read_by()
+        self._moved = store.deltas.touched(target, base, columns=columns)["id"].combine_chunks()
+        self._touched = store.deltas.touched(source, base, columns=columns)
+        self._ids = self._touched["id"].combine_chunks()
 
     def ids(self) -> pa.Array:
         return self._ids
@@ -199,7 +200,7 @@ class TypeMerge:
         self.owner = owner
         self.source = Entities(owner, store.tables.reader(source))
         self.target = Entities(owner, store.tables.reader(target))
-        self.touched = store.deltas.touched(source, target, whole=True)
+        self.touched = store.deltas.touched(source, target, columns=self.source.read_by())
         """The ids in which the two sides may differ: `before` the source's rows, `after` the
         target's."""
         self.taken = Taken()
