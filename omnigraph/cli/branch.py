@@ -23,6 +23,7 @@ from omnigraph.cli.address import (
     write_target,
 )
 from omnigraph.cli.engine import open_graph
+from omnigraph.cli.progress import following
 from omnigraph.cli.terminal import fail, show, show_json, told_plainly, warn
 from omnigraph.cli.told import conflict_lines
 from omnigraph.errors import MergeConflicts
@@ -142,14 +143,16 @@ def merge(
         write_target("branch merge", where, quiet=quiet)
         with open_graph(where) as graph:
             try:
-                outcome = graph.branches.merge(
-                    source,
-                    into=into,
-                    actor=actor,
-                    delete_source=delete_branch,
-                    by=by.value,
-                    resolve=answers,
-                )
+                with following("compare", quiet=quiet) as progress:
+                    outcome = graph.branches.merge(
+                        source,
+                        into=into,
+                        actor=actor,
+                        delete_source=delete_branch,
+                        by=by.value,
+                        resolve=answers,
+                        progress=progress,
+                    )
             except MergeConflicts as refused:
                 _refuse(refused, into, source, as_json=json)
         if json:

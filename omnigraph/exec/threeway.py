@@ -8,7 +8,7 @@ Invariant: only ids written since the sides parted are read, and the decision de
 alone, so a row that was written again without being changed decides nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -206,13 +206,16 @@ class TypeMerge:
         self.taken = Taken()
         self._base = base
 
-    def decide(self) -> Iterator[Undecided]:
-        """Decide every entity that decides itself, and yield the others, some at a time."""
+    def decide(self, told: Callable[[int], None]) -> Iterator[Undecided]:
+        """Decide every entity that decides itself, and yield the others, some at a time. `told` is
+        how many were looked at."""
         mask = pc.is_in(self.touched["id"], value_set=self._base.ids())
         candidates = self.touched.filter(mask)
         rows = rows_a_chunk(self.owner)
         for start in range(0, candidates.num_rows, rows):
-            undecided = self._decide(candidates.slice(start, rows))
+            chunk = candidates.slice(start, rows)
+            undecided = self._decide(chunk)
+            told(chunk.num_rows)
             if undecided is not None:
                 yield undecided
 
