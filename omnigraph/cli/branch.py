@@ -13,6 +13,7 @@ import typer
 from omnigraph.cli.address import confirm_destructive, graph_uri, write_target
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import MAIN, Actor, GraphPath, Json, Quiet, Store, Uri
+from omnigraph.cli.progress import following
 from omnigraph.cli.terminal import fail, show, show_json, told_plainly, warn
 from omnigraph.cli.told import conflict_lines
 from omnigraph.errors import MergeConflicts
@@ -132,14 +133,16 @@ def merge(
         write_target("branch merge", where, quiet=quiet)
         with open_graph(where) as graph:
             try:
-                outcome = graph.branches.merge(
-                    source,
-                    into=into,
-                    actor=actor,
-                    delete_source=delete_branch,
-                    by=by.value,
-                    resolve=answers,
-                )
+                with following("compare", quiet=quiet) as progress:
+                    outcome = graph.branches.merge(
+                        source,
+                        into=into,
+                        actor=actor,
+                        delete_source=delete_branch,
+                        by=by.value,
+                        resolve=answers,
+                        progress=progress,
+                    )
             except MergeConflicts as refused:
                 _refuse(refused, into, source, as_json=json)
         if json:

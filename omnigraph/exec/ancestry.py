@@ -7,10 +7,13 @@ the merge reads them together.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
+from omnigraph.errors import NotFound
 from omnigraph.storage.history import History
-from omnigraph.storage.records import Commit, CommitId
+from omnigraph.storage.records import Commit, CommitId, Origin
 
 Lookup = Callable[[CommitId], Commit | None]
 
@@ -29,7 +32,56 @@ class Meeting:
 
 
 def meeting(lookup: Lookup, ours: CommitId, theirs: CommitId) -> Meeting:
-    """Where two heads met last."""
+    """Where two heads met last. Where they met once, only what was committed since is walked."""
+    base = _only_base(lookup, ours, theirs)
+    return _meeting(lookup, ours, theirs) if base is None else Meeting((base,))
+
+
+_OURS, _THEIRS, _PASSED = 1, 2, 4
+_BOTH = _OURS | _THEIRS
+
+
+def _only_base(lookup: Lookup, ours: CommitId, theirs: CommitId) -> Commit | None:
+    """The one best common ancestor, or None if there may be several or none.
+
+    Walks back from both heads, the newest commit first, and marks who comes by. Ancestors of a
+    commit that both have passed are of no interest, and the walk ends when only such are left. The
+    order is only a guess (versions of two branches say little about each other), so a mark that
+    comes late to a commit is carried on from there: every best common ancestor is marked by both.
+    """
+    marks: dict[CommitId, int] = {}
+    waiting: list[tuple[int, CommitId]] = []
+    wanted: set[CommitId] = set()  # those that wait and are of interest
+    met: dict[CommitId, Commit] = {}
+
+    def reach(commit_id: CommitId, mark: int) -> None:
+        before = marks.get(commit_id, 0)
+        if before | mark == before:
+            return
+        marks[commit_id] = before | mark
+        commit = lookup(commit_id)
+        heappush(waiting, (0 if commit is None else -commit.manifest_version, commit_id))
+        (wanted.discard if (before | mark) & _PASSED else wanted.add)(commit_id)
+
+    reach(ours, _OURS)
+    reach(theirs, _THEIRS)
+    while wanted:
+        _, commit_id = heappop(waiting)
+        wanted.discard(commit_id)
+        mark, commit = marks[commit_id], lookup(commit_id)
+        if mark == _BOTH:
+            if commit is None:
+                return None  # both merged a commit that is gone
+            met[commit_id] = commit
+            mark |= _PASSED
+        for parent in () if commit is None else parents(commit):
+            reach(parent, mark)
+    found = [commit for id_, commit in met.items() if marks[id_] == _BOTH]
+    return found[0] if len(found) == 1 else None
+
+
+def _meeting(lookup: Lookup, ours: CommitId, theirs: CommitId) -> Meeting:
+    """The same by walking all of history."""
     from_ours, from_theirs = _distances(lookup, ours), _distances(lookup, theirs)
     both = from_ours.keys() & from_theirs.keys()
     common = {commit.id: commit for commit in _found(lookup, both)}
@@ -75,21 +127,46 @@ def _distances(lookup: Lookup, head: CommitId) -> dict[CommitId, int]:
     return steps
 
 
+class _Commits:
+    """Commits of some branches, and of others once they do not suffice.
+
+    A merge says where the commit it merged was written: only that branch is asked, and none if it
+    is gone, and its commits with it. Where a merge says nothing, or names a branch that lacks the
+    commit, every live branch is asked.
+    """
+
+    def __init__(self, history: History, branches: Iterable[str]) -> None:
+        self._history = history
+        self._known: dict[CommitId, Commit] = {}
+        self._origins: dict[CommitId, Origin] = {}
+        self._is_complete = False
+        for branch in branches:
+            self._known.update(history.dag(branch))
+
+    def __call__(self, commit_id: CommitId) -> Commit | None:
+        found = self._known.get(commit_id) or self._elsewhere(commit_id)
+        if found is not None and found.merged_parent is not None and found.merged_from is not None:
+            self._origins[found.merged_parent] = found.merged_from
+        return found
+
+    def _elsewhere(self, commit_id: CommitId) -> Commit | None:
+        if self._is_complete:
+            return None
+        origin = self._origins.get(commit_id)
+        if origin is not None:
+            if not self._history.lives(origin):
+                return None
+            with suppress(NotFound):  # deleted this moment
+                self._known.update(self._history.dag(origin[0]))
+        if commit_id not in self._known:
+            self._is_complete = True
+            self._known.update(self._history.everything())
+        return self._known.get(commit_id)
+
+
 def lookup_in(history: History, *branches: str) -> Lookup:
-    """Commits of these branches, and of every other live branch once they do not suffice.
+    """Commits of these branches, and of every other live branch that has some of their history.
 
     The commits of a deleted branch are gone.
     """
-    known: dict[CommitId, Commit] = {}
-    for branch in branches:
-        known.update(history.dag(branch))
-    complete = False
-
-    def lookup(commit_id: CommitId) -> Commit | None:
-        nonlocal complete
-        if commit_id not in known and not complete:
-            complete = True
-            known.update(history.everything())
-        return known.get(commit_id)
-
-    return lookup
+    return _Commits(history, branches)

@@ -199,11 +199,11 @@ class Changes:
         if pins is None:
             return
         before, after = pins
-        touched = self._store.deltas.touched(before, after, whole=True)
-        if after_id is not None:
-            touched = touched.filter(pc.greater(touched["id"], after_id))
         old = Entities(owner, self._store.tables.reader(before))
         new = Entities(owner, self._store.tables.reader(after))
+        touched = self._store.deltas.touched(before, after, columns=new.read_by())
+        if after_id is not None:
+            touched = touched.filter(pc.greater(touched["id"], after_id))
         rows = rows_a_chunk(owner)
         for start in range(0, touched.num_rows, rows):
             yield from self._of_rows(owner, old, new, touched.slice(start, rows))

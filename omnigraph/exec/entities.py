@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow import PROPERTY_ID, arrow_type
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.storage.tables import TableReader
+from omnigraph.types import Scalar
 
 Mask = npt.NDArray[np.bool_]
 TypeOf = NodeType | EdgeType
@@ -49,15 +50,26 @@ class Entities:
         self.owner = owner
         self.reader = reader
         self._columns = _column_names(owner, reader.schema)
+        self._same_as_id = _key_of_one_text(owner)
 
     def at(self, row_ids: pa.Array, ids: pa.Array, *, located: bool = False) -> "Picked":
         """The entities of these row ids, whose own ids are known; `located` with their
         addresses."""
-        names = [name for name in self._columns if name != "id"]
+        names = [name for name in self._columns if name not in ("id", self._same_as_id)]
         names += [ADDRESS] if located else []
-        rows = _aligned(self.columns(row_ids.drop_null(), names), row_ids)
         known = pc.if_else(row_ids.is_valid(), ids, pa.scalar(None, pa.string()))
-        return Picked(self, row_ids, rows.add_column(0, "id", known))
+        columns = {"id": known}
+        if self._same_as_id is not None:
+            columns[self._same_as_id] = known
+        if names:
+            rows = _aligned(self.columns(row_ids.drop_null(), names), row_ids)
+            columns |= zip(names, rows.columns, strict=True)
+        return Picked(self, row_ids, pa.table(columns))
+
+    def read_by(self) -> list[str]:
+        """The columns of the table that `at` reads."""
+        names = [name for name in self._columns if name not in ("id", self._same_as_id)]
+        return [held for name in names if (held := self._columns[name]) is not None]
 
     def columns(self, row_ids: pa.Array, names: Sequence[str]) -> pa.Table:
         """Some columns of these rows, in the catalog's names."""
@@ -286,6 +298,16 @@ def _budgeted(places: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
         groups[-1].append(place)
         held += sizes[place]
     return groups
+
+
+def _key_of_one_text(owner: TypeOf) -> str | None:
+    """The property that is the id: a key of one string."""
+    if not isinstance(owner, NodeType) or len(owner.key) != 1:
+        return None
+    prop = owner.property(owner.key[0])
+    assert prop is not None
+    is_text = prop.type.scalar is Scalar.STRING and not prop.type.is_list
+    return prop.name if is_text else None
 
 
 def _column_names(owner: TypeOf, schema: pa.Schema) -> dict[str, str | None]:

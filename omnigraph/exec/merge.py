@@ -10,6 +10,7 @@ decided on anew, a few times; the source stays pinned where it was. Rows are cop
 target reads afterwards belongs to the source.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,8 @@ from omnigraph.exec.ancestry import Lookup, Meeting, lookup_in, meeting, merge_b
 from omnigraph.exec.crosscheck import Merged, MergedGraph, violations
 from omnigraph.exec.diff import owners
 from omnigraph.exec.entities import TypeOf
+from omnigraph.exec.export import Meter
+from omnigraph.exec.request import Progress
 from omnigraph.exec.resolve import ENTITY, Resolve, Settled, check_options, settle
 from omnigraph.exec.rules import rules_by_table
 from omnigraph.exec.threeway import Base, CommitBase, ForgottenBase, MergedBase, TypeMerge
@@ -40,6 +43,7 @@ from omnigraph.types import TableKey
 
 ALREADY_UP_TO_DATE, FAST_FORWARD, MERGED = "already_up_to_date", "fast_forward", "merged"
 WRITER_KIND = "branch_merge"
+COMPARE = "compare"
 _ATTEMPTS = 10
 
 
@@ -83,6 +87,7 @@ class MergeRequest:
     delete_source: bool = False
     by: str = ENTITY
     resolve: Resolve = None
+    progress: Callable[[Progress], None] | None = None
 
 
 def run_merge(store: Store, catalog: Catalog, asked: MergeRequest) -> MergeOutcome:
@@ -93,18 +98,27 @@ def run_merge(store: Store, catalog: Catalog, asked: MergeRequest) -> MergeOutco
     check_options(asked.by, asked.resolve)
     store.heal()
     theirs = store.snapshot(source)
+    meter = Meter(asked.progress)
     kind, commit = prepared_again(
-        lambda: _merge(store, catalog, asked, theirs, store.snapshot(target)),
+        lambda: _merge(store, catalog, asked, theirs, store.snapshot(target), meter),
         attempts=_ATTEMPTS,
         lost=(PreconditionFailed, VersionMismatch),
     )
+    meter.add(0, "done")
     deleted, error = _delete_source(store, theirs) if asked.delete_source else (None, None)
     return MergeOutcome(kind, source, target, commit, asked.actor, deleted, error)
 
 
 def _merge(
-    store: Store, catalog: Catalog, asked: MergeRequest, theirs: Snapshot, ours: Snapshot
+    store: Store,
+    catalog: Catalog,
+    asked: MergeRequest,
+    theirs: Snapshot,
+    ours: Snapshot,
+    meter: Meter,
 ) -> tuple[str, Commit | None]:
+    meter.rows = 0
+    meter.add(0, COMPARE)
     lookup = lookup_in(store.history, theirs.branch, ours.branch)
     met = meeting(lookup, ours.commit_id, theirs.commit_id)
     bases = met.bases
@@ -113,12 +127,18 @@ def _merge(
     if bases[0].id == theirs.commit_id:
         return ALREADY_UP_TO_DATE, None
     kind = FAST_FORWARD if bases[0].id == ours.commit_id else MERGED
-    parts = _decided(store, catalog, asked, _Bases(store, lookup, met), theirs, ours)
+    parts = _decided(store, catalog, asked, _Bases(store, lookup, met), theirs, ours, meter)
+    meter.add(0, "write")
     write = store.begin(ours.branch, kind=WRITER_KIND, actor=asked.actor, schema=catalog.schema_id)
     _require_still(store, ours)
     for table_key, part in parts.items():
         _stage(write, table_key, part)
-    commit = write.commit(expected_head=ours.commit_id, merged_parent=theirs.commit_id)
+    source = lookup(CommitId(theirs.commit_id))
+    commit = write.commit(
+        expected_head=ours.commit_id,
+        merged_parent=theirs.commit_id,
+        merged_from=None if source is None else store.history.origin(source),
+    )
     return kind, commit
 
 
@@ -139,6 +159,7 @@ def _decided(
     bases: "_Bases",
     theirs: Snapshot,
     ours: Snapshot,
+    meter: Meter,
 ) -> dict[TableKey, Merged]:
     """Each type that differs, decided to the end, or every conflict at once."""
     parts, conflicts = {}, []
@@ -148,11 +169,12 @@ def _decided(
             continue
         merge = TypeMerge(store, owner, bases.of(owner, source, target), source, target)
         settled = Settled()
-        for undecided in merge.decide():
+        for undecided in merge.decide(lambda rows: meter.add(rows, COMPARE)):
             settle(merge, undecided, asked.by, asked.resolve, settled)
         conflicts += settled.open
         parts[owner.table] = _merged(merge, settled)
     if not conflicts:
+        meter.add(0, "check")
         merged = MergedGraph(parts, lambda table_key: store.reader(ours, table_key))
         conflicts = list(violations(merged, rules_by_table(catalog)))
     if conflicts:

@@ -17,7 +17,8 @@ MODES: tuple[Mode, ...] = ("append", "merge", "overwrite")
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a load is: the stage, the rows it has seen and the seconds it has run."""
+    """How far a load, an export or a merge is: the stage, the rows it has seen and the seconds it
+    has run."""
 
     stage: str
     rows: int

@@ -8,7 +8,7 @@ Invariant: only ids written since the sides parted are read, and the decision de
 alone, so a row that was written again without being changed decides nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -59,10 +59,11 @@ class CommitBase:
     def __init__(
         self, store: Store, owner: TypeOf, base: TablePin, *, source: TablePin, target: TablePin
     ) -> None:
-        self._moved = store.deltas.touched(target, base, whole=True)["id"].combine_chunks()
-        self._touched = store.deltas.touched(source, base, whole=True)
-        self._ids = self._touched["id"].combine_chunks()
         self._entities = Entities(owner, store.tables.reader(base))
+        columns = self._entities.read_by()
+        self._moved = store.deltas.touched(target, base, columns=columns)["id"].combine_chunks()
+        self._touched = store.deltas.touched(source, base, columns=columns)
+        self._ids = self._touched["id"].combine_chunks()
 
     def ids(self) -> pa.Array:
         return self._ids
@@ -199,19 +200,22 @@ class TypeMerge:
         self.owner = owner
         self.source = Entities(owner, store.tables.reader(source))
         self.target = Entities(owner, store.tables.reader(target))
-        self.touched = store.deltas.touched(source, target, whole=True)
+        self.touched = store.deltas.touched(source, target, columns=self.source.read_by())
         """The ids in which the two sides may differ: `before` the source's rows, `after` the
         target's."""
         self.taken = Taken()
         self._base = base
 
-    def decide(self) -> Iterator[Undecided]:
-        """Decide every entity that decides itself, and yield the others, some at a time."""
+    def decide(self, told: Callable[[int], None]) -> Iterator[Undecided]:
+        """Decide every entity that decides itself, and yield the others, some at a time. `told` is
+        how many were looked at."""
         mask = pc.is_in(self.touched["id"], value_set=self._base.ids())
         candidates = self.touched.filter(mask)
         rows = rows_a_chunk(self.owner)
         for start in range(0, candidates.num_rows, rows):
-            undecided = self._decide(candidates.slice(start, rows))
+            chunk = candidates.slice(start, rows)
+            undecided = self._decide(chunk)
+            told(chunk.num_rows)
             if undecided is not None:
                 yield undecided
 

@@ -6,7 +6,7 @@ for the length of a block: merged at its end or deleted, never left.
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
@@ -17,7 +17,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.exec.export import ExportResult
 from omnigraph.exec.merge import MergeOutcome
 from omnigraph.exec.mutate import MutationResult
-from omnigraph.exec.request import LoadResult
+from omnigraph.exec.request import LoadResult, Progress
 from omnigraph.exec.resolve import Resolve
 from omnigraph.exec.result import QueryResult
 from omnigraph.storage.names import MAIN
@@ -65,10 +65,17 @@ class BranchHandle:
         delete_source: bool = False,
         by: str = "entity",
         resolve: Resolve = None,
+        progress: Callable[[Progress], None] | None = None,
     ) -> MergeOutcome:
         """Merge this branch into another as one commit."""
         return self._graph.branches.merge(
-            self.name, target, actor=actor, delete_source=delete_source, by=by, resolve=resolve
+            self.name,
+            target,
+            actor=actor,
+            delete_source=delete_source,
+            by=by,
+            resolve=resolve,
+            progress=progress,
         )
 
     def load(self, source: Any, mode: str, **options: Any) -> LoadResult:

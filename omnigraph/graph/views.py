@@ -3,12 +3,13 @@
 Invariant: a view asks one part and keeps nothing.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from omnigraph.exec.baseline import Baseline
 from omnigraph.exec.diff import PAGE_CHANGES, Changes, commit_changes, filters, readable
 from omnigraph.exec.feed import POLL_COMMITS, Feed, FeedPage
 from omnigraph.exec.merge import MergeOutcome, MergeRequest, run_merge
+from omnigraph.exec.request import Progress
 from omnigraph.exec.resolve import Resolve
 from omnigraph.exec.schemas import Schemas, under_schema
 from omnigraph.storage.names import MAIN
@@ -44,9 +45,11 @@ class BranchesView:
         delete_source: bool = False,
         by: str = "entity",
         resolve: Resolve = None,
+        progress: Callable[[Progress], None] | None = None,
     ) -> MergeOutcome:
-        """Merge a branch into another as one commit, or raise `MergeConflicts`."""
-        asked = MergeRequest(source, into, actor, delete_source, by, resolve)
+        """Merge a branch into another as one commit, or raise `MergeConflicts`. `progress` is told
+        the rows that were compared."""
+        asked = MergeRequest(source, into, actor, delete_source, by, resolve, progress)
         return under_schema(self._schemas, lambda catalog: run_merge(self._store, catalog, asked))
 
 

@@ -72,7 +72,7 @@ class Branches:
             failpoints.hit("branch.create_before")
             self._make(LOCATION, name, source=owner_of(source), version=state.version)
             failpoints.hit("branch.create_after")
-        self._manifest.forget(name)
+            self._manifest.branched(name, state)
         self._stats.event("branch.created", branch=name, source=source)
         return name
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.storage.datasets import Handle
+from omnigraph.storage.datasets import Handle, files_of
 from omnigraph.storage.records import TablePin
 
 ROW_ID, ADDRESS = "_rowid", "_rowaddr"
@@ -45,7 +45,9 @@ class Carried:
         with self._turn:
             handle, reads = self._rows.get(pin, (None, ()))
         wanted = [name for name in columns if name not in (ROW_ID, ADDRESS)]
-        if handle is None or any(not _alike(read[0], handle, wanted) for read in reads):
+        if handle is None or any(not _has(rows, wanted) for _, rows in reads):
+            return None
+        if any(not _alike(origin, handle, wanted) for origin, _ in reads):
             return None
         found = pa.concat_tables([rows.select([*wanted, ROW_ID, ADDRESS]) for _, rows in reads])
         places = pc.index_in(row_ids, value_set=found[ROW_ID].combine_chunks())
@@ -63,6 +65,10 @@ class Carried:
         """Forget everything."""
         with self._turn:
             self._rows.clear()
+
+
+def _has(rows: pa.Table, columns: Sequence[str]) -> bool:
+    return set(columns) <= set(rows.column_names)
 
 
 def _alike(one: Handle, other: Handle, columns: Sequence[str]) -> bool:
@@ -95,9 +101,5 @@ def _still_there(
 
 
 def fragments_of(handle: Handle) -> dict[int, tuple[str, ...]]:
-    """The fragments of a version by their numbers, each with its files. Numbers alone come again
-    after a restore."""
-    return {
-        fragment.fragment_id: tuple(file.path for file in fragment.metadata.files)
-        for fragment in handle.get_fragments()
-    }
+    """The fragments of a version by their numbers, each with its files."""
+    return {fragment.fragment_id: files_of(fragment) for fragment in handle.get_fragments()}

@@ -28,6 +28,7 @@ from omnigraph.storage.records import (
     Commit,
     CommitId,
     OperationId,
+    Origin,
     SchemaId,
     Sidecar,
     SidecarTable,
@@ -66,6 +67,7 @@ class Prepared:
     writes: tuple[TableWrite, ...]
     actor: str | None = None
     merged_parent: CommitId | None = None
+    merged_from: Origin | None = None
     expected_head: CommitId | None = None
     relied_on: Mapping[TableKey, TablePin] = field(default_factory=dict)
     new_tables: tuple[TablePin, ...] = ()
@@ -218,6 +220,7 @@ class Committer:
             commit_id=prepared.commit_id,
             rollback_id=prepared.rollback_id,
             merged_parent=prepared.merged_parent,
+            merged_from=prepared.merged_from,
             multi_step=folds or any(write.then for write in prepared.writes),
             tables=tuple(_table_note(write) for write in prepared.writes),
             new_tables=prepared.new_tables,
@@ -289,6 +292,7 @@ class Committer:
                 tombstones=prepared.tombstones,
                 actor=prepared.actor,
                 merged_parent=prepared.merged_parent,
+                merged_from=prepared.merged_from,
                 operation_id=prepared.operation_id,
                 schema=prepared.schema,
                 mark=prepared.mark,

@@ -21,6 +21,7 @@ import orjson
 import pyarrow as pa
 from lance.commit import CommitConflictError
 from lance.dataset import Transaction
+from lance.fragment import LanceFragment
 from lance.lance import _Session as Session
 
 from omnigraph.errors import AlreadyExists, NotFound, Reclaimed, StorageFailed
@@ -275,6 +276,13 @@ class Datasets:
             raise CommitRaced(str(cause)) from cause
         except (OSError, ValueError, RuntimeError) as cause:
             raise _translated(name, subject, cause) from cause
+
+
+def files_of(fragment: LanceFragment) -> tuple[str, ...]:
+    """The files of a fragment, which tell fragments apart: their numbers come again after a
+    restore."""
+    # Lance makes a new class whenever `path` is asked for, which takes longer than all the rest.
+    return tuple(file._path for file in fragment.metadata.files)
 
 
 def _folder(location: str, branch: str | None) -> str:

@@ -25,6 +25,7 @@ from omnigraph.storage.spans import (
     AFTER,
     BEFORE,
     TOUCHED,
+    Columns,
     Ends,
     Found,
     Span,
@@ -61,22 +62,22 @@ class Deltas:
         self._spans: OrderedDict[Span, Found] = OrderedDict()
         self._turn = Lock()
 
-    def touched(self, before: TablePin, after: TablePin, *, whole: bool = False) -> pa.Table:
+    def touched(self, before: TablePin, after: TablePin, *, columns: Columns = None) -> pa.Table:
         """The ids that may differ between two versions of a table, sorted. Who is about to read the
-        rows says so: if they are few, `whole` ones are read on the way and carried to the readers
-        of both versions."""
+        rows names the columns: if the rows are few, they are read on the way and carried to the
+        readers of both versions."""
         if before.location != after.location:
             raise BadRequest(
                 f"{before.table_key} was dropped and added again between the two versions",
                 "compare points on one side of that",
             )
         down, up = self._path(before, after)
-        found = self._found(before, [*down, *up], whole=whole)
+        found = self._found(before, [*down, *up], columns)
         steps = [reversed_(found[span].touched) for span in down]
         steps += [found[span].touched for span in up]
         joined = reduce(composed, steps) if steps else TOUCHED.empty_table()
         present = pc.or_(pc.is_valid(joined[BEFORE]), pc.is_valid(joined[AFTER]))
-        if whole and steps and all(each.has_rows for each in found.values()):
+        if columns is not None and steps and all(each.has_rows for each in found.values()):
             self._carry(before, after, down, up, found)
         return joined.filter(present).sort_by(KEY)
 
@@ -137,7 +138,7 @@ class Deltas:
 
     # Spans
 
-    def _found(self, base: TablePin, spans: list[Span], *, whole: bool) -> dict[Span, Found]:
+    def _found(self, base: TablePin, spans: list[Span], columns: Columns) -> dict[Span, Found]:
         """What each span touched: remembered, or read, all that is missing at once."""
         with self._turn:
             known = {span: self._spans[span] for span in spans if span in self._spans}
@@ -147,14 +148,13 @@ class Deltas:
         ends = [self._ends(base, span) for span in fresh]
         reads: list[Callable[[], pa.Table | pa.Array]] = []
         for each in ends:
-            reads += [each.lost, partial(each.wrote, whole=whole)]
+            reads += [each.lost, partial(each.wrote, columns)]
         parts = together(reads)
         pairs = list(zip(parts[::2], parts[1::2], strict=True))
-        rests = [each.rest(*pair) for each, pair in zip(ends, pairs, strict=True)]
+        rests = [each.rest(*pair, columns) for each, pair in zip(ends, pairs, strict=True)]
         olds = iter(together([read for rest in rests for read in rest]))
         for span, each, pair, rest in zip(fresh, ends, pairs, rests, strict=True):
-            old = pa.concat_tables([next(olds) for _ in rest])
-            known[span] = each.found(*pair, old)
+            known[span] = each.found(*pair, [next(olds) for _ in rest])
             self._remember(span, known[span])
         return known
 

@@ -5,25 +5,26 @@ Invariant: there is no second store of commits. The DAG in memory is a projectio
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
 
 from omnigraph.errors import ChangeFeedGap, NotFound
-from omnigraph.storage.datasets import Datasets, ForkId
-from omnigraph.storage.manifest import LOCATION, Manifest
+from omnigraph.storage.datasets import Datasets, ForkId, files_of
+from omnigraph.storage.manifest import LOCATION, Fragment, Manifest, State
 from omnigraph.storage.names import MAIN, decode
 from omnigraph.storage.records import (
-    GRAPH_COMMIT,
     Commit,
     CommitId,
+    Origin,
     Snapshot,
 )
 
 T = TypeVar("T")
 
 _SNAPSHOTS_MAX = 1_024
+_FRAGMENTS_MAX = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class History:
         self._manifest = manifest
         self._lineages: dict[str, _Lineage] = {}
         self._snapshots: OrderedDict[CommitId, Snapshot] = OrderedDict()
+        self._by_files: dict[tuple[str, ...], dict[CommitId, Commit]] = {}
         self._turn = Lock()
 
     def list(
@@ -62,12 +64,47 @@ class History:
             return known.commits
         seen = frozenset() if known is None else known.seen
         fresh = [f for f in state.handle.get_fragments() if f.fragment_id not in seen]
-        read = self._manifest.commits(state, f"object_type = '{GRAPH_COMMIT}'", fresh)
-        commits = {**(known.commits if known else {}), **{c.id: c for c in read}}
+        commits = dict(known.commits if known else {})
+        for read in self._read(state, fresh):
+            commits.update(read)
         lineage = _Lineage(state.identity, state.version, state.seen, commits)
         with self._turn:
             self._lineages[branch] = lineage
         return commits
+
+    def _read(
+        self, state: State, fragments: Sequence[Fragment]
+    ) -> Sequence[dict[CommitId, Commit]]:
+        """The commits in some fragments. Branches share fragments with those they came from, and
+        what was read for one of them is not read again."""
+        files = {each.fragment_id: files_of(each) for each in fragments}
+        with self._turn:
+            found = {each: self._by_files.get(each) for each in files.values()}
+        unread = [each for each in fragments if found[files[each.fragment_id]] is None]
+        if unread:
+            read = self._manifest.commits_by_fragment(state, unread)
+            found |= {files[number]: commits for number, commits in read.items()}
+            with self._turn:
+                if len(self._by_files) > _FRAGMENTS_MAX:
+                    self._by_files.clear()
+                self._by_files |= {each: commits for each, commits in found.items() if commits}
+        return [commits for commits in found.values() if commits]
+
+    def lives(self, origin: Origin) -> bool:
+        """Whether a branch that commits came from is still there, and is the same one."""
+        branch, identity = origin
+        try:
+            return (self._manifest.identity(branch) or "") == identity
+        except NotFound:
+            return False
+
+    def origin(self, commit: Commit) -> Origin | None:
+        """The branch that a commit was written on, unless it is gone this moment."""
+        branch = commit.branch or MAIN
+        try:
+            return branch, self._manifest.identity(branch) or ""
+        except NotFound:
+            return None
 
     def get(self, commit_id: str) -> Commit:
         """One commit of any live branch."""
@@ -128,6 +165,7 @@ class History:
         """Drop everything remembered."""
         with self._turn:
             self._lineages.clear()
+            self._by_files.clear()
             self._snapshots.clear()
 
     def branches(self) -> tuple[str, ...]:

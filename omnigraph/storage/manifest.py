@@ -46,6 +46,7 @@ from omnigraph.storage.records import (
     CommitId,
     Head,
     OperationId,
+    Origin,
     Row,
     SchemaId,
     Snapshot,
@@ -78,6 +79,8 @@ the proof that they do not conflict."""
 RECENT_S = 5.0
 """How long a state may be built on without a look, and how long to look after others were met."""
 
+_PAST_MAX = 16
+
 _STATE_COLUMNS = [
     "object_id",
     "object_type",
@@ -88,6 +91,9 @@ _STATE_COLUMNS = [
     "table_branch",
     "row_count",
 ]
+
+
+Fragment = LanceFragment
 
 
 def now_s() -> float:
@@ -111,6 +117,7 @@ class Change:
     new_tables: tuple[TablePin, ...] = ()
     actor: str | None = None
     merged_parent: CommitId | None = None
+    merged_from: Origin | None = None
     operation_id: OperationId | None = None
     schema: SchemaId | None = None  # None: as it was
     mark: str | None = None
@@ -151,6 +158,7 @@ class Manifest:
         self._looked: dict[str, float] = {}  # when this process last saw a branch
         self._met: dict[str, float] = {}  # when it last found that others publish there too
         self._snapshots: dict[str, tuple[State, Snapshot]] = {}
+        self._past: dict[str, State] = {}
         self._turn = Lock()
 
     # Reading
@@ -196,6 +204,14 @@ class Manifest:
     def known(self, branch: str) -> State | None:
         """The branch as this process last saw it, without a look."""
         return self._states.get(branch)
+
+    def branched(self, branch: str, source: State) -> None:
+        """A branch was created at a state of another, and shows what that shows."""
+        self.forget(branch)
+        handle = self._datasets.open(LOCATION, branch, source.version)
+        identity = self.identity(branch)
+        self._remember(replace(source, branch=branch, identity=identity, handle=handle))
+        self._looked[branch] = now_s()
 
     def _remember(self, state: State) -> None:
         """Keep the newest state of a branch; threads that read at once may finish in any order."""
@@ -252,8 +268,23 @@ class Manifest:
             handle = self._datasets.open(LOCATION, commit.branch, commit.manifest_version)
         except NotFound as cause:
             raise Reclaimed("commit", f"'{commit.id}'") from cause
-        state = self._read(commit.branch or MAIN, None, handle, None)
+        state = self._past_state(commit, handle)
         return replace(self._snapshot(state), commit_id=commit.id)
+
+    def _past_state(self, commit: Commit, handle: Handle) -> State:
+        """A branch as it was, read from an earlier time of it that was looked at before: who goes
+        through history commit by commit reads what each of them added."""
+        branch = commit.branch or MAIN
+        identity = self.identity(branch)
+        known = self._past.get(branch)
+        if known is None or known.identity != identity or known.version > int(handle.version):
+            known = None
+        state = self._read(branch, identity, handle, known)
+        with self._turn:
+            self._past[branch] = state
+            while len(self._past) > _PAST_MAX:
+                del self._past[next(iter(self._past))]
+        return state
 
     def _read(
         self, branch: str, identity: ForkId | None, handle: Handle, known: State | None
@@ -306,6 +337,22 @@ class Manifest:
                 fragments=fragments,
             ).to_table()
         return tuple(decode_commit(row) for row in rows.to_pylist())
+
+    def commits_by_fragment(
+        self, state: State, fragments: Sequence[LanceFragment]
+    ) -> dict[int, dict[CommitId, Commit]]:
+        """Every commit in some fragments, by the number of its fragment."""
+        with self._datasets.lance_call("scan_lineage", state.branch):
+            rows = state.handle.scanner(
+                columns=["object_id", "metadata", "_row_created_at_version", "_rowaddr"],
+                filter=f"object_type = '{GRAPH_COMMIT}'",
+                fragments=fragments,
+            ).to_table()
+        found: dict[int, dict[CommitId, Commit]] = {f.fragment_id: {} for f in fragments}
+        for row in rows.to_pylist():
+            commit = decode_commit(row)
+            found[row["_rowaddr"] >> 32][commit.id] = commit
+        return found
 
     def table_history(self, state: State) -> TableHistory:
         """Every version of every table that a branch has or had, and when it became visible."""
@@ -391,6 +438,7 @@ class Manifest:
             id=change.commit_id,
             parent=self.head(state),
             merged_parent=change.merged_parent,
+            merged_from=change.merged_from,
             actor=change.actor,
             created_at=time.time_ns() // 1000,
             branch=owner_of(state.branch),
@@ -463,6 +511,7 @@ class Manifest:
             self._looked.clear()
             self._met.clear()
             self._snapshots.clear()
+            self._past.clear()
 
     def forget(self, branch: str) -> None:
         """Drop what is remembered of a branch."""
@@ -471,6 +520,7 @@ class Manifest:
             self._looked.pop(branch, None)
             self._met.pop(branch, None)
             self._snapshots.pop(branch, None)
+            self._past.pop(branch, None)
 
 
 def create(

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from lance.fragment import LanceFragment
 
-from omnigraph.storage.datasets import Handle
+from omnigraph.storage.datasets import Handle, files_of
 from omnigraph.storage.hashing import hashes_of
 from omnigraph.storage.records import TablePin
 
@@ -143,14 +143,14 @@ class Places:
             held = self._held.get(line)
             if held is None or held.version != base.version:
                 return
-            new = [f for f in handle.get_fragments() if _files(f) not in held.seen]
+            new = [f for f in handle.get_fragments() if files_of(f) not in held.seen]
             at = _addresses(new) if ordered and now.version == base.version + 1 else None
             if ids is not None and len(ids):
                 placed = at is not None and len(at) == len(ids)
                 held.add(ids, at if at is not None and placed else np.full(len(ids), NOWHERE))
                 if placed:
                     new = []
-            held.unplaced |= {_files(fragment) for fragment in new}
+            held.unplaced |= {files_of(fragment) for fragment in new}
             held.version, held.seen = now.version, _seen(handle)
             self._keep(line, held)
 
@@ -167,7 +167,7 @@ class Places:
         if held is None:
             held = _Held(pin.version)
         known = held.seen - held.unplaced if exact else held.seen
-        fresh = [f for f in handle.get_fragments() if _files(f) not in known]
+        fresh = [f for f in handle.get_fragments() if files_of(f) not in known]
         if not fresh:
             held.version = pin.version
             self._keep(line, held)
@@ -179,7 +179,7 @@ class Places:
         read = self._read_rows(pin, handle, fresh)
         held.add(read.column(0).combine_chunks(), read.column(1).to_numpy().copy())
         held.version, held.seen = pin.version, _seen(handle)
-        held.unplaced -= {_files(fragment) for fragment in fresh}
+        held.unplaced -= {files_of(fragment) for fragment in fresh}
         self._asked.pop(line, None)
         self._keep(line, held)
         return held
@@ -213,9 +213,4 @@ def _line(pin: TablePin) -> _Line:
 
 
 def _seen(handle: Handle) -> frozenset[_Files]:
-    return frozenset(_files(fragment) for fragment in handle.get_fragments())
-
-
-def _files(fragment: LanceFragment) -> _Files:
-    """What tells fragments apart: their numbers come again after a restore."""
-    return tuple(file.path for file in fragment.metadata.files)
+    return frozenset(files_of(fragment) for fragment in handle.get_fragments())

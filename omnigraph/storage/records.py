@@ -86,6 +86,10 @@ class Tombstone:
     location: str = ""  # empty: wherever it is
 
 
+Origin = tuple[str, str]
+"""A branch that commits were written on, and its identity; empty for main."""
+
+
 @dataclass(frozen=True, slots=True)
 class Commit:
     """One graph commit. `branch` is None for main; `created_at` counts microseconds. A branch
@@ -100,6 +104,7 @@ class Commit:
     manifest_version: int
     operation_id: OperationId | None = None
     mark: str | None = None
+    merged_from: Origin | None = None  # where the merged parent was written
 
     @property
     def parents(self) -> tuple[CommitId, ...]:
@@ -149,7 +154,7 @@ def _named(table_key: TableKey, location: str) -> str:
 
 def commit_row(commit: Commit) -> Row:
     """The lineage row of a commit. Its manifest version is the one the row is created at."""
-    facts = {
+    facts: dict[str, Any] = {
         "parent": commit.parent,
         "merged_parent": commit.merged_parent,
         "actor": commit.actor,
@@ -159,6 +164,8 @@ def commit_row(commit: Commit) -> Row:
     }
     if commit.mark is not None:
         facts["mark"] = commit.mark
+    if commit.merged_from is not None:
+        facts["merged_from"] = commit.merged_from
     return _row(commit.id, GRAPH_COMMIT, metadata=facts, base_objects=list(commit.parents))
 
 
@@ -226,7 +233,13 @@ def decode_commit(row: Row) -> Commit:
         manifest_version=row["_row_created_at_version"],
         operation_id=facts["operation_id"],
         mark=facts.get("mark"),
+        merged_from=_origin(facts),
     )
+
+
+def _origin(facts: Mapping[str, Any]) -> Origin | None:
+    found = facts.get("merged_from")
+    return None if found is None else (found[0], found[1])
 
 
 # Sidecars
@@ -273,6 +286,7 @@ class Sidecar:
     rollback_id: CommitId  # named beforehand, so that undoing twice publishes once
     tables: tuple[SidecarTable, ...]
     merged_parent: CommitId | None = None
+    merged_from: Origin | None = None
     multi_step: bool = False
     new_tables: tuple[TablePin, ...] = ()
     tombstones: tuple[Tombstone, ...] = ()
@@ -318,6 +332,7 @@ def decode_sidecar(data: bytes, *, path: str) -> Sidecar:
             for name, kind in _SIDECAR_PARTS.items()
         }
         facts["reclaim"] = tuple(facts.get("reclaim", ()))
+        facts["merged_from"] = _origin(facts)
         return Sidecar(**facts, **parts)
     except (ValueError, KeyError, TypeError, AttributeError) as cause:
         raise StorageFailed(

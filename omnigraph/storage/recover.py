@@ -295,6 +295,7 @@ class Recoverer:
             tombstones=sidecar.tombstones if forward else (),
             actor=RECOVERY_ACTOR,
             merged_parent=sidecar.merged_parent if forward else None,
+            merged_from=sidecar.merged_from if forward else None,
             operation_id=sidecar.operation_id,
             mark=sidecar.mark if forward else None,
             schema=sidecar.schema if forward else None,

@@ -23,9 +23,14 @@ _ROWS_WORTH_A_LOOK = 64
 
 
 def rows_by_id(
-    handle: Handle, row_ids: pa.Array, columns: Sequence[str] | None = None, **options: Any
+    handle: Handle,
+    row_ids: pa.Array,
+    columns: Sequence[str] | None = None,
+    *,
+    ordered: bool = True,
+    **options: Any,
 ) -> pa.Table:
-    """The rows of these row ids, in their order."""
+    """The rows of these row ids, in their order or in any."""
     names = list(handle.schema.names) if columns is None else list(columns)
     if len(row_ids) == 0:
         return handle.scanner(columns=names, **options).projected_schema.empty_table()
@@ -33,7 +38,11 @@ def rows_by_id(
     for start in range(0, len(row_ids), _ROW_IDS_MAX):
         wanted = row_ids.slice(start, _ROW_IDS_MAX)
         rows = _read(handle, wanted, columns=names, with_row_id=True, **options)
-        places = pc.index_in(wanted, rows["_rowid"].combine_chunks())
+        there = rows["_rowid"].combine_chunks()
+        if not ordered and len(there) == len(wanted):
+            parts.append(rows.select(names))
+            continue
+        places = pc.index_in(wanted, there)
         if places.null_count:
             raise StorageFailed("read rows by row id", "the version does not hold all of them")
         parts.append(rows.select(names).combine_chunks().take(places))

@@ -7,7 +7,7 @@ Invariant: an id that is not listed has the same content at both ends, under the
 that is listed may still be equal: rows are written again without being changed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,7 +32,9 @@ TOUCHED = pa.schema(
 """An id with its row id at either end; null where that end lacks it."""
 
 _CREATED, _UPDATED = "_row_created_at_version", "_row_last_updated_at_version"
-_STAMPS = [KEY, ROW_ID, _CREATED]
+
+Columns = Sequence[str] | None
+"""The columns of rows that are wanted, beside the id; None: only ids and row ids."""
 
 _FEW_BYTES = 4 << 20
 """What is read with every column on the way, so that nobody reads it again."""
@@ -58,8 +60,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a span touched, and whole rows of either end if there are few: `old` those of the low
-    end that are gone or written again, `new` those of the high end that were written."""
+    """What a span touched, and the rows of either end if they were wanted and are few: `old` those
+    of the low end that are gone or written again, `new` those of the high end that were written."""
 
     touched: pa.Table
     old: pa.Table | None = None
@@ -82,11 +84,11 @@ class Ends:
     low: Handle
     high: Handle
 
-    def wrote(self, *, whole: bool) -> pa.Table:
-        """Rows of the high end written after the low one: whole ones if they are few, else id, row
-        id and the version they were created at."""
+    def wrote(self, columns: Columns) -> pa.Table:
+        """Rows of the high end written after the low one: id, row id and the version they were
+        created at, and if they are few their address and the columns that are wanted."""
         with self.datasets.lance_call("delta", self.table):
-            return _written(self.low, self.high, whole=whole)
+            return _written(self.low, self.high, columns)
 
     def lost(self) -> pa.Array:
         """The row ids of the low end that the high one lacks."""
@@ -98,25 +100,31 @@ class Ends:
             with self.datasets.lance_call("compare_row_ids", self.table):
                 return _missing(self.low, self.high)
 
-    def rest(self, gone: pa.Array, written: pa.Table) -> list[Callable[[], pa.Table]]:
-        """The reads of the low end's rows that are gone, or written again if those are wanted, in
-        parts that can be read beside each other."""
+    def rest(
+        self, gone: pa.Array, written: pa.Table, columns: Columns
+    ) -> list[Callable[[], pa.Table]]:
+        """The reads of the low end's rows that are gone, and of those written again if they are
+        wanted too, in parts that can be read beside each other. A row written again has its id."""
         again = self._before(written).drop_null()
-        whole = ADDRESS in written.column_names and _is_few(self.low, len(gone) + len(again))
-        row_ids = pa.concat_arrays([gone, again]).sort() if whole else gone
-        names = [*self.low.schema.names, ROW_ID, ADDRESS] if whole else [KEY, ROW_ID]
-        half = max(_PART_ROWS, -(-len(row_ids) // 2))
-        starts = range(0, max(1, len(row_ids)), half)
-        return [partial(self._old, row_ids.slice(start, half), names) for start in starts]
+        if columns is None or not self._is_carried(written, len(gone) + len(again)):
+            return [partial(self._old, gone, [KEY, ROW_ID])]
+        names = [*columns, ROW_ID, ADDRESS]
+        return [
+            partial(self._old, gone, [KEY, *names]),
+            *(partial(self._old, part, names) for part in _parts(again)),
+        ]
 
-    def found(self, gone: pa.Array, written: pa.Table, old: pa.Table) -> Found:
-        """What the reads come to, with whole rows if they were read."""
-        wrote = _table(written[KEY], self._before(written), written[ROW_ID])
-        if ADDRESS not in old.column_names:
-            return Found(_joined(wrote, old))
-        new = written.select([*self.high.schema.names, ROW_ID, ADDRESS])
-        lost = old.select([KEY, ROW_ID]).filter(pc.is_in(old[ROW_ID], value_set=gone))
-        return Found(_joined(wrote, lost), old, new, old.nbytes + new.nbytes)
+    def found(self, gone: pa.Array, written: pa.Table, old: list[pa.Table]) -> Found:
+        """What the reads come to, with the rows if they were read."""
+        lost = old[0]
+        touched = _joined(_table(written[KEY], self._before(written), written[ROW_ID]), lost)
+        if ADDRESS not in lost.column_names:
+            return Found(touched)
+        whole = pa.concat_tables([lost, *(_with_ids(part, written) for part in old[1:])])
+        return Found(touched, whole, written, whole.nbytes + written.nbytes)
+
+    def _is_carried(self, written: pa.Table, rows: int) -> bool:
+        return ADDRESS in written.column_names and _is_few(self.low, rows)
 
     def _before(self, written: pa.Table) -> pa.Array:
         """Of the rows written the row ids that the low end has; null for the others."""
@@ -125,7 +133,21 @@ class Ends:
 
     def _old(self, row_ids: pa.Array, names: list[str]) -> pa.Table:
         with self.datasets.lance_call("rows_by_id", self.table):
-            return rows_by_id(self.low, row_ids, names)
+            return rows_by_id(self.low, row_ids, names, ordered=False)
+
+
+def _parts(row_ids: pa.Array) -> list[pa.Array]:
+    """Two halves, near each other in the table, if that is worth while."""
+    if len(row_ids) < 2 * _PART_ROWS:
+        return [row_ids] if len(row_ids) else []
+    half = -(-len(row_ids) // 2)
+    return [row_ids.sort().slice(start, half) for start in (0, half)]
+
+
+def _with_ids(rows: pa.Table, written: pa.Table) -> pa.Table:
+    """Rows written again under their row ids, with the ids they were written with."""
+    places = pc.index_in(rows[ROW_ID], value_set=written[ROW_ID].combine_chunks())
+    return rows.add_column(0, written.schema.field(KEY), written[KEY].take(places))
 
 
 def _is_few(handle: Handle, rows: int) -> bool:
@@ -134,19 +156,22 @@ def _is_few(handle: Handle, rows: int) -> bool:
     return bool(rows * sum(widths) <= _FEW_BYTES)
 
 
-def _written(low: Handle, high: Handle, *, whole: bool) -> pa.Table:
+def _written(low: Handle, high: Handle, columns: Columns) -> pa.Table:
     known = set(fragments_of(low).values())
     numbers = {at for at, files in fragments_of(high).items() if files not in known}
     fresh = [fragment for fragment in high.get_fragments() if fragment.fragment_id in numbers]
     few = _is_few(high, sum(fragment.physical_rows for fragment in fresh))
-    names = [*high.schema.names, ROW_ID, ADDRESS, _CREATED] if whole and few else _STAMPS
+    stamps = [KEY, ROW_ID, _CREATED]
+    shared = {*low.schema.names} & {*high.schema.names}
+    if few and columns is not None and shared.issuperset(columns):
+        stamps += [ADDRESS, *columns]
     if not fresh:
-        return high.scanner(columns=names).projected_schema.empty_table()
+        return high.scanner(columns=stamps).projected_schema.empty_table()
     if not few:
         newer = f"{_UPDATED} > {low.version}"
-        return high.scanner(columns=names, filter=newer, fragments=fresh).to_table()
+        return high.scanner(columns=stamps, filter=newer, fragments=fresh).to_table()
     # To plan a filter takes longer than to read a few rows more.
-    rows = high.scanner(columns=[*names, _UPDATED], fragments=fresh).to_table()
+    rows = high.scanner(columns=[*stamps, _UPDATED], fragments=fresh).to_table()
     return rows.filter(pc.greater(rows[_UPDATED], int(low.version)))
 
 

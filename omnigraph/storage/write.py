@@ -27,6 +27,7 @@ from omnigraph.storage.records import (
     Commit,
     CommitId,
     OperationId,
+    Origin,
     SchemaId,
     TablePin,
     Tombstone,
@@ -231,6 +232,7 @@ class Write:
         *,
         expected_head: CommitId | None = None,
         merged_parent: CommitId | None = None,
+        merged_from: Origin | None = None,
         mark: str | None = None,
     ) -> Commit:
         """Publish everything staged as one commit; `AlreadyMarked` if one carries the mark."""
@@ -245,6 +247,7 @@ class Write:
                 writes=tuple(self._writes[key] for key in sorted(self._writes)),
                 actor=self._actor,
                 merged_parent=merged_parent,
+                merged_from=merged_from,
                 expected_head=expected_head,
                 relied_on=dict(self._relied_on),
                 new_tables=tuple(self._new.values()),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from omnigraph.cli.progress import following
 from tests.cli import warm
+from tests.cli.program import lines
 
 
 def test_without_a_terminal_nobody_is_asked() -> None:
@@ -48,3 +49,17 @@ def test_a_load_and_an_export_show_rows_and_their_rate(people: Path) -> None:
     assert re.search(r"done .*13 rows .*/s", seen)
     out, seen = on_terminal(people, "export", "g.omni", "--quiet")
     assert seen == ""
+
+
+def test_a_merge_shows_the_rows_it_compares(people: Path) -> None:
+    lines("branch", "create", "b", "g.omni", cwd=people)
+    for name, seen_rows in (("Zed", None), ("Zoe", 1)):
+        add = f'query add() {{ insert Person {{ name: "{name}", role: "member" }} }}'
+        lines("mutate", "-e", add, "g.omni", "--branch", "b", cwd=people)
+        quiet = ("--quiet",) if seen_rows is None else ()
+        out, seen = on_terminal(people, "branch", "merge", "b", "g.omni", *quiet)
+        assert out.startswith("merged b into main: ")
+        if seen_rows is None:
+            assert seen == ""
+        else:
+            assert re.search(rf"done .* {seen_rows} rows", seen)

@@ -2,12 +2,15 @@
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
 from omnigraph.exec.feed import FeedPage
 from omnigraph.graph import Graph
+from omnigraph.storage import manifest
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import TablePin
 from tests.exec.branching import edit, knows, person
 
 
@@ -150,3 +153,26 @@ def test_tokens_bind_the_branch_its_incarnation_and_the_filters(small: Graph) ->
 def test_polls_that_make_no_sense(small: Graph, wrong: dict[str, Any], error: Any) -> None:
     with pytest.raises(error):
         small.changes.poll(**wrong)
+
+
+def test_a_poll_reads_what_its_commits_added(small: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(60):
+        edit(small, Person={"Ada": person("Ada", number)})
+    graph = og.open(small.uri)
+    rows = []
+    real = manifest._latest_pins
+
+    def latest(read: pa.Table) -> list[TablePin]:
+        rows.append(read.num_rows)
+        return real(read)
+
+    monkeypatch.setattr(manifest, "_latest_pins", latest)
+    cursor = graph.changes.poll(start="beginning", commits=50).cursor
+    whole = sum(rows)
+    rows.clear()
+    for _ in range(2):
+        page = graph.changes.poll(cursor=cursor, commits=5)
+        assert len(page.blocks) == 5
+        cursor = page.cursor
+    assert sum(rows) <= 50, "not the history again for each commit"
+    assert whole <= 60 * 8, "nor on the way through all of it"

@@ -130,6 +130,7 @@ def test_r2_a_crash_of_a_merge(
     assert state(again, into) == merged(before)
     (commit,) = [c for c in again.commits.list(into) if c.merged_parent is not None]
     assert commit.merged_parent == source, "one merge commit, whoever published it"
+    assert commit.merged_from == ("b", again._store.manifest.identity("b"))
     assert state(again, "b")["Person", "Bob"]["age"] == 30, "the source is as it was"
 
 

@@ -4,10 +4,15 @@ Each test is a known mistake of systems that merge: a conflict where there is no
 deleted that comes back.
 """
 
+from dataclasses import replace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.exec.ancestry import merge_bases
+from omnigraph.exec import ancestry
+from omnigraph.exec.ancestry import meeting, merge_bases
 from omnigraph.graph import Graph
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, CommitId
@@ -60,6 +65,43 @@ def test_a_criss_cross_has_two_bases() -> None:
 def test_unrelated_or_forgotten_commits_have_no_base() -> None:
     assert bases(dag(a="", b=""), "a", "b") == []
     assert bases(dag(g="", a="g gone", b="g gone"), "a", "b") == ["g"]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> dict[CommitId, Commit]:
+    """Any history of a few commits, some of them gone, with versions that mean nothing."""
+    found = {}
+    for number in range(draw(st.integers(2, 14))):
+        earlier = [CommitId(f"c{before}") for before in range(number)]
+        chosen = draw(st.lists(st.sampled_from(earlier), max_size=2)) if earlier else []
+        first, second = [*chosen, None, None][:2]
+        name, version = CommitId(f"c{number}"), draw(st.integers(1, 5))
+        found[name] = Commit(name, first, second, None, number, None, version)
+    gone = draw(st.sets(st.sampled_from(sorted(found)[:-2] or sorted(found)), max_size=2))
+    return {name: commit for name, commit in found.items() if name not in gone}
+
+
+@given(commits=histories(), data=st.data())
+def test_a_short_walk_ends_where_a_walk_of_everything_does(
+    commits: dict[CommitId, Commit], data: st.DataObject
+) -> None:
+    names = sorted(commits) or ["c0"]
+    ours, theirs = (CommitId(data.draw(st.sampled_from(names))) for _ in range(2))
+    expected = ancestry._meeting(commits.get, ours, theirs)
+    assert meeting(commits.get, ours, theirs) == expected
+
+
+def test_a_walk_reads_what_was_committed_since() -> None:
+    line = {f"m{number}": f"m{number - 1}" if number else "" for number in range(1_000)}
+    commits = dag(**line, b1="m990", b2="b1", b3="b2 m995", n="m999")
+    asked = []
+
+    def lookup(commit_id: CommitId) -> Commit | None:
+        asked.append(commit_id)
+        return commits.get(commit_id)
+
+    assert [base.id for base in meeting(lookup, CommitId("n"), CommitId("b3")).bases] == ["m995"]
+    assert len(set(asked)) < 20
 
 
 # ---- in a graph
@@ -206,3 +248,63 @@ def test_a_name_used_again_is_another_branch(small: Graph) -> None:
     assert small.branches.merge("b").kind == "merged"
     assert age(small, MAIN) == 42
     assert [c.id for c in og.open(small.uri).commits.list(limit=1)] == [small.snapshot().commit_id]
+
+
+def test_merges_of_deleted_branches_do_not_look_into_every_live_one(small: Graph) -> None:
+    begin(small)
+    for number in range(50):
+        small.branches.create(f"live{number}")
+    small.branches.create("b")
+    for number in range(3):
+        small.branches.create("gone")
+        edit(small, "gone", Person={"Alice": person("Alice", 40 + number)})
+        edit(small, Person={"Bob": person("Bob", 40 + number)})
+        assert small.branches.merge("gone", delete_source=True).kind == "merged"
+    edit(small, "b", Person={"Carol": person("Carol", 50)})
+    cold = og.open(small.uri)
+    before = cold._store.stats.view()
+    assert cold.branches.merge("b").kind == "merged"
+    calls = cold._store.stats.view().since(before).calls
+    assert calls.get("lance.list_branches", 0) == 0
+    assert calls["lance.open"] < 20
+    assert calls["object.get"] < 20
+    assert sum(calls.values()) < 120
+
+
+@pytest.mark.parametrize("origin", [None, ("other", "")])
+def test_a_merge_that_does_not_say_where_from_is_found_all_the_same(
+    small: Graph, monkeypatch: pytest.MonkeyPatch, origin: tuple[str, str] | None
+) -> None:
+    begin(small)
+    for name in ("b", "third", "other"):
+        small.branches.create(name)
+    history = small._store.history
+    real = history.origin
+    other = None if origin is None else ("other", small._store.manifest.identity("other") or "")
+    monkeypatch.setattr(history, "origin", lambda commit: other)
+    edit(small, "third", Person={"Alice": person("Alice", 40)})
+    edit(small, Person={"Bob": person("Bob", 31)})
+    edit(small, "b", Person={"Carol": person("Carol", 31)})
+    small.branches.merge("third")
+    small.branches.merge("third", into="b")
+    monkeypatch.setattr(history, "origin", real)
+    edit(small, Person={"Alice": person("Alice", 41)})
+    assert og.open(small.uri).branches.merge("b").kind == "merged"
+    assert age(small, MAIN) == 41
+    merges = [c for c in small.commits.list() if c.merged_parent is not None]
+    assert [c.merged_from is None for c in merges] == [False, origin is None]
+
+
+def test_a_merge_says_where_the_merged_commit_was_written(small: Graph) -> None:
+    begin(small)
+    small.branches.create("b")
+    edit(small, "b", Person={"Alice": person("Alice", 40)})
+    small.branches.create("c", from_="b")
+    commit = small.branches.merge("c").commit
+    assert commit is not None
+    assert commit.merged_from == ("b", small._store.manifest.identity("b"))
+    assert og.open(small.uri).commits.get(commit.id) == replace(commit)
+    edit(small, Person={"Bob": person("Bob", 31)})
+    back = small.branches.merge(MAIN, into="b").commit
+    assert back is not None
+    assert back.merged_from == (MAIN, "")

@@ -7,6 +7,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.exec import merge as merging
+from omnigraph.exec.request import Progress
 from omnigraph.graph import Graph
 from omnigraph.storage.names import MAIN
 from tests.exec.branching import PERSON, edit, knows, person, state, works_at
@@ -330,3 +331,17 @@ def test_a_merge_writes_only_what_changed(small: Graph) -> None:
     touched = small._store.deltas.touched(tables[PERSON], after[PERSON])
     assert touched["id"].to_pylist() == ["p1", "p2"]
     assert small.snapshot().branch == MAIN
+
+
+def test_progress_tells_the_rows_that_were_compared(small: Graph) -> None:
+    edit(small, Person={f"p{number}": person(f"p{number}", 1) for number in range(20)})
+    small.branches.create("b")
+    edit(small, "b", Person={f"p{number}": person(f"p{number}", 2) for number in range(12)})
+    edit(small, Person={"p19": person("p19", 3)})
+    told: list[Progress] = []
+    small.branches.merge("b", progress=told.append)
+    assert [each.stage for each in told] == ["compare", "compare", "check", "write", "done"]
+    assert [each.rows for each in told] == [0, 12, 12, 12, 12]
+    told.clear()
+    assert small.branch("b").merge_into(MAIN, progress=told.append).kind == "already_up_to_date"
+    assert [(each.stage, each.rows) for each in told] == [("compare", 0), ("done", 0)]

@@ -32,7 +32,7 @@ def read(store: Store, pin: TablePin) -> Rows:
 def holds(store: Store, before: TablePin, after: TablePin) -> int:
     """The promise of `touched`; how many ids it listed."""
     ours, theirs = read(store, before), read(store, after)
-    touched = store.deltas.touched(before, after, whole=True)
+    touched = store.deltas.touched(before, after, columns=["n"])
     for pin, side in ((before, "before"), (after, "after")):
         carries(store, pin, touched[side].combine_chunks().drop_null())
     found = touched.to_pylist()
@@ -78,7 +78,7 @@ class Act:
 ACTS = st.builds(
     Act,
     st.sampled_from(BRANCHES),
-    st.sampled_from(["put", "put", "delete", "patch", "overwrite", "crash"]),
+    st.sampled_from(["put", "put", "again", "delete", "patch", "overwrite", "crash"]),
     st.dictionaries(IDS, st.integers(0, 9), min_size=1, max_size=4),
 )
 
@@ -96,6 +96,9 @@ def act(store: Store, step: Act) -> None:
             write.overwrite(PERSON, rows(PERSON, step.values))
         case "patch":
             patch(store, write, step)
+        case "again":
+            if not again(store, write, step.values):
+                return
         case _:
             crash(store, step)
             return
@@ -108,6 +111,22 @@ def crash(store: Store, step: Act) -> None:
     with failpoints.armed("commit.table_before", "raise", 2), pytest.raises(RecoveryRequired):
         put(store, values, branch=step.branch)
     store.heal()
+
+
+def again(store: Store, write: Write, values: dict[str, int]) -> bool:
+    """Rows written again under the row ids they have; whether any of them are there."""
+    pin = write.base(PERSON)
+    held = {row["id"]: row for row in store.tables.reader(pin).rows(WHOLE).to_pylist()}
+    values = {name: value for name, value in values.items() if name in held}
+    if not values:
+        return False
+    row_ids = pa.array([held[name]["_rowid"] for name in values], pa.uint64())
+    addresses = pa.array([held[name]["_rowaddr"] for name in values], pa.uint64())
+    new = rows(PERSON, values)
+    added = store.tables.write_fragments(pin, new, replacing=False, row_ids=row_ids)
+    left, gone = store.tables.without_rows(pin, addresses)
+    write.replace_rows(PERSON, left=left, gone=gone, added=added)
+    return True
 
 
 def patch(store: Store, write: Write, step: Act) -> None:
@@ -151,13 +170,36 @@ def test_rows_of_a_comparison_are_read_once(store: Store) -> None:
     put(store, {PERSON: {f"k{i}": 0 for i in range(1, 250)}}, branch="b")
     put(store, {PERSON: {"k299": 0}})
     ours, theirs = pin_of(store, MAIN), pin_of(store, "b")
-    touched = store.deltas.touched(ours, theirs, whole=True)
+    touched = store.deltas.touched(ours, theirs, columns=["n"])
     assert touched.num_rows == 250
     before = store.stats.view()
     for pin, side in ((ours, "before"), (theirs, "after")):
         rows = store.tables.reader(pin).by_row_id(touched[side].combine_chunks(), WHOLE)
         assert rows["id"].to_pylist() == touched["id"].to_pylist()
     assert store.stats.view().since(before).calls == {}
+
+
+def test_rows_written_again_under_their_row_ids_are_carried_as_they_were(store: Store) -> None:
+    put(store, {PERSON: {f"k{i}": i for i in range(600)}})
+    before = pin_of(store, MAIN)
+    write = store.begin(kind="load")
+    assert again(store, write, {f"k{i}": 0 for i in range(1, 501)})
+    write.commit()
+    assert holds(store, before, pin_of(store, MAIN)) == 500
+
+
+def test_addresses_are_not_carried_over_a_fold(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("k0", "k1"):
+        put(store, {PERSON: {name: 1}})
+    store.branches.create("b")
+    put(store, {PERSON: {"k0": 2, "k1": 2}}, branch="b")
+    monkeypatch.setattr(fold, "FRAGMENTS_MAX", 2)
+    for number in range(4):
+        put(store, {PERSON: {f"n{number}": number}})
+    assert store.tables.reader(pin_of(store, MAIN)).fragment_count() < 4
+    assert holds(store, pin_of(store, MAIN), pin_of(store, "b")) == 6
 
 
 def test_rows_of_a_large_comparison_are_not_held(
