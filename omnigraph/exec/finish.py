@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -214,10 +215,15 @@ def write_rejects(folder: Path, rejects: list[Reject]) -> None:
 
 
 def ahead(work: Callable[[Item], Done], items: Iterator[Item]) -> Iterator[Done]:
-    """The results in order, a few of them worked out ahead in other threads."""
+    """The results in order, a few of them worked out ahead in other threads. A single one is worked
+    out here."""
+    first = list(islice(items, 2))
+    if len(first) < 2:
+        yield from map(work, first)
+        return
     with ThreadPoolExecutor(min(_AHEAD, os.cpu_count() or 1)) as pool:
         waiting: list[Future[Done]] = []
-        for item in items:
+        for item in chain(first, items):
             waiting.append(pool.submit(work, item))
             if len(waiting) > _AHEAD:
                 yield waiting.pop(0).result()

@@ -24,21 +24,25 @@ from omnigraph.storage.stats import Stats
 from omnigraph.storage.tables import Tables
 
 FRAGMENTS_MAX = 16
+CLASS_MAX = 8
 SIZE_CLASSES = (256, 4_096, 65_536, 1_048_576)
-"""Rows. A fold fills a class from the ones below, so a row is rewritten a few times a class, not
-once a fold."""
+"""Rows. A fold takes a class that holds many fragments, and all below it, so what it writes is more
+than its largest fragment: a row is rewritten a few times a class, and one-row writes beside a large
+fragment leave that alone."""
 
 
 def class_to_fold(handle: Handle, *, incoming: int = 0) -> int | None:
-    """The smallest size class with too many fragments below it, or None."""
+    """The smallest size class with too many fragments, or None while there are few in all."""
     fragments = handle.get_fragments()
     if len(fragments) + incoming < FRAGMENTS_MAX:
         return None
     fixed = inherited(handle)
-    sizes = [f.metadata.physical_rows for f in fragments if f.fragment_id not in fixed]
+    sizes = [f.physical_rows for f in fragments if f.fragment_id not in fixed] + [1] * incoming
+    least = 0
     for rows in SIZE_CLASSES:
-        if sum(size < rows for size in sizes) + incoming >= FRAGMENTS_MAX:
+        if sum(least <= size < rows for size in sizes) >= min(CLASS_MAX, FRAGMENTS_MAX):
             return rows
+        least = rows
     return None
 
 

@@ -7,12 +7,12 @@ read from the fragments not seen yet.
 
 Invariant: what is kept for a table covers every row of the version it is kept for, and maybe rows
 that are gone: taking those out again does nothing. So "lacks" is certain, and an address is right
-or dead. Ids are told apart by 128 bits of hash under random weights. Only published versions count:
+or dead. Ids are told apart by 128 bits of hash under random keys. Only published versions count:
 a write that was undone is never taken for the table.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -23,8 +23,9 @@ from lance.fragment import LanceFragment
 from omnigraph.storage.datasets import Handle, files_of
 from omnigraph.storage.hashing import hashes_of
 from omnigraph.storage.records import TablePin
+from omnigraph.storage.slots import Hashes, Slots
 
-ROWS_MAX = 16_000_000  # kept in all, 24 bytes each
+ROWS_MAX = 10_000_000  # kept in all, about 40 bytes each
 READ_A_LOOKUP = 20_000
 """Rows that are read in the time of a lookup: reading a table must not cost more than the lookups
 that were made in it."""
@@ -36,31 +37,27 @@ NOWHERE = np.uint64(2**64 - 1)
 
 _Line = tuple[str, str | None, str]
 _Files = tuple[str, ...]
-ReadRows = Callable[[TablePin, Handle, list[LanceFragment]], pa.Table]
+ReadRows = Callable[[TablePin, Handle, list[LanceFragment]], Iterator[pa.RecordBatch]]
 """Ids and addresses of the rows of some fragments, in that order."""
 
 
-@dataclass(slots=True)
-class _Run:
-    """Rows in the order of their hashes."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Ids that were looked up: what is told of them, and what learning of them again can use."""
 
-    hashes: np.ndarray
-    checks: np.ndarray
     at: np.ndarray
+    """Where their rows are; those of no row are not in it."""
 
-    def __len__(self) -> int:
-        return len(self.hashes)
+    _hashes: Hashes
+    _entries: np.ndarray
+    _slots: Slots
+    _known: int
 
-    def found(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which of the hashes are here, and the places of those."""
-        places = np.minimum(np.searchsorted(self.hashes, hashes), len(self) - 1)
-        here = self.hashes[places] == hashes
-        return here, places[here]
-
-
-def _run(hashes: np.ndarray, checks: np.ndarray, at: np.ndarray) -> _Run:
-    order = np.argsort(hashes, kind="stable")
-    return _Run(hashes[order], checks[order], at[order])
+    @property
+    def are_distinct(self) -> bool:
+        """Whether no id came twice. Hashes that are equal are of equal ids."""
+        ordered = np.sort(self._hashes[0])
+        return not (ordered[1:] == ordered[:-1]).any()
 
 
 @dataclass(slots=True)
@@ -68,46 +65,30 @@ class _Held:
     """What is known of one table, on one of its Lance branches."""
 
     version: int
-    seen: frozenset[_Files] = frozenset()  # fragments whose ids are known
+    seen: dict[int, _Files] = field(default_factory=dict)  # fragments whose ids are known
     unplaced: set[_Files] = field(default_factory=set)  # those of them whose addresses are not
     exact: bool = True  # whether addresses can be told at all
-    runs: list[_Run] = field(default_factory=list)  # each longer than all after it
+    slots: Slots = field(default_factory=Slots)
 
-    def __len__(self) -> int:
-        return sum(map(len, self.runs))
+    def tells(self, *, exact: bool) -> bool:
+        """Whether all that is asked is known: which ids are there, or where they are too."""
+        return not exact or (self.exact and not self.unplaced)
 
-    def has_any(self, ids: pa.Array) -> bool:
-        hashes, _ = hashes_of(ids)
-        return any(bool(run.found(hashes)[0].any()) for run in self.runs)
+    def find(self, ids: pa.Array | pa.ChunkedArray) -> Found:
+        hashes = hashes_of(ids)
+        entries = self.slots.find(hashes)
+        at = self.slots.values[entries[entries >= 0]]
+        return Found(at[at != NOWHERE], hashes, entries, self.slots, len(self.slots))
 
-    def find(self, ids: pa.Array) -> np.ndarray | None:
-        """The addresses of the ids, `NOWHERE` for those it lacks, in any order; None when two ids
-        cannot be told apart."""
-        wanted = _run(*hashes_of(ids), np.full(len(ids), NOWHERE))
-        for run in self.runs:
-            here, places = run.found(wanted.hashes)
-            if not (run.checks[places] == wanted.checks[here]).all():
-                return None
-            wanted.at[here] = run.at[places]
-        return wanted.at
-
-    def add(self, ids: pa.Array, at: np.ndarray) -> None:
+    def add(self, found: Found, at: np.ndarray) -> None:
         """Learn rows, or where they have moved to."""
-        rows = _run(*hashes_of(ids), at)
-        new = np.ones(len(rows), bool)
-        for run in self.runs:
-            here, places = run.found(rows.hashes)
-            self.exact = self.exact and bool((run.checks[places] == rows.checks[here]).all())
-            run.at[places] = rows.at[here]
-            new &= ~here
-        if not new.any():
-            return
-        self.runs.append(_Run(rows.hashes[new], rows.checks[new], rows.at[new]))
-        while len(self.runs) > 1 and len(self.runs[-2]) <= 2 * len(self.runs[-1]):
-            last, before = self.runs.pop(), self.runs.pop()
-            pairs = ((before.hashes, last.hashes), (before.checks, last.checks))
-            both = [np.concatenate(pair) for pair in (*pairs, (before.at, last.at))]
-            self.runs.append(_run(*both))
+        entries = found._entries
+        if found._slots is not self.slots or found._known != len(self.slots):
+            entries = self.slots.find(found._hashes)
+        old = entries >= 0
+        self.slots.values[entries[old]] = at[old]
+        new = ~old
+        self.slots.add((found._hashes[0][new], found._hashes[1][new]), at[new])
 
 
 class Places:
@@ -123,35 +104,45 @@ class Places:
         """Whether this version certainly has none of the ids; False when it may."""
         with self._turn:
             held = self._current(pin, handle, asked=1, exact=False)
-            return held is not None and not held.has_any(ids)
+            return held is not None and not (held.slots.find(hashes_of(ids)) >= 0).any()
 
-    def find(self, pin: TablePin, handle: Handle, ids: pa.Array) -> np.ndarray | None:
-        """The addresses of the ids in this version, `NOWHERE` for those it lacks, in any order;
-        None when that takes a look to tell."""
+    def find(self, pin: TablePin, handle: Handle, ids: pa.ChunkedArray) -> Found | None:
+        """Where the ids are in this version; None when that takes a look to tell."""
         with self._turn:
             asked = 1 + len(ids) // IDS_A_LOOKUP
             held = self._current(pin, handle, asked=asked, exact=True)
             return None if held is None else held.find(ids)
 
     def published(
-        self, base: TablePin, now: TablePin, handle: Handle, ids: pa.Array | None, *, ordered: bool
+        self,
+        base: TablePin,
+        now: TablePin,
+        handle: Handle,
+        ids: pa.ChunkedArray,
+        *,
+        ordered: bool,
+        found: Found | None = None,
     ) -> None:
         """This process published a table one write later. `ids` are those of rows it wrote, all of
-        them, `ordered` as they were written."""
+        them, `ordered` as they were written; `found` is what `find` gave for the same ids."""
         line = _line(base)
         with self._turn:
             held = self._held.get(line)
             if held is None or held.version != base.version:
                 return
-            new = [f for f in handle.get_fragments() if files_of(f) not in held.seen]
+            # Nobody restored anything in between, so a number is still the same fragment.
+            there = {fragment.fragment_id: fragment for fragment in handle.get_fragments()}
+            new = [fragment for number, fragment in there.items() if number not in held.seen]
             at = _addresses(new) if ordered and now.version == base.version + 1 else None
-            if ids is not None and len(ids):
+            if len(ids):
                 placed = at is not None and len(at) == len(ids)
-                held.add(ids, at if at is not None and placed else np.full(len(ids), NOWHERE))
+                nowhere = np.full(len(ids), NOWHERE)
+                held.add(found or held.find(ids), at if at is not None and placed else nowhere)
                 if placed:
                     new = []
-            held.unplaced |= {files_of(fragment) for fragment in new}
-            held.version, held.seen = now.version, _seen(handle)
+            held.seen = {n: held.seen.get(n) or files_of(there[n]) for n in there}
+            held.unplaced |= {held.seen[fragment.fragment_id] for fragment in new}
+            held.version = now.version
             self._keep(line, held)
 
     def _current(self, pin: TablePin, handle: Handle, *, asked: int, exact: bool) -> _Held | None:
@@ -159,35 +150,47 @@ class Places:
         held = self._held.get(line)
         if held is not None and held.version > pin.version:
             return None  # an older version may have rows that were gone when this was read
+        if held is not None and held.version == pin.version and held.tells(exact=exact):
+            self._held.move_to_end(line)
+            return held
+        there = {files_of(fragment): fragment for fragment in handle.get_fragments()}
         if held is not None and held.version != pin.version:
             # Rows of a fragment that is gone moved, or came back to where they were before.
-            held.exact = held.exact and held.seen <= _seen(handle)
+            held.exact = held.exact and there.keys() >= set(held.seen.values())
         if held is not None and exact and not held.exact:
             held = None
         if held is None:
             held = _Held(pin.version)
-        known = held.seen - held.unplaced if exact else held.seen
-        fresh = [f for f in handle.get_fragments() if files_of(f) not in known]
-        if not fresh:
-            held.version = pin.version
-            self._keep(line, held)
-            return held
+        known = set(held.seen.values()) - (held.unplaced if exact else set())
+        fresh = {files: fragment for files, fragment in there.items() if files not in known}
+        if fresh and not self._read(pin, handle, held, list(fresh.values()), asked):
+            return None
+        held.version = pin.version
+        held.seen = {fragment.fragment_id: files for files, fragment in there.items()}
+        held.unplaced -= fresh.keys()
+        self._keep(line, held)
+        return held
+
+    def _read(
+        self, pin: TablePin, handle: Handle, held: _Held, fresh: list[LanceFragment], asked: int
+    ) -> bool:
+        """Read the rows of fragments that are not known, unless that takes too long."""
+        line = _line(pin)
         rows = sum(fragment.metadata.physical_rows for fragment in fresh)
         self._asked[line] = self._asked.get(line, 0) + asked
         if rows > self._asked[line] * READ_A_LOOKUP or rows > ROWS_MAX:
-            return None
-        read = self._read_rows(pin, handle, fresh)
-        held.add(read.column(0).combine_chunks(), read.column(1).to_numpy().copy())
-        held.version, held.seen = pin.version, _seen(handle)
-        held.unplaced -= {files_of(fragment) for fragment in fresh}
+            return False
+        self._held.pop(line, None)  # a read that ends half-way leaves nothing half known
+        held.slots.reserve(len(held.slots) + rows)
+        for batch in self._read_rows(pin, handle, fresh):
+            held.add(held.find(batch.column(0)), batch.column(1).to_numpy())
         self._asked.pop(line, None)
-        self._keep(line, held)
-        return held
+        return True
 
     def _keep(self, line: _Line, held: _Held) -> None:
         self._held[line] = held
         self._held.move_to_end(line)
-        while self._held and sum(map(len, self._held.values())) > ROWS_MAX:
+        while self._held and sum(len(each.slots) for each in self._held.values()) > ROWS_MAX:
             self._held.popitem(last=False)
 
     def clear(self) -> None:
@@ -210,7 +213,3 @@ def _addresses(fragments: list[LanceFragment]) -> np.ndarray:
 
 def _line(pin: TablePin) -> _Line:
     return pin.location, pin.branch, pin.fork
-
-
-def _seen(handle: Handle) -> frozenset[_Files]:
-    return frozenset(files_of(fragment) for fragment in handle.get_fragments())

@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from omnigraph.errors import StorageFailed
+from omnigraph.storage import fold
 from omnigraph.storage.fold import FRAGMENTS_MAX
 from omnigraph.storage.indexing import IndexRequest
 from omnigraph.storage.manifest import LOCATION
 from omnigraph.storage.residual import InlineResidual
 from omnigraph.storage.store import Store
-from tests.storage.world import FAST, PERSON, Where, append, content, heads_agree
+from tests.storage.world import FAST, PERSON, Where, append, content, heads_agree, put
 
 BY_ID = IndexRequest("id", "BTREE", "id:ordered")
 
@@ -37,6 +38,22 @@ def test_small_fragments_never_pile_up(store: Store, branch: str) -> None:
     assert store.stats.view().events["fold.table"] >= 3
     assert store.stats.view().events["fold.manifest"] >= 3
     assert len([c for c in store.history.list(branch) if c.parent]) == 100, "folds are no commits"
+
+
+def test_one_row_writes_leave_a_large_fragment_alone(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a fold writes follows what was written since, not the table."""
+    monkeypatch.setattr(fold, "SIZE_CLASSES", (32, 64, 256))
+    put(store, {PERSON: {f"large{n}": n for n in range(200)}})
+    (large,) = store.datasets.at(store.snapshot().tables[PERSON]).get_fragments()
+    for number in range(4 * FRAGMENTS_MAX):
+        append(store, PERSON, f"r{number}")
+        pin = store.snapshot().tables[PERSON]
+        assert large.fragment_id in {f.fragment_id for f in store.datasets.at(pin).get_fragments()}
+        assert fragments(store)[0] <= FRAGMENTS_MAX + 1
+    assert store.stats.view().events["fold.table"] >= 4
+    assert len(content(store)[PERSON]) == 200 + 4 * FRAGMENTS_MAX
 
 
 @pytest.mark.parametrize("on_main", [3, 20])

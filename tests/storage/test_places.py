@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from omnigraph.errors import RecoveryRequired
 from omnigraph.storage import failpoints, fold, places
 from omnigraph.storage.hashing import hashes_of
+from omnigraph.storage.slots import Hashes, Slots
 from omnigraph.storage.store import Store
 from tests.storage.world import CITY, PERSON, Where, append, content, put
 
@@ -24,7 +25,12 @@ def calls(store: Store, *names: str) -> int:
     return store.stats.view().since(before).calls.get("lance.scan", 0)
 
 
-@given(st.lists(st.text(max_size=12), max_size=30, unique=True))
+texts = st.text(max_size=12) | st.builds(
+    lambda letter, count: letter * count, st.sampled_from("aß☃"), st.integers(0, 700)
+)
+
+
+@given(st.lists(texts, max_size=30, unique=True))
 def test_equal_ids_have_equal_hashes_and_others_differ(names: list[str]) -> None:
     for part, together in enumerate(
         hashes_of(pa.chunked_array([names[:7], names[7:]], pa.string()))
@@ -32,6 +38,26 @@ def test_equal_ids_have_equal_hashes_and_others_differ(names: list[str]) -> None
         assert together.tolist() == [int(hashes_of(pa.array([n]))[part][0]) for n in names]
         assert len(set(together.tolist())) == len(names)
         assert together.tolist()[3:] == hashes_of(pa.array(names, pa.string())[3:])[part].tolist()
+
+
+@given(st.lists(st.sets(st.integers(0, 400), max_size=80), max_size=12), st.booleans())
+def test_entries_are_found_under_their_hashes_and_keep_their_numbers(
+    batches: list[set[int]], narrow: bool
+) -> None:
+    """With narrow hashes most of them want the same slots."""
+    slots, model = Slots(), dict[int, int]()
+
+    def hashed(numbers: list[int]) -> Hashes:
+        whole = np.array(numbers, np.uint64)
+        return (whole % np.uint64(3) if narrow else whole), whole
+
+    for batch in batches:
+        new = sorted(batch - model.keys())
+        slots.add(hashed(new), np.array(new, np.uint64) * np.uint64(7))
+        model |= {number: len(model) + place for place, number in enumerate(new)}
+        assert slots.find(hashed([*range(400)])).tolist() == [model.get(n, -1) for n in range(400)]
+        assert slots.values.tolist() == [7 * number for number in model]
+        assert len(slots) == len(model)
 
 
 def test_what_this_process_wrote_is_known_without_a_look(store: Store) -> None:
@@ -166,7 +192,7 @@ def test_an_upsert_into_what_is_not_known_is_left_to_lance(
     assert content(store)[PERSON] == {"a": 1, "b": 2, "c": 2}
 
 
-def test_two_ids_of_one_hash_are_left_to_lance(
+def test_two_ids_that_share_half_of_their_hash_are_told_apart(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They never meet by chance, so here every id has the same first half."""
