@@ -88,6 +88,7 @@ def both(graph: Graph, source: Any, mode: str) -> tuple[Any, Any]:
         (person("Cy"), person("Cy"), b"{oops", person("D", age=200, email="x", role="no")),
         (edge("Knows", "Ada", "Ghost"), edge("Knows", "Ada", "Bob"), edge("Owns", "1", "l")),
         (edge("Owns", "1", "l", id="o"), edge("Owns", "1", "l", id="o")),
+        (node("Count", n=2), edge("Owns", "2", "l", id="o")),
         (person("Eve", email="a@b"), {"type": "Nope"}, {"type": "Log", "data": {"x": 1}}),
         (),
     ],
