@@ -22,7 +22,7 @@ demo: $(READY) ## walk through what the product does
 	@$(BIN)/omnigraph demo
 
 test: $(READY) ## run the tests
-	@$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(READY) ## run the soak and scale tests
 	@$(BIN)/python -m pytest -m slow

@@ -20,7 +20,7 @@ from statistics import median
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results" / "cli.json"
-PROGRAM = [sys.executable, "-c", "from omnigraph.cli.app import main; main()"]
+PROGRAM = [sys.executable, "-c", "from omnigraph.cli.start import program; program()"]
 PEOPLE, EDGES = 20_000, 60_000
 SCHEMA = "node Person { name: String @key\n age: I32? }\nedge Knows: Person -> Person\n"
 POINT = "query one($n: String) { match { $p: Person { name: $n } } return { $p.name, $p.age } }"

@@ -3,7 +3,9 @@
 Invariant: the same size gives the same bytes, whatever else was made before.
 """
 
-from collections.abc import Iterator
+import os
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,16 @@ node Person { name: String @key  age: I32?  @range(age, 0..150) }
 edge Knows: Person -> Person { since: I32? }
 """
 _BATCH = 500_000
+
+
+def timed(work: Callable[[], int]) -> tuple[int, float]:
+    """The rows that were loaded and the seconds until they were on the disk: not every engine
+    waits for that by itself."""
+    os.sync()
+    started = time.monotonic()
+    rows = work()
+    os.sync()
+    return rows, time.monotonic() - started
 
 
 def make(folder: Path, edges: int) -> Path:

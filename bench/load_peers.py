@@ -4,10 +4,11 @@ Each returns the rows it loaded and the seconds it took, without the time to sta
 """
 
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from load_data import timed
 
 
 def ladybug_parquet(files: Path, edges: int) -> tuple[int, float]:
@@ -17,11 +18,14 @@ def ladybug_parquet(files: Path, edges: int) -> tuple[int, float]:
     base = ladybug.Connection(ladybug.Database(str(Path(tempfile.mkdtemp()) / "base")))
     base.execute("CREATE NODE TABLE Person(name STRING, age INT32, PRIMARY KEY(name))")
     base.execute("CREATE REL TABLE Knows(FROM Person TO Person, since INT32)")
-    started = time.monotonic()
-    base.execute(f"COPY Person FROM '{files}/people.parquet'")
-    base.execute(f"COPY Knows FROM '{files}/knows.parquet'")
-    base.execute("CHECKPOINT")
-    wall = time.monotonic() - started
+
+    def both() -> int:
+        base.execute(f"COPY Person FROM '{files}/people.parquet'")
+        base.execute(f"COPY Knows FROM '{files}/knows.parquet'")
+        base.execute("CHECKPOINT")
+        return 0
+
+    _, wall = timed(both)
     counted: Any = base.execute("MATCH (p:Person) RETURN count(*)")
     people = counted.get_next()[0]
     counted = base.execute("MATCH ()-[k:Knows]->() RETURN count(*)")
@@ -57,14 +61,17 @@ def _duckdb(people: str, knows: str) -> tuple[int, float]:
     base = duckdb.connect(str(Path(tempfile.mkdtemp()) / "duck.db"))
     base.execute(_PERSON)
     base.execute(_KNOWS)
-    started = time.monotonic()
-    base.execute(f"INSERT INTO person {people}")
-    base.execute(f"INSERT INTO knows {knows}")
-    for end in ("src", "dst"):
-        missing = f"SELECT count(*) FROM knows ANTI JOIN person ON {end} = name"
-        assert base.execute(missing).fetchone() == (0,)
-    base.execute("CHECKPOINT")
-    wall = time.monotonic() - started
+
+    def both() -> int:
+        base.execute(f"INSERT INTO person {people}")
+        base.execute(f"INSERT INTO knows {knows}")
+        for end in ("src", "dst"):
+            missing = f"SELECT count(*) FROM knows ANTI JOIN person ON {end} = name"
+            assert base.execute(missing).fetchone() == (0,)
+        base.execute("CHECKPOINT")
+        return 0
+
+    _, wall = timed(both)
     counts = "SELECT (SELECT count(*) FROM person) + (SELECT count(*) FROM knows)"
     (rows,) = base.execute(counts).fetchone() or (0,)
     return rows, wall
@@ -77,10 +84,17 @@ def plain_spark(files: Path, edges: int) -> tuple[int, float]:
     spark = session("bulk")
     spark.range(10).selectExpr("sum(id)").collect()
     target = tempfile.mkdtemp()
+
+    def whole() -> int:
+        return _plain_spark(spark, str(files / "in.jsonl"), target)
+
+    return timed(whole)
+
+
+def _plain_spark(spark: Any, lines: str, target: str) -> int:
     schema = "type string, edge string, `from` string, `to` string, "
     schema += "data struct<name: string, age: int, since: int>"
-    started = time.monotonic()
-    every = spark.read.schema(schema).json(str(files / "in.jsonl")).persist()
+    every = spark.read.schema(schema).json(lines).persist()
     people = every.where("type = 'Person'").selectExpr("data.name as id", "data.age")
     knows = every.where("edge is not null").selectExpr(
         "uuid() as id", "`from` as src", "`to` as dst", "data.since"
@@ -95,7 +109,7 @@ def plain_spark(files: Path, edges: int) -> tuple[int, float]:
         write = _writer(f"{target}/{name}.lance")
         written = frame.mapInArrow(write, "rows long").groupBy().sum("rows").collect()
         rows += written[0][0]
-    return rows, time.monotonic() - started
+    return rows
 
 
 def _writer(target: str) -> Any:

@@ -21,12 +21,17 @@ from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any, Self
 
-from omnigraph.types import Span, TableKey
+from omnigraph.types import Span, TableKey, columns_of
 
 
 @dataclass(eq=False)
 class OmnigraphError(Exception):
     """The root of every error this package raises on purpose."""
+
+    @property
+    def fact(self) -> str:
+        """What is wrong, for a report that says itself what to do about it."""
+        return str(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions pickle by `args`, which a dataclass leaves empty; Spark workers raise these.
@@ -109,8 +114,9 @@ def _excerpt(source: str, line: int, line_start: int, start: int, end: int) -> s
     window_start = line_start if fits else max(line_start, start - _EXCERPT_COLUMNS // 2)
     window_end = min(line_end, window_start + _EXCERPT_COLUMNS)
     shown = source[window_start:window_end].rstrip("\r")
-    margin = "".join("\t" if char == "\t" else " " for char in source[window_start:start])
-    carets = "^" * max(1, min(end, window_end) - start)
+    before, wrong = source[window_start:start], source[start : min(end, window_end)]
+    margin = "".join("\t" if char == "\t" else " " * columns_of(char) for char in before)
+    carets = "^" * max(1, sum(map(columns_of, wrong)))
     number = str(line)
     gutter = " " * len(number)
     return f"{number} | {shown}\n{gutter} | {margin}{carets}"
@@ -180,6 +186,11 @@ class Reclaimed(Refused):
 
     kind: str
     name: str
+
+    @property
+    def fact(self) -> str:
+        """What is wrong, without the way to find out more."""
+        return f"{self.kind} {self.name} is not there any more"
 
     def __str__(self) -> str:
         return (
@@ -559,4 +570,15 @@ class StorageFailed(OmnigraphError):
     detail: str
 
     def __str__(self) -> str:
-        return f"storage failed while it {self.operation}: {self.detail}; nothing was published"
+        text = f"storage failed while it {self.operation}: {self.detail}; nothing was published"
+        return _with_hint(text, next((do for sign, do in _WAYS_OUT if sign in self.detail), ""))
+
+
+_WAYS_OUT = (
+    ("No space left on device", "free some space and repeat"),
+    ("Disk quota exceeded", "free some space and repeat"),
+    ("File too large", "choose a file system, or a limit, that allows larger files"),
+    ("Permission denied", "ask for the permission, or choose another place"),
+    ("Operation not permitted", "ask for the permission, or choose another place"),
+    ("Read-only file system", "choose another place"),
+)

@@ -4,6 +4,7 @@ Invariant: a `ValueType` says everything that decides how a value is written, st
 shown, so no room asks for more than it. Nothing here imports another room.
 """
 
+import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType
@@ -122,3 +123,12 @@ class Span:
     def to(self, other: "Span") -> "Span":
         """From the beginning of this piece to the end of another."""
         return Span(self.start, other.end)
+
+
+def columns_of(char: str) -> int:
+    """How many columns of a terminal a character takes."""
+    if char.isascii():
+        return 1
+    if unicodedata.combining(char) or unicodedata.category(char) in ("Cf", "Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -1,11 +1,42 @@
 """What every test may ask for."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from omnigraph.pipeline.session import session
+
+# Files go to workers whole and in this order. One that takes long must not be the last: the other
+# workers would have nothing left to do.
+_FIRST = (
+    "pipeline",
+    "exec/test_mutate_model.py",
+    "storage/test_stress.py",
+    "storage/test_crashes.py",
+    "test_storm.py",
+    "shape/test_examples.py",
+    "exec/test_optimize_crashes.py",
+    "exec/test_migrate_crashes.py",
+    "cli/test_processes.py",
+    "cli/test_transactions.py",
+    "cli/test_streams.py",
+    "exec",
+    "storage",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long comes first."""
+    root = Path(__file__).parent
+    places: dict[Path, int] = {}
+    for item in items:
+        if item.path not in places:
+            name = item.path.relative_to(root).as_posix()
+            ranks = [n for n, first in enumerate(_FIRST) if name.startswith(first)]
+            places[item.path] = min(ranks, default=len(_FIRST))
+    items.sort(key=lambda item: places[item.path])
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ no edge hangs in the air, and the graph opens clean.
 """
 
 import json
-import multiprocessing
 import random
 import time
 from collections import Counter
@@ -20,6 +19,7 @@ import omnigraph as og
 from omnigraph.graph import Graph
 from omnigraph.types import TableKey
 from tests import storm
+from tests.forked import context
 
 KNOWS = TableKey("edge:Knows")
 PEOPLE = "query people() { match { $p: Person } return { $p.deed, $p.name } }"
@@ -80,8 +80,7 @@ class Crowd:
 
     def __init__(self, uri: str, folder: Path, count: int, seed: int) -> None:
         self.uri, self.folder, self.chance = uri, folder, random.Random(seed)
-        self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["tests.storm"])
+        self.context = context()
         self.started = self.kills = 0
         self.crowd = [self.start() for _ in range(count)]
 

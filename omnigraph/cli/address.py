@@ -9,36 +9,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from omnigraph.cli.config import Profile, config
-from omnigraph.cli.engine import open_graph as open_graph
 from omnigraph.cli.scope import scope
-from omnigraph.cli.terminal import told_plainly
 from omnigraph.errors import BadRequest
 
-
-def _actor(given: str | None) -> str | None:
-    """Who writes: as told, else as the user's settings say."""
-    with told_plainly():
-        return given if given is not None else config().actor
-
-
-GraphPath = Annotated[str | None, typer.Argument(metavar="URI", help="Where the graph lives.")]
-Store = Annotated[
-    str | None, typer.Option("--store", metavar="URI", help="The same, as an option.")
-]
-Uri = Annotated[str | None, typer.Option("--uri", metavar="URI", help="The same, as an option.")]
-Actor = Annotated[
-    str | None, typer.Option("--as", metavar="ACTOR", help="Who writes.", callback=_actor)
-]
-Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="Which branch.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Do not say where a write goes.")]
-
-MAIN = "main"
 _SERVER_LATER = "the server comes with a later release; pass the graph's path"
 
 

@@ -5,6 +5,7 @@ by the command that needs them, so `omnigraph --help` answers at once.
 """
 
 import sys
+from itertools import takewhile
 from typing import Annotated
 
 import typer
@@ -30,7 +31,15 @@ from omnigraph.cli import (
     spark,
     upkeep,
 )
-from omnigraph.cli.terminal import show, show_json, warn
+from omnigraph.cli.options import Json
+from omnigraph.cli.terminal import (
+    leave_output,
+    prepare_streams,
+    show,
+    show_json,
+    told_plainly,
+    warn,
+)
 
 _EPILOG = (
     "Everywhere: --profile NAME takes the graph from your config.yaml, --debug shows where a "
@@ -93,7 +102,7 @@ def _options(
 
 
 @app.command()
-def version(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def version(json: Json = False) -> None:
     """Print the program's version and the storage format it reads."""
     from omnigraph.storage.stamp import INTERNAL_SCHEMA_VERSION
 
@@ -104,6 +113,7 @@ def version(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
     show(f"internal-schema {INTERNAL_SCHEMA_VERSION}")
 
 
+_VERSION = frozenset({"-v", "--version"})
 _OLDER_SPELLINGS = {
     ("check",): ("lint",),
     ("query", "lint"): ("lint",),
@@ -114,22 +124,38 @@ _OLDER_SPELLINGS = {
 
 
 def main() -> None:
-    """The entry point: spellings of older releases still work, with a warning."""
+    """The entry point. Whatever happens, the caller sees a message and a status."""
+    prepare_streams()
+    try:
+        with told_plainly():
+            _main(sys.argv[1:])
+    except typer.Exit as end:
+        sys.exit(end.exit_code)
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # the reader of a help text has gone
+            leave_output()
+            sys.exit(0)
+        raise
+    finally:
+        scope.forget()
+
+
+def _main(words: list[str]) -> None:
+    """Spellings of older releases still work, with a warning."""
     completion.prepare()
     try:
-        arguments = scope.take(sys.argv[1:])
+        arguments = scope.take(words)
     except typer.BadParameter as cause:
         sys.stderr.write(f"Error: {cause.message}\n")
         sys.exit(2)
+    if _VERSION.intersection(takewhile(lambda word: word != "--", arguments)):
+        arguments = ["--version"]
     for old, new in _OLDER_SPELLINGS.items():
         if tuple(arguments[: len(old)]) == old and not _is_upkeep(arguments):
             warn(f"'omnigraph {' '.join(old)}' is now 'omnigraph {' '.join(new)}'")
             arguments = [*new, *arguments[len(old) :]]
             break
-    try:
-        app(args=arguments, prog_name="omnigraph")
-    finally:
-        scope.forget()
+    app(args=arguments, prog_name="omnigraph")
 
 
 def _is_upkeep(arguments: list[str]) -> bool:

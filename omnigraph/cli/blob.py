@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.address import MAIN, GraphPath, Json, Store, Uri, graph_uri
+from omnigraph.cli.address import graph_uri
 from omnigraph.cli.engine import open_graph
+from omnigraph.cli.filters import Kind
+from omnigraph.cli.options import (
+    MAIN,
+    BranchOrMain,
+    GraphPath,
+    Json,
+    Snapshot,
+    Store,
+    Uri,
+    exclusive,
+)
 from omnigraph.cli.terminal import show, show_json, told_plainly
 
 if TYPE_CHECKING:
@@ -20,21 +30,10 @@ if TYPE_CHECKING:
 app = typer.Typer(name="blob", help="Read blobs.", no_args_is_help=True, rich_markup_mode=None)
 
 
-class Kind(StrEnum):
-    """What holds the blob."""
-
-    NODE = "node"
-    EDGE = "edge"
-
-
 KindWord = Annotated[Kind, typer.Argument(help="What holds it.")]
 TypeName = Annotated[str, typer.Argument(metavar="TYPE", help="Its type.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="Its id.")]
 Property = Annotated[str, typer.Argument(metavar="PROPERTY", help="The Blob property.")]
-AnyBranch = Annotated[
-    str | None, typer.Option("--branch", metavar="NAME", help="Which branch, else main.")
-]
-At = Annotated[str | None, typer.Option("--snapshot", metavar="COMMIT", help="Read at a commit.")]
 
 
 @app.command()
@@ -44,10 +43,12 @@ def get(
     id: Id,
     property: Property,
     path: GraphPath = None,
-    branch: AnyBranch = None,
-    snapshot: At = None,
+    branch: BranchOrMain = None,
+    snapshot: Snapshot = None,
     offset: Annotated[int, typer.Option("--offset", min=0, help="Skip so many bytes.")] = 0,
-    length: Annotated[int | None, typer.Option("--length", help="At most so many bytes.")] = None,
+    length: Annotated[
+        int | None, typer.Option("--length", min=1, help="At most so many bytes.")
+    ] = None,
     out: Annotated[
         str | None, typer.Option("--out", metavar="FILE", help="Write to a file.")
     ] = None,
@@ -55,6 +56,7 @@ def get(
     store: Store = None,
 ) -> None:
     """Write the bytes of a blob."""
+    exclusive(branch=branch, snapshot=snapshot)
     with told_plainly():
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
             cell = _find(graph, (kind, type_name, id, property), branch, snapshot)
@@ -73,13 +75,14 @@ def stat(
     id: Id,
     property: Property,
     path: GraphPath = None,
-    branch: AnyBranch = None,
-    snapshot: At = None,
+    branch: BranchOrMain = None,
+    snapshot: Snapshot = None,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Show what is known about a blob, without reading it."""
+    exclusive(branch=branch, snapshot=snapshot)
     with told_plainly():
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
             cell = _find(graph, (kind, type_name, id, property), branch, snapshot)

@@ -10,19 +10,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from omnigraph.cli.address import (
-    MAIN,
-    Actor,
-    GraphPath,
-    Json,
-    Quiet,
-    Store,
-    Uri,
-    confirm_destructive,
-    graph_uri,
-    write_target,
-)
+from omnigraph.cli.address import confirm_destructive, graph_uri, write_target
 from omnigraph.cli.engine import open_graph
+from omnigraph.cli.options import MAIN, Actor, GraphPath, Json, Quiet, Store, Uri
 from omnigraph.cli.terminal import fail, show, show_json, told_plainly, warn
 from omnigraph.cli.told import conflict_lines
 from omnigraph.errors import MergeConflicts

@@ -8,19 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.cli.address import (
+from omnigraph.cli.address import confirm_destructive, graph_uri, write_target
+from omnigraph.cli.engine import open_graph
+from omnigraph.cli.options import (
     MAIN,
     Actor,
     Branch,
+    BranchOrMain,
+    Data,
+    Engine,
+    EngineOption,
     GraphPath,
     Json,
     Quiet,
+    Snapshot,
     Store,
-    confirm_destructive,
-    graph_uri,
-    write_target,
+    Types,
+    exclusive,
 )
-from omnigraph.cli.engine import open_graph
 from omnigraph.cli.progress import following
 from omnigraph.cli.shapes import commit_document
 from omnigraph.cli.terminal import show, show_json, told_plainly, warn
@@ -44,32 +49,18 @@ class ExportFormat(StrEnum):
     PARQUET = "parquet"
 
 
-class Engine(StrEnum):
-    """What runs a load."""
-
-    AUTO = "auto"
-    LOCAL = "local"
-    SPARK = "spark"
-
-
-Data = Annotated[
-    str, typer.Option("--data", metavar="FILE", help="A file, folder or pattern; - for input.")
-]
-Types = Annotated[
-    list[str] | None, typer.Option("--type", metavar="T", help="Only this type; may be repeated.")
-]
+_MODE = typer.Option("--mode", help="What to do with what is there.")
+_BASE = typer.Option("--from", metavar="BASE", help="Create the branch from this one.")
 
 
 def load(
     uri: GraphPath = None,
     *,
     data: Data,
-    mode: Annotated[Mode, typer.Option("--mode", help="What to do with what is there.")],
+    mode: Annotated[Mode, _MODE],
     branch: Branch = MAIN,
-    base: Annotated[
-        str | None, typer.Option("--from", metavar="BASE", help="Create the branch from this one.")
-    ] = None,
-    engine: Annotated[Engine, typer.Option("--engine", help="What runs it.")] = Engine.AUTO,
+    base: Annotated[str | None, _BASE] = None,
+    engine: EngineOption = Engine.AUTO,
     node: Annotated[
         str | None, typer.Option("--node", metavar="T", help="The node type of columnar data.")
     ] = None,
@@ -86,6 +77,7 @@ def load(
 ) -> None:
     """Load bulk data as one commit."""
     with told_plainly():
+        exclusive(node=node, edge=edge)
         where = graph_uri(uri, store)
         write_target("load", where, quiet=quiet)
         if mode is Mode.OVERWRITE:
@@ -110,13 +102,9 @@ def ingest(
     uri: GraphPath = None,
     *,
     data: Data,
-    mode: Annotated[Mode, typer.Option("--mode", help="What to do with what is there.")] = (
-        Mode.MERGE
-    ),
+    mode: Annotated[Mode, _MODE] = Mode.MERGE,
     branch: Branch = MAIN,
-    base: Annotated[
-        str, typer.Option("--from", metavar="BASE", help="Create the branch from this one.")
-    ] = MAIN,
+    base: Annotated[str, _BASE] = MAIN,
     actor: Actor = None,
     json: Json = False,
     store: Store = None,
@@ -154,11 +142,9 @@ def ingest(
 
 def export(
     uri: GraphPath = None,
-    branch: Branch = MAIN,
+    branch: BranchOrMain = None,
     types: Types = None,
-    snapshot: Annotated[
-        str | None, typer.Option("--snapshot", metavar="COMMIT", help="Export a past commit.")
-    ] = None,
+    snapshot: Snapshot = None,
     out: Annotated[
         str | None,
         typer.Option("--out", metavar="PATH", help="A file, or a folder, instead of the output."),
@@ -167,14 +153,21 @@ def export(
         ExportFormat, typer.Option("--format", help="Parquet needs --out.")
     ] = ExportFormat.JSONL,
     jsonl: Annotated[bool, typer.Option("--jsonl", hidden=True)] = False,
+    tables: Annotated[list[str] | None, typer.Option("--table", hidden=True)] = None,
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
     """Write a graph to standard output as NDJSON that `load` reads."""
     if jsonl:
         warn("--jsonl is what export writes anyway and need not be said")
+    if tables:
+        warn("'--table' is now '--type'")
+        types = [*(types or ()), *tables]
+    exclusive(branch=branch, snapshot=snapshot)
+    if format is ExportFormat.PARQUET and out is None:
+        raise typer.BadParameter("Parquet is written to a folder: pass --out FOLDER")
     with told_plainly(), open_graph(graph_uri(uri, store), read_only=True) as graph:
-        pinned = graph.snapshot(branch, commit=snapshot)
+        pinned = graph.snapshot(branch or MAIN, commit=snapshot)
         total = None if types else sum(pin.row_count for pin in pinned.tables.values())
         # A bar between lines of data on one terminal would spoil both.
         with following("export", total=total, quiet=quiet or sys.stdout.isatty()) as progress:
@@ -182,7 +175,7 @@ def export(
                 sys.stdout.buffer if out is None else out,
                 str(format),
                 types=types,
-                branch=branch,
+                branch=branch or MAIN,
                 snapshot=snapshot,
                 progress=progress,
             )

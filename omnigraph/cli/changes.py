@@ -6,9 +6,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.address import MAIN, Branch, GraphPath, Json, Store, Uri, graph_uri, open_graph
-from omnigraph.cli.filters import Kinds, Ops, Types, Wanted, wanted
+from omnigraph.cli.address import graph_uri
+from omnigraph.cli.engine import open_graph
+from omnigraph.cli.filters import Kinds, Ops, Wanted, wanted
 from omnigraph.cli.history import commit_app
+from omnigraph.cli.options import (
+    MAIN,
+    Branch,
+    CommitId,
+    GraphPath,
+    Json,
+    Store,
+    Types,
+    Uri,
+    exclusive,
+)
 from omnigraph.cli.terminal import show, show_json, told_plainly
 from omnigraph.cli.told import cause_lines, change_lines
 
@@ -26,12 +38,12 @@ app = typer.Typer(
 )
 
 _LIMIT = 1_000
-Limit = Annotated[int, typer.Option("--limit", metavar="N", help="Changes to a page.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Changes to a page.")]
 
 
 @commit_app.command(name="changes")
 def of_commit(
-    commit: Annotated[str, typer.Argument(metavar="COMMIT", help="The commit's id.")],
+    commit: CommitId,
     path: GraphPath = None,
     limit: Limit = _LIMIT,
     page_token: Annotated[
@@ -84,8 +96,9 @@ def poll(
     store: Store = None,
 ) -> None:
     """Show the commits of a branch since a place, oldest first, with what each changed."""
-    if cursor is not None and start is not None:
-        raise typer.BadParameter("--cursor and --start are mutually exclusive: pass one")
+    exclusive(cursor=cursor, start=start)
+    if start is not None and start not in ("now", "beginning") and not start.startswith("after:"):
+        raise typer.BadParameter(f"'{start}' is no place: write now, beginning or after:COMMIT")
     with told_plainly():
         narrowed = wanted(kind, type_, op)
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:

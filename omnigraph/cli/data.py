@@ -10,19 +10,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.cli.address import (
+from omnigraph.cli.address import graph_uri, is_local, name_and_graph
+from omnigraph.cli.config import config
+from omnigraph.cli.engine import init_graph, open_graph
+from omnigraph.cli.options import (
     MAIN,
     Actor,
     Branch,
+    BranchOrMain,
+    Engine,
+    EngineOption,
     Json,
+    Params,
+    ParamsFile,
+    QueryFile,
+    QueryName,
+    QueryText,
     Quiet,
+    Snapshot,
     Store,
-    graph_uri,
-    is_local,
-    name_and_graph,
+    Words,
+    exclusive,
 )
-from omnigraph.cli.config import config
-from omnigraph.cli.engine import init_graph, open_graph
 from omnigraph.cli.render import Answer, Format, Look, lines_of
 from omnigraph.cli.shapes import commit_document
 from omnigraph.cli.terminal import read_text, show, show_json, told_plainly
@@ -30,20 +39,6 @@ from omnigraph.errors import BadRequest, PreconditionFailed
 
 if TYPE_CHECKING:
     from omnigraph.exec.mutate import MutationResult
-
-Words = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[NAME] [URI]", help="Which query of the file, and the graph."),
-]
-QueryFile = Annotated[str | None, typer.Option("--query", metavar="FILE", help="The query file.")]
-Source = Annotated[
-    str | None, typer.Option("-e", "--query-string", metavar="GQ", help="The query itself.")
-]
-Name = Annotated[str | None, typer.Option("--name", help="Which query of the file.")]
-Params = Annotated[str | None, typer.Option("--params", metavar="JSON", help="Its parameters.")]
-ParamsFile = Annotated[
-    str | None, typer.Option("--params-file", metavar="FILE", help="A file with them.")
-]
 
 _CONFLICT_STATUS = 4
 
@@ -70,34 +65,30 @@ def init(
 def query(
     words: Words = None,
     query: QueryFile = None,
-    source: Source = None,
-    name: Name = None,
+    source: QueryText = None,
+    name: QueryName = None,
     params: Params = None,
     params_file: ParamsFile = None,
-    branch: Annotated[
-        str | None, typer.Option("--branch", metavar="NAME", help="Which branch, else main.")
-    ] = None,
-    snapshot: Annotated[
-        str | None, typer.Option("--snapshot", metavar="COMMIT", help="Read at a commit.")
-    ] = None,
+    branch: BranchOrMain = None,
+    snapshot: Snapshot = None,
     format: Annotated[
         Format | None, typer.Option("--format", help="How to print rows, else as a table.")
     ] = None,
+    engine: EngineOption = Engine.AUTO,
     json: Json = False,
     store: Store = None,
 ) -> None:
     """Run a read query and print its rows."""
     with told_plainly():
-        if branch is not None and snapshot is not None:
-            raise typer.BadParameter("--branch and --snapshot are mutually exclusive: pass one")
-        if json and format not in (None, Format.JSON):
-            raise typer.BadParameter("--json and --format are mutually exclusive: pass one")
+        exclusive(branch=branch, snapshot=snapshot)
+        exclusive(json=json, format=None if format is Format.JSON else format)
         wanted, path = name_and_graph(list(words or ()), name, store)
         uri = graph_uri(path, store)
         text = _text(query, source)
+        given = _params(params, params_file)
         where = {"snapshot": snapshot} if snapshot is not None else {"branch": branch or MAIN}
         with open_graph(uri, read_only=True) as graph:
-            result = graph.query(text, _params(params, params_file), name=wanted, **where)
+            result = graph.query(text, given, name=wanted, engine=str(engine), **where)
         answer = Answer(
             result.query_name,
             where.get("branch"),
@@ -112,8 +103,8 @@ def query(
 def mutate(
     words: Words = None,
     query: QueryFile = None,
-    source: Source = None,
-    name: Name = None,
+    source: QueryText = None,
+    name: QueryName = None,
     params: Params = None,
     params_file: ParamsFile = None,
     branch: Branch = MAIN,
@@ -131,11 +122,12 @@ def mutate(
         wanted, path = name_and_graph(list(words or ()), name, store)
         uri = graph_uri(path, store)
         text = _text(query, source)
+        given = _params(params, params_file)
         try:
             with open_graph(uri) as graph:
                 done = graph.mutate(
                     text,
-                    _params(params, params_file),
+                    given,
                     name=wanted,
                     branch=branch,
                     actor=actor,
@@ -197,19 +189,20 @@ def _show_mutation(done: MutationResult, *, as_json: bool) -> None:
 
 
 def _text(file: str | None, source: str | None) -> str:
-    if (file is None) == (source is None):
+    exclusive(query=file, **{"query-string": source})
+    if file is None and source is None:
         raise typer.BadParameter("pass the query as --query FILE or as -e GQ")
     return read_text(file) if file is not None else source or ""
 
 
 def _params(text: str | None, file: str | None) -> Any:
-    if text is not None and file is not None:
-        raise typer.BadParameter("--params and --params-file are mutually exclusive: pass one")
-    if file is not None:
-        text = read_text(file)
-    if text is None:
+    exclusive(**{"params": text, "params-file": file})
+    if text is None and file is None:
         return None
     try:
-        return json_codec.loads(text)
-    except ValueError as cause:
-        raise BadRequest(f"the parameters are not JSON: {cause}") from None
+        return json_codec.loads(read_text(file) if file is not None else text or "")
+    except (ValueError, RecursionError) as cause:
+        why = cause if isinstance(cause, ValueError) else "it is nested too deeply"
+        if file is None:
+            raise typer.BadParameter(f"--params is not JSON: {why}") from None
+        raise BadRequest(f"'{file}' is not JSON: {why}") from None

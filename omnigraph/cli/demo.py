@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -25,10 +26,17 @@ import typer
 from omnigraph.cli.terminal import painted, show, told_plainly
 from omnigraph.errors import BadRequest
 
-_PROGRAM = (sys.executable, "-c", "from omnigraph.cli.app import main; main()")
+_PROGRAM = (sys.executable, "-c", "from omnigraph.cli.start import program; program()")
 # The write dies when one of its two tables has moved and the other has not.
 _CRASH = {"OMNIGRAPH_FAILPOINTS": "commit.table_after=kill"}
 _HERO, _OTHER, _COMPANY = "Ada Ash 0", "Bob Ash 1", "Company 0"
+
+
+class _Engine(StrEnum):
+    """What runs the load."""
+
+    SPARK = "spark"
+    LOCAL = "local"
 
 
 def demo(
@@ -36,14 +44,14 @@ def demo(
         str | None, typer.Argument(metavar="FOLDER", help="Where to leave the graph.")
     ] = None,
     edges: Annotated[int, typer.Option(min=200, help="About how many edges.")] = 300_000,
-    engine: Annotated[str, typer.Option(help="What runs the load: spark or local.")] = "spark",
+    engine: Annotated[_Engine, typer.Option(help="What runs the load.")] = _Engine.SPARK,
 ) -> None:
     """Walk through what the product does, on a graph of a few hundred thousand edges."""
     with told_plainly():
         place = Path(folder) if folder is not None else Path(tempfile.mkdtemp(prefix="omnigraph-"))
         if place.exists() and any(place.iterdir()):
             raise BadRequest(f"'{place}' is not empty", "name another folder")
-        _Walk(place).run(edges, engine)
+        _Walk(place).run(edges, str(engine))
 
 
 @dataclass(slots=True)
@@ -126,7 +134,7 @@ class _Walk:
 
     def _merge(self) -> None:
         self._step("The difference, then the merge")
-        self._diff()
+        self._do("diff main review/hire graph.omni")
         self._say("Meanwhile main goes on:")
         other = _params(name=_OTHER, city="Tromsø")
         self._do(f"mutate move --query mutations.gq {other} {_STORE}")
@@ -137,14 +145,6 @@ class _Walk:
             "changed one person differently, there would be a list of conflicts and no commit.",
             "move the same person on main and on a new branch, then merge",
         )
-
-    def _diff(self) -> None:
-        """The difference as the library tells it."""
-        from omnigraph.cli.engine import open_graph
-
-        with open_graph(str(self.folder / "graph.omni"), read_only=True) as graph:
-            for change in graph.diff("main", "review/hire"):
-                show(f"{change.op} {change.kind} {change.type} {change.id}")
 
     def _crash(self) -> None:
         self._step("A writer is killed half-way")

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.address import GraphPath, Json, Store, Uri, graph_uri, open_graph
-from omnigraph.cli.filters import Kinds, Ops, Types, wanted
+from omnigraph.cli.address import graph_uri
+from omnigraph.cli.engine import open_graph
+from omnigraph.cli.filters import Kinds, Ops, wanted
+from omnigraph.cli.options import GraphPath, Json, Store, Types, Uri, exclusive
 from omnigraph.cli.terminal import show, show_json, told_plainly
 from omnigraph.cli.told import diff_lines
 
@@ -38,9 +40,9 @@ def diff(
     kind: Kinds = None,
     type_: Types = None,
     op: Ops = None,
-    format: Annotated[DiffFormat, typer.Option("--format", help="How to show it.")] = (
-        DiffFormat.DIFF
-    ),
+    format: Annotated[
+        DiffFormat | None, typer.Option("--format", help="How to show it, else as a diff.")
+    ] = None,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
@@ -49,10 +51,11 @@ def diff(
 
     `+` is inserted, `-` deleted, `~` updated. json and jsonl carry every value whole.
     """
+    exclusive(json=json, format=None if format is DiffFormat.JSON else format)
     with told_plainly(), open_graph(graph_uri(path, uri, store), read_only=True) as graph:
         changes = graph.diff(before, after, **wanted(kind, type_, op))
         ends = changes.between
-        match DiffFormat.JSON if json else format:
+        match DiffFormat.JSON if json else format or DiffFormat.DIFF:
             case DiffFormat.JSON:
                 show_json(_document(ends, list(changes)))
             case DiffFormat.JSONL:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.cli.address import Json
+from omnigraph.cli.options import Json, Types, exclusive
 from omnigraph.cli.terminal import read_text, show, show_json, told_plainly
 from omnigraph.errors import BadRequest
 
@@ -31,9 +31,7 @@ def embed(
     ] = None,
     clean: Annotated[bool, typer.Option("--clean", help="Take the vectors out.")] = False,
     reembed_all: Annotated[bool, typer.Option("--reembed-all", help="Make all anew.")] = False,
-    types: Annotated[
-        list[str] | None, typer.Option("--type", metavar="T", help="Only this type.")
-    ] = None,
+    types: Types = None,
     select: Annotated[
         list[str] | None,
         typer.Option("--select", metavar="[T:]FIELD=VALUE", help="Only records with this value."),
@@ -45,8 +43,8 @@ def embed(
     from omnigraph.exec.embed_seed import Fill, SeedOrder, embed_seed
 
     with told_plainly():
-        if clean and reembed_all:
-            raise typer.BadParameter("--clean and --reembed-all are mutually exclusive: pass one")
+        exclusive(clean=clean, **{"reembed-all": reembed_all})
+        chosen = tuple(_choice(text) for text in select or ())
         source, target, recipe = _files(seed, input, output, spec)
         fill = _fill(Fill, clean=clean, everything=reembed_all, selected=bool(select))
         order = SeedOrder(
@@ -55,7 +53,7 @@ def embed(
             recipe,
             fill,
             frozenset(types or ()),
-            tuple(_choice(text) for text in select or ()),
+            chosen,
         )
         provider = None if fill is Fill.CLEAN else provider_from_env()
         done = embed_seed(order, provider)

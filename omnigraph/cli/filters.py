@@ -24,9 +24,6 @@ class Op(StrEnum):
 
 
 Kinds = Annotated[list[Kind] | None, typer.Option("--kind", help="Only these; may be repeated.")]
-Types = Annotated[
-    list[str] | None, typer.Option("--type", metavar="TYPE", help="Only these; may be repeated.")
-]
 Ops = Annotated[list[Op] | None, typer.Option("--op", help="Only these; may be repeated.")]
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Sequence
 
+from omnigraph.types import columns_of
+
 WIDTH_MIN = 8
 _GAP = " | "
 _ELLIPSIS = "…"
@@ -17,13 +19,7 @@ def cell_width(text: str) -> int:
     """How many columns a text takes."""
     if text.isascii():
         return len(text)
-    return sum(map(_columns, text))
-
-
-def _columns(char: str) -> int:
-    if unicodedata.combining(char) or unicodedata.category(char) in ("Cf", "Mn", "Me"):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+    return sum(map(columns_of, text))
 
 
 def flat(text: str) -> str:
@@ -79,7 +75,7 @@ def _cut(text: str, width: int) -> str:
         return text
     kept, used = [], 0
     for char in text:
-        used += _columns(char)
+        used += columns_of(char)
         if used > width - 1:
             break
         kept.append(char)
@@ -89,7 +85,7 @@ def _cut(text: str, width: int) -> str:
 def _wrapped(text: str, width: int) -> list[str]:
     lines, line, used = [], "", 0
     for char in text:
-        columns = _columns(char)
+        columns = columns_of(char)
         if used + columns > width:
             lines.append(line)
             line, used = "", 0

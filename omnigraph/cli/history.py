@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli import lanes
-from omnigraph.cli.address import (
-    MAIN,
-    Branch,
-    GraphPath,
-    Json,
-    Store,
-    Uri,
-    graph_uri,
-)
+from omnigraph.cli.address import graph_uri
 from omnigraph.cli.engine import open_graph
+from omnigraph.cli.options import MAIN, Branch, CommitId, GraphPath, Json, Store, Uri
 from omnigraph.cli.shapes import commit_document, recovery_document, snapshot_document
 from omnigraph.cli.terminal import painted, show, show_json, told_plainly
 
@@ -117,7 +110,7 @@ def _labelled(commit: Commit, names: list[str]) -> str:
 
 @commit_app.command(name="show")
 def show_one(
-    commit: Annotated[str, typer.Argument(metavar="COMMIT", help="The commit's id.")],
+    commit: CommitId,
     path: GraphPath = None,
     json: Json = False,
     uri: Uri = None,

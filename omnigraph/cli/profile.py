@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.address import Json
 from omnigraph.cli.config import Config, Profile, config
+from omnigraph.cli.options import Json
 from omnigraph.cli.terminal import show as show_text
 from omnigraph.cli.terminal import show_json, told_plainly
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.address import GraphPath, Json, Store, Uri, graph_uri, name_and_graph
+from omnigraph.cli.address import graph_uri, name_and_graph
 from omnigraph.cli.engine import open_graph
+from omnigraph.cli.options import GraphPath, Json, QueryName, Store, Uri, Words
 from omnigraph.cli.terminal import read_text, show, show_json, told_plainly
 
 if TYPE_CHECKING:
@@ -47,12 +48,9 @@ def lint(
 
 def explain(
     query: QueryFile,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[NAME] [URI]", help="Which query of the file, and the graph."),
-    ] = None,
+    words: Words = None,
     schema: SchemaFile = None,
-    named: Annotated[str | None, typer.Option("--name", help="Which query of the file.")] = None,
+    named: QueryName = None,
     json: Json = False,
     store: Store = None,
 ) -> None:

@@ -1,7 +1,7 @@
 """Rows of a read, the five ways a terminal shows them.
 
 Invariant: `json`, `jsonl` and `csv` carry every value whole; `table` and `kv` are for
-people, who may see a long value cut.
+people, who may see a long value cut and what would move the cursor written out.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _kv(answer: Answer) -> Iterator[str]:
             yield ""
         yield f"row {number}"
         for column in answer.columns:
-            yield f"{column}: {_cell(row.get(column))}"
+            yield f"{flat(column)}: {flat(_cell(row.get(column)))}"
 
 
 def _table(answer: Answer, look: Look) -> Iterator[str]:

@@ -7,17 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.address import (
-    Actor,
-    GraphPath,
-    Json,
-    Quiet,
-    Store,
-    Uri,
-    graph_uri,
-    write_target,
-)
+from omnigraph.cli.address import graph_uri, write_target
 from omnigraph.cli.engine import open_graph
+from omnigraph.cli.options import Actor, GraphPath, Json, NextSchema, Quiet, Store, Uri
 from omnigraph.cli.terminal import read_text, show_json, told_plainly, warn
 from omnigraph.cli.terminal import show as show_text
 from omnigraph.errors import ParseError
@@ -50,7 +42,7 @@ def check(
     allow_data_loss: Annotated[
         bool, typer.Option(help="With --against: plan drops that reclaim the data.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Check a schema file. Exits with 1 if it is not accepted."""
     from omnigraph.catalog.accept import accept, admit
@@ -100,7 +92,7 @@ Backfill = Annotated[
 
 @app.command()
 def plan(
-    schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="The next schema.")],
+    schema: NextSchema,
     path: GraphPath = None,
     allow_data_loss: Annotated[
         bool, typer.Option(help="Plan drops that reclaim the data.")
@@ -112,11 +104,11 @@ def plan(
 ) -> None:
     """Print the steps from a graph's schema to another one. Changes nothing."""
     with told_plainly():
+        given = _given(backfill)
         where = graph_uri(path, uri, store)
+        text = read_text(schema)
         with open_graph(where, read_only=True) as graph:
-            steps = graph.schema.plan(
-                read_text(schema), allow_data_loss=allow_data_loss, backfill=_given(backfill)
-            )
+            steps = graph.schema.plan(text, allow_data_loss=allow_data_loss, backfill=given)
         if json:
             count = {"step_count": len(steps.steps)}
             document = steps.to_json()
@@ -128,7 +120,7 @@ def plan(
 
 @app.command()
 def apply(
-    schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="The next schema.")],
+    schema: NextSchema,
     path: GraphPath = None,
     allow_data_loss: Annotated[
         bool, typer.Option(help="Reclaim what is dropped, in earlier commits too.")
@@ -142,14 +134,13 @@ def apply(
 ) -> None:
     """Change a graph's schema, and its data with it, as one commit."""
     with told_plainly():
+        given = _given(backfill)
         where = graph_uri(path, uri, store)
+        text = read_text(schema)
         write_target("schema apply", where, quiet=quiet)
         with open_graph(where) as graph:
             done = graph.schema.apply(
-                read_text(schema),
-                allow_data_loss=allow_data_loss,
-                backfill=_given(backfill),
-                actor=actor,
+                text, allow_data_loss=allow_data_loss, backfill=given, actor=actor
             )
         if json:
             show_json({"uri": where, **done.to_json()})

@@ -58,6 +58,8 @@ _ALLOWED = {
     **dict.fromkeys(("optimize", "repair", "cleanup", "check", "lint"), _DIRECT),
     **dict.fromkeys(("policy", "queries"), _DIRECT),
     "graphs": frozenset({"--server", "--profile"}),
+    "schema plan": frozenset({"--profile"}),
+    "schema check": _NONE,
 }
 
 
@@ -126,9 +128,11 @@ def _value(flag: str, value: str | None) -> str:
 def _require_usable(found: dict[str, str], rest: list[str]) -> None:
     if not rest or rest[0].startswith("-"):
         return
-    allowed = _ALLOWED.get(rest[0], _NONE)
+    command = " ".join(rest[:2])
+    if command not in _ALLOWED:
+        command = rest[0]
     for flag in found:
-        if flag not in allowed:
-            raise typer.BadParameter(f"'omnigraph {rest[0]}' does not take {flag}")
+        if flag not in _ALLOWED.get(command, _NONE):
+            raise typer.BadParameter(f"'omnigraph {command}' does not take {flag}")
     if "--server" in found and "--cluster" in found:
         raise typer.BadParameter("--server and --cluster are mutually exclusive: pass one")

@@ -14,9 +14,10 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.cli.address import MAIN, Actor, Branch, GraphPath, Store, Uri, graph_uri
+from omnigraph.cli.address import graph_uri
 from omnigraph.cli.data import show_answer
 from omnigraph.cli.engine import open_graph
+from omnigraph.cli.options import MAIN, Actor, Branch, GraphPath, Store, Uri
 from omnigraph.cli.render import Answer, Format
 from omnigraph.cli.shell_words import is_whole
 from omnigraph.cli.terminal import painted, show, told_plainly

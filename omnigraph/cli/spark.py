@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.address import Json
+from omnigraph.cli.options import Json
 from omnigraph.cli.terminal import show, show_json, told_plainly
 
-app = typer.Typer(name="spark", help="What a Spark cluster needs.", no_args_is_help=True)
+app = typer.Typer(
+    name="spark", help="What a Spark cluster needs.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.callback()

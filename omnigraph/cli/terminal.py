@@ -1,11 +1,13 @@
 """What every command needs of a terminal: reading files, showing results, failing plainly.
 
 Invariant: standard output carries results and nothing else; a failure is told on standard error
-in one message and ends with status 1, never with a traceback unless `--debug` asks for it. Colours
-are for terminals alone.
+in one message and ends with status 1, never with a traceback unless `--debug` asks for it. A
+result that cannot be written is told as that, for what the command did is done. Colours are for
+terminals alone.
 """
 
 import errno
+import io
 import json
 import os
 import sys
@@ -18,10 +20,10 @@ from typing import IO, NoReturn
 import typer
 
 from omnigraph.cli.scope import scope
+from omnigraph.cli.start import INTERRUPTED
 from omnigraph.errors import BadRequest, NotFound, OmnigraphError
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-INTERRUPTED = 130
 
 
 def read_text(path: str) -> str:
@@ -42,9 +44,42 @@ def read_text(path: str) -> str:
         ) from None
 
 
+class Unwritable(Exception):
+    """The result has nowhere to go. Says why."""
+
+
 def show(text: str) -> None:
     """A result for a person."""
-    sys.stdout.write(f"{text}\n")
+    with _output():
+        sys.stdout.write(f"{text}\n")
+
+
+@contextmanager
+def _output() -> Iterator[None]:
+    """Tell a failure of standard output from one of the graph's storage."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as cause:
+        raise Unwritable(cause.strerror or str(cause)) from cause
+
+
+def prepare_streams() -> None:
+    """Make writing and reading possible: a stream that was closed is empty, and a sign that an
+    output has no code for is written out."""
+    # In this order each takes the number that is free, so that no file of ours is ever taken for
+    # a standard stream.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def leave_output() -> None:
+    """What is still buffered must not be written at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def show_json(document: object) -> None:
@@ -80,13 +115,17 @@ def told_plainly() -> Iterator[None]:
     """Turn every failure into one message and status 1."""
     try:
         yield
-        sys.stdout.flush()
+        with _output():
+            sys.stdout.flush()
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
     except BrokenPipeError:
-        # The reader, `head` say, has gone. What is still buffered must not be written at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        leave_output()  # the reader, `head` say, has gone
         raise typer.Exit(0) from None
+    except Unwritable as cause:
+        _trace()
+        leave_output()
+        fail(f"cannot write the result: {cause}; make room and look: a commit that was made stands")
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         raise typer.Exit(INTERRUPTED) from None
@@ -108,9 +147,9 @@ def _trace() -> None:
 
 
 _ADVICE = {
-    errno.ENOSPC: "free some space and repeat; nothing was published",
-    errno.EDQUOT: "free some space and repeat; nothing was published",
-    errno.EFBIG: "the file system allows no larger file; nothing was published",
+    errno.ENOSPC: "free some space and repeat",
+    errno.EDQUOT: "free some space and repeat",
+    errno.EFBIG: "choose a file system, or a limit, that allows larger files",
     errno.EACCES: "ask for the permission, or choose another place",
     errno.EPERM: "ask for the permission, or choose another place",
     errno.EROFS: "the file system is read-only; choose another place",

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
+from omnigraph.cli.grid import flat
 from omnigraph.cli.terminal import painted
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def value_text(value: Any) -> str:
     if value is None:
         return "<null>"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return flat(text.replace("\\", "\\\\").replace("\r", "\\r"))
 
 
 def coloured(text: str, op: str, stream: IO[str] | None = None) -> str:

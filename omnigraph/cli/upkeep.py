@@ -7,23 +7,25 @@ program asked for with --json, is on standard output.
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.cli.address import (
+from omnigraph.cli.address import confirm_destructive, graph_uri, write_target
+from omnigraph.cli.engine import open_graph
+from omnigraph.cli.options import (
     MAIN,
     Actor,
     Branch,
+    Confirm,
+    Engine,
+    EngineOption,
+    Grace,
     GraphPath,
     Json,
+    OlderThan,
     Quiet,
     Store,
-    confirm_destructive,
-    graph_uri,
-    open_graph,
-    write_target,
 )
 from omnigraph.cli.terminal import show, show_json, told_plainly
 
@@ -35,18 +37,6 @@ if TYPE_CHECKING:
     from omnigraph.exec.optimize import OptimizeReport, TableReport, UpkeepProgress
     from omnigraph.storage.cleanup import TableCleanup
     from omnigraph.storage.repair import RepairReport
-
-
-class Engine(StrEnum):
-    """Where the work is done."""
-
-    AUTO = "auto"
-    LOCAL = "local"
-    SPARK = "spark"
-
-
-EngineOption = Annotated[Engine, typer.Option("--engine", help="Where the work is done.")]
-Confirm = Annotated[bool, typer.Option("--confirm", help="Do it; without, only tell.")]
 
 
 # optimize
@@ -202,15 +192,11 @@ def _show_repair(report: RepairReport) -> None:
 def cleanup(
     uri: GraphPath = None,
     keep: Annotated[
-        int | None, typer.Option("--keep", metavar="N", help="Newest commits of each branch.")
+        int | None,
+        typer.Option("--keep", metavar="N", min=1, help="Newest commits of each branch."),
     ] = None,
-    older_than: Annotated[
-        str | None,
-        typer.Option("--older-than", metavar="DUR", help="Commits replaced longer ago: 7d, 12h."),
-    ] = None,
-    grace: Annotated[
-        str, typer.Option("--grace", metavar="DUR", help="For readers of replaced commits.")
-    ] = "10m",
+    older_than: OlderThan = None,
+    grace: Grace = "10m",
     confirm: Confirm = False,
     engine: EngineOption = Engine.AUTO,
     json: Json = False,

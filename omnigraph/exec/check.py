@@ -51,12 +51,12 @@ def check(store: Store, schema: Callable[[], Catalog]) -> CheckReport:
         catalog = schema()
     except OmnigraphError as cause:
         todo = "put the accepted schema's files back from a copy"
-        findings.append(Finding("schema", "the schema", str(cause), todo))
+        findings.append(Finding("schema", "the schema", cause.fact, todo))
     findings += (Finding(*found) for found in inspect_graph(store))
     try:
         branches = store.branches.list()
     except OmnigraphError as cause:
-        findings.append(Finding("branches", "__manifest", str(cause), "restore it from a copy"))
+        findings.append(Finding("branches", "__manifest", cause.fact, "restore it from a copy"))
         branches = ()
     seen = _Seen()
     for branch in branches:
@@ -69,7 +69,7 @@ def _branch(store: Store, catalog: Catalog | None, branch: str, seen: _Seen) -> 
     try:
         pins = dict(store.manifest.state(branch).pins)
     except OmnigraphError as cause:
-        yield Finding("branch", branch, str(cause), "restore __manifest from a copy")
+        yield Finding("branch", branch, cause.fact, "restore __manifest from a copy")
         return
     if catalog is None:
         return

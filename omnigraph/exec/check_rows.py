@@ -57,7 +57,7 @@ def row_findings(
             yield Finding(
                 "unreadable",
                 owner.table,
-                f"version {pin.version} on {branch} cannot be read: {cause}",
+                f"version {pin.version} on {branch} cannot be read: {cause.fact}",
                 "bring its files back from a copy of the graph",
                 {"branch": branch, "version": pin.version},
             )

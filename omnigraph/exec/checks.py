@@ -32,6 +32,7 @@ from omnigraph.types import TableKey
 
 ReadBucket = Callable[[str, int], pa.Table | None]
 _MOSTLY_DISTINCT = 0.7
+_SAMPLED = 4_096
 
 
 def id_keys(table: TableKey) -> KeySet:
@@ -72,8 +73,12 @@ def incoming_keys(rows: Rows, part: int) -> list[tuple[KeySet, pa.Table]]:
         names = dict.fromkeys(("id", *unique.columns, AT))
         keys = unique_keys(owner.table, number, unique)
         found.append((keys, table.select(list(names)).drop_null()))
+    # An id that was minted just now tells nobody which edge it is.
+    ids = pa.nulls(table.num_rows, pa.utf8())
+    if is_stated:
+        ids = pc.if_else(rows.given, table["id"], pa.scalar(None, pa.utf8()))
     for endpoint in rules.endpoints:
-        ends = table.select(["id", endpoint.end, AT])
+        ends = pa.table({"id": ids, endpoint.end: table[endpoint.end], AT: table[AT]})
         keys = end_keys(owner.table, endpoint.end)
         found.append((keys, ends if is_stated else _first_of_each(ends, endpoint.end)))
     if rules.cardinality is not None:
@@ -83,7 +88,10 @@ def incoming_keys(rows: Rows, part: int) -> list[tuple[KeySet, pa.Table]]:
 
 def _first_of_each(table: pa.Table, end: str) -> pa.Table:
     """The first row of each value, or all of them where most values come once anyway."""
-    encoded = table.column(end).combine_chunks().dictionary_encode()
+    values = table.column(end).combine_chunks()
+    if _distinct_share(values) > _MOSTLY_DISTINCT:
+        return table
+    encoded = values.dictionary_encode()
     count = len(encoded.dictionary)
     if encoded.null_count or count > _MOSTLY_DISTINCT * len(encoded):
         return table
@@ -91,6 +99,17 @@ def _first_of_each(table: pa.Table, end: str) -> pa.Table:
     first = np.empty(count, np.int64)
     first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
     return table.take(pa.array(first))
+
+
+def _distinct_share(values: pa.Array) -> float:
+    """Which share of the values is distinct, guessed from how often the first ones come again."""
+    some = len(values[:_SAMPLED])
+    again = some - pc.count_distinct(values[:_SAMPLED]).as_py()
+    if not again:
+        return 1.0
+    # As if each were drawn from so many with equal chances.
+    drawn_from = some * some / (2 * again)
+    return float(drawn_from * -np.expm1(-len(values) / drawn_from) / len(values))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -107,7 +108,7 @@ class _Reading:
     def rows(self, first: int) -> Rows:
         schema = schema_of(self._owner)
         table = pa.Table.from_arrays([self._columns[n] for n in schema.names], schema=schema)
-        lines = pa.array(range(first, first + self._count), pa.int64())
+        lines = pa.array(np.arange(first, first + self._count, dtype=np.int64))
         return Rows(self._owner, table, lines, self._given)
 
     def _typed(self, name: str, value_type: ValueType, values: pa.Array) -> pa.Array:

@@ -21,7 +21,7 @@ from omnigraph.exec.row_rules import check_rows
 from omnigraph.exec.rules import EdgesPerSource, Endpoint, Found, TypeRules, Unique
 from omnigraph.exec.selection import rows_by_key, rows_by_values, without_ids
 from omnigraph.exec.threeway import TypeMerge
-from omnigraph.storage.delta import AFTER, BEFORE
+from omnigraph.storage.spans import AFTER, BEFORE
 from omnigraph.storage.tables import TableReader
 from omnigraph.types import Kind, TableKey, table_key
 

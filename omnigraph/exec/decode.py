@@ -22,12 +22,12 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.errors import Violation
 from omnigraph.exec.faults import LIMITS, Faults
 from omnigraph.exec.json_columns import NotSure, read_lines
+from omnigraph.exec.lines import lines_of
 from omnigraph.exec.records import Owner, Records, Rows
 
 LINE_BYTES_MAX = LIMITS["line_bytes"][1]
 LINE_TOKENS_MAX = LIMITS["line_tokens"][1]
 _STRUCTURE = re.compile(rb'[{}\[\]:,]|"(?:[^"\\]|\\.)*+"', re.DOTALL)
-_NULL_MEMBER = re.compile(rb'"(?:type|edge|from|to|data|id)"\s*:\s*null')
 _SNIFFED_LINES = 64
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors put it before a file's first line
 _RECORD_SHOWN_BYTES = 1 << 20
@@ -85,16 +85,13 @@ class Decoder:
     def _groups(self, data: bytes) -> Iterator[tuple[bytes, Iterable[int] | None]]:
         """Lines that begin alike, with their places; None for places when all are to be read
         one by one."""
-        if b"}\r\n" in data:
-            data = data.replace(b"}\r\n", b"}\n")
-        data = data if data.endswith(b"\n") else data + b"\n"
-        count = data.count(b"\n")
-        if self._owner is not None or not _plain(data, count):
+        whole = lines_of(data)
+        data = whole.data
+        if self._owner is not None or whole.longest > LINE_TOKENS_MAX or not whole.are_objects():
             yield data[:-1], None
             return
-        prefix = data[: data.index(b"\n")].split(b",", 1)[0]
-        if data.count(b"\n" + prefix) == count - 1:
-            yield data, range(count)
+        if whole.begin_with(data[: data.index(b"\n")].split(b",", 1)[0]):
+            yield data, range(len(whole))
             return
         alike: dict[bytes, list[int]] = {}
         lines = data.split(b"\n")[:-1]
@@ -248,28 +245,6 @@ def _skip_space(text: str, place: int) -> int:
     while place < len(text) and text[place] in " \t\r\n":
         place += 1
     return place
-
-
-def _plain(data: bytes, count: int) -> bool:
-    """Whether each line holds one object, short and of sound text, as far as bytes can tell.
-
-    A line that begins with { and ends with } cannot be a piece of an object that goes on in the
-    next one: after a } inside an object comes a comma or another }.
-    """
-    if not data.startswith(b"{") or not data.endswith(b"}\n"):
-        return False
-    if data.count(b"}\n{") != count - 1:
-        return False
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
-    if int(np.diff(ends, prepend=-1).max()) > LINE_TOKENS_MAX:
-        return False
-    if b"null" in data and _NULL_MEMBER.search(data):
-        return False
-    try:
-        data.isascii() or data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _head(data: bytes) -> list[bytes]:

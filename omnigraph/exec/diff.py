@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +30,8 @@ from omnigraph.exec.entities import Entities, TypeOf, differ, rows_a_chunk
 from omnigraph.exec.images import Image, images
 from omnigraph.exec.schemas import Schemas
 from omnigraph.exec.tokens import sealed, unsealed
-from omnigraph.storage.delta import AFTER, BEFORE
 from omnigraph.storage.records import DATASET, Commit, Snapshot, TablePin
+from omnigraph.storage.spans import AFTER, BEFORE
 from omnigraph.storage.store import Store
 from omnigraph.storage.together import together
 from omnigraph.types import Kind, TableKey, TypeId
@@ -47,8 +47,7 @@ Position = tuple[str, int, str]
 """The place of a change in the order of all: kind, type, entity."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One entity that differs, with how it was and how it is."""
 
     kind: str
@@ -200,7 +199,7 @@ class Changes:
         if pins is None:
             return
         before, after = pins
-        touched = self._store.deltas.touched(before, after)
+        touched = self._store.deltas.touched(before, after, whole=True)
         if after_id is not None:
             touched = touched.filter(pc.greater(touched["id"], after_id))
         old = Entities(owner, self._store.tables.reader(before))

@@ -50,10 +50,12 @@ class Entities:
         self.reader = reader
         self._columns = _column_names(owner, reader.schema)
 
-    def at(self, row_ids: pa.Array, ids: pa.Array) -> "Picked":
-        """The entities of these row ids, whose own ids are known."""
+    def at(self, row_ids: pa.Array, ids: pa.Array, *, located: bool = False) -> "Picked":
+        """The entities of these row ids, whose own ids are known; `located` with their
+        addresses."""
         names = [name for name in self._columns if name != "id"]
-        rows = _aligned(self.columns(row_ids.drop_null(), [*names, ADDRESS]), row_ids)
+        names += [ADDRESS] if located else []
+        rows = _aligned(self.columns(row_ids.drop_null(), names), row_ids)
         known = pc.if_else(row_ids.is_valid(), ids, pa.scalar(None, pa.string()))
         return Picked(self, row_ids, rows.add_column(0, "id", known))
 
@@ -109,11 +111,13 @@ class Picked:
     @property
     def rows(self) -> pa.Table:
         """The columns of the type in the catalog's names; blobs as what describes them."""
+        if ADDRESS not in self.located.column_names:
+            return self.located
         return self.located.drop([ADDRESS])
 
     @property
     def addresses(self) -> pa.Array:
-        """Where each row is in the version; null where there is none."""
+        """Where each row is in the version; null where there is none. Only of located ones."""
         return self.located[ADDRESS].combine_chunks()
 
     def some(self, places: pa.Array) -> "Picked":

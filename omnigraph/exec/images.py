@@ -4,9 +4,8 @@ Invariant: an image is complete: every property of the type is in it, null ones 
 days and moments milliseconds since the epoch, as in an export; a blob is a short text about it.
 """
 
-from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +14,7 @@ from omnigraph.exec.entities import TypeOf
 from omnigraph.types import Scalar, ValueType
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(NamedTuple):
     """An entity's properties, and for an edge the ids of its two ends."""
 
     properties: dict[str, Any]
@@ -35,11 +33,13 @@ def images(owner: TypeOf, rows: pa.Table) -> list[Image | None]:
     names = [prop.name for prop in owner.properties]
     columns = [json_values(rows[prop.name], prop.type) for prop in owner.properties]
     values = zip(*columns, strict=True) if columns else repeat((), rows.num_rows)
-    there = rows["id"].combine_chunks().is_valid().to_pylist()
+    there = rows["id"].is_valid().to_pylist()
     ends = _ends(rows) or repeat(None, rows.num_rows)
+    # There is one value a name: to check that for each row would take as long as all the rest.
+    properties = [dict(zip(names, row)) for row in values]  # noqa: B905
     return [
-        Image(dict(zip(names, row, strict=True)), both) if is_there else None
-        for is_there, row, both in zip(there, values, ends, strict=True)
+        Image(every, both) if is_there else None
+        for is_there, every, both in zip(there, properties, ends, strict=True)
     ]
 
 

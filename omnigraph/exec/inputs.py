@@ -21,6 +21,7 @@ from omnigraph.exec.sources import Part, blocks, find_files
 _RECORDS = 20_000
 _READ_BYTES = 8 << 20
 _INFLATES = 8  # how much larger compressed text gets, roughly
+_COLUMNS_INFLATE = 5  # how much larger rows are as text than as columns in a file, roughly
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,13 @@ class Input:
     parts: tuple[Part, ...] | None
     own: Iterator[Piece] | None
     size_bytes: int | None
+
+    @property
+    def rows_bytes(self) -> int | None:
+        """About how large the rows are as text; columns are packed more tightly."""
+        if self.parts is None:
+            return self.size_bytes
+        return sum(part.size * _inflates(part) for part in self.parts)
 
     def pieces(self) -> Iterator[Piece]:
         """All of it. Only files can be read twice."""
@@ -58,6 +66,12 @@ def open_input(source: Any, options: Options = ()) -> Input:
         f"cannot load a {type(source).__name__}",
         "give files, an Arrow, pandas or polars table, a Spark DataFrame, or records",
     )
+
+
+def _inflates(part: Part) -> int:
+    if part.is_compressed:
+        return _INFLATES
+    return _COLUMNS_INFLATE if part.format in ("parquet", "orc") else 1
 
 
 def open_whole(source: Any, options: Options = ()) -> Input:

@@ -19,7 +19,7 @@ from omnigraph.exec.faults import Faults
 from omnigraph.exec.records import Rows
 from omnigraph.exec.row_rules import broken, check_rows
 from omnigraph.exec.rules import rules_of
-from omnigraph.exec.spill import AT, KeySet, Spill, places
+from omnigraph.exec.spill import AT, Cut, Spill, cut, places
 from omnigraph.exec.upsert import row_keys
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.tables import Fragments, Tables
@@ -46,11 +46,13 @@ class Ready:
     """Rows with all that can be said of them alone: their keys, and what is wrong."""
 
     rows: Rows
-    keys: list[tuple[KeySet, pa.Table]]
+    keys: list[Cut]
     faults: Faults
 
 
-def made_ready(rows: Rows, part: int, file: str | None, *, keep_rejects: bool) -> Ready:
+def made_ready(
+    rows: Rows, part: int, file: str | None, *, buckets: int, keep_rejects: bool
+) -> Ready:
     """Check each row by itself and cut its keys out. Needs nobody, so many may be at it at once."""
     faults = Faults(keep_rejects)
     for rule in rules_of(rows.owner).rows:
@@ -65,7 +67,8 @@ def made_ready(rows: Rows, part: int, file: str | None, *, keep_rejects: bool) -
         ]
         named = [replace(v, file=file, line=n) for v, n in zip(found, lines, strict=True)]
         faults.add_many(part, named, total)
-    return Ready(rows, incoming_keys(rows, part), faults)
+    keys = [cut(keys, some, buckets) for keys, some in incoming_keys(rows, part)]
+    return Ready(rows, keys, faults)
 
 
 @dataclass(slots=True)
@@ -81,8 +84,8 @@ class Intake:
         """Some rows of one part of the input."""
         self.counts[ready.rows.owner.table] += ready.rows.table.num_rows
         self.faults.merge(ready.faults)
-        for keys, rows in ready.keys:
-            self.spill.add(keys, rows)
+        for keys in ready.keys:
+            self.spill.take(keys)
         if not self.faults:
             self.sink.add(ready.rows, part)
 

@@ -7,12 +7,13 @@ Invariant: memory follows the size of a block and of a bucket of keys, not that 
 
 import time
 from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.exec.faults import Faults
 from omnigraph.exec.finish import Finish, Taken, ahead
-from omnigraph.exec.intake import FRAGMENT_BYTES, FragmentSink, Intake, RowSink
+from omnigraph.exec.intake import FRAGMENT_BYTES, FragmentSink, Intake, Ready, RowSink
 from omnigraph.exec.pieces import Piece, ready_piece
 from omnigraph.exec.request import LoadRequest, Progress
 from omnigraph.exec.scratch import scratch_folder
@@ -23,6 +24,7 @@ from omnigraph.storage.write import Write
 from omnigraph.types import TableKey
 
 BUCKET_BYTES = 256 << 20
+_UNKNOWN_BYTES = 4 << 30
 
 
 def load_local(
@@ -31,9 +33,14 @@ def load_local(
     request: LoadRequest,
     pieces: Iterator[Piece],
     *,
-    size_bytes: int,
+    size_bytes: int | None,
 ) -> tuple[Commit, dict[TableKey, int]]:
-    """Load in this process. `size_bytes` is a guess of the input's size."""
+    """Load in this process. `size_bytes` is a guess of the size that the input's rows have; an
+    input of unknown size may be of any."""
+    if size_bytes is None:
+        begin = tuple(islice(pieces, 2))
+        size_bytes = _UNKNOWN_BYTES if len(begin) > 1 else 0
+        pieces = chain(begin, pieces)
     with scratch_folder() as folder:
         loading = Loading(store, catalog, request, folder, bucket_count(size_bytes))
         return loading.run(pieces)
@@ -73,7 +80,10 @@ class Loading:
             else FragmentSink(self._store.tables, write.base, replacing=request.mode == "overwrite")
         )
         intake = Intake(self._keys, sink, Faults(request.rejects is not None))
-        ready = lambda piece: (piece, *ready_piece(self._catalog, request, piece))  # noqa: E731
+
+        def ready(piece: Piece) -> tuple[Piece, Faults, list[Ready]]:
+            return piece, *ready_piece(self._catalog, request, piece, self._keys.buckets)
+
         for piece, faults, some in ahead(ready, pieces):
             if piece.part >= len(self._files):
                 self._files += [piece.file] * (piece.part + 1 - len(self._files))

@@ -89,10 +89,13 @@ def decode_piece(catalog: Catalog, request: LoadRequest, piece: Piece) -> Decode
     return Decoded([] if rows is None else [rows], faults)
 
 
-def ready_piece(catalog: Catalog, request: LoadRequest, piece: Piece) -> tuple[Faults, list[Ready]]:
+def ready_piece(
+    catalog: Catalog, request: LoadRequest, piece: Piece, buckets: int
+) -> tuple[Faults, list[Ready]]:
     """What is wrong with a piece as a whole, and its rows with all that can be said of them."""
     decoded = decode_piece(catalog, request, piece)
     keep = request.rejects is not None
     return decoded.faults, [
-        made_ready(rows, piece.part, piece.file, keep_rejects=keep) for rows in decoded.rows
+        made_ready(rows, piece.part, piece.file, buckets=buckets, keep_rejects=keep)
+        for rows in decoded.rows
     ]

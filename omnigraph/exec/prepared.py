@@ -61,9 +61,10 @@ def _is_text(expr: ir.Expr) -> bool:
 
 
 def _counts_last_step(plan: ir.ReadPlan) -> bool:
-    groups, step = plan.aggregate, plan.pattern[-1]
+    groups = plan.aggregate
     if groups is None or plan.scores or any(m.operand is not None for m in groups.measures):
         return False
+    step = plan.pattern[-1] if plan.pattern else None
     if not isinstance(step, ir.Expand | ir.ExpandEdges) or step.closes:
         return False
     bound = {step.out, step.edge_var} if isinstance(step, ir.ExpandEdges) else {step.out}

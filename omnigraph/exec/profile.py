@@ -4,7 +4,8 @@ Invariant: a profile's lines are the lines of the plan's explanation, each follo
 an operator that never ran says so.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 
 from omnigraph.plan import ir
@@ -14,15 +15,37 @@ Ended = tuple[int, float]
 """Rows that left, and seconds."""
 
 
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The figures of a run that ended elsewhere, in the order of the plan's lines."""
+
+    pattern: tuple[Ended | None, ...]
+    tail: tuple[Ended, ...]
+
+
+def side_by_side(runs: Sequence[Figures]) -> Figures:
+    """Shares of one run: their rows add up, and the longest tells the time. A tail is not theirs
+    but that of whoever gathers them."""
+    lines = zip(*(run.pattern for run in runs), strict=True)
+    return Figures(tuple(_together([each for each in line if each]) for line in lines), ())
+
+
+def _together(ended: list[Ended]) -> Ended | None:
+    if not ended:
+        return None
+    return sum(each[0] for each in ended), max(each[1] for each in ended)
+
+
 class Profile:
     """Figures of one run. Inner operators may run several times; their figures add up."""
 
-    __slots__ = ("_ended", "_tail", "started")
+    __slots__ = ("_elsewhere", "_ended", "_tail", "started")
 
-    def __init__(self) -> None:
+    def __init__(self, elsewhere: Figures | None = None) -> None:
         self.started = perf_counter()
+        self._elsewhere = elsewhere
         self._ended: dict[int, Ended] = {}
-        self._tail: list[Ended] = []
+        self._tail: list[Ended] = [] if elsewhere is None else list(elsewhere.tail)
 
     def operator(self, op: ir.PatternOp, rows: int, since: float) -> float:
         """Note what an operator of the pattern did; the time now."""
@@ -38,12 +61,19 @@ class Profile:
     @property
     def seconds(self) -> float:
         """What all operators took."""
-        return sum(each[1] for each in (*self._ended.values(), *self._tail))
+        elsewhere = () if self._elsewhere is None else self._elsewhere.pattern
+        ended = (*self._ended.values(), *self._tail, *(each for each in elsewhere if each))
+        return sum(each[1] for each in ended)
+
+    def figures(self, plan: ir.ReadPlan) -> Figures:
+        """What happened, for another process to tell."""
+        return Figures(tuple(self._figures(plan.pattern)), tuple(self._tail))
 
     def explain(self, plan: ir.ReadPlan) -> str:
         """The plan with its figures."""
         head, *lines = explain(plan).splitlines()
-        figures = [*self._figures(plan.pattern), *self._tail]
+        ran = self._figures(plan.pattern) if self._elsewhere is None else self._elsewhere.pattern
+        figures = [*ran, *self._tail]
         figures += [None] * (len(lines) - len(figures))
         width = max(map(len, lines))
         told = [

@@ -7,7 +7,10 @@ small is made by the thread that asks; everything that may take longer runs unde
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
 
 from omnigraph.errors import BadRequest
 from omnigraph.exec import embed, guard
@@ -16,11 +19,15 @@ from omnigraph.exec.context import Context, TraversalMode
 from omnigraph.exec.evaluate import Evaluator
 from omnigraph.exec.limits import Limits, Watch
 from omnigraph.exec.prepared import Prepared, prepare
+from omnigraph.exec.profile import Profile, side_by_side
 from omnigraph.exec.rank import Ranker
 from omnigraph.exec.result import QueryResult
+from omnigraph.exec.rows import Rows
 from omnigraph.exec.run import Run
+from omnigraph.exec.share import Answer, Share
 from omnigraph.exec.tables import Holdings, TablesView
 from omnigraph.plan import ir
+from omnigraph.plan.shares import Shares
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
 
@@ -46,8 +53,61 @@ class Reading:
         self, plan: ir.ReadPlan, params: Mapping[str, ir.Constant], snapshot: Snapshot
     ) -> QueryResult:
         """The rows of a plan in one snapshot."""
+        running = self._running(plan, Given(params, now_ms()), snapshot)
+        tables = running.context.tables
+        if running.prepared in tables.small:
+            small = running.small()
+            if small is not None:
+                return small
+        return guard.run(running.context.watch, running.result)
+
+    def answer(
+        self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot, share: Share | None
+    ) -> Answer:
+        """What a plan gives for one share of its first scan's nodes; without a share, for all."""
+        running = self._running(plan, given, snapshot, share)
+        found = guard.run(running.context.watch, running.result)
+        return Answer(len(found), found.to_arrow(), running.profile.figures(plan))
+
+    def gather(
+        self,
+        plan: ir.ReadPlan,
+        shares: Shares,
+        given: Given,
+        snapshot: Snapshot,
+        answers: Sequence[Answer],
+    ) -> QueryResult:
+        """The rows of a plan, from the answers of all its shares."""
+        running = self._running(shares.gathered, given, snapshot)
+        running.profile = Profile(side_by_side([answer.figures for answer in answers]))
+
+        def gathered() -> QueryResult:
+            rows = _as_slots(answers, running.context.watch)
+            return replace(running.gathered(shares, rows), _plan=plan)
+
+        return guard.run(running.context.watch, gathered)
+
+    def whole(self, plan: ir.ReadPlan, snapshot: Snapshot, answer: Answer) -> QueryResult:
+        """The rows of a plan, from an answer that has them all."""
+        prepared = self._prepare(plan)
+        return QueryResult(
+            list(prepared.names),
+            snapshot.commit_id,
+            prepared.types,
+            tuple(column.combine_chunks() for column in answer.columns.columns),
+            answer.length,
+            plan,
+            Profile(answer.figures),
+        )
+
+    def starts_at_points(self, plan: ir.ReadPlan) -> bool:
+        """Whether a plan begins with nodes that it names, which are too few to share out."""
+        return self._prepare(plan).shortcut is not None
+
+    def _running(
+        self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot, share: Share | None = None
+    ) -> Run:
         tables = self._view(snapshot)
-        given = Given(params, time.time_ns() // 1_000_000)
         ranker = Ranker(tables, given, self.embedder)
         prepared = self._prepare(plan)
         context = Context(
@@ -58,12 +118,7 @@ class Reading:
             _frontier_max(),
             prepared.wanted,
         )
-        running = Run(prepared, context, ranker, self.few_rows_max)
-        if prepared in tables.small:
-            small = running.small()
-            if small is not None:
-                return small
-        return guard.run(context.watch, running.result)
+        return Run(prepared, context, ranker, self.few_rows_max, share)
 
     def _view(self, snapshot: Snapshot) -> TablesView:
         """The tables of a snapshot, shared with the queries before that saw the same one."""
@@ -89,6 +144,20 @@ class Reading:
         """Let go of everything held."""
         self._views.clear()
         self.holdings.cache.clear()
+
+
+def now_ms() -> int:
+    """The moment of a request."""
+    return time.time_ns() // 1_000_000
+
+
+def _as_slots(answers: Sequence[Answer], watch: Watch) -> Rows:
+    """The columns of all shares, one below the other."""
+    watch.operator = "gather"
+    watch.hold(2 * sum(answer.columns.nbytes for answer in answers))
+    whole = pa.concat_tables(answer.columns for answer in answers)
+    slots = {ir.Slot(name): whole[name].combine_chunks() for name in whole.column_names}
+    return Rows(sum(answer.length for answer in answers), {}, slots)
 
 
 def _mode() -> TraversalMode:

@@ -18,8 +18,8 @@ from omnigraph.exec.checks import Check, committed, id_keys, unique_keys
 from omnigraph.exec.committed import Committed
 from omnigraph.exec.records import Owner
 from omnigraph.exec.rules import rules_of
-from omnigraph.storage.delta import AFTER, BEFORE
 from omnigraph.storage.records import TablePin
+from omnigraph.storage.spans import AFTER, BEFORE
 from omnigraph.storage.store import Store
 from omnigraph.storage.tables import TableReader
 from omnigraph.types import TableKey

@@ -32,7 +32,9 @@ from omnigraph.exec.rank import Ranker, Wanted
 from omnigraph.exec.result import Few, QueryResult
 from omnigraph.exec.rows import ONE_ROW, Rows
 from omnigraph.exec.scan import counted, scan
+from omnigraph.exec.share import Share, put_together
 from omnigraph.plan import ir
+from omnigraph.plan.shares import Shares
 
 _Walked = tuple[QueryResult | None, tuple[ir.PatternOp, ...], Rows]
 """A small result; or the operators that are left, and the rows they go on from."""
@@ -42,7 +44,12 @@ class Run:
     """One run of one plan."""
 
     def __init__(
-        self, prepared: Prepared, context: Context, ranker: Ranker, few_rows_max: int
+        self,
+        prepared: Prepared,
+        context: Context,
+        ranker: Ranker,
+        few_rows_max: int,
+        share: Share | None = None,
     ) -> None:
         self.prepared = prepared
         self.plan = prepared.plan
@@ -52,6 +59,7 @@ class Run:
         self.cache = context.tables.holdings.cache
         self.ranker = ranker
         self.profile = Profile()
+        self._share = share
         self._walk: _Walked | None = None
 
     def small(self) -> QueryResult | None:
@@ -61,7 +69,8 @@ class Run:
 
     def result(self) -> QueryResult:
         """The result, whatever it takes."""
-        plan = self.plan
+        if self._share is not None:
+            return self._tabled(self.plan.pattern[1:], self._shared(self._share))
         group = self._counted()
         if group is not None:
             return self._finished(group, perf_counter())
@@ -70,6 +79,31 @@ class Run:
             if not self.prepared.embeds:
                 self.context.tables.small.add(self.prepared)
             return small
+        return self._tabled(ops, rows)
+
+    def gathered(self, shares: Shares, rows: Rows) -> QueryResult:
+        """The result, from the slots that all shares of a plan filled."""
+        groups = self.plan.aggregate
+        if groups is None:
+            return self._finished(rows, perf_counter())
+        since = perf_counter()
+        found = put_together(shares, aggregate(groups, rows, self.evaluator, self.cache))
+        self.profile.stage(found.length, perf_counter() - since)
+        return self._finished(found, perf_counter())
+
+    def _shared(self, share: Share) -> Rows:
+        """The nodes of the first scan that belong to a share."""
+        first, since = self.plan.pattern[0], perf_counter()
+        self.context.watch.operator = first
+        rows = self._step(first, ONE_ROW, None)
+        ((_, bound),) = rows.bindings.items()
+        rows = rows.take(share.places(bound.domain.ids_at(bound.at)))
+        self.profile.operator(first, rows.length, since)
+        return rows
+
+    def _tabled(self, ops: tuple[ir.PatternOp, ...], rows: Rows) -> QueryResult:
+        """The result of the operators that are left."""
+        plan = self.plan
         if plan.aggregate is None:
             return self._finished(self._scored(self.solve(ops, rows)), perf_counter())
         rows, weights = self._weighed(ops, rows)

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from omnigraph.errors import BadRequest, NotFound, StorageFailed
 from omnigraph.exec.decode import LINE_BYTES_MAX, Block
 from omnigraph.exec.files import Options, is_remote, opened
+from omnigraph.exec.lines import line_count
 from omnigraph.storage.foreign import look_at, read_batches
 
 Format = Literal["json", "csv", "parquet", "orc", "lance", "records"]
@@ -156,7 +157,7 @@ def blocks(part: Part, *, block_bytes: int = _BLOCK_BYTES) -> Iterator[Block]:
     line = part.first
     for data in _whole_lines(part, block_bytes):
         yield Block(data, line, part.index, part.label)
-        line += max(1, data.count(b"\n") + (not data.endswith(b"\n")))
+        line += max(1, line_count(data) + (not data.endswith(b"\n")))
 
 
 def _whole_lines(part: Part, block_bytes: int) -> Iterator[bytes]:

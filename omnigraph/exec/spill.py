@@ -43,6 +43,24 @@ class KeyFile:
     rows: int
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Some rows of a key set, by bucket."""
+
+    name: str
+    parts: tuple[tuple[int, pa.Table], ...]
+    bytes: int
+
+
+def cut(keys: KeySet, rows: pa.Table, buckets: int) -> Cut:
+    """Cut rows into buckets. Needs nobody, so many may be at it at once."""
+    if not rows.num_rows:
+        return Cut(keys.name, (), 0)
+    # Rows of one key set come from tables and from this program, which say less of them.
+    rows = pa.Table.from_arrays(rows.columns, names=rows.column_names)
+    return Cut(keys.name, tuple(_cut(rows, keys.by, buckets)), rows.nbytes)
+
+
 def places(part: int, lines: pa.Array) -> pa.Array:
     """Parts and lines as one number each."""
     return pa.array(lines.to_numpy() + (part << _PART_SHIFT))
@@ -66,13 +84,13 @@ class Spill:
 
     def add(self, keys: KeySet, rows: pa.Table) -> None:
         """More rows of a key set."""
-        if not rows.num_rows:
-            return
-        # Rows of one key set come from tables and from this program, which say less of them.
-        rows = pa.Table.from_arrays(rows.columns, names=rows.column_names)
-        for bucket, part in _cut(rows, keys.by, self.buckets):
-            self._held.setdefault((keys.name, bucket), []).append(part)
-        self._bytes += rows.nbytes
+        self.take(cut(keys, rows, self.buckets))
+
+    def take(self, rows: Cut) -> None:
+        """More rows of a key set, cut into as many buckets as there are here."""
+        for bucket, part in rows.parts:
+            self._held.setdefault((rows.name, bucket), []).append(part)
+        self._bytes += rows.bytes
         if self._bytes > self.memory_bytes_max:
             self.flush()
 
@@ -128,10 +146,11 @@ def _cut(rows: pa.Table, by: Sequence[str], buckets: int) -> Iterator[tuple[int,
     if buckets == 1:
         yield 0, rows
         return
-    numbers = bucket_numbers(rows, by, buckets)
+    # Numbers of 16 bits are sorted by counting, without comparing any.
+    numbers = bucket_numbers(rows, by, buckets).astype(np.uint16)
     order = np.argsort(numbers, kind="stable")
     sorted_rows = rows.take(pa.array(order)).combine_chunks()
-    bounds = np.searchsorted(numbers[order], np.arange(buckets + 1))
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(numbers, minlength=buckets))])
     for bucket in range(buckets):
         first, last = int(bounds[bucket]), int(bounds[bucket + 1])
         if last > first:

@@ -28,8 +28,8 @@ from omnigraph.exec.entities import (
     present,
     rows_a_chunk,
 )
-from omnigraph.storage.delta import AFTER, BEFORE
 from omnigraph.storage.records import TablePin
+from omnigraph.storage.spans import AFTER, BEFORE
 from omnigraph.storage.store import Store
 from omnigraph.storage.together import together
 
@@ -59,8 +59,8 @@ class CommitBase:
     def __init__(
         self, store: Store, owner: TypeOf, base: TablePin, *, source: TablePin, target: TablePin
     ) -> None:
-        self._moved = store.deltas.touched(target, base)["id"].combine_chunks()
-        self._touched = store.deltas.touched(source, base)
+        self._moved = store.deltas.touched(target, base, whole=True)["id"].combine_chunks()
+        self._touched = store.deltas.touched(source, base, whole=True)
         self._ids = self._touched["id"].combine_chunks()
         self._entities = Entities(owner, store.tables.reader(base))
 
@@ -199,7 +199,7 @@ class TypeMerge:
         self.owner = owner
         self.source = Entities(owner, store.tables.reader(source))
         self.target = Entities(owner, store.tables.reader(target))
-        self.touched = store.deltas.touched(source, target)
+        self.touched = store.deltas.touched(source, target, whole=True)
         """The ids in which the two sides may differ: `before` the source's rows, `after` the
         target's."""
         self.taken = Taken()
@@ -218,7 +218,10 @@ class TypeMerge:
     def _decide(self, rows: pa.Table) -> Undecided | None:
         ids, source_rows, target_rows = (rows[c].combine_chunks() for c in ("id", BEFORE, AFTER))
         theirs, ours = together(
-            [partial(self.source.at, source_rows, ids), partial(self.target.at, target_rows, ids)]
+            [
+                partial(self.source.at, source_rows, ids),
+                partial(self.target.at, target_rows, ids, located=True),
+            ]
         )
         apart = differ(theirs, ours)
         take = apart & self._base.as_target(ids)

@@ -36,6 +36,7 @@ from omnigraph.pipeline import upkeep
 from omnigraph.pipeline.export import ExportOrder, export
 from omnigraph.pipeline.frames import Frames
 from omnigraph.pipeline.load import Order, load
+from omnigraph.pipeline.queries import query_on_spark
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.ir import Plan, ReadPlan
 from omnigraph.plan.params import bind_parameters
@@ -81,12 +82,14 @@ class Graph:
         branch: str | None = None,
         snapshot: str | None = None,
         engine: str = "auto",
+        spark: Any = None,
     ) -> QueryResult:
-        """The rows of a read, from the head of a branch (`main` by default) or from a commit."""
+        """The rows of a read, from the head of a branch (`main` by default) or from a commit.
+
+        It runs in this process, with `engine="spark"` or a session passed as `spark` on executors.
+        """
         if engine not in _ENGINES:
             raise BadRequest(f"'{engine}' is no engine", f"use {', '.join(_ENGINES)}")
-        if engine == "spark":
-            raise BadRequest("queries do not run on Spark yet", "leave engine out, or use local")
         if branch is not None and snapshot is not None:
             raise BadRequest("request may specify branch or snapshot, not both")
         pinned = self._store.snapshot(branch or MAIN, commit=snapshot)
@@ -96,6 +99,8 @@ class Graph:
                 f"query '{plan.name}' contains mutations (insert/update/delete); use graph.mutate"
             )
         given = bind_parameters(plan.parameters, params)
+        if engine == "spark" or (engine == "auto" and spark is not None):
+            return query_on_spark(self._store, self._reading, plan, given, pinned, spark)
         return self._reading.run(plan, given, pinned)
 
     def _planned(self, text: str, name: str | None, pinned: Snapshot) -> tuple[Plan, Snapshot]:

@@ -95,8 +95,8 @@ def _loaded(store: Store, catalog: Catalog, order: Order, request: LoadRequest) 
         frame = order.source if is_frame else None
         commit, counts = load_spark(store, catalog, request, found, frame=frame, spark=order.spark)
     else:
-        size = LOCAL_BYTES_MAX if found.size_bytes is None else found.size_bytes
-        commit, counts = load_local(store, catalog, request, found.pieces(), size_bytes=size)
+        size, pieces = found.rows_bytes, found.pieces()
+        commit, counts = load_local(store, catalog, request, pieces, size_bytes=size)
     return LoadResult(
         branch=order.branch,
         base_branch=order.from_branch,

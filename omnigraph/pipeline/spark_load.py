@@ -103,7 +103,8 @@ class SparkLoad:
         write = self._store.begin(request.branch, kind="load", actor=request.actor, schema=schema)
         wanted = int(self._spark.sparkContext.defaultParallelism) * 2
         parts = () if frame is not None else split(found, tasks=wanted, folder=self._folder)
-        buckets = bucket_count(sum(part.size for part in parts)) if frame is None else wanted
+        size = found.rows_bytes or sum(part.size for part in parts)
+        buckets = bucket_count(size) if frame is None else wanted
         job = self._job(write, buckets)
         results = self._read_frame(job, frame) if frame is not None else self._read(job, parts)
         keep = request.rejects is not None

@@ -21,6 +21,7 @@ from omnigraph.exec.decode import Block
 from omnigraph.exec.faults import Faults, merged
 from omnigraph.exec.finish import Losers, Taken
 from omnigraph.exec.intake import FRAGMENT_BYTES, FragmentSink, Intake, RowSink
+from omnigraph.exec.lines import line_count
 from omnigraph.exec.pieces import Piece, pieces_of_part, ready_piece
 from omnigraph.exec.records import Owner
 from omnigraph.exec.request import LoadRequest
@@ -73,12 +74,12 @@ def run_pieces(job: Job, index: int, pieces: Iterator[Piece]) -> PartDone:
     intake = Intake(spill, sink, done.faults, done.counts)
     try:
         for piece in pieces:
-            faults, some = ready_piece(job.catalog, job.request, piece)
+            faults, some = ready_piece(job.catalog, job.request, piece, job.buckets)
             done.faults.merge(faults)
             for ready in some:
                 intake.take(ready, piece.part)
             if isinstance(piece.data, Block):
-                done.lines += piece.data.data.count(b"\n")
+                done.lines += line_count(piece.data.data)
         sink.finish()
     except StorageFailed:
         raise  # Another attempt may do better.

@@ -299,7 +299,9 @@ def _operation_name(handle: Handle, version: int) -> str:
     return "ReserveFragments" if name == "BaseOperation" else name
 
 
-_MISSING_FILE = re.compile(r"not found.*/(data|_deletions|_indices)/", re.I | re.S)
+# Files are told by their names: a graph may lie anywhere, below a folder called `data` too.
+_FILE = r"/(data/\w+\.lance|_deletions/\d+-\d+-\d+\.(arrow|bin)|_indices/[0-9a-f-]{36}/\w+\.\w+)"
+_MISSING_FILE = re.compile(rf"not found.*{_FILE}(?![\w/])", re.I | re.S)
 
 
 def _translated(name: str, subject: str, cause: Exception) -> Exception:

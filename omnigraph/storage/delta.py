@@ -1,15 +1,14 @@
 """Which rows may differ between two versions of a table, at the cost of what was written between.
 
 Two versions are joined by a path of spans: down to the version where their Lance branches parted
-and up again. Inside a span every row written since its low end lies in a fragment the low end does
-not have and carries a newer stamp, and Lance lists the row ids that are gone.
+and up again. What each span touched is composed into one list.
 
 Invariant: an id that is not listed has the same content in both versions, under the same row id.
 An id that is listed may still be equal: rows are written again without being changed.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
 from threading import Lock
@@ -17,26 +16,27 @@ from threading import Lock
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.errors import BadRequest, NotFound, OmnigraphError
-from omnigraph.storage.datasets import Datasets, ForkId, Handle
+from omnigraph.errors import BadRequest, NotFound
+from omnigraph.storage.carried import Carried, Read
+from omnigraph.storage.datasets import Datasets, ForkId
 from omnigraph.storage.names import decode
 from omnigraph.storage.records import TablePin
-from omnigraph.storage.rowids import rows_by_id
+from omnigraph.storage.spans import (
+    AFTER,
+    BEFORE,
+    TOUCHED,
+    Ends,
+    Found,
+    Span,
+    composed,
+    reversed_,
+)
 from omnigraph.storage.tables import KEY
 from omnigraph.storage.together import together
 
-BEFORE, AFTER = "before", "after"
-TOUCHED = pa.schema(
-    [
-        pa.field(KEY, pa.string(), nullable=False),
-        pa.field(BEFORE, pa.uint64()),
-        pa.field(AFTER, pa.uint64()),
-    ]
-)
-"""An id with its row id in either version; null where the version lacks it."""
-
 _SPANS_MAX = 64
 _SPAN_ROWS_MAX = 200_000
+_ROWS_BYTES_MAX = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,45 +52,61 @@ class _Point:
         return self.branch, self.fork
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """Two versions of one Lance branch, `low` the older."""
-
-    location: str
-    branch: str | None
-    fork: str
-    low: int
-    high: int
-
-    def pin(self, base: TablePin, version: int) -> TablePin:
-        return TablePin(base.table_key, self.location, version, self.branch, self.fork)
-
-
 class Deltas:
     """Compares versions of tables. Remembers small spans: a span never changes."""
 
-    def __init__(self, datasets: Datasets) -> None:
+    def __init__(self, datasets: Datasets, carried: Carried) -> None:
         self._datasets = datasets
-        self._spans: OrderedDict[_Span, pa.Table] = OrderedDict()
+        self._carried = carried
+        self._spans: OrderedDict[Span, Found] = OrderedDict()
         self._turn = Lock()
 
-    def touched(self, before: TablePin, after: TablePin) -> pa.Table:
-        """The ids that may differ between two versions of a table, sorted."""
+    def touched(self, before: TablePin, after: TablePin, *, whole: bool = False) -> pa.Table:
+        """The ids that may differ between two versions of a table, sorted. Who is about to read the
+        rows says so: if they are few, `whole` ones are read on the way and carried to the readers
+        of both versions."""
         if before.location != after.location:
             raise BadRequest(
                 f"{before.table_key} was dropped and added again between the two versions",
                 "compare points on one side of that",
             )
         down, up = self._path(before, after)
-        found = self._found(before, [*down, *up])
-        steps = [_reversed(found[span]) for span in down] + [found[span] for span in up]
-        joined = reduce(_composed, steps) if steps else TOUCHED.empty_table()
+        found = self._found(before, [*down, *up], whole=whole)
+        steps = [reversed_(found[span].touched) for span in down]
+        steps += [found[span].touched for span in up]
+        joined = reduce(composed, steps) if steps else TOUCHED.empty_table()
         present = pc.or_(pc.is_valid(joined[BEFORE]), pc.is_valid(joined[AFTER]))
+        if whole and steps and all(each.has_rows for each in found.values()):
+            self._carry(before, after, down, up, found)
         return joined.filter(present).sort_by(KEY)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._turn:
+            self._spans.clear()
+        self._carried.clear()
+
+    def _carry(
+        self,
+        before: TablePin,
+        after: TablePin,
+        down: list[Span],
+        up: list[Span],
+        found: dict[Span, Found],
+    ) -> None:
+        """Keep the rows for the readers of both versions. On the way from a version the first span
+        that touched a row id has read it as the version holds it."""
+        ends = {span: self._ends(before, span) for span in found}
+        news: dict[Span, Read] = {s: (ends[s].high, found[s].new) for s in found}
+        olds: dict[Span, Read] = {s: (ends[s].low, found[s].old) for s in found}
+        forth = [news[span] for span in down] + [olds[span] for span in up]
+        back = [news[span] for span in reversed(up)] + [olds[span] for span in reversed(down)]
+        for pin, reads in ((before, forth), (after, back)):
+            self._carried.keep(pin, self._datasets.at(pin), reads)
 
     # The path
 
-    def _path(self, before: TablePin, after: TablePin) -> tuple[list[_Span], list[_Span]]:
+    def _path(self, before: TablePin, after: TablePin) -> tuple[list[Span], list[Span]]:
         """Spans from `before` down to where the two part, and from there up to `after`."""
         ours, theirs = self._chain(before), self._chain(after)
         lines = {point.line: index for index, point in enumerate(theirs)}
@@ -121,132 +137,54 @@ class Deltas:
 
     # Spans
 
-    def _found(self, base: TablePin, spans: list[_Span]) -> dict[_Span, pa.Table]:
+    def _found(self, base: TablePin, spans: list[Span], *, whole: bool) -> dict[Span, Found]:
         """What each span touched: remembered, or read, all that is missing at once."""
         with self._turn:
             known = {span: self._spans[span] for span in spans if span in self._spans}
             for span in known:
                 self._spans.move_to_end(span)
         fresh = [span for span in spans if span not in known]
-        reads = [partial(read, base, span) for span in fresh for read in (self._wrote, self._lost)]
-        parts = iter(together(reads))
-        for span in fresh:
-            known[span] = _joined(next(parts), next(parts))
+        ends = [self._ends(base, span) for span in fresh]
+        reads: list[Callable[[], pa.Table | pa.Array]] = []
+        for each in ends:
+            reads += [each.lost, partial(each.wrote, whole=whole)]
+        parts = together(reads)
+        pairs = list(zip(parts[::2], parts[1::2], strict=True))
+        rests = [each.rest(*pair) for each, pair in zip(ends, pairs, strict=True)]
+        olds = iter(together([read for rest in rests for read in rest]))
+        for span, each, pair, rest in zip(fresh, ends, pairs, rests, strict=True):
+            old = pa.concat_tables([next(olds) for _ in rest])
+            known[span] = each.found(*pair, old)
             self._remember(span, known[span])
         return known
 
-    def _wrote(self, base: TablePin, span: _Span) -> pa.Table:
-        low, high = self._ends(base, span)
-        with self._datasets.lance_call("delta", base.table_key):
-            return _written(low, high)
-
-    def _lost(self, base: TablePin, span: _Span) -> pa.Table:
-        low, high = self._ends(base, span)
-        try:
-            with self._datasets.lance_call("deleted_row_ids", base.table_key):
-                return _gone(low, high)
-        except OmnigraphError:
-            # Lance cannot answer when versions between were reclaimed: compare the ids.
-            with self._datasets.lance_call("compare_ids", base.table_key):
-                return _missing(low, high)
-
-    def _ends(self, base: TablePin, span: _Span) -> tuple[Handle, Handle]:
+    def _ends(self, base: TablePin, span: Span) -> Ends:
         low, high = (self._datasets.at(span.pin(base, at)) for at in (span.low, span.high))
-        return low, high
+        return Ends(self._datasets, base.table_key, low, high)
 
-    def _remember(self, span: _Span, found: pa.Table) -> None:
-        if found.num_rows > _SPAN_ROWS_MAX:
+    def _remember(self, span: Span, found: Found) -> None:
+        if found.touched.num_rows > _SPAN_ROWS_MAX:
             return
         with self._turn:
             self._spans[span] = found
             while len(self._spans) > _SPANS_MAX:
                 self._spans.popitem(last=False)
+            self._forget_rows()
+
+    def _forget_rows(self) -> None:
+        """Hold no more rows than a few comparisons need; the oldest go first."""
+        held = 0
+        for span, found in list(reversed(self._spans.items())):
+            held += found.rows_bytes
+            if found.has_rows and held > _ROWS_BYTES_MAX:
+                self._spans[span] = Found(found.touched)
 
 
-def _spans(location: str, chain: list[_Point], low: int) -> list[_Span]:
+def _spans(location: str, chain: list[_Point], low: int) -> list[Span]:
     """The stretches of a chain from its tip down to `low` on its last branch."""
     ends = [*(point.version for point in chain[1:]), low]
     return [
-        _Span(location, point.branch, ForkId(point.fork), end, point.version)
+        Span(location, point.branch, ForkId(point.fork), end, point.version)
         for point, end in zip(chain, ends, strict=True)
         if end != point.version
     ]
-
-
-def _written(low: Handle, high: Handle) -> pa.Table:
-    """Rows of `high` written after `low`: id, row id, and whether `low` had that row."""
-    known = {_files(fragment) for fragment in low.get_fragments()}
-    fresh = [fragment for fragment in high.get_fragments() if _files(fragment) not in known]
-    if not fresh:
-        return pa.table({KEY: pa.array([], pa.string()), AFTER: pa.array([], pa.uint64())})
-    rows = high.scanner(
-        columns=[KEY, "_rowid", "_row_created_at_version"],
-        filter=f"_row_last_updated_at_version > {low.version}",
-        fragments=fresh,
-    ).to_table()
-    updated = pc.less_equal(rows["_row_created_at_version"], int(low.version))
-    before = pc.if_else(updated, rows["_rowid"], pa.scalar(None, pa.uint64()))
-    return pa.table({KEY: rows[KEY], BEFORE: before, AFTER: rows["_rowid"]})
-
-
-def _files(fragment: object) -> tuple[str, ...]:
-    return tuple(file.path for file in fragment.metadata.files)  # type: ignore[attr-defined]
-
-
-def _gone(low: Handle, high: Handle) -> pa.Table:
-    """Rows of `low` that `high` lacks: id and row id."""
-    nothing = pa.table({KEY: pa.array([], pa.string()), BEFORE: pa.array([], pa.uint64())})
-    if low.count_rows() == 0:
-        return nothing
-    delta = high.delta(compared_against=int(low.version))
-    ids = delta.get_deleted_row_ids().read_all()["_rowid"].combine_chunks()
-    if not len(ids):
-        return nothing
-    rows = rows_by_id(low, ids, [KEY])
-    return pa.table({KEY: rows[KEY], BEFORE: ids.cast(pa.uint64())})
-
-
-def _missing(low: Handle, high: Handle) -> pa.Table:
-    """The same by reading every row id of both."""
-    ours = low.scanner(columns=[KEY], with_row_id=True).to_table()
-    theirs = high.scanner(columns=[], with_row_id=True).to_table()
-    gone = ours.filter(pc.invert(pc.is_in(ours["_rowid"], theirs["_rowid"].combine_chunks())))
-    return pa.table({KEY: gone[KEY], BEFORE: gone["_rowid"]})
-
-
-def _joined(written: pa.Table, gone: pa.Table) -> pa.Table:
-    """One line an id. A row deleted and inserted again under its id is one line, not two."""
-    if written.num_rows == 0:
-        return _table(gone[KEY], gone[BEFORE], pa.nulls(gone.num_rows, pa.uint64()))
-    if gone.num_rows == 0:
-        return _table(written[KEY], written[BEFORE], written[AFTER])
-    places, rest = _matched(written, gone)
-    before = pc.coalesce(written[BEFORE], gone[BEFORE].take(places))
-    nothing = pa.nulls(rest.num_rows, pa.uint64())
-    return pa.concat_tables(
-        [_table(written[KEY], before, written[AFTER]), _table(rest[KEY], rest[BEFORE], nothing)]
-    )
-
-
-def _composed(first: pa.Table, second: pa.Table) -> pa.Table:
-    """Two steps as one: an id only one of them lists kept its row in the other."""
-    if first.num_rows == 0 or second.num_rows == 0:
-        return second if first.num_rows == 0 else first
-    places, rest = _matched(first, second)
-    after = pc.if_else(places.is_valid(), second[AFTER].take(places), first[AFTER])
-    return pa.concat_tables([_table(first[KEY], first[BEFORE], after), rest])
-
-
-def _matched(one: pa.Table, other: pa.Table) -> tuple[pa.Array, pa.Table]:
-    """For each id of `one` its place in `other`, or null; and the lines of `other` without one."""
-    mine, theirs = (table[KEY].combine_chunks() for table in (one, other))
-    rest = other.filter(pc.invert(pc.is_in(theirs, value_set=mine)))
-    return pc.index_in(mine, value_set=theirs), rest
-
-
-def _reversed(touched: pa.Table) -> pa.Table:
-    return _table(touched[KEY], touched[AFTER], touched[BEFORE])
-
-
-def _table(ids: pa.ChunkedArray, before: Iterable[int], after: Iterable[int]) -> pa.Table:
-    return pa.table([ids, before, after], schema=TOUCHED)

@@ -31,14 +31,14 @@ def _sidecars(store: Store) -> Iterator[Found]:
     try:
         pending = store.sidecars.pending()
     except OmnigraphError as cause:
-        yield "sidecars", "__recovery", str(cause), "look at the folder's permissions", {}
+        yield "sidecars", "__recovery", cause.fact, "look at the folder's permissions", {}
         return
     for operation in pending:
         try:
             sidecar = store.sidecars.read(operation)
         except OmnigraphError as cause:
             todo = "look at the file, and move it away once its tables are known to be in order"
-            yield "sidecar-corrupt", operation, str(cause), todo, {}
+            yield "sidecar-corrupt", operation, cause.fact, todo, {}
             continue
         if sidecar is None or _is_gone(store, operation):
             continue
@@ -67,7 +67,7 @@ def _forks(store: Store) -> Iterator[Found]:
         try:
             names = sorted(map(decode, store.datasets.refs(location)))
         except OmnigraphError as cause:
-            yield "forks", key, str(cause), _COPY, {}
+            yield "forks", key, cause.fact, _COPY, {}
             continue
         for name in names:
             if name not in live:
@@ -104,7 +104,7 @@ def _lineage(store: Store, state: State) -> Iterator[Found]:
     try:
         head = store.manifest.head(state)
     except OmnigraphError as cause:
-        yield "head-missing", state.branch, str(cause), todo, {}
+        yield "head-missing", state.branch, cause.fact, todo, {}
         return
     if head not in commits:
         text = f"its head '{head}' is no commit of its lineage"
@@ -159,7 +159,7 @@ def _table(store: Store, branch: str, pin: TablePin) -> Iterator[Found]:
         yield "version-missing", pin.table_key, text, _COPY, where
         return
     except OmnigraphError as cause:
-        yield "version-unreadable", pin.table_key, str(cause), _COPY, where
+        yield "version-unreadable", pin.table_key, cause.fact, _COPY, where
         return
     if pin.branch == owner_of(branch):
         yield from _head(store, branch, pin)

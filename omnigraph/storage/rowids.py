@@ -36,7 +36,7 @@ def rows_by_id(
         places = pc.index_in(wanted, rows["_rowid"].combine_chunks())
         if places.null_count:
             raise StorageFailed("read rows by row id", "the version does not hold all of them")
-        parts.append(rows.select(names).take(places))
+        parts.append(rows.select(names).combine_chunks().take(places))
     return pa.concat_tables(parts)
 
 

@@ -24,6 +24,7 @@ from omnigraph.errors import (
 from omnigraph.storage import failpoints, manifest, stamp
 from omnigraph.storage.audit import Audit
 from omnigraph.storage.branches import BRANCHES_LOCK, Branches
+from omnigraph.storage.carried import Carried
 from omnigraph.storage.cleanup import Reclaimer
 from omnigraph.storage.commit import Committer, HeadAhead, Prepared
 from omnigraph.storage.compaction import Compactor
@@ -77,8 +78,9 @@ class Store:
             where, self.objects, self.stats, term_s=settings.lease_term_s
         )
         self.datasets = Datasets(where, self.objects, self.stats)
-        self.tables = Tables(self.datasets)
-        self.deltas = Deltas(self.datasets)
+        carried = Carried()
+        self.tables = Tables(self.datasets, carried)
+        self.deltas = Deltas(self.datasets, carried)
         self.manifest = Manifest(where.uri, self.datasets, self.locks, self.stats)
         self.history = History(self.datasets, self.manifest)
         self.branches = Branches(
@@ -266,6 +268,7 @@ class Store:
         """Let go of every open handle. A later use opens them again."""
         self.datasets.close()
         self.tables.places.clear()
+        self.deltas.clear()
         self.manifest.close()
         self.history.close()
 

@@ -19,6 +19,7 @@ from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 
 from omnigraph.errors import BadRequest
 from omnigraph.storage import indexing
+from omnigraph.storage.carried import Carried
 from omnigraph.storage.datasets import OPERATION_PROPERTY, CommitRaced, Datasets, Handle
 from omnigraph.storage.evolution import Evolution, evolved
 from omnigraph.storage.indexing import IndexFacts, IndexRequest
@@ -73,6 +74,7 @@ class TableReader:
     _handle: Handle
     _datasets: Datasets
     _places: Places
+    _carried: Carried
 
     def lacks(self, ids: pa.Array) -> bool:
         """Whether none of these ids is here; False when that takes a look to tell."""
@@ -152,8 +154,12 @@ class TableReader:
 
     def by_row_id(self, row_ids: pa.Array, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of these row ids in their order; a blob is what describes it, not its bytes."""
+        names = self.schema.names if columns is None else columns
+        carried = self._carried.find(self.pin, row_ids, names)
+        if carried is not None:
+            return carried
         with self._datasets.lance_call("rows_by_id", self.pin.table_key):
-            return rows_by_id(self._handle, row_ids, columns)
+            return rows_by_id(self._handle, row_ids, names)
 
     def payloads(self, row_ids: pa.Array, column: str) -> pa.Array:
         """The bytes of a blob column for these rows, in their order."""
@@ -178,8 +184,9 @@ class TableReader:
 class Tables:
     """Staged-only storage of a graph's tables."""
 
-    def __init__(self, datasets: Datasets) -> None:
+    def __init__(self, datasets: Datasets, carried: Carried) -> None:
         self._datasets = datasets
+        self._carried = carried
         self.places = Places(self._read_places)
 
     def _read_places(
@@ -190,7 +197,7 @@ class Tables:
 
     def reader(self, pin: TablePin) -> TableReader:
         """The table at a published version."""
-        return TableReader(pin, self._datasets.at(pin), self._datasets, self.places)
+        return TableReader(pin, self._datasets.at(pin), self._datasets, self.places, self._carried)
 
     def create(
         self, table_key: TableKey, schema: pa.Schema, location: str | None = None

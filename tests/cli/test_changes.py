@@ -204,7 +204,7 @@ def test_a_baseline_and_its_cursor(folder: Path) -> None:
         (("diff", "main", "main", "g.omni", "--type", "Nobody"), 1, "type 'Nobody' not found"),
         (("diff", "main", "main", "g.omni", "--kind", "row"), 2, "--kind"),
         (("commit", "changes", "nothing", "g.omni"), 1, "commit 'nothing' not found"),
-        (("changes", "poll", "g.omni", "--limit", "0"), 1, "greater than zero"),
+        (("changes", "poll", "g.omni", "--limit", "0"), 2, "--limit"),
         (("changes", "poll", "g.omni", "--limit", "9000"), 1, "commit_changes_page_changes"),
         (("changes", "poll", "g.omni", "--start", "now", "--cursor", "x"), 2, "exclusive"),
         (("changes", "poll", "g.omni", "--cursor", "x"), 1, "change cursor rejected:"),

@@ -38,6 +38,7 @@ def test_version_prints_program_and_format() -> None:
     assert lines("version") == expected
     assert lines("--version") == expected
     assert lines("-v") == expected
+    assert lines("branch", "list", "-v") == expected, "as every flag of the program, anywhere"
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("lint", "--help"), ("schema", "-h")])

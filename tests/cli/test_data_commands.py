@@ -122,7 +122,7 @@ def test_a_condition_that_does_not_hold_exits_with_4(folder: Path) -> None:
         (("query", "-e", "query q() {", "g.omni"), 1, "parse error"),
         (("query", "-e", "query q() { match { $p: Robot } return { $p } }", "g.omni"), 1, "T1"),
         (("query", "-e", PEOPLE_ROWS, "g.omni", "--branch", "nowhere"), 1, "branch 'nowhere' not"),
-        (("query", "-e", PEOPLE_ROWS, "g.omni", "--params", "{"), 1, "not JSON"),
+        (("query", "-e", PEOPLE_ROWS, "g.omni", "--params-file", "{"), 1, "file '{' not found"),
         (("query", "-e", PEOPLE_ROWS, "g.omni", "--params", "[]"), 1, "must be a JSON object"),
         (("query", "g.omni"), 2, "--query FILE or as -e"),
         (("query", "-e", PEOPLE_ROWS, "g.omni", "--format", "xml"), 2, "xml"),
@@ -178,3 +178,19 @@ def test_an_earlier_commit_can_be_read_again(folder: Path) -> None:
     then = document("query", "-e", PEOPLE_ROWS, "g.omni", "--snapshot", head, cwd=folder)
     assert (then["row_count"], then["target"]) == (3, {"branch": None, "snapshot": head})
     assert document("query", "-e", PEOPLE_ROWS, "g.omni", cwd=folder)["row_count"] == 2
+
+
+def test_files_of_other_systems_are_read(tmp_path: Path) -> None:
+    """With a byte order mark and Windows line ends."""
+    texts = {
+        "s.pg": "node Person {\n  name: String @key\n}\n",
+        "q.gq": "query q($n: String) {\n  match { $p: Person { name: $n } }\n  return { $p }\n}\n",
+        "p.json": '{\n  "n": "Ada"\n}\n',
+        "d.jsonl": '{"type": "Person", "data": {"name": "Ada"}}\n\n',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_bytes(text.replace("\n", "\r\n").encode("utf-8-sig"))
+    lines("init", "--schema", "s.pg", "g.omni", cwd=tmp_path)
+    lines("load", "g.omni", "--data", "d.jsonl", "--mode", "append", cwd=tmp_path)
+    ask = ("query", "--query", "q.gq", "--params-file", "p.json", "g.omni", "--format", "csv")
+    assert lines(*ask, cwd=tmp_path) == ["p", "Ada"]

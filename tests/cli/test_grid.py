@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from omnigraph.cli.grid import WIDTH_MIN, cell_width, fitted, flat, grid
 from omnigraph.cli.lanes import drawn, in_order, reachable
 from omnigraph.cli.render import Answer, Format, Look, lines_of
+from omnigraph.cli.told import value_text
 
 patient = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 WIDTHS = st.lists(st.integers(1, 80), min_size=1, max_size=12)
@@ -44,6 +45,14 @@ def test_every_line_of_a_grid_has_one_width(rows: list[list[str]], wrap: bool) -
 def test_a_chinese_column_lines_up() -> None:
     lines = list(grid([["city", "n"], ["東京", "1"], ["Oslo", "2"]], [4, 1], wrap=False))
     assert lines == ["city | n", "-----+--", "東京 | 1", "Oslo | 2"]
+
+
+def test_nothing_in_a_value_moves_the_cursor() -> None:
+    nasty = "a\x1b[2Jb\rc\nd\x00e"
+    answer = Answer("q", "main", None, ["v"], [{"v": nasty}], "01X")
+    for format in (Format.KV, Format.TABLE):
+        assert all(line.isprintable() for line in lines_of(answer, format)), format
+    assert value_text(nasty) == r"a\x1b[2Jb\rc\nd\x00e"
 
 
 def test_a_row_with_more_columns_than_fit_is_shown_below_each_other() -> None:

@@ -210,6 +210,9 @@ def test_an_export_goes_to_a_file_a_folder_or_a_past_commit(people: Path) -> Non
     assert len((people / "now.jsonl").read_text().splitlines()) == 14
     then = run("export", "g.omni", "--snapshot", head["graph_commit_id"], cwd=people)
     assert then.stdout == before
+    older = run("export", "g.omni", "--table", "Company", cwd=people)
+    assert older.stdout == run("export", "g.omni", "--type", "Company", cwd=people).stdout
+    assert "'--table' is now '--type'" in older.stderr
     lines("export", "g.omni", "--out", "dump", "--format", "parquet", cwd=people)
     assert (people / "dump" / "nodes" / "Person").is_dir()
 

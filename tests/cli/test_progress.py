@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from omnigraph.cli.progress import following
-from tests.cli.program import PROGRAM
+from tests.cli import warm
 
 
 def test_without_a_terminal_nobody_is_asked() -> None:
@@ -20,7 +20,7 @@ def on_terminal(cwd: Path, *words: str) -> tuple[str, str]:
     main, side = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen(
-        [*PROGRAM, *words], cwd=cwd, stdout=subprocess.PIPE, stderr=side, env=env, text=True
+        [warm.program(), *words], cwd=cwd, stdout=subprocess.PIPE, stderr=side, env=env, text=True
     )
     os.close(side)
     out, _ = process.communicate(timeout=60)

@@ -6,11 +6,12 @@ The schema, the mutations and the queries are those of docs/transactions.md.
 import json
 import shlex
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.cli import warm
 from tests.cli.program import PROGRAM, Done, run
 
 SCHEMA = """
@@ -64,7 +65,7 @@ def sh(folder: Path, command: str) -> Done:
     """One command as it is written in the examples, as a process."""
     words = shlex.split(command.replace("\\\n", " "))
     assert words[0] == "omnigraph"
-    done = subprocess.run([*PROGRAM, *words[1:]], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run([warm.program(), *words[1:]], cwd=folder, capture_output=True, text=True)
     assert "Traceback" not in done.stderr
     return Done(done.returncode, done.stdout, done.stderr)
 
@@ -176,9 +177,11 @@ omnigraph branch merge {agent}/work --into main --as {agent} ./graph.omni
 """
 
 
-def agent(folder: Path, name: str, script: str) -> subprocess.Popen[str]:
+def agent(
+    folder: Path, name: str, script: str, program: Sequence[str] = PROGRAM
+) -> subprocess.Popen[str]:
     """An agent: a shell of its own that calls the program again and again."""
-    program = " ".join(map(shlex.quote, PROGRAM))
+    program = " ".join(map(shlex.quote, program))
     text = f'omnigraph() {{ {program} "$@"; }}\n{script.format(agent=name)}'
     return subprocess.Popen(
         ["bash", "-c", text],
@@ -215,7 +218,10 @@ omnigraph change --branch {agent}/work --query ./mutations.gq --name set_age \\
 def test_two_agents_that_disagree_get_a_conflict_and_main_keeps_the_first(folder: Path) -> None:
     register = ("change", "--query", "mutations.gq", "--name", "register_employee")
     run(*register, "--params", '{"name":"Alice","age":30}', "./graph.omni", cwd=folder)
-    agents = [agent(folder, name, f"AGE={age}\n{CLASH}") for name, age in (("a", 31), ("b", 32))]
+    agents = [
+        agent(folder, name, f"AGE={age}\n{CLASH}", [warm.program()])
+        for name, age in (("a", 31), ("b", 32))
+    ]
     assert [(p.communicate(), p.returncode)[1] for p in agents] == [0, 0]
 
     assert sh(folder, "omnigraph branch merge a/work --into main ./graph.omni").returncode == 0

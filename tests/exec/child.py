@@ -1,32 +1,15 @@
 """Merges and mutations done in a process of their own, so that a failpoint can kill it."""
 
-import multiprocessing
-from collections.abc import Callable
 from typing import Any
 
 import omnigraph as og
 from omnigraph.storage import failpoints, fold
-
-KILLED = -9
+from tests.forked import run
 
 
 def run_merge(uri: str, into: str, place: str, nth: int, *, fragments_max: int) -> int:
     """Merge `b` in a child that a failpoint kills; its exit code."""
     return run(merge, uri, into, place, nth, fragments_max)
-
-
-def run(work: Callable[..., None], *arguments: Any) -> int:
-    """Run a function of this module in a child; its exit code."""
-    made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload(["tests.exec.child"])
-    process = made.Process(target=work, args=arguments)
-    process.start()
-    process.join(60)
-    if process.is_alive():
-        process.kill()
-        raise AssertionError("the child did not end")
-    assert process.exitcode is not None
-    return process.exitcode
 
 
 def mutate(

@@ -2,7 +2,6 @@
 
 import io
 import json
-import multiprocessing
 import tracemalloc
 from contextlib import suppress
 from datetime import timedelta
@@ -16,6 +15,7 @@ import omnigraph as og
 from omnigraph.graph import Graph
 from omnigraph.storage.names import MAIN
 from tests.exec.branching import PERSON, State, edit, knows, person, state, works_at
+from tests.forked import context
 
 OTHERS = 3
 
@@ -167,9 +167,9 @@ def keep_writing(uri: str, who: int, commits: int) -> None:
 @pytest.mark.parametrize("limit", [2, 1000])
 def test_a_follower_ends_where_concurrent_writers_ended(small: Graph, limit: int) -> None:
     edit(small, Person={"keeper": person("keeper")})
-    made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload(["tests.exec.child"])
-    writers = [made.Process(target=keep_writing, args=(small.uri, n, 30)) for n in range(OTHERS)]
+    writers = [
+        context().Process(target=keep_writing, args=(small.uri, n, 30)) for n in range(OTHERS)
+    ]
     for writer in writers:
         writer.start()
     try:

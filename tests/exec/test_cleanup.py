@@ -19,7 +19,8 @@ from omnigraph.storage.cleanup import SAFE_AGE_S, TableCleanup
 from omnigraph.storage.datasets import Datasets
 from omnigraph.storage.manifest import LOCATION
 from tests.exec.upkeep import KNOWS, PERSON, PLACE, add, content, files, fragments, made, people
-from tests.exec.upkeep_child import KILLED, die, run
+from tests.exec.upkeep_child import die
+from tests.forked import KILLED, run
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.exec import decode as decoding
 from omnigraph.exec.decode import Block, Decoded, Decoder, decode_stream
 from omnigraph.exec.faults import Faults
+from omnigraph.exec.lines import Lines
 from tests.exec.bulk import CATALOG, edge, lines, node, person
 
 
@@ -302,7 +302,7 @@ def test_reading_many_lines_at_once_means_the_same(records: list[Any]) -> None:
     data = b"".join(_dump(record) + b"\n" for record in records)
     together = decoded(data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decoding, "_plain", lambda *_: False)
+        patch.setattr(Lines, "are_objects", lambda _: False)
         alone = decoded(data)
     assert _by_line(together) == _by_line(alone)
     assert together.faults.counts == alone.faults.counts

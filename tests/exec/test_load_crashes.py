@@ -9,7 +9,7 @@ import omnigraph as og
 from omnigraph.exec import finish
 from omnigraph.storage import failpoints
 from tests.exec.bulk import contents, edge, lines, new_graph, person
-from tests.storage.child import KILLED, run
+from tests.forked import KILLED, run
 
 SOURCES = {
     "append": lines(person("Cy"), edge("Knows", "Cy", "Ada", id="c")),

@@ -16,7 +16,8 @@ from omnigraph.graph import Graph
 from omnigraph.storage import failpoints, fold
 from omnigraph.storage.names import MAIN
 from tests.exec.branching import copy_of, edit, knows, person, state
-from tests.exec.child import KILLED, run_merge
+from tests.exec.child import run_merge
+from tests.forked import KILLED
 
 FOLD_NEVER, FOLD_NOW = 32, 3
 FORWARD, BACK = "RolledForward", "RolledBack"

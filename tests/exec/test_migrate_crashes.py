@@ -16,7 +16,7 @@ from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
 from omnigraph.storage.promote import FOLDER
 from tests.exec.evolving import SCHEMA, Lines, dump, evolving, head, heads_agree, of_type
-from tests.storage.child import KILLED, run
+from tests.forked import KILLED, run
 from tests.storage.conftest import _disarmed, s3, s3_server
 from tests.storage.world import Where
 

@@ -17,7 +17,7 @@ from omnigraph.exec.schemas import schema_tables
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
 from tests.exec.evolving import SCHEMA, dump, evolving, head, heads_agree, of_type
-from tests.storage.child import context
+from tests.forked import context
 from tests.storage.conftest import _disarmed
 
 __all__ = ["_disarmed"]

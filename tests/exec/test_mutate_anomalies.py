@@ -6,7 +6,6 @@ Every test runs in threads that share the machine's locks, and in processes of t
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing import get_context
 
 import pytest
 
@@ -14,6 +13,7 @@ from omnigraph.graph import Graph
 from tests.exec import writers
 from tests.exec.town import COMPANY, KNOWS, NOTE, PERSON, WORKS_AT, do, pairs, rows
 from tests.exec.writers import Outcome
+from tests.forked import context
 
 Job = Callable[[str, str, int], Outcome]
 WRITERS = 3
@@ -21,7 +21,7 @@ WRITERS = 3
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Executor]:
-    with ProcessPoolExecutor(WRITERS, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(WRITERS, mp_context=context()) as pool:
         yield pool
 
 

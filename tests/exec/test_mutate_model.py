@@ -29,6 +29,7 @@ from omnigraph.storage import failpoints
 from tests.exec import child
 from tests.exec.model import Model, Refused
 from tests.exec.town import COMPANY, KNOWS, PERSON, WORKS_AT, copy_of, make_template, pairs, rows
+from tests.forked import KILLED, run
 
 names = st.sampled_from(["Ada", "Bob", "Cid", "O'Hara"])
 companies = st.sampled_from(["Acme", "Bolt"])
@@ -191,8 +192,8 @@ class Mutations(RuleBasedStateMachine):
         parts = parts if inside else parts[:1]
         changes = [written(statements) for statements in parts]
         where = None if inside else branch
-        code = child.run(child.mutate, self.graph.uri, changes, where, place, nth)
-        assert code in (0, child.KILLED)
+        code = run(child.mutate, self.graph.uri, changes, where, place, nth)
+        assert code in (0, KILLED)
         self._reopen("main" if inside else branch, parts)
 
     def _reopen(self, branch: str, parts: list[list[Statement]]) -> None:
@@ -258,7 +259,7 @@ class Mutations(RuleBasedStateMachine):
 
 
 def test_mutations_do_what_the_model_does(tmp_path_factory: pytest.TempPathFactory) -> None:
-    run_machine(tmp_path_factory, examples=15, steps=30)
+    run_machine(tmp_path_factory, examples=8, steps=30)
 
 
 @pytest.mark.slow

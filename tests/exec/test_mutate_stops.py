@@ -1,10 +1,11 @@
 """A mutation that is stopped, anywhere: the graph is as it was, or fully committed."""
 
+import os
 import random
 import signal
-import subprocess
-import sys
 import time
+from contextlib import suppress
+from multiprocessing.connection import Connection
 
 import pytest
 
@@ -13,6 +14,7 @@ from omnigraph.exec import staging, validate
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
 from tests.exec.town import COMPANY, KNOWS, PERSON, WORKS_AT, do, everything, rows
+from tests.forked import context
 
 BODY = """
     insert Person { name: "New", age: 1 }
@@ -79,19 +81,29 @@ def test_ctrl_c_before_the_protocol_leaves_nothing(
     assert do(town, BODY).commit is not None
 
 
-LOOP = """
-import sys
-import omnigraph as og
-graph = og.open(sys.argv[1])
-text = '''query q($n: String) {
+THREE = """query q($n: String) {
     insert Person { name: $n }
     insert Company { name: $n }
     insert WorksAt { from: $n, to: $n }
-}'''
-for number in range(10_000):
-    done = graph.mutate(text, {"n": f"n{number}"})
-    print(number, flush=True)
-"""
+}"""
+
+
+def insert_on(uri: str, told: Connection) -> None:
+    """Insert for ever, telling each that was acknowledged."""
+    graph = og.open(uri)
+    for number in range(10_000):
+        graph.mutate(THREE, {"n": f"n{number}"})
+        told.send(number)
+
+
+def rest(heard: Connection) -> int:
+    """How many more were told before the end."""
+    count = 0
+    with suppress(EOFError, OSError):
+        while True:
+            heard.recv()
+            count += 1
+    return count
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -99,18 +111,19 @@ for number in range(10_000):
 def test_a_process_that_is_stopped_at_any_moment_keeps_what_it_acknowledged(
     people: Graph, how: signal.Signals, seed: int
 ) -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-c", LOOP, people.uri], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    assert child.stdout is not None
+    heard, told = context().Pipe(duplex=False)
+    child = context().Process(target=insert_on, args=(people.uri, told))
+    child.start()
+    told.close()
     for _ in range(3):
-        child.stdout.readline()
+        heard.recv()
     time.sleep(random.Random(seed).uniform(0, 0.06))
-    child.send_signal(how)
-    said = child.stdout.read().split()
-    child.stdout.close()
-    assert child.wait(timeout=30) != 0
-    acknowledged = 3 + len(said)
+    assert child.pid is not None
+    os.kill(child.pid, how)
+    acknowledged = 3 + rest(heard)
+    heard.close()
+    child.join(30)
+    assert child.exitcode not in (0, None)
     graph = og.open(people.uri)
     names = {f"n{number}" for number in range(acknowledged)}
     found = set(rows(graph, PERSON))

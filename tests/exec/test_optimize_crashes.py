@@ -12,7 +12,8 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.storage import failpoints
 from tests.exec.test_optimize import answers
 from tests.exec.upkeep import KNOWS, PERSON, add, content, fragments, made
-from tests.exec.upkeep_child import KILLED, die, do, run
+from tests.exec.upkeep_child import die, do
+from tests.forked import KILLED, run
 
 HOW = ("raise", "kill")
 OPTIMIZE = (

@@ -128,8 +128,6 @@ def test_mutations_and_engines_that_are_not_there_are_refused(graph: Graph) -> N
     mutation = 'query add() { insert Person { name: "X" } }'
     with pytest.raises(BadRequest, match=r"query 'add' contains mutations .*; use graph\.mutate"):
         graph.query(mutation)
-    with pytest.raises(BadRequest, match="do not run on Spark yet"):
-        graph.query(NAMES, engine="spark")
     with pytest.raises(BadRequest, match="'duck' is no engine"):
         graph.query(NAMES, engine="duck")
     with pytest.raises(NotFound, match=r"query file 'nowhere\.gq'"):

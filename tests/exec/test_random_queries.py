@@ -1,6 +1,6 @@
 """Random queries over random graphs: every way of walking, and the naive evaluator, agree."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import TypeCheckError
+from omnigraph.exec.constants import Given
+from omnigraph.exec.reading import now_ms
+from omnigraph.exec.share import Share
 from omnigraph.graph import Graph
 from omnigraph.plan.compile import compile_query
-from omnigraph.plan.ir import ReadPlan
+from omnigraph.plan.ir import Constant, ReadPlan
 from omnigraph.plan.params import bind_parameters
+from omnigraph.plan.shares import in_shares
 from omnigraph.types import TableKey
 from tests.exec.random_queries import SCHEMA, graphs, queries
 from tests.exec.reference import Reference
@@ -20,6 +24,9 @@ from tests.exec.world import edge_rows, graph_of, node_rows
 
 WAYS = (("csr", 0), ("csr", 128), ("csr", 2), ("indexed", 128), ("auto", 128))
 """How edges are found, and how many rows are walked one by one."""
+
+SHARES = (1, 3)
+"""With one, everything that a share may leave out is missed."""
 
 TABLES = {"P": "node", "C": "node", "E": "edge", "W": "edge"}
 
@@ -51,6 +58,21 @@ def answers(
         return graph.query(text, params).rows
 
 
+def answered_in_shares(
+    graph: Graph, plan: ReadPlan, params: Mapping[str, Constant], count: int
+) -> list[dict[str, Any]] | None:
+    """The rows of a plan whose nodes are shared out; None for a plan that cannot be."""
+    shares = in_shares(plan)
+    if shares is None:
+        return None
+    reading, given, snapshot = graph._reading, Given(params, now_ms()), graph.snapshot()
+    answers = [
+        reading.answer(shares.of_share, given, snapshot, Share(number, count))
+        for number in range(count)
+    ]
+    return reading.gather(plan, shares, given, snapshot, answers).rows
+
+
 @settings(
     max_examples=60,
     deadline=None,
@@ -72,3 +94,7 @@ def test_every_way_of_running_a_query_gives_the_same_rows(
         for mode, few_rows_max in WAYS:
             found = answers(graph, text, params, mode, few_rows_max)
             assert found == expected, f"{mode}, {few_rows_max} rows are few: {text} {params}"
+        for count in SHARES:
+            bound = bind_parameters(plan.parameters, params)
+            found_in_shares = answered_in_shares(graph, plan, bound, count)
+            assert found_in_shares in (expected, None), f"{count} shares: {text} {params}"

@@ -11,7 +11,7 @@ import omnigraph as og
 from omnigraph.exec import finish, scratch
 from omnigraph.exec.scratch import OWNED, SHARED, forget_dead, scratch_folder
 from tests.exec.bulk import lines, new_graph, person
-from tests.storage.child import KILLED, run
+from tests.forked import KILLED, run
 
 
 def folders(where: Path) -> set[str]:

@@ -8,7 +8,8 @@ import pytest
 from omnigraph.graph import Graph
 from omnigraph.storage import manifest
 from tests.exec.upkeep import PERSON, content, made
-from tests.exec.upkeep_child import RECLAIM_AGE_S, context, read_on, write_on
+from tests.exec.upkeep_child import RECLAIM_AGE_S, read_on, write_on
+from tests.forked import context
 
 GRACE_S = 5
 """Longer than any read here takes."""

@@ -1,34 +1,11 @@
 """Upkeep done in a process of its own, so that a failpoint can kill it."""
 
-import multiprocessing
-import multiprocessing.context
-from collections.abc import Callable
 from typing import Any
 
 import omnigraph as og
 from omnigraph.storage import failpoints, manifest
 
-KILLED = -9
 RECLAIM_AGE_S = 4.0
-
-
-def context() -> multiprocessing.context.ForkServerContext:
-    """The context every child comes from."""
-    made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload(["tests.exec.upkeep_child"])
-    return made
-
-
-def run(work: Callable[..., None], *arguments: Any, timeout_s: float = 90) -> int:
-    """Run a function in a child; its exit code, -9 when it was killed."""
-    process = context().Process(target=work, args=arguments)
-    process.start()
-    process.join(timeout_s)
-    if process.is_alive():
-        process.kill()
-        raise AssertionError("the child did not end")
-    assert process.exitcode is not None
-    return process.exitcode
 
 
 def die(uri: str, verb: str, place: str, nth: int) -> None:

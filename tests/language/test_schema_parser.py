@@ -125,6 +125,14 @@ def test_the_excerpt_points_at_the_word_that_is_wrong() -> None:
     ]
 
 
+def test_the_excerpt_points_right_behind_wide_signs() -> None:
+    shown = str(refused('node A @description("日本") { x: Text }')).splitlines()[1:3]
+    assert shown == [
+        '1 | node A @description("日本") { x: Text }',
+        "  |                                  ^^^^",
+    ]
+
+
 def test_an_unknown_type_names_the_known_ones() -> None:
     assert "String, Blob, Bool" in refused("node A { x: Text }").hint
 

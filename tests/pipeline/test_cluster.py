@@ -26,7 +26,10 @@ PEOPLE = 300
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("archive"))
+    with pytest.MonkeyPatch.context() as patched:
+        # Every executor unpacks it, and most of that time would go into the compression.
+        patched.setattr("omnigraph.pipeline.package._COMPRESSION", 0)
+        return build(tmp_path_factory.mktemp("archive"))
 
 
 def test_CL1_the_archive_has_what_a_cluster_lacks(archive: Path) -> None:

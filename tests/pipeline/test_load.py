@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import omnigraph as og
+from omnigraph.exec import load as loading
 from omnigraph.exec.inputs import Input, open_input
 from omnigraph.exec.request import LoadRequest
 from omnigraph.graph import Graph
@@ -61,7 +62,14 @@ def outcome(graph: Graph, source: Any, mode: str, **options: Any) -> Any:
     return done.nodes, done.edges, rows
 
 
-def both(graph: Graph, source: bytes, mode: str) -> tuple[Any, Any]:
+@pytest.fixture
+def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even a small file is cut into several parts, and its keys into several buckets."""
+    monkeypatch.setattr(splits, "PART_BYTES_MIN", 60)
+    monkeypatch.setattr(loading, "BUCKET_BYTES", 100)
+
+
+def both(graph: Graph, source: Any, mode: str) -> tuple[Any, Any]:
     """The outcomes of the two engines, each on a branch of its own."""
     found = []
     for engine in ("local", "spark"):
@@ -91,6 +99,43 @@ def test_SP1_both_engines_answer_alike(
     assert on_spark == local
 
 
+_FILE = (
+    *(person(f"p{n}", age=n, email=f"p{n}@b") for n in range(6)),
+    *(edge("Knows", f"p{n}", f"p{n // 2}", id=f"e{n}") for n in range(1, 6)),
+    *(node("Log", text="t", id=f"l{n}") for n in range(3)),
+    *(edge("Wrote", f"p{n // 2}", f"l{n % 3}") for n in range(6)),
+)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "more",
+    [
+        (),
+        (person("p0"), person("p3")),
+        (edge("Knows", "p1", "ghost"), edge("Knows", "phantom", "p5"), edge("Knows", "p9", "p8")),
+        (edge("Wrote", "p4", "l0"), *(edge("Wrote", "p2", f"l{n}") for n in range(3))),
+        (*(person(f"q{n}", email=f"p{n}@b") for n in range(6)), edge("Knows", "p5", "p2", id="z")),
+        (*(edge("Knows", f"p{n}", "p5", id=f"e{n}") for n in range(1, 6)),),
+        (*(person(f"q{n}", age=150 + n) for n in range(4)), b"{oops", b""),
+    ],
+)
+def test_SP1_both_engines_answer_alike_on_a_file_in_pieces(
+    spark: SparkSession,
+    graph: Graph,
+    tmp_path: Path,
+    in_pieces: None,
+    more: tuple[Any, ...],
+    mode: str,
+) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_bytes(lines(*_FILE, *more))
+    parts = splits.split(open_input(file), tasks=4, folder=tmp_path)
+    assert len(parts) > 3 < loading.bucket_count(file.stat().st_size)
+    local, on_spark = both(graph, file, mode)
+    assert on_spark == local
+
+
 _NAMES = st.sampled_from(["Ada", "Bob", "Cy", "Dan", ""])
 _RECORDS = st.one_of(
     st.builds(person, _NAMES, age=st.sampled_from([None, 1, 200, "x"])),
@@ -109,11 +154,18 @@ _RECORDS = st.one_of(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(records=st.lists(_RECORDS, max_size=6), mode=st.sampled_from(MODES))
+@given(records=st.lists(_RECORDS, max_size=12), mode=st.sampled_from(MODES))
 def test_SP1_both_engines_answer_alike_on_anything(
-    spark: SparkSession, graph: Graph, records: list[Any], mode: str
+    spark: SparkSession,
+    graph: Graph,
+    tmp_path: Path,
+    in_pieces: None,
+    records: list[Any],
+    mode: str,
 ) -> None:
-    local, on_spark = both(graph, lines(*records), mode)
+    file = tmp_path / "in.jsonl"
+    file.write_bytes(lines(*records))
+    local, on_spark = both(graph, file, mode)
     assert on_spark == local
 
 

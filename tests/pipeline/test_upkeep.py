@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from omnigraph.errors import StorageFailed
-from omnigraph.pipeline import spark_upkeep
+from omnigraph.pipeline import executors
 from omnigraph.storage import manifest
 from tests.exec.test_optimize import answers, indexes
 from tests.exec.upkeep import KNOWS, PERSON, add, content, foreign_append, fragments, made
@@ -57,8 +57,8 @@ def test_a_task_that_fails_fails_the_run_and_changes_nothing(
 ) -> None:
     with made(tmp_path / "g", 3) as graph:
         before = graph.snapshot()
-        where = spark_upkeep.Where(f"{graph.uri}/gone", None)
-        monkeypatch.setattr(spark_upkeep, "Where", lambda *_: where)
+        where = executors.Where(f"{graph.uri}/gone", None)
+        monkeypatch.setattr(executors, "Where", lambda *_: where)
         with pytest.raises(StorageFailed, match="upkeep on Spark"):
             graph.optimize(engine="spark", spark=spark)
         assert graph.snapshot() == before

@@ -15,7 +15,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cli.program import PROGRAM, Done, run
+from tests.cli import warm
+from tests.cli.program import Done, run
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(?P<kind>\w*)\n(?P<body>.*?)^```$", re.M | re.S)
@@ -98,8 +99,7 @@ def do(command: str, folder: Path) -> Done:
     """One command: in this process where it needs no shell."""
     if command.startswith("omnigraph ") and not SHELL_SIGNS.search(_bare(command)):
         return run(*shlex.split(command)[1:], cwd=folder)
-    program = " ".join(map(shlex.quote, PROGRAM))
-    script = f'omnigraph() {{ {program} "$@"; }}\n{command}'
+    script = f'omnigraph() {{ {shlex.quote(warm.program())} "$@"; }}\n{command}'
     done = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True)
     return Done(done.returncode, done.stdout, done.stderr)
 

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import omnigraph as og
+from tests.cli import warm
 from tests.cli.program import run as call
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +24,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a program beside the example, with this interpreter's programs on the path."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    folders = [str(Path(warm.program()).parent), str(Path(sys.executable).parent)]
+    path = os.pathsep.join([*folders, os.environ["PATH"]])
     return subprocess.run(
         command, cwd=PEOPLE, env={**os.environ, "PATH": path}, capture_output=True, text=True
     )

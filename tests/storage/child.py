@@ -1,17 +1,9 @@
-"""Work done in a process of its own, so that a failpoint can kill it.
-
-Processes come from a fork server that has imported this module and used nothing of it, so that each
-starts in milliseconds and none inherits a running engine.
-"""
+"""Writes, recoveries and branches in a process of their own, so that a failpoint can kill it."""
 
 import json
-import multiprocessing
-import multiprocessing.context
 import os
 import random
 import signal
-from collections.abc import Callable
-from typing import Any
 
 from omnigraph.errors import RecoveryRequired, VersionMismatch
 from omnigraph.storage import failpoints
@@ -23,29 +15,9 @@ from omnigraph.types import TableKey
 from tests.storage.world import CITY, KNOWS, PERSON, TABLES, Where, create_graph, put, rows
 
 Values = dict[TableKey, dict[str, int]]
-KILLED = -9
 
 BRANCHES = (MAIN, "work/a", "work")
 SHAPES: tuple[tuple[TableKey, ...], ...] = ((PERSON,), (CITY,), (KNOWS,), (PERSON, CITY), TABLES)
-
-
-def context() -> multiprocessing.context.ForkServerContext:
-    """The context every child comes from."""
-    made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload(["tests.storage.child"])
-    return made
-
-
-def run(work: Callable[..., None], *arguments: Any, timeout_s: float = 60) -> int:
-    """Run a function of a test module in a child; its exit code, -9 when it was killed."""
-    process = context().Process(target=work, args=arguments)
-    process.start()
-    process.join(timeout_s)
-    if process.is_alive():
-        process.kill()
-        raise AssertionError("the child did not end")
-    assert process.exitcode is not None
-    return process.exitcode
 
 
 def write(where: Where, values: Values, branch: str, place: str, nth: int) -> None:

@@ -15,8 +15,8 @@ from omnigraph.storage.manifest import LOCATION
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import RECOVERY_ACTOR
 from omnigraph.storage.store import Store
+from tests.forked import KILLED, run
 from tests.storage import child
-from tests.storage.child import KILLED
 from tests.storage.world import (
     CITY,
     KNOWS,
@@ -84,7 +84,7 @@ def crash(
     how: str, where: Where, store: Store, values: child.Values, branch: str, at: Case
 ) -> None:
     if how == "kill":
-        assert child.run(child.write, where, values, branch, at.place, at.nth) == KILLED
+        assert run(child.write, where, values, branch, at.place, at.nth) == KILLED
         return
     with failpoints.armed(at.place, "raise", at.nth):
         try:
@@ -202,7 +202,7 @@ def test_r5_a_crash_of_recovery_is_recovered(local: Where, kind: str, place: str
     crash("raise", local, begin(local), THREE, MAIN, stopped)
     for _ in range(2):
         if how == "kill":
-            assert child.run(child.recover, local, place) == KILLED
+            assert run(child.recover, local, place) == KILLED
         else:
             with failpoints.armed(place), pytest.raises((OSError, OmnigraphError)):
                 local.open()
@@ -214,7 +214,7 @@ def test_r5_a_crash_of_recovery_is_recovered(local: Where, kind: str, place: str
 def test_r5_a_crash_of_recovery_on_s3_is_recovered(s3: Where, place: str, how: str) -> None:
     crash("raise", s3, begin(s3), THREE, MAIN, STOPPED_AT[BACK])
     if how == "kill":
-        assert child.run(child.recover, s3, place) == KILLED
+        assert run(child.recover, s3, place) == KILLED
     else:
         with failpoints.armed(place), pytest.raises(OSError, match=place):
             s3.open()
@@ -230,7 +230,7 @@ def test_a_crash_while_folding_loses_nothing(local: Where, place: str, how: str)
     store = local.create()
     acknowledged = {}
     if how == "kill":
-        assert child.run(child.commits, local, 80, PERSON, place) == KILLED
+        assert run(child.commits, local, 80, PERSON, place) == KILLED
     else:
         with failpoints.armed(place):
             for number in range(80):
@@ -260,7 +260,7 @@ def test_a_crash_while_creating_or_deleting_a_branch(local: Where, place: str, h
         store.branches.create("work")
         put(store, ONE, branch="work")
     if how == "kill":
-        assert child.run(child.branch, local, verb, "work", place) == KILLED
+        assert run(child.branch, local, verb, "work", place) == KILLED
     else:
         change = store.branches.create if verb == "create" else store.branches.delete
         with failpoints.armed(place), pytest.raises(OSError, match=place):
@@ -278,7 +278,7 @@ def test_a_crash_while_creating_or_deleting_a_branch(local: Where, place: str, h
 
 @pytest.mark.parametrize("place", failpoints.INIT)
 def test_a_crash_of_init_leaves_no_graph_or_a_whole_one(local: Where, place: str) -> None:
-    assert child.run(child.init, local, place) == KILLED
+    assert run(child.init, local, place) == KILLED
     if place == "init.manifest":
         store = local.open()
     else:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import BadRequest, NotFound, RecoveryRequired, StorageFailed
-from omnigraph.storage import delta, failpoints, fold
+from omnigraph.storage import failpoints, fold, spans
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
@@ -21,6 +21,7 @@ from omnigraph.storage.write import Write
 from tests.storage.world import CITY, PERSON, Where, put, rows
 
 Rows = dict[str, tuple[int, int]]  # id → row id, value
+WHOLE = ["id", "n", "_rowid", "_rowaddr"]
 
 
 def read(store: Store, pin: TablePin) -> Rows:
@@ -31,7 +32,10 @@ def read(store: Store, pin: TablePin) -> Rows:
 def holds(store: Store, before: TablePin, after: TablePin) -> int:
     """The promise of `touched`; how many ids it listed."""
     ours, theirs = read(store, before), read(store, after)
-    found = store.deltas.touched(before, after).to_pylist()
+    touched = store.deltas.touched(before, after, whole=True)
+    for pin, side in ((before, "before"), (after, "after")):
+        carries(store, pin, touched[side].combine_chunks().drop_null())
+    found = touched.to_pylist()
     listed = {row["id"]: row for row in found}
     assert [row["id"] for row in found] == sorted(listed), "sorted, each id once"
     for entity_id in ours.keys() | theirs.keys():
@@ -43,6 +47,15 @@ def holds(store: Store, before: TablePin, after: TablePin) -> int:
         assert row["after"] == theirs.get(entity_id, (None,))[0]
     assert listed.keys() <= ours.keys() | theirs.keys()
     return len(listed)
+
+
+def carries(store: Store, pin: TablePin, row_ids: pa.Array) -> None:
+    """What the comparison carried to a version's reader is what the version holds."""
+    reader = store.tables.reader(pin)
+    every = {row["_rowid"]: row for row in reader.rows(WHOLE).to_pylist()}
+    expected = [every[row_id] for row_id in row_ids.to_pylist()]
+    assert reader.by_row_id(row_ids, WHOLE).to_pylist() == expected
+    assert reader.by_row_id(row_ids, WHOLE[:-1]).num_rows == len(row_ids)
 
 
 def pin_of(store: Store, branch: str) -> TablePin:
@@ -132,6 +145,32 @@ def test_rows_written_again_are_listed_and_nothing_else(store: Store) -> None:
     assert holds(store, before, before) == 0
 
 
+def test_rows_of_a_comparison_are_read_once(store: Store) -> None:
+    put(store, {PERSON: {f"k{i}": i for i in range(300)}})
+    store.branches.create("b")
+    put(store, {PERSON: {f"k{i}": 0 for i in range(1, 250)}}, branch="b")
+    put(store, {PERSON: {"k299": 0}})
+    ours, theirs = pin_of(store, MAIN), pin_of(store, "b")
+    touched = store.deltas.touched(ours, theirs, whole=True)
+    assert touched.num_rows == 250
+    before = store.stats.view()
+    for pin, side in ((ours, "before"), (theirs, "after")):
+        rows = store.tables.reader(pin).by_row_id(touched[side].combine_chunks(), WHOLE)
+        assert rows["id"].to_pylist() == touched["id"].to_pylist()
+    assert store.stats.view().since(before).calls == {}
+
+
+def test_rows_of_a_large_comparison_are_not_held(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spans, "_FEW_BYTES", 1_000)
+    put(store, {PERSON: {f"k{i}": i for i in range(100)}})
+    before = pin_of(store, MAIN)
+    put(store, {PERSON: {f"k{i}": 0 for i in range(1, 50)}})
+    assert holds(store, before, pin_of(store, MAIN)) == 49
+    assert not any(found.has_rows for found in store.deltas._spans.values())
+
+
 def test_a_span_that_lance_cannot_answer_is_compared_row_by_row(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,7 +185,7 @@ def test_a_span_that_lance_cannot_answer_is_compared_row_by_row(
         asked.append(1)
         raise OSError("Not found: version 3")
 
-    monkeypatch.setattr(delta, "_gone", reclaimed)
+    monkeypatch.setattr(spans, "_gone", reclaimed)
     assert holds(store, before, pin_of(store, MAIN)) == 1
     assert asked
 

@@ -10,6 +10,7 @@ from omnigraph.errors import StorageFailed
 from omnigraph.storage.locks import FOLDER, LeaseLocks, Locks, hold, hold_if_idle, make_locks
 from omnigraph.storage.objects import Objects, place
 from omnigraph.storage.stats import Stats
+from tests.forked import KILLED, run
 from tests.storage import child
 from tests.storage.world import Where
 
@@ -63,7 +64,7 @@ def test_two_threads_never_hold_one_name(where: Where) -> None:
 
 def test_c3_a_lock_dies_with_its_process(where: Where) -> None:
     locks = locks_of(where)
-    assert child.run(child.hold_and_die, where, "t") == child.KILLED
+    assert run(child.hold_and_die, where, "t") == KILLED
     held = locks.probe("t")
     assert held is not None
     held.release()
@@ -105,7 +106,7 @@ def test_a_lease_is_renewed_for_longer_than_its_term(s3: Where) -> None:
 
 def test_an_impatient_look_never_waits_and_remembers(s3: Where) -> None:
     other = locks_of(s3)
-    child.run(child.hold_and_die, s3, "t")
+    run(child.hold_and_die, s3, "t")
     start = time.monotonic()
     assert other.probe("t", patient=False) is None
     assert time.monotonic() - start < 0.9

@@ -19,6 +19,7 @@ import pytest
 
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.store import Store
+from tests.forked import context
 from tests.storage import child
 from tests.storage.child import BRANCHES
 from tests.storage.conftest import Server
@@ -64,7 +65,7 @@ class Crowd:
         self.started += 1
         log = str(self.folder / f"writer-{self.started}.log")
         arguments = (self.where, log, self.started * 1000 + self.chance.randrange(1000))
-        process = child.context().Process(target=child.write_for_ever, args=arguments, daemon=True)
+        process = context().Process(target=child.write_for_ever, args=arguments, daemon=True)
         process.start()
         return process
 

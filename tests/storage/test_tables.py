@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import omnigraph as og
 from omnigraph.errors import NotFound, Reclaimed
 from omnigraph.storage.datasets import CommitRaced
 from omnigraph.storage.records import OperationId
@@ -124,3 +125,27 @@ def test_a_version_whose_files_are_gone_is_reclaimed(store: Store) -> None:
     sorted(versions.iterdir())[1].unlink()
     with pytest.raises(Reclaimed, match="node:Person"):
         content(store, commit=commit.id)
+
+
+@pytest.mark.parametrize("folder", ["data", "_indices", "_deletions", "data/x.lance"])
+def test_a_graph_may_lie_below_any_folder(tmp_path: Path, folder: str) -> None:
+    path = tmp_path / folder / "graph.omni"
+    with pytest.raises(NotFound):
+        og.open(path)
+    with og.init(path, "node Person { name: String @key }") as graph:
+        graph.load([{"type": "Person", "data": {"name": "a"}}], "merge")
+    with og.open(path) as again:
+        assert again.snapshot().tables[PERSON].row_count == 1
+
+
+@pytest.mark.parametrize("files", ["data", "_deletions"])
+def test_rows_whose_files_are_gone_are_reclaimed(tmp_path: Path, files: str) -> None:
+    with og.init(tmp_path / "data" / "graph.omni", "node Person { name: String @key }") as graph:
+        people = [{"type": "Person", "data": {"name": name}} for name in "ab"]
+        graph.load(people, "merge")
+        graph.mutate('query m() { delete Person where name = "a" }')
+        location = graph.snapshot().tables[PERSON].location
+    for file in (tmp_path / "data" / "graph.omni" / location / files).iterdir():
+        file.unlink()
+    with og.open(tmp_path / "data" / "graph.omni") as again, pytest.raises(Reclaimed):
+        again.query("query q() { match { $p: Person } return { $p.name } }")

@@ -1,0 +1,119 @@
+"""The options that more than one command takes, each said once.
+
+Invariant: an option that is spelled the same means the same everywhere. One whose value cannot be
+read ends the command with the status of a wrong call, before anything is opened.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from omnigraph.cli.config import config
+from omnigraph.cli.terminal import told_plainly
+
+MAIN = "main"
+
+
+class Engine(StrEnum):
+    """Where the work is done."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+def exclusive(**given: object) -> None:
+    """Refuse options that contradict each other."""
+    flags = [f"--{name}" for name, value in given.items() if value not in (None, False)]
+    if len(flags) > 1:
+        raise typer.BadParameter(f"{' and '.join(flags)} are mutually exclusive: pass one")
+
+
+def _actor(given: str | None) -> str | None:
+    """Who writes: as told, else as the user's settings say."""
+    with told_plainly():
+        return given if given is not None else config().actor
+
+
+def _duration(given: str | None) -> str | None:
+    if given is not None:
+        from omnigraph.errors import BadRequest
+        from omnigraph.exec.cleanup import seconds
+
+        try:
+            seconds(given)
+        except BadRequest as cause:
+            raise typer.BadParameter(str(cause)) from None
+    return given
+
+
+# Which graph, and where in it.
+GraphPath = Annotated[str | None, typer.Argument(metavar="URI", help="Where the graph lives.")]
+Store = Annotated[
+    str | None, typer.Option("--store", metavar="URI", help="The same, as an option.")
+]
+Uri = Annotated[str | None, typer.Option("--uri", metavar="URI", help="The same, as an option.")]
+Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="Which branch.")]
+BranchOrMain = Annotated[
+    str | None, typer.Option("--branch", metavar="NAME", help="Which branch, else main.")
+]
+Snapshot = Annotated[
+    str | None, typer.Option("--snapshot", metavar="COMMIT", help="As it was at a commit.")
+]
+CommitId = Annotated[str, typer.Argument(metavar="COMMIT", help="The commit's id.")]
+
+# How a command behaves.
+Actor = Annotated[
+    str | None, typer.Option("--as", metavar="ACTOR", help="Who writes.", callback=_actor)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Do not say where a write goes.")]
+EngineOption = Annotated[Engine, typer.Option("--engine", help="Where the work is done.")]
+Confirm = Annotated[bool, typer.Option("--confirm", help="Do it; without, only tell.")]
+
+# Queries.
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME] [URI]", help="Which query of the file, and the graph."),
+]
+QueryName = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="Which query of the file.")
+]
+QueryFile = Annotated[
+    str | None, typer.Option("--query", metavar="FILE", help="The query file (.gq); - for input.")
+]
+QueryText = Annotated[
+    str | None, typer.Option("-e", "--query-string", metavar="GQ", help="The query itself.")
+]
+Params = Annotated[str | None, typer.Option("--params", metavar="JSON", help="Its parameters.")]
+ParamsFile = Annotated[
+    str | None, typer.Option("--params-file", metavar="FILE", help="A file with them.")
+]
+
+# Data and schemas.
+Data = Annotated[
+    str, typer.Option("--data", metavar="FILE", help="A file, folder or pattern; - for input.")
+]
+Types = Annotated[
+    list[str] | None,
+    typer.Option("--type", metavar="TYPE", help="Only this type; may be repeated."),
+]
+NextSchema = Annotated[str, typer.Option("--schema", metavar="FILE", help="The next schema (.pg).")]
+OlderThan = Annotated[
+    str | None,
+    typer.Option(
+        "--older-than",
+        metavar="DUR",
+        help="Commits replaced longer ago: 7d, 12h.",
+        callback=_duration,
+    ),
+]
+Grace = Annotated[
+    str,
+    typer.Option(
+        "--grace", metavar="DUR", help="For readers of replaced commits.", callback=_duration
+    ),
+]

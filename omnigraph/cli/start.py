@@ -1,0 +1,41 @@
+"""The program's first and last moments.
+
+Invariant: from the first import on an interrupt is one word and a status. The process ends as soon
+as its result is written: a query that was given up may still be at work in a thread, and taking the
+interpreter down under it would end in an abort.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from typing import NoReturn
+
+INTERRUPTED = 130
+
+
+def program() -> NoReturn:
+    """Run the command, and end the process with its status."""
+    try:
+        from omnigraph.cli.app import main
+
+        main()
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:
+        os.write(2, b"interrupted\n")
+        status = INTERRUPTED
+    _end(status)
+
+
+def _end(status: int) -> NoReturn:
+    try:
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except BaseException:  # noqa: BLE001  # told already, or interrupted once more
+        pass
+    os._exit(status)

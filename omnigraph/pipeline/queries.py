@@ -1,0 +1,105 @@
+"""A read on Spark: a task for each share of its nodes, and the rest of the plan by the driver.
+
+Invariant: the tasks run the plan that one process runs, against the one snapshot that the driver
+chose, with its parameters and its moment. An executor keeps what it read for the next query, as a
+process does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import OmnigraphError, StorageFailed
+from omnigraph.exec.constants import Given
+from omnigraph.exec.embed import Provider
+from omnigraph.exec.limits import Limits
+from omnigraph.exec.reading import Reading, now_ms
+from omnigraph.exec.result import QueryResult
+from omnigraph.exec.share import Answer, Share
+from omnigraph.pipeline.executors import Executors, Where
+from omnigraph.pipeline.session import session
+from omnigraph.plan import ir
+from omnigraph.plan.shares import in_shares
+from omnigraph.storage.records import Snapshot
+from omnigraph.storage.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_OPEN_MAX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A read, as a task is told it."""
+
+    plan: ir.ReadPlan
+    given: Given
+    snapshot: Snapshot
+    share: Share | None
+    limits: Limits
+    embedder: Provider | None
+
+
+def query_on_spark(
+    store: Store,
+    reading: Reading,
+    plan: ir.ReadPlan,
+    params: Mapping[str, ir.Constant],
+    snapshot: Snapshot,
+    spark: "SparkSession | None",
+) -> QueryResult:
+    """The rows of a plan. One whose rows depend on each other before they are columns (a ranking),
+    or that starts at nodes it names, is one task."""
+    executors = Executors(store, spark or session(), "ran a query")
+    given = Given(dict(params), now_ms())
+    shares = None if reading.starts_at_points(plan) else in_shares(plan)
+    count = 1 if shares is None else executors.parallelism
+    asked = [
+        Asked(
+            plan if shares is None else shares.of_share,
+            given,
+            snapshot,
+            None if shares is None else Share(number, count),
+            reading.limits,
+            reading.embedder,
+        )
+        for number in range(count)
+    ]
+    answers = [_told(each) for each in executors.map(answer, asked)]
+    if shares is None:
+        return reading.whole(plan, snapshot, answers[0])
+    return reading.gather(plan, shares, given, snapshot, answers)
+
+
+def _told(answer: Answer | OmnigraphError) -> Answer:
+    if isinstance(answer, OmnigraphError):
+        raise answer
+    return answer
+
+
+# In a task
+
+_READINGS: dict[tuple[str, str, Limits], Reading] = {}
+
+
+def answer(where: Where, asked: Asked) -> Answer | OmnigraphError:
+    """What a share gives, or why it gives nothing."""
+    reading = _reading(where, asked.limits)
+    reading.embedder = asked.embedder
+    try:
+        return reading.answer(asked.plan, asked.given, asked.snapshot, asked.share)
+    except StorageFailed:
+        raise  # Another attempt may do better.
+    except OmnigraphError as error:
+        return error
+
+
+def _reading(where: Where, limits: Limits) -> Reading:
+    key = where.uri, repr(sorted((where.storage_options or {}).items())), limits
+    found = _READINGS.get(key)
+    if found is None:
+        while len(_READINGS) >= _OPEN_MAX:
+            _READINGS.pop(next(iter(_READINGS))).close()
+        found = _READINGS[key] = Reading(where.open(), limits)
+    return found

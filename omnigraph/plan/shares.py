@@ -1,0 +1,168 @@
+"""A read in shares: what runs over each share of the first scan's nodes, and what is left to do.
+
+Invariant: the rows of `gathered` over the rows of all shares are the rows of the plan, however the
+nodes are shared out. A pattern maps each row by itself, so it is solved share by share; what looks
+at rows together (groups, distinct, order, cut) is done once more over what the shares give, which
+are columns of values. Sums of floats are added up in another order, and may differ in their last
+bits.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from omnigraph.plan import ir
+from omnigraph.plan.expressions import needs
+from omnigraph.plan.operands import BOOL, COUNT, NUMBER
+
+
+@dataclass(frozen=True, slots=True)
+class Average:
+    """A measure that is made of two others."""
+
+    out: ir.Slot
+    total: ir.Slot
+    count: ir.Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """A plan in two parts: the columns of the first are the slots of the second."""
+
+    of_share: ir.ReadPlan
+    gathered: ir.ReadPlan
+    counts: tuple[ir.Slot, ...] = ()  # measures that are whole numbers, added up
+    averages: tuple[Average, ...] = ()
+
+
+def in_shares(plan: ir.ReadPlan) -> Shares | None:
+    """The two parts of a plan; None for one that must see all its rows at once: a ranking does."""
+    if plan.scores or not isinstance(plan.pattern[0], ir.NodeScan):
+        return None
+    groups = plan.aggregate
+    if groups is None:
+        return _rows(plan)
+    if not any(measure.distinct for measure in groups.measures):
+        return _partial_groups(plan, groups)
+    return _rows_of_groups(plan, groups)
+
+
+def _rows(plan: ir.ReadPlan) -> Shares:
+    """Rows that are only ordered and cut: no share gives more than the cut can show."""
+    leaves = _Leaves()
+    columns = tuple(replace(c, value=leaves.slot(c.value)) for c in plan.columns)
+    projected = len(leaves.columns)
+    order = tuple(replace(key, value=leaves.slot(key.value)) for key in plan.order)
+    gathered = replace(plan, pattern=(), columns=columns, order=order)
+    # What is distinct is so by the columns alone; a share that also gives sort keys gives them all.
+    cuts = plan.limit is not None and not (plan.distinct and len(leaves.columns) > projected)
+    of_share = replace(
+        plan,
+        columns=leaves.columns,
+        order=plan.order if cuts else (),
+        limit=(plan.limit or 0) + plan.offset if cuts else None,
+        offset=0,
+    )
+    return Shares(of_share, gathered)
+
+
+def _rows_of_groups(plan: ir.ReadPlan, groups: ir.Aggregate) -> Shares:
+    """The rows to group: what is distinct in a share need not be so in all of them."""
+    leaves = _Leaves()
+    keys = tuple(leaves.slot(key) for key in groups.keys)
+    measures = tuple(
+        measure
+        if measure.operand is None
+        else replace(measure, operand=leaves.slot(measure.operand))
+        for measure in groups.measures
+    )
+    of_share = _only_columns(plan, leaves.columns, None)
+    return Shares(of_share, _regrouped(plan, leaves, ir.Aggregate(keys, measures)))
+
+
+def _partial_groups(plan: ir.ReadPlan, groups: ir.Aggregate) -> Shares:
+    """The groups of each share, to be added up."""
+    leaves = _Leaves()
+    keys = tuple(leaves.slot(key) for key in groups.keys)
+    partial = list[ir.Measure]()
+    whole = list[ir.Measure]()
+    counts = list[ir.Slot]()
+    averages = list[Average]()
+
+    def add(measure: ir.Measure, out: ir.Slot, op: ir.AggregateOp) -> None:
+        """Measure in each share, and put the measures together."""
+        given = ir.Slot(f"{out} of a share")
+        kind = measure.type
+        if op is not measure.op:
+            kind = COUNT if op is ir.AggregateOp.COUNT else NUMBER
+        partial.append(replace(measure, out=given, op=op, type=kind))
+        extreme = op in (ir.AggregateOp.MIN, ir.AggregateOp.MAX)
+        together = op if extreme else ir.AggregateOp.SUM
+        operand = leaves.slot(ir.SlotRef(given, kind))
+        whole.append(replace(measure, out=out, op=together, operand=operand, type=kind))
+        if op is ir.AggregateOp.COUNT:
+            counts.append(out)
+
+    for measure in groups.measures:
+        if measure.op is not ir.AggregateOp.AVG:
+            add(measure, measure.out, measure.op)
+            continue
+        average = Average(
+            measure.out, ir.Slot(f"{measure.out} total"), ir.Slot(f"{measure.out} count")
+        )
+        add(measure, average.total, ir.AggregateOp.SUM)
+        add(measure, average.count, ir.AggregateOp.COUNT)
+        averages.append(average)
+    of_share = _only_columns(plan, leaves.columns, ir.Aggregate(groups.keys, tuple(partial)))
+    gathered = _regrouped(plan, leaves, ir.Aggregate(keys, tuple(whole)))
+    return Shares(of_share, gathered, tuple(counts), tuple(averages))
+
+
+def _only_columns(
+    plan: ir.ReadPlan, columns: Iterable[ir.OutputColumn], groups: ir.Aggregate | None
+) -> ir.ReadPlan:
+    return replace(
+        plan,
+        aggregate=groups,
+        columns=tuple(columns),
+        distinct=False,
+        order=(),
+        limit=None,
+        offset=0,
+    )
+
+
+def _regrouped(plan: ir.ReadPlan, leaves: "_Leaves", groups: ir.Aggregate) -> ir.ReadPlan:
+    """The rest of a plan over the groups of all shares. Its keys are slots; its measures were."""
+    return replace(
+        plan,
+        pattern=(),
+        aggregate=groups,
+        columns=tuple(replace(c, value=leaves.known(c.value)) for c in plan.columns),
+        order=tuple(replace(key, value=leaves.known(key.value)) for key in plan.order),
+    )
+
+
+@dataclass
+class _Leaves:
+    """The values that leave a share: one column each, which becomes one slot."""
+
+    _slots: dict[ir.Expr, ir.SlotRef] = field(default_factory=dict)
+
+    def slot(self, expr: ir.Expr) -> ir.Expr:
+        """Where the values will be. What does not depend on a row stays as it is."""
+        if not needs(expr):
+            return expr
+        if expr not in self._slots:
+            kind = expr.type if isinstance(expr, ir.Operand) else BOOL
+            self._slots[expr] = ir.SlotRef(ir.Slot(f"share {len(self._slots)}"), kind)
+        return self._slots[expr]
+
+    def known(self, expr: ir.Expr) -> ir.Expr:
+        """The slot of a value that leaves, or the expression itself."""
+        return self._slots.get(expr, expr)
+
+    @property
+    def columns(self) -> tuple[ir.OutputColumn, ...]:
+        return tuple(
+            ir.OutputColumn(slot.slot, expr, slot.type) for expr, slot in self._slots.items()
+        )

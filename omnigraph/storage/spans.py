@@ -1,0 +1,203 @@
+"""What was written between two versions of one Lance branch, at the cost of that.
+
+Every row written since the low end of a span lies in a fragment the low end does not have and
+carries a newer stamp, and Lance lists the row ids that are gone.
+
+Invariant: an id that is not listed has the same content at both ends, under the same row id. An id
+that is listed may still be equal: rows are written again without being changed.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.storage.carried import ADDRESS, ROW_ID, fragments_of
+from omnigraph.storage.datasets import Datasets, Handle
+from omnigraph.storage.records import TablePin
+from omnigraph.storage.rowids import rows_by_id
+from omnigraph.storage.tables import KEY
+
+BEFORE, AFTER = "before", "after"
+TOUCHED = pa.schema(
+    [
+        pa.field(KEY, pa.string(), nullable=False),
+        pa.field(BEFORE, pa.uint64()),
+        pa.field(AFTER, pa.uint64()),
+    ]
+)
+"""An id with its row id at either end; null where that end lacks it."""
+
+_CREATED, _UPDATED = "_row_created_at_version", "_row_last_updated_at_version"
+_STAMPS = [KEY, ROW_ID, _CREATED]
+
+_FEW_BYTES = 4 << 20
+"""What is read with every column on the way, so that nobody reads it again."""
+
+_COLUMN_BYTES = 64
+_PART_ROWS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Two versions of one Lance branch, `low` the older."""
+
+    location: str
+    branch: str | None
+    fork: str
+    low: int
+    high: int
+
+    def pin(self, base: TablePin, version: int) -> TablePin:
+        """One of its versions."""
+        return TablePin(base.table_key, self.location, version, self.branch, self.fork)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a span touched, and whole rows of either end if there are few: `old` those of the low
+    end that are gone or written again, `new` those of the high end that were written."""
+
+    touched: pa.Table
+    old: pa.Table | None = None
+    new: pa.Table | None = None
+    rows_bytes: int = 0
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the rows were read too."""
+        return self.old is not None and self.new is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The two versions of a span, open. First `wrote` and `lost` are asked, in any order, then the
+    `rest` that follows from them; `found` puts all together."""
+
+    datasets: Datasets
+    table: str
+    low: Handle
+    high: Handle
+
+    def wrote(self, *, whole: bool) -> pa.Table:
+        """Rows of the high end written after the low one: whole ones if they are few, else id, row
+        id and the version they were created at."""
+        with self.datasets.lance_call("delta", self.table):
+            return _written(self.low, self.high, whole=whole)
+
+    def lost(self) -> pa.Array:
+        """The row ids of the low end that the high one lacks."""
+        try:
+            with self.datasets.lance_call("deleted_row_ids", self.table):
+                return _gone(self.low, self.high)
+        except OmnigraphError:
+            # Lance cannot answer when versions between were reclaimed: compare the row ids.
+            with self.datasets.lance_call("compare_row_ids", self.table):
+                return _missing(self.low, self.high)
+
+    def rest(self, gone: pa.Array, written: pa.Table) -> list[Callable[[], pa.Table]]:
+        """The reads of the low end's rows that are gone, or written again if those are wanted, in
+        parts that can be read beside each other."""
+        again = self._before(written).drop_null()
+        whole = ADDRESS in written.column_names and _is_few(self.low, len(gone) + len(again))
+        row_ids = pa.concat_arrays([gone, again]).sort() if whole else gone
+        names = [*self.low.schema.names, ROW_ID, ADDRESS] if whole else [KEY, ROW_ID]
+        half = max(_PART_ROWS, -(-len(row_ids) // 2))
+        starts = range(0, max(1, len(row_ids)), half)
+        return [partial(self._old, row_ids.slice(start, half), names) for start in starts]
+
+    def found(self, gone: pa.Array, written: pa.Table, old: pa.Table) -> Found:
+        """What the reads come to, with whole rows if they were read."""
+        wrote = _table(written[KEY], self._before(written), written[ROW_ID])
+        if ADDRESS not in old.column_names:
+            return Found(_joined(wrote, old))
+        new = written.select([*self.high.schema.names, ROW_ID, ADDRESS])
+        lost = old.select([KEY, ROW_ID]).filter(pc.is_in(old[ROW_ID], value_set=gone))
+        return Found(_joined(wrote, lost), old, new, old.nbytes + new.nbytes)
+
+    def _before(self, written: pa.Table) -> pa.Array:
+        """Of the rows written the row ids that the low end has; null for the others."""
+        kept = pc.less_equal(written[_CREATED], int(self.low.version))
+        return pc.if_else(kept, written[ROW_ID], pa.scalar(None, pa.uint64())).combine_chunks()
+
+    def _old(self, row_ids: pa.Array, names: list[str]) -> pa.Table:
+        with self.datasets.lance_call("rows_by_id", self.table):
+            return rows_by_id(self.low, row_ids, names)
+
+
+def _is_few(handle: Handle, rows: int) -> bool:
+    """Whether so many rows may be held with all their columns."""
+    widths = (_COLUMN_BYTES + 4 * getattr(field.type, "list_size", 0) for field in handle.schema)
+    return bool(rows * sum(widths) <= _FEW_BYTES)
+
+
+def _written(low: Handle, high: Handle, *, whole: bool) -> pa.Table:
+    known = set(fragments_of(low).values())
+    numbers = {at for at, files in fragments_of(high).items() if files not in known}
+    fresh = [fragment for fragment in high.get_fragments() if fragment.fragment_id in numbers]
+    few = _is_few(high, sum(fragment.physical_rows for fragment in fresh))
+    names = [*high.schema.names, ROW_ID, ADDRESS, _CREATED] if whole and few else _STAMPS
+    if not fresh:
+        return high.scanner(columns=names).projected_schema.empty_table()
+    if not few:
+        newer = f"{_UPDATED} > {low.version}"
+        return high.scanner(columns=names, filter=newer, fragments=fresh).to_table()
+    # To plan a filter takes longer than to read a few rows more.
+    rows = high.scanner(columns=[*names, _UPDATED], fragments=fresh).to_table()
+    return rows.filter(pc.greater(rows[_UPDATED], int(low.version)))
+
+
+def _gone(low: Handle, high: Handle) -> pa.Array:
+    if low.count_rows() == 0:
+        return pa.array([], pa.uint64())
+    delta = high.delta(compared_against=int(low.version))
+    return delta.get_deleted_row_ids().read_all()[ROW_ID].combine_chunks().cast(pa.uint64())
+
+
+def _missing(low: Handle, high: Handle) -> pa.Array:
+    """The same by reading every row id of both."""
+    ours, theirs = (
+        each.scanner(columns=[], with_row_id=True).to_table()[ROW_ID].combine_chunks()
+        for each in (low, high)
+    )
+    return ours.filter(pc.invert(pc.is_in(ours, value_set=theirs)))
+
+
+def _joined(written: pa.Table, gone: pa.Table) -> pa.Table:
+    """One line an id. A row deleted and inserted again under its id is one line, not two."""
+    if gone.num_rows == 0:
+        return written
+    lost = _table(gone[KEY], gone[ROW_ID], pa.nulls(gone.num_rows, pa.uint64()))
+    if written.num_rows == 0:
+        return lost
+    places, rest = matched(written, lost)
+    before = pc.coalesce(written[BEFORE], lost[BEFORE].take(places))
+    return pa.concat_tables([_table(written[KEY], before, written[AFTER]), rest])
+
+
+def composed(first: pa.Table, second: pa.Table) -> pa.Table:
+    """Two steps as one: an id only one of them lists kept its row in the other."""
+    if first.num_rows == 0 or second.num_rows == 0:
+        return second if first.num_rows == 0 else first
+    places, rest = matched(first, second)
+    after = pc.if_else(places.is_valid(), second[AFTER].take(places), first[AFTER])
+    return pa.concat_tables([_table(first[KEY], first[BEFORE], after), rest])
+
+
+def reversed_(touched: pa.Table) -> pa.Table:
+    """The same step taken backwards."""
+    return _table(touched[KEY], touched[AFTER], touched[BEFORE])
+
+
+def matched(one: pa.Table, other: pa.Table) -> tuple[pa.Array, pa.Table]:
+    """For each id of `one` its place in `other`, or null; and the lines of `other` without one."""
+    mine, theirs = (table[KEY].combine_chunks() for table in (one, other))
+    rest = other.filter(pc.invert(pc.is_in(theirs, value_set=mine)))
+    return pc.index_in(mine, value_set=theirs), rest
+
+
+def _table(ids: pa.ChunkedArray, before: Iterable[int], after: Iterable[int]) -> pa.Table:
+    return pa.table([ids, before, after], schema=TOUCHED)

@@ -1,0 +1,70 @@
+"""A command that is called wrongly ends with 2 and a reason, before it looks for a graph."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import SCHEMA, run
+
+READ = ("query", "-e", "query q() { match { $p: Person } return { $p } }")
+BLOB = ("blob", "get", "node", "Doc", "a", "file")
+LOAD = ("load", "--data", "x.jsonl", "--mode", "merge")
+
+VALUES = {
+    "a duration": (("cleanup", "--older-than", "soon"), "'soon' is no duration"),
+    "no unit of time": (("cleanup", "--older-than", "7y"), "'7y' is no duration"),
+    "a grace": (("cleanup", "--keep", "1", "--grace", "-1s"), "is no duration"),
+    "nothing kept": (("cleanup", "--keep", "0"), "'--keep'"),
+    "no number": (("cleanup", "--keep", "many"), "valid integer"),
+    "parameters": ((*READ, "--params", "{"), "--params is not JSON"),
+    "deep parameters": ((*READ, "--params", "[" * 9_999), "nested too deeply"),
+    "a page": (("changes", "poll", "--limit", "0"), "'--limit'"),
+    "a page of a commit": (("commit", "changes", "01X", "--limit", "-3"), "'--limit'"),
+    "a number of commits": (("commit", "list", "--limit", "0"), "'--limit'"),
+    "a place": (("changes", "poll", "--start", "then"), "'then' is no place"),
+    "a filter": (("commit", "list", "--filter", "who=me"), "actor=NAME"),
+    "a kind": (("diff", "a", "b", "--kind", "nodes"), "'nodes' is not one of"),
+    "an operation": (("diff", "a", "b", "--op", "drop"), "'drop' is not one of"),
+    "a mode": (("load", "--data", "x", "--mode", "upsert"), "'upsert' is not one of"),
+    "an engine": ((*LOAD, "--engine", "duck"), "'duck' is not one of"),
+    "the engine of the demo": (("demo", "--engine", "duck"), "'duck' is not one of"),
+    "an answer": (("branch", "merge", "b", "--resolve", "mine"), "'mine' resolves nothing"),
+    "a way to merge": (("branch", "merge", "b", "--by", "row"), "'row' is not one of"),
+    "a backfill": (("schema", "plan", "--schema", SCHEMA, "--backfill", "x"), "TYPE.PROPERTY=EXPR"),
+    "a selection": (
+        ("embed", "--input", "a", "--output", "b", "--spec", "c", "--select", "x"),
+        "[Type:]field=value",
+    ),
+    "a length": ((*BLOB, "--length", "0"), "'--length'"),
+    "an offset": ((*BLOB, "--offset", "-1"), "'--offset'"),
+    "a shell": (("completion", "tcsh"), "'tcsh' is not one of"),
+    "a server for a store": (("branch", "list", "http://x"), "--server"),
+}
+PAIRS = {
+    "branch and snapshot": ((*READ, "--branch", "b", "--snapshot", "s"), "--branch and --snapshot"),
+    "of an export": (("export", "--branch", "b", "--snapshot", "s"), "--branch and --snapshot"),
+    "of a blob": ((*BLOB, "--branch", "b", "--snapshot", "s"), "--branch and --snapshot"),
+    "parameters twice": ((*READ, "--params", "{}", "--params-file", "f"), "--params-file"),
+    "a query twice": ((*READ, "--query", "f.gq"), "--query and --query-string"),
+    "json and a format": ((*READ, "--json", "--format", "csv"), "--json and --format"),
+    "json and a look": (("diff", "a", "b", "--json", "--format", "stat"), "--json and --format"),
+    "a node and an edge": ((*LOAD, "--node", "A", "--edge", "B"), "--node and --edge"),
+    "a cursor and a start": (("changes", "poll", "--cursor", "c", "--start", "now"), "--start"),
+    "vectors": (("embed", "--clean", "--reembed-all"), "--clean and --reembed-all"),
+    "a plan of a server": (
+        ("schema", "plan", "--schema", SCHEMA, "--server", "x"),
+        "'omnigraph schema plan' does not take --server",
+    ),
+    "Parquet to a terminal": (("export", "--format", "parquet"), "--out"),
+}
+
+
+@pytest.mark.parametrize("what", [*VALUES, *PAIRS])
+def test_a_wrong_call_is_told_before_anything_is_opened(what: str, tmp_path: Path) -> None:
+    words, message = {**VALUES, **PAIRS}[what]
+    named = words[:1] in (("demo",), ("embed",), ("completion",)) or words[-1] == "http://x"
+    done = run(*words, *(() if named else ("--store", "nowhere.omni")), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("Error: ")
+    assert list(tmp_path.iterdir()) == []
