@@ -1,5 +1,6 @@
 """Graphs for the exec room's tests."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,14 @@ import pytest
 from omnigraph.graph import Graph
 from tests.exec import branching
 from tests.exec.town import copy_of, make_template
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _in_one_process() -> Iterator[None]:
+    """A load stays here, though a session that other tests started may still be active."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("omnigraph.pipeline.load._session_is_active", lambda: False)
+        yield
 
 
 @pytest.fixture(scope="session")
