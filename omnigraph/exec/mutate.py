@@ -29,8 +29,9 @@ from omnigraph.errors import (
 )
 from omnigraph.exec.constants import Given
 from omnigraph.exec.staging import Staging, type_of_table
+from omnigraph.exec.stored import ReadExternal
 from omnigraph.exec.validate import validate
-from omnigraph.exec.values import ReadExternal, require_text, stored
+from omnigraph.exec.values import require_text, stored
 from omnigraph.plan import ir
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.external import ExternalBlobs

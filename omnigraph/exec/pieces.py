@@ -18,6 +18,7 @@ from omnigraph.exec.faults import Faults
 from omnigraph.exec.intake import Ready, made_ready
 from omnigraph.exec.request import LoadRequest
 from omnigraph.exec.sources import Part, blocks, read_records, tables
+from omnigraph.exec.stored import copying
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,9 @@ def ready_piece(
     catalog: Catalog, request: LoadRequest, piece: Piece, buckets: int
 ) -> tuple[Faults, list[Ready]]:
     """What is wrong with a piece as a whole, and its rows with all that can be said of them."""
-    decoded = decode_piece(catalog, request, piece)
+    # Bytes that were copied are held as long as the piece, not as long as the load.
+    with copying(request.external.afresh().read):
+        decoded = decode_piece(catalog, request, piece)
     keep = request.rejects is not None
     return decoded.faults, [
         made_ready(rows, piece.part, piece.file, buckets=buckets, keep_rejects=keep)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from omnigraph.exec.committed import Mode
 from omnigraph.exec.records import Owner
+from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit
 
@@ -38,6 +39,7 @@ class LoadRequest:
     progress: Callable[[Progress], None] | None = None
     permissive: bool = False  # the older, forgiving format, read as a whole
     once: str | None = None  # a name of this load: a branch has one commit of it at most
+    external: ExternalBlobs = field(default_factory=lambda: ExternalBlobs(()))
 
 
 @dataclass(frozen=True, slots=True)

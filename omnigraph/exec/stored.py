@@ -8,7 +8,9 @@ import base64
 import binascii
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -16,12 +18,29 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog.arrow import arrow_type
+from omnigraph.errors import ExternalBlobDenied, ExternalBlobUnreadable
 from omnigraph.language.moments import days_of, milliseconds_of, parse_date, parse_datetime
 from omnigraph.types import FLOATS, INTEGER_BOUNDS, Scalar, ValueType
 
 BLOB_PREFIX = "base64:"
 DAYS = (parse_date("0001-01-01"), parse_date("9999-12-31"))
 MILLISECONDS = (parse_datetime("0001-01-01"), parse_datetime("9999-12-31T23:59:59.999Z"))
+
+
+ReadExternal = Callable[[str], bytes]
+"""The bytes at an address outside the graph, or a refusal."""
+
+_COPY: ContextVar[ReadExternal | None] = ContextVar("copy", default=None)
+
+
+@contextmanager
+def copying(read: ReadExternal) -> Iterator[None]:
+    """Blobs that are given by their addresses are copied in with `read`, in this thread."""
+    before = _COPY.set(read)
+    try:
+        yield
+    finally:
+        _COPY.reset(before)
 
 
 class Unfit(ValueError):
@@ -175,13 +194,24 @@ def _blob(value: Any) -> bytes:
     if not isinstance(value, str):
         raise _wrong("a string", value)
     if not value.startswith(BLOB_PREFIX):
-        raise Unfit(
-            "blob", "names an external URI, which no configured base allows; send base64:<data>"
-        )
+        return _copied(value)
     try:
         return base64.b64decode(value[len(BLOB_PREFIX) :], validate=True)
     except (binascii.Error, ValueError) as cause:
         raise Unfit("blob", f"is not base64 ({cause})") from None
+
+
+def _copied(uri: str) -> bytes:
+    read = _COPY.get()
+    try:
+        if read is None:
+            raise ExternalBlobDenied(uri)
+        return read(uri)
+    except ExternalBlobDenied:
+        text = "names an external URI, which no configured base allows; send base64:<data>"
+        raise Unfit("blob", text) from None
+    except ExternalBlobUnreadable as cause:
+        raise Unfit("blob", f"names an external URI that cannot be read: {cause.reason}") from None
 
 
 def _list(value: Any, read: Callable[[Any], Any]) -> list[Any]:

@@ -9,19 +9,15 @@ import base64
 import binascii
 import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from omnigraph.errors import BadRequest
+from omnigraph.exec.stored import BLOB_PREFIX, ReadExternal
 from omnigraph.plan import ir
 from omnigraph.types import FLOATS, INTEGER_BOUNDS, INTEGERS, Scalar, ValueType
 
-BLOB_PREFIX = "base64:"
 _SHOWN_CHARS = 60
-
-
-ReadExternal = Callable[[str], bytes]
-"""The bytes at an address outside the graph, or a refusal."""
 
 
 def stored(value: ir.Constant, target: ValueType, *, what: str, read: ReadExternal) -> Any:

@@ -56,7 +56,7 @@ def load(store: Store, catalog: Catalog, order: Order) -> LoadResult:
     A load `once` that a commit of the branch is of already does nothing and returns that commit.
     """
     store.require_writable()
-    request = _request(catalog, order)
+    request = _request(store, catalog, order)
     if order.once is not None and order.branch in store.branches.list():
         store.heal()
         done = store.marked(order.branch, order.once)
@@ -124,7 +124,7 @@ def _counted(counts: Mapping[TableKey, int], prefix: str) -> dict[str, int]:
     }
 
 
-def _request(catalog: Catalog, order: Order) -> LoadRequest:
+def _request(store: Store, catalog: Catalog, order: Order) -> LoadRequest:
     if order.mode not in MODES:
         raise BadRequest(f"unknown load mode '{order.mode}'", f"use {', '.join(MODES)}")
     return LoadRequest(
@@ -137,6 +137,7 @@ def _request(catalog: Catalog, order: Order) -> LoadRequest:
         progress=order.progress,
         permissive=order.permissive,
         once=order.once,
+        external=store.external_blobs(),
     )
 
 

@@ -71,6 +71,10 @@ class ExternalBlobs:
     options: StorageOptions | None = None
     _read: dict[str, bytes] = field(default_factory=dict)
 
+    def afresh(self) -> "ExternalBlobs":
+        """The same allowance, with nothing read yet."""
+        return ExternalBlobs(self.bases, self.options)
+
     def read(self, uri: str) -> bytes:
         """The bytes of an allowed file."""
         if uri not in self._read:

@@ -549,3 +549,14 @@ def test_C2_after_a_removal_everything_is_looked_at_again(family: Graph, monkeyp
     with pytest.raises(og.ConstraintViolated, match="dst 'Cy' not found"):
         family.load(lines(edge("Knows", "Ada", "Cy")), "append")
     assert "Endpoint" in planned[-1]
+
+
+def test_LD1_a_blob_column_of_addresses_is_copied_in(graph: Graph, tmp_path: Path) -> None:
+    file = tmp_path / "a.png"
+    file.write_bytes(b"picture")
+    allowed = og.open(graph.uri, external_blobs=[f"file://{tmp_path}/"])
+    allowed.load(pa.table({"name": ["Ada"], "pic": [f"file://{file}"]}), "append", type="Person")
+    file.unlink()
+    assert by_name(graph, "node:Person")["Ada"]["pic"] == b"picture"
+    error = refused(allowed, lines(person("B"), person("C", pic=f"file://{file}")), "append")
+    assert (error.violations[0].line, error.violations[0].rule) == (2, "blob")

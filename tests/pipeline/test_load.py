@@ -100,6 +100,36 @@ def test_SP1_both_engines_answer_alike(
     assert on_spark == local
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_LD1_blobs_by_their_addresses_are_copied_in_by_both_engines(
+    spark: SparkSession, graph: Graph, tmp_path: Path, mode: str
+) -> None:
+    for name in ("in", "out"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.png").write_bytes(b"picture")
+    allowed = og.open(graph.uri, external_blobs=[f"file://{tmp_path}/in"])
+    good = [person(name, pic=f"file://{tmp_path}/in/a.png") for name in ("Ada", "Bob", "Cy")] + [
+        person("Di", pic="base64:aGk=")
+    ]
+    local, on_spark = both(allowed, lines(*good), mode if mode != "append" else "merge")
+    assert on_spark == local
+    assert str(local[2]).count("b'picture'") == 3
+    for address, why in (
+        ("out/a.png", "no configured base allows"),
+        ("in/none.png", "cannot be read: No such file"),
+        ("in/../out/a.png", "no configured base allows"),
+    ):
+        bad = lines(person("E"), person("F", pic=f"file://{tmp_path}/{address}"))
+        local, on_spark = both(allowed, bad, mode)
+        assert on_spark == local
+        assert local[0] == "refused"
+        assert dict(local[1])["blob"] == 1
+        assert why in local[2]
+        assert "line=2" in local[2]
+    denied = outcome(graph, lines(*good[:1]), "merge", engine="spark", branch="main")
+    assert "no configured base allows" in denied[2], "without bases nothing is allowed"
+
+
 _FILE = (
     *(person(f"p{n}", age=n, email=f"p{n}@b") for n in range(6)),
     *(edge("Knows", f"p{n}", f"p{n // 2}", id=f"e{n}") for n in range(1, 6)),
