@@ -41,7 +41,8 @@ def encode(name: str) -> str:
 
 
 def _escape(char: str) -> str:
-    return "".join(f"_{byte:02x}" for byte in char.encode())
+    # Half a surrogate pair is in no name, so looking for one finds nothing.
+    return "".join(f"_{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
 
 
 def decode(segment: str) -> str:
@@ -89,3 +90,15 @@ def _require_plain(name: str) -> None:
         )
     if len(encode(name)) > _ENCODED_MAX:
         raise BadRequest("the branch name is too long", "use a shorter one")
+
+
+def require_actor(actor: object) -> None:
+    """Pass for nobody, or a text that can be written down."""
+    if actor is None:
+        return
+    if not isinstance(actor, str):
+        raise BadRequest(f"an actor is a text, not {type(actor).__name__}")
+    try:
+        actor.encode()
+    except UnicodeEncodeError:
+        raise BadRequest("the actor's name cannot be written as UTF-8") from None

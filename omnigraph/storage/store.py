@@ -36,7 +36,7 @@ from omnigraph.storage.fold import Folding
 from omnigraph.storage.history import History
 from omnigraph.storage.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold, make_locks
 from omnigraph.storage.manifest import Manifest
-from omnigraph.storage.names import MAIN, lock_name, table_location
+from omnigraph.storage.names import MAIN, lock_name, require_actor, table_location
 from omnigraph.storage.objects import Objects, Place, StorageOptions, place
 from omnigraph.storage.promote import Promotions
 from omnigraph.storage.reclaim import Reclaims
@@ -180,6 +180,7 @@ class Store:
         up to date, but what is read on the way may not be: for who can begin again.
         """
         self.require_writable()
+        require_actor(actor)
         self._recoverer.heal(patient=False)
         state = self.manifest.recent(branch) if recent else self.manifest.state(branch)
         self.manifest.require_schema(state, SchemaId(schema) if schema else None)
@@ -290,6 +291,7 @@ def create(
 ) -> Store:
     """A new graph of empty tables. Its manifest comes last: until then there is no graph."""
     where = place(uri, storage_options)
+    require_actor(actor)
     _require_distinct(tables)
     _require_no_graph(where)
     _make_folder(where)

@@ -1,5 +1,7 @@
 """Mutations and queries together, through the public door, on disk and on S3."""
 
+from typing import Any
+
 import pytest
 
 import omnigraph as og
@@ -78,3 +80,11 @@ def test_what_is_written_is_read_on_s3(s3: Where) -> None:
 def test_a_query_that_writes_is_refused_by_the_reading_door(people: Graph) -> None:
     with pytest.raises(og.BadRequest, match="contains mutations"):
         people.query('query q() { insert Company { name: "A" } }')
+
+
+@pytest.mark.parametrize("actor", ["\ud800", 3])
+def test_an_actor_that_cannot_be_written_down_is_refused(people: Graph, actor: Any) -> None:
+    with pytest.raises(og.BadRequest, match="actor"):
+        people.mutate('query q() { insert Company { name: "A" } }', actor=actor)
+    with pytest.raises(og.NotFound):
+        people.query("query q() { match { $c: Company } return { $c.name } }", branch="\ud800")
