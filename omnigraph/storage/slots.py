@@ -69,9 +69,8 @@ class Slots:
         slot, step = self._first(self._columns[0, entries]), 0
         while len(entries):
             free = self._slots[slot] == _FREE
-            self._slots[slot[free]] = entries[
-                free
-            ]  # of several that want one slot the last gets it
+            # Of several that want one slot the last gets it.
+            self._slots[slot[free]] = entries[free]
             lost = self._slots[slot] != entries
             step += 1
             entries, slot = entries[lost], self._next(slot[lost], step)
