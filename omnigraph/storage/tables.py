@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance.dataset import LanceOperation, Transaction
+from lance.dataset import Index, LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 
 from omnigraph.errors import BadRequest
@@ -22,7 +22,7 @@ from omnigraph.storage import indexing
 from omnigraph.storage.carried import Carried
 from omnigraph.storage.datasets import OPERATION_PROPERTY, CommitRaced, Datasets, Handle
 from omnigraph.storage.evolution import Evolution, evolved
-from omnigraph.storage.indexing import IndexFacts, IndexRequest
+from omnigraph.storage.indexing import IndexFacts, IndexRequest, SegmentPlan
 from omnigraph.storage.names import table_location
 from omnigraph.storage.places import Found, Places
 from omnigraph.storage.records import OperationId, TablePin
@@ -35,7 +35,7 @@ from omnigraph.storage.rowids import (
     is_blob,
     rows_by_id,
 )
-from omnigraph.storage.together import both
+from omnigraph.storage.together import both, together
 from omnigraph.types import TableKey
 
 KEY = "id"
@@ -437,9 +437,14 @@ class Tables:
         handle = self._datasets.at(pin)
         with self._datasets.lance_call("stage_create_indexes", pin.table_key):
             plan = indexing.planned(handle, requests, gone=gone)
-            builder = self._datasets.own(pin)
-            built = [indexing.build(builder, segment) for segment in plan.segments]
+            builds = [partial(self._built, pin, segment) for segment in plan.segments]
+            # Lance builds an index on one core; more than two at once would take too much memory.
+            pairs = [together(builds[at : at + 2]) for at in range(0, len(builds), 2)]
+            built = [index for pair in pairs for index in pair]
             return StagedWrite(pin, handle, indexing.staged(handle, plan, built))
+
+    def _built(self, pin: TablePin, segment: SegmentPlan) -> Index:
+        return indexing.build(self._datasets.own(pin), segment)
 
     # Upkeep
 
