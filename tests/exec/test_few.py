@@ -1,5 +1,6 @@
 """A few rows are walked one by one, and nobody can tell from the rows."""
 
+import operator
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -229,3 +230,28 @@ def test_counting_a_last_step_makes_no_rows(
         assert graph.query(nobody).rows == [{"n": 0}]
     monkeypatch.setattr(run, "expand", lambda *_: pytest.fail("rows were made to be counted"))
     assert graph.query(grouped).rows == found.rows
+
+
+@pytest.mark.parametrize("side", ["31 {} $f.age", "$a {} $f.age", "$f.age {} 31", "$f.age {} $a"])
+@pytest.mark.parametrize("sign", ["<", "<=", ">", ">=", "=", "!="])
+def test_a_constant_stands_on_either_side(tmp_path: Path, side: str, sign: str) -> None:
+    text = f"""query q($n: String, $a: I32) {{ match {{ $p: Person {{ name: $n }}  $p knows $f
+      {side.format(sign)} }} return {{ $f.name as n }} }}"""
+    with people(tmp_path / "g") as graph:
+        params = {"n": "Ada", "a": 31}
+        expected = answers(graph, text, params, "csr", 0)
+        assert answers(graph, text, params, "csr", 128) == expected
+        found = {"Bob": 31, "Cy": 32, "Dee": 33}
+        compare = COMPARED[sign] if side.startswith("$f") else MIRRORED[sign]
+        assert [row["n"] for row in expected] == [n for n, a in found.items() if compare(a, 31)]
+
+
+COMPARED: dict[str, Any] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+    "!=": operator.ne,
+}
+MIRRORED = {sign: COMPARED[sign.translate(str.maketrans("<>", "><"))] for sign in COMPARED}
