@@ -37,7 +37,10 @@ def write_on(uri: str, log: str, name: str, stop: Any) -> None:
     with og.open(uri) as graph, open(log, "a", buffering=1) as told:
         number = 0
         while not stop.is_set():
-            graph.mutate(INSERT, {"n": f"{name}-{number}"})
+            try:
+                graph.mutate(INSERT, {"n": f"{name}-{number}"})
+            except og.VersionMismatch:
+                continue  # it lost to the others 32 times in a row, and nothing happened
             told.write(f"{name}-{number}\n")
             number += 1
 
