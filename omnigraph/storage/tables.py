@@ -356,10 +356,9 @@ class Tables:
         operation: LanceOperation.BaseOperation
         if len(added):
             # New rows get new row ids: keeping them would make the commit search the table.
-            write: Callable[[], list[FragmentMetadata]] = lambda: write_fragments(  # noqa: E731
-                added, handle, mode="append"
+            (changed, gone), new = both(
+                taken_out, lambda: write_fragments(added, handle, mode="append")
             )
-            (changed, gone), new = both(taken_out, write)
             operation = LanceOperation.Update(
                 removed_fragment_ids=gone,
                 updated_fragments=changed,

@@ -304,7 +304,8 @@ def test_an_overwrite_may_not_leave_a_source_without_the_edges_it_needs(graph: G
 
 def test_unique_ignores_rows_that_the_merge_replaces(family: Graph) -> None:
     family.load(lines(person("Ada"), person("Cy", email="a@b")), "merge")
-    refused(family, lines(person("Dan", email="a@b")), "merge")
+    error = refused(family, lines(person("Dan", email="a@b")), "merge")
+    assert [violation.rule for violation in error.violations] == ["unique"]
 
 
 def test_rejects_are_written_with_their_reasons(family: Graph, tmp_path: Path) -> None:
