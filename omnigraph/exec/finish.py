@@ -31,7 +31,8 @@ from omnigraph.exec.upsert import Each, Upsert, at_hand, kept_rows, row_keys
 from omnigraph.storage.records import Commit, TablePin
 from omnigraph.storage.store import Store
 from omnigraph.storage.tables import Fragments, TableReader
-from omnigraph.storage.write import Write, prepared_again
+from omnigraph.storage.turns import prepared_again
+from omnigraph.storage.write import Write
 from omnigraph.types import TableKey
 
 Item = TypeVar("Item")
@@ -86,7 +87,11 @@ class Finish:
             return current.commit(mark=request.once)
 
         # An overwrite is what its caller saw or nothing.
-        done = attempt() if self.request.mode == "overwrite" else prepared_again(attempt)
+        done = (
+            attempt()
+            if self.request.mode == "overwrite"
+            else prepared_again(self.store.locks, attempt)
+        )
         told("done", sum(self.taken.counts.values()))
         return done
 

@@ -38,7 +38,8 @@ from omnigraph.exec.threeway import Base, CommitBase, ForgottenBase, MergedBase,
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, CommitId, Snapshot, TablePin
 from omnigraph.storage.store import Store
-from omnigraph.storage.write import Write, prepared_again
+from omnigraph.storage.turns import prepared_again
+from omnigraph.storage.write import Write
 from omnigraph.types import TableKey
 
 ALREADY_UP_TO_DATE, FAST_FORWARD, MERGED = "already_up_to_date", "fast_forward", "merged"
@@ -100,6 +101,7 @@ def run_merge(store: Store, catalog: Catalog, asked: MergeRequest) -> MergeOutco
     theirs = store.snapshot(source)
     meter = Meter(asked.progress)
     kind, commit = prepared_again(
+        store.locks,
         lambda: _merge(store, catalog, asked, theirs, store.snapshot(target), meter),
         attempts=_ATTEMPTS,
         lost=(PreconditionFailed, VersionMismatch),

@@ -37,7 +37,8 @@ from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.records import Commit, CommitId
 from omnigraph.storage.store import Store
-from omnigraph.storage.write import Write, prepared_again
+from omnigraph.storage.turns import prepared_again
+from omnigraph.storage.write import Write
 from omnigraph.types import Kind, Scalar, TableKey, ValueType
 
 KIND = "mutation"
@@ -107,7 +108,7 @@ def _insert(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
     except (Refused, Conflict):
         if store.is_current(write):
             raise
-    return prepared_again(lambda: _attempt(store, catalog, asked))
+    return prepared_again(store.locks, lambda: _attempt(store, catalog, asked))
 
 
 def _run_if(store: Store, catalog: Catalog, asked: Request, head: CommitId) -> MutationResult:

@@ -20,7 +20,8 @@ from omnigraph.storage.manifest import LOCATION as MANIFEST
 from omnigraph.storage.names import MAIN, owner_of
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
-from omnigraph.storage.write import WRITE_ATTEMPTS, Write
+from omnigraph.storage.turns import WRITE_ATTEMPTS
+from omnigraph.storage.write import Write
 from omnigraph.types import TableKey
 
 CONCURRENCY_VARIABLE = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"

@@ -39,6 +39,7 @@ from omnigraph.storage.records import (
 from omnigraph.storage.sidecars import Sidecars
 from omnigraph.storage.stats import Stats
 from omnigraph.storage.tables import StagedWrite, Tables
+from omnigraph.storage.turns import wants
 from omnigraph.types import TableKey
 
 Step = Callable[[TablePin], StagedWrite | TablePin | None]
@@ -155,7 +156,9 @@ class Committer:
 
     def commit(self, prepared: Prepared) -> Commit:
         """Publish, or raise: a `Conflict` before anything is durable, `RecoveryRequired` after."""
-        with hold(self._locks, lock_names(prepared), wait_s=self._wait_s) as guard:
+        names = lock_names(prepared)
+        wants(names)
+        with hold(self._locks, names, wait_s=self._wait_s) as guard:
             failpoints.hit("commit.locked")
             self._require_base(prepared)
             sidecar = self._note(prepared)

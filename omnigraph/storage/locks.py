@@ -6,6 +6,7 @@ ends, kill -9 included. Elsewhere it is a lease: an object its holder rewrites w
 Invariant: at most one holder a name. A lease is taken over only after its object stayed unchanged
 for a whole term on the observer's own clock, so clocks of different machines are never compared.
 A holder that could not renew in time finds out through `require_alive` before it moves a head.
+Who waits for a lock has none that comes after it, so holders never wait for each other in a ring.
 """
 
 import fcntl
@@ -15,6 +16,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -28,7 +30,7 @@ from omnigraph.storage.stats import Stats
 FOLDER = "__locks"
 LEASE_TERM_S = 10.0
 LOCK_WAIT_S = 60.0
-_POLL_FIRST_S, _POLL_MAX_S = 0.001, 0.02
+_POLL_FIRST_S, _POLL_MAX_S = 0.001, 0.004
 
 
 class Held(Protocol):
@@ -63,48 +65,89 @@ class Guard:
     """Several locks held together."""
 
     def __init__(self) -> None:
-        self._held: list[Held] = []
-
-    def add(self, held: Held) -> None:
-        self._held.append(held)
+        self.held: dict[str, Held] = {}
 
     def require_alive(self) -> None:
         """Pass while every lock is certainly ours."""
-        for held in self._held:
+        for held in self.held.values():
             held.require_alive()
+
+
+class OutOfOrder(StorageFailed):
+    """Another writer has a lock that comes before those this thread keeps."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"asked for the write lock {name}", "another writer has it")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    locks: Locks
+    held: dict[str, Held]
+
+
+_KEPT: ContextVar[_Kept | None] = ContextVar("omnigraph_kept_locks", default=None)
 
 
 @contextmanager
 def hold(locks: Locks, names: Iterable[str], *, wait_s: float = LOCK_WAIT_S) -> Iterator[Guard]:
-    """Hold all the names. They are taken in one order everywhere, so two holders never deadlock."""
+    """Hold all the names, those that this thread keeps already among them. Others are taken in one
+    order everywhere; one that comes before a kept lock is not waited for."""
+    kept = _kept(locks)
+    last = max(kept, default="")
     guard = Guard()
     with ExitStack() as stack:
         for name in sorted(set(names)):
-            held = locks.acquire(name, wait_s=wait_s)
+            held = kept.get(name)
             if held is None:
-                raise StorageFailed(
-                    f"waited {wait_s:g} s for the write lock {name}", "another writer still has it"
-                )
-            stack.callback(held.release)
-            guard.add(held)
+                held = locks.acquire(name, wait_s=wait_s if name > last else 0.0)
+                if held is None and name < last:
+                    raise OutOfOrder(name)
+                if held is None:
+                    raise StorageFailed(
+                        f"waited {wait_s:g} s for the write lock {name}",
+                        "another writer still has it",
+                    )
+                stack.callback(held.release)
+            guard.held[name] = held
         yield guard
+
+
+@contextmanager
+def keep(locks: Locks, names: Iterable[str], *, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
+    """Hold all the names, and let whatever this thread holds meanwhile share them."""
+    with hold(locks, names, wait_s=wait_s) as guard:
+        before = _KEPT.set(_Kept(locks, {**_kept(locks), **guard.held}))
+        try:
+            yield
+        finally:
+            _KEPT.reset(before)
+
+
+def _kept(locks: Locks) -> dict[str, Held]:
+    kept = _KEPT.get()
+    return kept.held if kept is not None and kept.locks is locks else {}
 
 
 @contextmanager
 def hold_if_idle(
     locks: Locks, names: Iterable[str], *, patient: bool = True
 ) -> Iterator[Guard | None]:
-    """Hold all the names, or none (and yield None) when one belongs to a live holder."""
+    """Hold all the names, or none (and yield None) when one belongs to a live holder. Whose locks
+    this thread keeps is not alive any more."""
+    kept = _kept(locks)
     guard = Guard()
     with ExitStack() as stack:
         for name in sorted(set(names)):
-            held = locks.probe(name, patient=patient)
+            held = kept.get(name)
             if held is None:
-                stack.close()
-                yield None
-                return
-            stack.callback(held.release)
-            guard.add(held)
+                held = locks.probe(name, patient=patient)
+                if held is None:
+                    stack.close()
+                    yield None
+                    return
+                stack.callback(held.release)
+            guard.held[name] = held
         yield guard
 
 

@@ -6,17 +6,14 @@ a table through the write makes its version a condition of the commit.
 Invariant: nothing durable happens before `commit`, except forks and files nothing refers to.
 """
 
-import random
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import TypeVar
 
 import pyarrow as pa
 from ulid import ULID
 
-from omnigraph.errors import AlreadyExists, BadRequest, Conflict, NotFound, VersionMismatch
+from omnigraph.errors import AlreadyExists, BadRequest, NotFound
 from omnigraph.storage.branches import Branches
 from omnigraph.storage.commit import Prepared, Step, TableWrite
 from omnigraph.storage.evolution import Evolution
@@ -34,10 +31,6 @@ from omnigraph.storage.records import (
 )
 from omnigraph.storage.tables import Fragments, StagedWrite, TableReader, Tables
 from omnigraph.types import TableKey
-
-WRITE_ATTEMPTS = 32
-_PAUSE_FIRST_S, _PAUSE_MAX_S = 0.002, 0.25
-Result = TypeVar("Result")
 
 
 class Write:
@@ -268,25 +261,3 @@ class Write:
 
     def _keep(self, staged: StagedWrite) -> None:
         self._writes[staged.table_key] = TableWrite(staged)
-
-
-def prepared_again(
-    attempt: Callable[[], Result],
-    *,
-    attempts: int = WRITE_ATTEMPTS,
-    lost: tuple[type[Conflict], ...] = (VersionMismatch,),
-) -> Result:
-    """Run an insert or a merge by key, again from a new base when another writer came first.
-
-    Losers wait a little, each for its own random time and longer each time: writers that start
-    again at once would keep meeting. Strict updates and deletes do not use this: for them the
-    conflict is the answer.
-    """
-    longest = _PAUSE_FIRST_S
-    for _ in range(attempts - 1):
-        try:
-            return attempt()
-        except lost:
-            time.sleep(random.uniform(0, longest))
-            longest = min(2 * longest, _PAUSE_MAX_S)
-    return attempt()

@@ -1,8 +1,6 @@
 """The write path, the same on local disk and on S3."""
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 
 import pytest
 
@@ -15,11 +13,9 @@ from omnigraph.errors import (
     VersionMismatch,
 )
 from omnigraph.storage import failpoints
-from omnigraph.storage import write as write_module
 from omnigraph.storage.names import lock_name
 from omnigraph.storage.records import RECOVERY_ACTOR
 from omnigraph.storage.store import Store
-from omnigraph.storage.write import WRITE_ATTEMPTS, prepared_again
 from tests.storage.world import (
     CITY,
     KNOWS,
@@ -111,54 +107,6 @@ def test_c1_writers_of_disjoint_tables_both_win(store: Store, where: Where) -> N
     first.commit()
     second.commit()
     assert content(store) == {PERSON: {"a": 1}, CITY: {"b": 2}, KNOWS: {}}
-
-
-def test_c2_inserts_of_many_threads_are_prepared_again_until_they_are_in(store: Store) -> None:
-    def insert(name: str) -> None:
-        prepared_again(lambda: append(store, PERSON, name))
-
-    names = [f"t{number}" for number in range(12)]
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(insert, names))
-    assert set(content(store)[PERSON]) == set(names)
-    commits = store.history.list()
-    assert len(commits) == len(names) + 1
-    assert all(newer.parent == older.id for newer, older in pairwise(commits))
-
-
-def test_c2_preparing_again_ends(store: Store) -> None:
-    tried = []
-
-    def never() -> None:
-        tried.append(1)
-        raise VersionMismatch(PERSON, 1, 2)
-
-    with pytest.raises(VersionMismatch):
-        prepared_again(never, attempts=4)
-    assert len(tried) == 4
-
-
-def test_c2_losers_wait_a_random_growing_and_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses: list[float] = []
-    bounds: list[float] = []
-
-    def uniform(low: float, high: float) -> float:
-        bounds.append(high)
-        return high
-
-    monkeypatch.setattr(write_module.time, "sleep", pauses.append)
-    monkeypatch.setattr(write_module.random, "uniform", uniform)
-
-    def never() -> None:
-        raise VersionMismatch(PERSON, 1, 2)
-
-    with pytest.raises(VersionMismatch):
-        prepared_again(never)
-    assert pauses == bounds
-    assert len(pauses) == WRITE_ATTEMPTS - 1
-    assert pauses == sorted(pauses)
-    assert pauses[0] < 0.01
-    assert pauses[-1] == pauses[-2] <= 0.5
 
 
 def test_s2_a_table_that_was_read_must_stand_still(store: Store, where: Where) -> None:

@@ -391,10 +391,7 @@ def test_what_is_no_duration(text: Any) -> None:
         seconds(text)
 
 
-def test_cleanup_waits_for_an_optimize_under_way(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("omnigraph.storage.locks.LOCK_WAIT_S", 0.1)
+def test_cleanup_waits_for_an_optimize_under_way(graph: Graph) -> None:
     with graph._store.upkeep(), og.open(graph.uri) as other:
         waiting = other._store.locks.acquire("upkeep_40", wait_s=0.1)
         assert waiting is None

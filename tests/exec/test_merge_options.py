@@ -1,6 +1,5 @@
 """Merging by property, resolving conflicts, deleting the source, and others who write meanwhile."""
 
-import itertools
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ import omnigraph as og
 from omnigraph.exec import merge as merging
 from omnigraph.exec.request import Progress
 from omnigraph.graph import Graph
+from omnigraph.storage import turns
 from omnigraph.storage.names import MAIN
 from tests.exec.branching import PERSON, edit, knows, person, state, works_at
 from tests.exec.town import blobs, do, rows
@@ -240,23 +240,51 @@ def test_a_target_that_moves_onto_the_same_rows_is_a_conflict(
     assert small._store.sidecars.pending() == ()
 
 
-def test_a_target_that_never_stands_still_stops_the_merge(
+def moving(small: Graph, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let another writer of the target come between each preparation of a merge and its commit, if
+    it can; how it went."""
+    other = og.open(small.uri)
+    monkeypatch.setattr(other._store._committer, "_wait_s", 0.1)
+    stage = merging._stage
+    went: list[str] = []
+
+    def and_then(*arguments: Any) -> None:
+        stage(*arguments)
+        name = f"k{len(went)}"
+        try:
+            edit(other, Knows={name: knows(name, "Alice", "Bob")})
+        except og.StorageFailed:
+            went.append("waited in vain")
+        else:
+            went.append("came first")
+
+    monkeypatch.setattr(merging, "_stage", and_then)
+    return went
+
+
+def test_C2_a_merge_into_a_target_that_never_stands_still_gets_its_turn(
     small: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(small)
     edit(small, "b", Person={"Alice": person("Alice", 31)})
-    other = og.open(small.uri)
-    stage = merging._stage
+    went = moving(small, monkeypatch)
+    assert small.branches.merge("b").kind == "merged"
+    assert went.count("came first") == turns.FREE_ATTEMPTS
+    assert went[-1] == "waited in vain"
+    assert state(small)["Person", "Alice"]["age"] == 31
+    assert state(small)["Knows", "k0"]["src"] == "Alice"
 
-    def and_then(*arguments: Any) -> None:
-        stage(*arguments)
-        name = f"k{next(numbers)}"
-        edit(other, Knows={name: knows(name, "Alice", "Bob")})
 
-    numbers = itertools.count()
-    monkeypatch.setattr(merging, "_stage", and_then)
+def test_a_target_that_never_stands_still_stops_a_merge_that_takes_long(
+    small: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(small)
+    edit(small, "b", Person={"Alice": person("Alice", 31)})
+    monkeypatch.setattr(turns, "LONGEST_TURN_S", 0.0)
+    went = moving(small, monkeypatch)
     with pytest.raises(og.PreconditionFailed):
         small.branches.merge("b")
+    assert set(went) == {"came first"}
     assert state(small)["Person", "Alice"]["age"] == 30
     monkeypatch.undo()
     assert small.branches.merge("b").kind == "merged"

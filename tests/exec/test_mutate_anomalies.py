@@ -48,6 +48,13 @@ def test_inserts_are_prepared_again_until_they_are_in(people: Graph, pool: Execu
     assert len(people.commits.list()) == 1 + 20 * WRITERS
 
 
+def test_c2_writers_that_never_pause_all_get_in(people: Graph, processes: Executor) -> None:
+    """The one that won goes on from what it knows of its own commit, and would win for ever."""
+    outcomes = run(processes, people, *[writers.add_notes] * 2, count=150)
+    assert outcomes == [["ok"] * 150] * 2
+    assert len(rows(people, NOTE)) == 300
+
+
 def test_write_skew_on_unique_one_writer_gets_each_value(people: Graph, pool: Executor) -> None:
     outcomes = run(pool, people, *[writers.take_addresses] * WRITERS, count=15)
     for each in zip(*outcomes, strict=True):

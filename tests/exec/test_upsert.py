@@ -13,6 +13,7 @@ import omnigraph as og
 from omnigraph.exec import finish, upsert
 from omnigraph.exec import load as loading
 from omnigraph.graph import Graph
+from omnigraph.storage import turns
 from omnigraph.storage.tables import TableReader, Tables
 from tests.exec.bulk import by_name, contents, edge, lines, new_graph, person
 
@@ -139,6 +140,7 @@ def test_C2_a_merge_that_lost_the_race_writes_again_only_what_changed(
     rounds: list[int] = []
     monkeypatch.setattr(Tables, "write_fragments", counting)
     monkeypatch.setattr(finish.Finish, "_stage", racing)
+    monkeypatch.setattr(turns, "FREE_ATTEMPTS", 3)  # before its turn, which nobody could disturb
     graph.load(lines(*(person(name, age=9) for name in NAMES[10:])), "merge", engine="local")
     assert len(rounds) == 3
     assert rounds[0] > 3, "several buckets"

@@ -1,0 +1,181 @@
+"""Writes that lose are prepared again, and none loses for ever. The same on local disk and S3."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from omnigraph.errors import StorageFailed, VersionMismatch
+from omnigraph.storage import turns
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import Commit
+from omnigraph.storage.store import Store
+from omnigraph.storage.turns import FREE_ATTEMPTS, WRITE_ATTEMPTS, prepared_again
+from tests.forked import KILLED, run
+from tests.storage import child
+from tests.storage.world import (
+    CITY,
+    FAST,
+    PERSON,
+    Where,
+    append,
+    content,
+    heads_agree,
+    put,
+    rows,
+)
+
+HURRIED = replace(FAST, lock_wait_s=0.2)
+
+
+def test_c2_inserts_of_many_threads_are_prepared_again_until_they_are_in(store: Store) -> None:
+    def insert(name: str) -> None:
+        prepared_again(store.locks, lambda: append(store, PERSON, name))
+
+    names = [f"t{number}" for number in range(12)]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(insert, names))
+    assert set(content(store)[PERSON]) == set(names)
+    commits = store.history.list()
+    assert len(commits) == len(names) + 1
+    assert all(newer.parent == older.id for newer, older in pairwise(commits))
+
+
+def test_c2_preparing_again_ends(store: Store) -> None:
+    tried = []
+
+    def never() -> None:
+        tried.append(1)
+        raise VersionMismatch(PERSON, 1, 2)
+
+    with pytest.raises(VersionMismatch):
+        prepared_again(store.locks, never, attempts=4)
+    assert len(tried) == 4
+
+
+def test_c2_losers_wait_a_random_growing_and_bounded_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that lost before they knew which locks they need, and so get no turn."""
+    pauses: list[float] = []
+    bounds: list[float] = []
+
+    def uniform(low: float, high: float) -> float:
+        bounds.append(high)
+        return high
+
+    monkeypatch.setattr(turns.time, "sleep", pauses.append)
+    monkeypatch.setattr(turns.random, "uniform", uniform)
+
+    def never() -> None:
+        raise VersionMismatch(PERSON, 1, 2)
+
+    with pytest.raises(VersionMismatch):
+        prepared_again(store.locks, never)
+    assert pauses == bounds
+    assert len(pauses) == WRITE_ATTEMPTS - 1
+    assert pauses == sorted(pauses)
+    assert pauses[0] < 0.01
+    assert pauses[-1] == pauses[-2] <= 0.5
+
+
+class Overtaken:
+    """An insert of one row, which another writer overtakes each time that it can."""
+
+    def __init__(self, store: Store, where: Where, branch: str = MAIN) -> None:
+        self.store, self.branch = store, branch
+        self.other = where.open(settings=HURRIED)
+        self.attempts = self.overtaken = 0
+        self.then: Callable[[], None] = lambda: None
+        """What happens after the first loss, while nobody holds anything."""
+
+    def __call__(self) -> Commit:
+        self.attempts += 1
+        write = self.store.begin(self.branch, kind="mutation", actor="act-slow")
+        write.append(PERSON, rows(PERSON, {"slow": 1}))
+        try:
+            append(self.other, PERSON, f"fast-{self.attempts}", branch=self.branch)
+        except StorageFailed:
+            assert self.attempts > FREE_ATTEMPTS, "it was in nobody's way"
+        else:
+            self.overtaken += 1
+        try:
+            return write.commit()
+        except VersionMismatch:
+            if self.attempts == 1:
+                self.then()
+            raise
+
+
+@pytest.mark.parametrize("branch", [MAIN, "work"])
+def test_c2_a_write_that_keeps_losing_gets_its_turn(
+    store: Store, where: Where, branch: str
+) -> None:
+    if branch != MAIN:
+        store.branches.create(branch)
+    slow = Overtaken(store, where, branch)
+    prepared_again(store.locks, slow)
+    assert slow.overtaken == FREE_ATTEMPTS
+    assert slow.attempts == FREE_ATTEMPTS + 1
+    assert set(content(store, branch)[PERSON]) == {"slow", "fast-1"}
+    append(slow.other, PERSON, "after", branch=branch)  # what was kept is free again
+
+
+def test_c2_a_writer_that_died_before_the_turn_is_settled_in_it(store: Store, where: Where) -> None:
+    slow = Overtaken(store, where)
+
+    def die() -> None:
+        values = {PERSON: {"dead": 1}, CITY: {"dead": 1}}
+        assert run(child.write, where, values, MAIN, "commit.tables_done", 1) == KILLED
+
+    slow.then = die
+    prepared_again(store.locks, slow)
+    assert set(content(store)[PERSON]) == {"slow", "fast-1", "dead"}
+    assert set(content(store)[CITY]) == {"dead"}
+    assert store.sidecars.pending() == ()
+    assert heads_agree(store)
+
+
+def test_c2_writers_in_their_turns_never_wait_in_a_ring(store: Store, where: Where) -> None:
+    """Two that each have what the other comes to need: one gives way, both get in."""
+    stores = store, where.open()
+    met = threading.Barrier(2, timeout=20)
+
+    def work(number: int) -> int:
+        mine, other = (PERSON, CITY) if number else (CITY, PERSON)
+        tried = 0
+
+        def attempt() -> None:
+            nonlocal tried
+            tried += 1
+            if tried <= FREE_ATTEMPTS:
+                # Lose for this table alone, so that the turn is as narrow as this.
+                write = stores[number].begin(kind="mutation")
+                write.append(mine, rows(mine, {f"{number}": 1}))
+                append(where.open(), mine, f"fast-{number}")
+                write.commit()
+            elif tried == FREE_ATTEMPTS + 1:
+                met.wait()
+            put(stores[number], {mine: {f"{number}": 1}, other: {f"{number}": 1}})
+
+        prepared_again(stores[number].locks, attempt)
+        return tried
+
+    with ThreadPoolExecutor(2) as threads:
+        tried = list(threads.map(work, range(2)))
+    assert sorted(tried) > [FREE_ATTEMPTS + 1] * 2, "nobody gave way"
+    assert content(store)[PERSON].keys() == {"0", "1", "fast-1"}
+    assert content(store)[CITY].keys() == {"0", "1", "fast-0"}
+
+
+def test_c2_what_takes_long_to_prepare_keeps_nobody_waiting(
+    store: Store, where: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "LONGEST_TURN_S", 0.0)
+    slow = Overtaken(store, where)
+    with pytest.raises(VersionMismatch):
+        prepared_again(store.locks, slow, attempts=4)
+    assert slow.overtaken == 4
