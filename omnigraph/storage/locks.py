@@ -30,7 +30,7 @@ from omnigraph.storage.stats import Stats
 FOLDER = "__locks"
 LEASE_TERM_S = 10.0
 LOCK_WAIT_S = 60.0
-_POLL_FIRST_S, _POLL_MAX_S = 0.001, 0.004
+_POLL_FIRST_S, _POLL_MAX_S = 0.001, 0.01
 
 
 class Held(Protocol):
