@@ -42,6 +42,7 @@ OPS = (INSERT, UPDATE, DELETE)
 PAGE_CHANGES = 1_000
 PAGE_CHANGES_MAX = 8_192
 PAGE_BYTES = 4 << 20
+_FEW_ROWS = 2_000
 
 Position = tuple[str, int, str]
 """The place of a change in the order of all: kind, type, entity."""
@@ -225,7 +226,9 @@ class Changes:
         self, owner: TypeOf, old: Entities, new: Entities, touched: pa.Table
     ) -> Iterator[Change]:
         ids, was, now = (touched[name].combine_chunks() for name in ("id", BEFORE, AFTER))
-        ours, theirs = together([partial(old.at, was, ids), partial(new.at, now, ids)])
+        reads = [partial(old.at, was, ids), partial(new.at, now, ids)]
+        # Few rows are at hand; to look them up takes less than to wait for a thread.
+        ours, theirs = together(reads) if len(ids) > _FEW_ROWS else [read() for read in reads]
         places = pa.array(np.flatnonzero(differ(ours, theirs)))
         before, after = (
             images(owner, ours.rows.take(places)),
@@ -338,5 +341,5 @@ def _size(image: Image | None) -> int:
         return 0
     return sum(
         20 * len(value) if isinstance(value, list) else len(value) if isinstance(value, str) else 20
-        for value in image.properties.values()
+        for value in image.values
     )

@@ -17,8 +17,14 @@ from omnigraph.types import Scalar, ValueType
 class Image(NamedTuple):
     """An entity's properties, and for an edge the ids of its two ends."""
 
-    properties: dict[str, Any]
+    names: tuple[str, ...]
+    values: tuple[Any, ...]
     endpoints: tuple[str, str] | None = None
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """The values by name."""
+        return dict(zip(self.names, self.values, strict=True))
 
     def to_json(self) -> dict[str, Any]:
         """The image as the change feed writes it."""
@@ -30,16 +36,14 @@ class Image(NamedTuple):
 
 def images(owner: TypeOf, rows: pa.Table) -> list[Image | None]:
     """The image of each row; None where there is no entity."""
-    names = [prop.name for prop in owner.properties]
+    names = tuple(prop.name for prop in owner.properties)
     columns = [json_values(rows[prop.name], prop.type) for prop in owner.properties]
     values = zip(*columns, strict=True) if columns else repeat((), rows.num_rows)
     there = rows["id"].is_valid().to_pylist()
     ends = _ends(rows) or repeat(None, rows.num_rows)
-    # There is one value a name: to check that for each row would take as long as all the rest.
-    properties = [dict(zip(names, row)) for row in values]  # noqa: B905
     return [
-        Image(every, both) if is_there else None
-        for is_there, every, both in zip(there, properties, ends, strict=True)
+        Image(names, row, both) if is_there else None
+        for is_there, row, both in zip(there, values, ends, strict=True)
     ]
 
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.storage.carried import Carried, Read
 from omnigraph.storage.datasets import Datasets, ForkId
+from omnigraph.storage.inplace import InPlace
 from omnigraph.storage.names import decode
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.spans import (
@@ -59,6 +60,7 @@ class Deltas:
     def __init__(self, datasets: Datasets, carried: Carried) -> None:
         self._datasets = datasets
         self._carried = carried
+        self._in_place = InPlace()
         self._spans: OrderedDict[Span, Found] = OrderedDict()
         self._turn = Lock()
 
@@ -85,6 +87,7 @@ class Deltas:
         """Forget everything."""
         with self._turn:
             self._spans.clear()
+        self._in_place.clear()
         self._carried.clear()
 
     def _carry(
@@ -151,16 +154,14 @@ class Deltas:
             reads += [each.lost, partial(each.wrote, columns)]
         parts = together(reads)
         pairs = list(zip(parts[::2], parts[1::2], strict=True))
-        rests = [each.rest(*pair, columns) for each, pair in zip(ends, pairs, strict=True)]
-        olds = iter(together([read for rest in rests for read in rest]))
-        for span, each, pair, rest in zip(fresh, ends, pairs, rests, strict=True):
-            known[span] = each.found(*pair, [next(olds) for _ in rest])
+        for span, each, pair in zip(fresh, ends, pairs, strict=True):
+            known[span] = each.found(*pair, columns)
             self._remember(span, known[span])
         return known
 
     def _ends(self, base: TablePin, span: Span) -> Ends:
         low, high = (self._datasets.at(span.pin(base, at)) for at in (span.low, span.high))
-        return Ends(self._datasets, base.table_key, low, high)
+        return Ends(self._datasets, self._in_place, base.table_key, low, high)
 
     def _remember(self, span: Span, found: Found) -> None:
         if found.touched.num_rows > _SPAN_ROWS_MAX:

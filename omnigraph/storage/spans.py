@@ -7,9 +7,8 @@ Invariant: an id that is not listed has the same content at both ends, under the
 that is listed may still be equal: rows are written again without being changed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage.carried import ADDRESS, ROW_ID, fragments_of
 from omnigraph.storage.datasets import Datasets, Handle
+from omnigraph.storage.inplace import InPlace
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.rowids import rows_by_id
 from omnigraph.storage.tables import KEY
@@ -40,7 +40,6 @@ _FEW_BYTES = 4 << 20
 """What is read with every column on the way, so that nobody reads it again."""
 
 _COLUMN_BYTES = 64
-_PART_ROWS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +75,11 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The two versions of a span, open. First `wrote` and `lost` are asked, in any order, then the
-    `rest` that follows from them; `found` puts all together."""
+    """The two versions of a span, open. `wrote` and `lost` are asked first, in any order; `found`
+    makes of them what was touched."""
 
     datasets: Datasets
+    in_place: InPlace
     table: str
     low: Handle
     high: Handle
@@ -100,54 +100,29 @@ class Ends:
             with self.datasets.lance_call("compare_row_ids", self.table):
                 return _missing(self.low, self.high)
 
-    def rest(
-        self, gone: pa.Array, written: pa.Table, columns: Columns
-    ) -> list[Callable[[], pa.Table]]:
-        """The reads of the low end's rows that are gone, and of those written again if they are
-        wanted too, in parts that can be read beside each other. A row written again has its id."""
-        again = self._before(written).drop_null()
+    def found(self, gone: pa.Array, written: pa.Table, columns: Columns) -> Found:
+        """What was touched, after a read of the low end's rows that are gone, and of those written
+        again if they are wanted too and few."""
+        kept = pc.less_equal(written[_CREATED], int(self.low.version))
+        before = pc.if_else(kept, written[ROW_ID], pa.scalar(None, pa.uint64())).combine_chunks()
+        again = before.drop_null()
         if columns is None or not self._is_carried(written, len(gone) + len(again)):
-            return [partial(self._old, gone, [KEY, ROW_ID])]
-        names = [*columns, ROW_ID, ADDRESS]
-        return [
-            partial(self._old, gone, [KEY, *names]),
-            *(partial(self._old, part, names) for part in _parts(again)),
-        ]
-
-    def found(self, gone: pa.Array, written: pa.Table, old: list[pa.Table]) -> Found:
-        """What the reads come to, with the rows if they were read."""
-        lost = old[0]
-        touched = _joined(_table(written[KEY], self._before(written), written[ROW_ID]), lost)
-        if ADDRESS not in lost.column_names:
-            return Found(touched)
-        whole = pa.concat_tables([lost, *(_with_ids(part, written) for part in old[1:])])
-        return Found(touched, whole, written, whole.nbytes + written.nbytes)
+            lost = self._read(gone, [KEY, ROW_ID])
+            return Found(_joined(_table(written[KEY], before, written[ROW_ID]), lost))
+        old = self._read(pa.concat_arrays([gone, again]), [KEY, *columns, ROW_ID, ADDRESS])
+        lost = old.filter(pc.is_in(old[ROW_ID], value_set=gone))
+        touched = _joined(_table(written[KEY], before, written[ROW_ID]), lost)
+        return Found(touched, old, written, old.nbytes + written.nbytes)
 
     def _is_carried(self, written: pa.Table, rows: int) -> bool:
         return ADDRESS in written.column_names and _is_few(self.low, rows)
 
-    def _before(self, written: pa.Table) -> pa.Array:
-        """Of the rows written the row ids that the low end has; null for the others."""
-        kept = pc.less_equal(written[_CREATED], int(self.low.version))
-        return pc.if_else(kept, written[ROW_ID], pa.scalar(None, pa.uint64())).combine_chunks()
-
-    def _old(self, row_ids: pa.Array, names: list[str]) -> pa.Table:
+    def _read(self, row_ids: pa.Array, names: list[str]) -> pa.Table:
         with self.datasets.lance_call("rows_by_id", self.table):
-            return rows_by_id(self.low, row_ids, names, ordered=False)
-
-
-def _parts(row_ids: pa.Array) -> list[pa.Array]:
-    """Two halves, near each other in the table, if that is worth while."""
-    if len(row_ids) < 2 * _PART_ROWS:
-        return [row_ids] if len(row_ids) else []
-    half = -(-len(row_ids) // 2)
-    return [row_ids.sort().slice(start, half) for start in (0, half)]
-
-
-def _with_ids(rows: pa.Table, written: pa.Table) -> pa.Table:
-    """Rows written again under their row ids, with the ids they were written with."""
-    places = pc.index_in(rows[ROW_ID], value_set=written[ROW_ID].combine_chunks())
-    return rows.add_column(0, written.schema.field(KEY), written[KEY].take(places))
+            found, others = self.in_place.rows(self.low, row_ids, names)
+            if len(others) or not found:
+                found.append(rows_by_id(self.low, others, names, ordered=False))
+            return pa.concat_tables(found)
 
 
 def _is_few(handle: Handle, rows: int) -> bool:

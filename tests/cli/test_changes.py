@@ -147,8 +147,8 @@ def test_pages_of_a_commit_are_put_together_unless_one_is_asked_for(folder: Path
 
 
 def test_a_moved_edge_shows_both_pairs_of_ends() -> None:
-    before = og.Image({"since": None}, ("a", "b"))
-    after = og.Image({"since": 1}, ("a", "d"))
+    before = og.Image(("since",), (None,), ("a", "b"))
+    after = og.Image(("since",), (1,), ("a", "d"))
     change = og.Change("edge", "Knows", "2", "e", "update", before, after)
     assert list(told.change_lines(change)) == [
         "update edge Knows e",

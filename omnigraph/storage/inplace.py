@@ -1,0 +1,246 @@
+"""Rows known by row id, read straight from the files they lie in.
+
+To plan a filter that names many row ids takes Lance longer than to read the rows. But a fragment
+lists the row ids of its rows in their order, so that a row id tells a place in a file. A row that
+was written again is listed by the old fragment too, which has it deleted: the newest one that lists
+a row id has the row.
+
+Invariant: only rows that the version holds may be asked for, because a place does not tell whether
+its row was deleted. What is not certain is left to the caller: fragments that would take long to
+look through and all older ones, columns in several files or under other names, and files that are
+not on this disk.
+"""
+
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+from lance.file import LanceFileReader
+from lance.fragment import DataFile, FragmentMetadata, LanceFragment, RowIdMeta, RowIdSequence
+
+from omnigraph.storage.datasets import Handle
+
+_ROW_ID, _ADDRESS = "_rowid", "_rowaddr"
+_SCATTERED_MAX = 50_000
+_LISTS_MAX = 512
+_READERS_MAX = 16
+
+Numbers = npt.NDArray[np.uint64]
+Places = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Row ids that follow each other, in their order."""
+
+    first: int
+    end: int
+
+    def find(self, wanted: Numbers) -> tuple[Places, Numbers]:
+        """Which of some sorted row ids are listed, and the places of those."""
+        low, high = np.searchsorted(wanted, (self.first, self.end)).tolist()
+        return np.arange(low, high), wanted[low:high] - np.uint64(self.first)
+
+
+@dataclass(frozen=True, slots=True)
+class Scattered:
+    """Row ids in any order: sorted here, with the place of each."""
+
+    ids: Numbers
+    places: Numbers
+
+    def find(self, wanted: Numbers) -> tuple[Places, Numbers]:
+        """Which of some sorted row ids are listed, and the places of those."""
+        at = np.searchsorted(self.ids, wanted)
+        at[at == len(self.ids)] = 0
+        found = np.flatnonzero(self.ids[at] == wanted)
+        return found, self.places[at[found]]
+
+
+class InPlace:
+    """Reads rows from files. Keeps a few of them open, and remembers which row ids they hold: that
+    never changes. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lists: OrderedDict[str, Stretch | Scattered | None] = OrderedDict()
+        self._readers: OrderedDict[tuple[str, ...], LanceFileReader] = OrderedDict()
+        self._turn = Lock()
+
+    def rows(
+        self, handle: Handle, row_ids: pa.Array, columns: Sequence[str]
+    ) -> tuple[list[pa.Table], pa.Array]:
+        """Those of the rows whose places are known, in any order, and the row ids of the others."""
+        if "://" in handle.uri:
+            return [], row_ids
+        wanted = np.sort(row_ids.to_numpy())
+        found: list[pa.Table] = []
+        others: list[Numbers] = []
+        newest_first = sorted(handle.get_fragments(), key=_number, reverse=True)
+        for fragment in newest_first:
+            listed = self._listed(fragment) if len(wanted) else None
+            if listed is None:
+                break
+            at, places = listed.find(wanted)
+            if len(at) == 0:
+                continue
+            rows = self._taken(handle, fragment, wanted[at], places, columns)
+            if rows is None:
+                others.append(wanted[at])
+            else:
+                found.append(rows)
+            wanted = np.delete(wanted, at)
+        return found, pa.array(np.concatenate([*others, wanted]))
+
+    def clear(self) -> None:
+        """Close every file."""
+        with self._turn:
+            self._readers.clear()
+
+    def _listed(self, fragment: LanceFragment) -> Stretch | Scattered | None:
+        held = fragment.metadata
+        path = held.files[0]._path
+        with self._turn:
+            if path in self._lists:
+                self._lists.move_to_end(path)
+                return self._lists[path]
+        listed = _stretch(held) or _scattered(held)
+        with self._turn:
+            self._lists[path] = listed
+            if len(self._lists) > _LISTS_MAX:
+                self._lists.popitem(last=False)
+        return listed
+
+    def _taken(
+        self,
+        handle: Handle,
+        fragment: LanceFragment,
+        row_ids: Numbers,
+        places: Numbers,
+        columns: Sequence[str],
+    ) -> pa.Table | None:
+        """The rows of one file, or None if it does not hold the columns as the version has them."""
+        order = np.argsort(places)
+        row_ids, places = row_ids[order], places[order]
+        stored = [name for name in columns if name not in (_ROW_ID, _ADDRESS)]
+        rows = self._read(handle, fragment.metadata, stored, places)
+        if rows is None:
+            return None
+        at = np.uint64(fragment.fragment_id << 32) | places
+        known = {_ROW_ID: pa.array(row_ids), _ADDRESS: pa.array(at)}
+        fields = [
+            pa.field(name, pa.uint64()) if name in known else handle.schema.field(name)
+            for name in columns
+        ]
+        values = [known[name] if name in known else rows[name] for name in columns]
+        return pa.table(values, schema=pa.schema(fields))
+
+    def _read(
+        self, handle: Handle, held: FragmentMetadata, columns: Sequence[str], places: Numbers
+    ) -> pa.Table | None:
+        if len(held.files) != 1 or held.overlays:
+            return None
+        [file] = held.files
+        ids = {field.name(): field.id() for field in handle.lance_schema.fields()}
+        key = (file._path, *(f"{ids[name]} {name}" for name in columns))
+        with self._turn:
+            reader = self._readers.pop(key, None)  # one thread has it at a time
+        if reader is None:
+            reader = _opened(handle, ids, file, columns)
+        if reader is None:
+            return None
+        rows = reader.take_rows(places.tolist(), batch_size=len(places)).to_table()
+        with self._turn:
+            self._readers[key] = reader
+            if len(self._readers) > _READERS_MAX:
+                self._readers.popitem(last=False)
+        return rows
+
+
+def _number(fragment: LanceFragment) -> int:
+    return int(fragment.fragment_id)
+
+
+# Files
+
+
+def _opened(
+    handle: Handle, ids: Mapping[str, int], file: DataFile, columns: Sequence[str]
+) -> LanceFileReader | None:
+    """A file that holds columns by the version's names for them. Columns are told apart by their
+    ids: a name may have come again for another one."""
+    # A branch goes on with files of the one it came from.
+    root = handle.uri if file.base_id is None else handle.base_paths()[file.base_id].path
+    path = os.path.join(root, "data", file._path)
+    if not os.path.exists(path):
+        return None
+    held = LanceFileReader(path).metadata().schema
+    if len(held) != len(file.fields):
+        return None  # nested columns have ids of their own
+    theirs = dict(zip(held.names, file.fields, strict=True))
+    is_alike = all(
+        theirs.get(name) == ids[name] and held.field(name).type == handle.schema.field(name).type
+        for name in columns
+    )
+    return LanceFileReader(path, columns=list(columns)) if is_alike else None
+
+
+# Row ids as Lance writes them: a message of segments, of which each is one of several kinds
+
+_SEGMENT, _RANGE, _FIRST, _END = 0x0A, 0x0A, 0x08, 0x10
+
+
+def _stretch(held: FragmentMetadata) -> Stretch | None:
+    """The row ids of a fragment, if they are one range without holes."""
+    if held.row_id_meta is None or not _starts_in_order(held.row_id_meta):
+        return None
+    data = bytes(orjson.loads(held.row_id_meta.json()).get("Inline", ()))
+    segment = _only(data, _SEGMENT)
+    written = None if segment is None else _only(segment, _RANGE)
+    if written is None:
+        return None
+    ends, at = {_FIRST: 0, _END: 0}, 0
+    while at < len(written):
+        tag = written[at]
+        ends[tag], at = _varint(written, at + 1)
+    is_whole = len(ends) == 2 and ends[_END] - ends[_FIRST] == held.physical_rows
+    return Stretch(ends[_FIRST], ends[_END]) if is_whole else None
+
+
+def _starts_in_order(meta: RowIdMeta) -> bool:
+    """Whether the first row ids follow each other. Their text has these alone; those of a million
+    rows in another order are long."""
+    shown = repr(RowIdSequence.from_inline_metadata(meta)).partition("]")[0]
+    ids = [int(number) for number in re.findall(r"\d+", shown)]
+    return bool(ids) and ids == list(range(ids[0], ids[0] + len(ids)))
+
+
+def _only(data: bytes, tag: int) -> bytes | None:
+    """What the one field of a message holds, or None if there are others."""
+    if not data or data[0] != tag:
+        return None
+    length, at = _varint(data, 1)
+    return data[at:] if at + length == len(data) else None
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of seven bits a byte, the lowest first, and the place after it."""
+    value = shift = 0
+    while data[at] >= 0x80:
+        value |= (data[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+    return value | data[at] << shift, at + 1
+
+
+def _scattered(held: FragmentMetadata) -> Scattered | None:
+    if held.row_id_meta is None or held.physical_rows > _SCATTERED_MAX:
+        return None
+    ids = np.asarray(RowIdSequence.from_inline_metadata(held.row_id_meta).to_pyarrow())
+    places = np.argsort(ids)
+    return Scattered(ids[places], places.astype(np.uint64))
