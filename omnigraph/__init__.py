@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.blobs import BlobCell
     from omnigraph.exec.check import CheckReport
     from omnigraph.exec.cleanup import CleanupReport
-    from omnigraph.exec.diff import Change, Changes
+    from omnigraph.exec.diff import Change, ChangedType, Changes
     from omnigraph.exec.export import ExportResult
     from omnigraph.exec.feed import FeedPage
     from omnigraph.exec.findings import Finding
@@ -70,6 +70,7 @@ __all__ = [
     "BlobCell",
     "Change",
     "ChangeFeedGap",
+    "ChangedType",
     "Changes",
     "CheckReport",
     "CleanupReport",
@@ -123,6 +124,7 @@ _LOADED_LATER = {
     "Baseline": "exec.baseline",
     "BlobCell": "exec.blobs",
     "Change": "exec.diff",
+    "ChangedType": "exec.diff",
     "Changes": "exec.diff",
     "CheckReport": "exec.check",
     "CleanupReport": "exec.cleanup",

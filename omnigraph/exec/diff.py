@@ -27,7 +27,7 @@ from omnigraph.errors import (
     Reclaimed,
 )
 from omnigraph.exec.entities import Entities, TypeOf, differ, rows_a_chunk
-from omnigraph.exec.images import Image, images
+from omnigraph.exec.images import Image, Values, image, image_values
 from omnigraph.exec.schemas import Schemas
 from omnigraph.exec.tokens import sealed, unsealed
 from omnigraph.storage.records import DATASET, Commit, Snapshot, TablePin
@@ -48,23 +48,56 @@ Position = tuple[str, int, str]
 """The place of a change in the order of all: kind, type, entity."""
 
 
+class ChangedType(NamedTuple):
+    """What the changes of one type have in common."""
+
+    kind: str
+    name: str
+    id: str
+    properties: tuple[str, ...]
+
+
 class Change(NamedTuple):
     """One entity that differs, with how it was and how it is."""
 
-    kind: str
-    type: str
-    type_id: str
+    of: ChangedType
     id: str
     op: str
-    before: Image | None
-    after: Image | None
+    was: Values | None
+    now: Values | None
+
+    @property
+    def kind(self) -> str:
+        """`node` or `edge`."""
+        return self.of.kind
+
+    @property
+    def type(self) -> str:
+        """The name of its type."""
+        return self.of.name
+
+    @property
+    def type_id(self) -> str:
+        """The identity of its type, which no rename changes."""
+        return self.of.id
+
+    @property
+    def before(self) -> Image | None:
+        """How it was; None for what was inserted."""
+        return None if self.was is None else image(self.of.properties, self.was)
+
+    @property
+    def after(self) -> Image | None:
+        """How it is; None for what was deleted."""
+        return None if self.now is None else image(self.of.properties, self.now)
 
     @property
     def moved(self) -> bool:
         """Whether an edge has another end than before."""
-        if self.before is None or self.after is None:
+        if self.was is None or self.now is None:
             return False
-        return self.before.endpoints != self.after.endpoints
+        ends = len(self.of.properties)
+        return self.was[ends:] != self.now[ends:]
 
     def to_json(self) -> dict[str, Any]:
         """The change as the change feed writes it: an image that is not there has no key."""
@@ -74,10 +107,9 @@ class Change(NamedTuple):
             "id": self.id,
             "op": self.op,
         }
-        if self.before is not None:
-            shown["before"] = self.before.to_json()
-        if self.after is not None:
-            shown["after"] = self.after.to_json()
+        for name, seen in (("before", self.before), ("after", self.after)):
+            if seen is not None:
+                shown[name] = seen.to_json()
         return shown
 
 
@@ -231,15 +263,15 @@ class Changes:
         ours, theirs = together(reads) if len(ids) > _FEW_ROWS else [read() for read in reads]
         places = pa.array(np.flatnonzero(differ(ours, theirs)))
         before, after = (
-            images(owner, ours.rows.take(places)),
-            images(owner, theirs.rows.take(places)),
+            image_values(owner, ours.rows.take(places)),
+            image_values(owner, theirs.rows.take(places)),
         )
-        kind, type_id = kind_of(owner), str(owner.id)
-        names = ids.take(places).to_pylist()
-        for name, first, last in zip(names, before, after, strict=True):
+        names = tuple(prop.name for prop in owner.properties)
+        of = ChangedType(kind_of(owner), owner.name, str(owner.id), names)
+        for entity, first, last in zip(ids.take(places).to_pylist(), before, after, strict=True):
             op = INSERT if first is None else DELETE if last is None else UPDATE
             if not self._wanted.ops or op in self._wanted.ops:
-                yield Change(kind, owner.name, type_id, name, op, first, last)
+                yield Change(of, entity, op, first, last)
 
 
 def _table_names(catalog: Catalog) -> dict[tuple[str, TypeId], TableKey]:
@@ -330,16 +362,14 @@ def bounded(changes: Iterator[Change], limit: int) -> Iterator[Change]:
     size = 0
     for number, change in enumerate(changes, start=1):
         yield change
-        size += _size(change.before) + _size(change.after)
+        size += _size(change.was) + _size(change.now)
         if number == limit or size >= PAGE_BYTES:
             return
 
 
-def _size(image: Image | None) -> int:
+def _size(values: Values | None) -> int:
     """Roughly the bytes of an image as text."""
-    if image is None:
-        return 0
     return sum(
         20 * len(value) if isinstance(value, list) else len(value) if isinstance(value, str) else 20
-        for value in image.values
+        for value in values or ()
     )

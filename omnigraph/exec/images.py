@@ -4,27 +4,26 @@ Invariant: an image is complete: every property of the type is in it, null ones 
 days and moments milliseconds since the epoch, as in an export; a blob is a short text about it.
 """
 
-from itertools import repeat
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from omnigraph.catalog.model import EdgeType
 from omnigraph.exec.entities import TypeOf
 from omnigraph.types import Scalar, ValueType
+
+Values = tuple[Any, ...]
+"""The properties of an entity in the order of their names, and then the two ends of an edge."""
 
 
 class Image(NamedTuple):
     """An entity's properties, and for an edge the ids of its two ends."""
 
-    names: tuple[str, ...]
-    values: tuple[Any, ...]
+    properties: dict[str, Any]
     endpoints: tuple[str, str] | None = None
-
-    @property
-    def properties(self) -> dict[str, Any]:
-        """The values by name."""
-        return dict(zip(self.names, self.values, strict=True))
 
     def to_json(self) -> dict[str, Any]:
         """The image as the change feed writes it."""
@@ -34,23 +33,29 @@ class Image(NamedTuple):
         return {"properties": self.properties, "endpoints": {"from": source, "to": target}}
 
 
+def image(names: Sequence[str], values: Values) -> Image:
+    """What values say of an entity."""
+    ends = values[len(names) :]
+    return Image(dict(zip(names, values, strict=False)), (ends[0], ends[1]) if ends else None)
+
+
+def image_values(owner: TypeOf, rows: pa.Table) -> list[Values | None]:
+    """The values of each row; None where there is no entity."""
+    columns = [json_values(rows[prop.name], prop.type) for prop in owner.properties]
+    if isinstance(owner, EdgeType):
+        columns += [rows["src"].to_pylist(), rows["dst"].to_pylist()]
+    values: list[Values | None] = list(zip(*columns, strict=True)) or [()] * rows.num_rows
+    for place in pc.indices_nonzero(rows["id"].is_null()).to_pylist():
+        values[place] = None
+    return values
+
+
 def images(owner: TypeOf, rows: pa.Table) -> list[Image | None]:
     """The image of each row; None where there is no entity."""
-    names = tuple(prop.name for prop in owner.properties)
-    columns = [json_values(rows[prop.name], prop.type) for prop in owner.properties]
-    values = zip(*columns, strict=True) if columns else repeat((), rows.num_rows)
-    there = rows["id"].is_valid().to_pylist()
-    ends = _ends(rows) or repeat(None, rows.num_rows)
+    names = [prop.name for prop in owner.properties]
     return [
-        Image(names, row, both) if is_there else None
-        for is_there, row, both in zip(there, values, ends, strict=True)
+        None if values is None else image(names, values) for values in image_values(owner, rows)
     ]
-
-
-def _ends(rows: pa.Table) -> list[tuple[str, str]] | None:
-    if "src" not in rows.column_names:
-        return None
-    return list(zip(rows["src"].to_pylist(), rows["dst"].to_pylist(), strict=True))
 
 
 def json_values(values: pa.ChunkedArray, value_type: ValueType) -> list[Any]:

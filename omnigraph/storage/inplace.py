@@ -31,6 +31,7 @@ _ROW_ID, _ADDRESS = "_rowid", "_rowaddr"
 _SCATTERED_MAX = 50_000
 _LISTS_MAX = 512
 _READERS_MAX = 16
+_NO_ROW = np.uint64(2**64 - 1)
 
 Numbers = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.intp]
@@ -45,22 +46,23 @@ class Stretch:
 
     def find(self, wanted: Numbers) -> tuple[Places, Numbers]:
         """Which of some sorted row ids are listed, and the places of those."""
-        low, high = np.searchsorted(wanted, (self.first, self.end)).tolist()
+        ends = np.array((self.first, self.end), np.uint64)
+        low, high = wanted.searchsorted(ends).tolist()
         return np.arange(low, high), wanted[low:high] - np.uint64(self.first)
 
 
 @dataclass(frozen=True, slots=True)
 class Scattered:
-    """Row ids in any order: sorted here, with the place of each."""
+    """Row ids in any order: sorted here with the place of each, and one after them that no row has,
+    so that what is larger than all finds something too."""
 
     ids: Numbers
     places: Numbers
 
     def find(self, wanted: Numbers) -> tuple[Places, Numbers]:
         """Which of some sorted row ids are listed, and the places of those."""
-        at = np.searchsorted(self.ids, wanted)
-        at[at == len(self.ids)] = 0
-        found = np.flatnonzero(self.ids[at] == wanted)
+        at = self.ids.searchsorted(wanted)
+        found = (self.ids[at] == wanted).nonzero()[0]
         return found, self.places[at[found]]
 
 
@@ -243,4 +245,4 @@ def _scattered(held: FragmentMetadata) -> Scattered | None:
         return None
     ids = np.asarray(RowIdSequence.from_inline_metadata(held.row_id_meta).to_pyarrow())
     places = np.argsort(ids)
-    return Scattered(ids[places], places.astype(np.uint64))
+    return Scattered(np.append(ids[places], _NO_ROW), places.astype(np.uint64))

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.storage.carried import ADDRESS, ROW_ID, fragments_of
-from omnigraph.storage.datasets import Datasets, Handle
+from omnigraph.storage.carried import ADDRESS, ROW_ID
+from omnigraph.storage.datasets import Datasets, Handle, files_of
 from omnigraph.storage.inplace import InPlace
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.rowids import rows_by_id
@@ -132,9 +132,8 @@ def _is_few(handle: Handle, rows: int) -> bool:
 
 
 def _written(low: Handle, high: Handle, columns: Columns) -> pa.Table:
-    known = set(fragments_of(low).values())
-    numbers = {at for at, files in fragments_of(high).items() if files not in known}
-    fresh = [fragment for fragment in high.get_fragments() if fragment.fragment_id in numbers]
+    known = {files_of(fragment) for fragment in low.get_fragments()}
+    fresh = [fragment for fragment in high.get_fragments() if files_of(fragment) not in known]
     few = _is_few(high, sum(fragment.physical_rows for fragment in fresh))
     stamps = [KEY, ROW_ID, _CREATED]
     shared = {*low.schema.names} & {*high.schema.names}

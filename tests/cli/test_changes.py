@@ -147,9 +147,10 @@ def test_pages_of_a_commit_are_put_together_unless_one_is_asked_for(folder: Path
 
 
 def test_a_moved_edge_shows_both_pairs_of_ends() -> None:
-    before = og.Image(("since",), (None,), ("a", "b"))
-    after = og.Image(("since",), (1,), ("a", "d"))
-    change = og.Change("edge", "Knows", "2", "e", "update", before, after)
+    knows = og.ChangedType("edge", "Knows", "2", ("since",))
+    change = og.Change(knows, "e", "update", (None, "a", "b"), (1, "a", "d"))
+    assert change.moved
+    assert change.before == og.Image({"since": None}, ("a", "b"))
     assert list(told.change_lines(change)) == [
         "update edge Knows e",
         "  a -> b => a -> d",

@@ -159,7 +159,7 @@ def test_an_older_lance_without_row_ids_is_left_to_lance(tmp_path: Path) -> None
     [
         range(0, 300),
         range(7, 8),
-        range(2**40, 2**40 + 500),
+        range(2**60 + 1, 2**60 + 500),
         [*range(0, 20), *range(30, 60)],
         [5, 4, 3],
         [*range(20), 40, 39],
@@ -177,7 +177,7 @@ def test_row_ids_are_found_however_they_are_written(ids: list[int]) -> None:
     assert (stretch is not None) == is_range
     listed = stretch or inplace._scattered(Held())  # type: ignore[arg-type]
     assert listed is not None
-    wanted = np.array(sorted({*list(ids)[::3], 3, 10**6, 2**50}), np.uint64)
+    wanted = np.array(sorted({*list(ids)[::3], 3, 10**6, 2**60, 2**60 + 500, 2**62}), np.uint64)
     at, places = listed.find(wanted)
     known = {row_id: place for place, row_id in enumerate(ids)}
     found = {int(wanted[i]): int(place) for i, place in zip(at, places, strict=True)}
