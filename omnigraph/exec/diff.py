@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -43,6 +44,8 @@ PAGE_CHANGES = 1_000
 PAGE_CHANGES_MAX = 8_192
 PAGE_BYTES = 4 << 20
 _FEW_ROWS = 2_000
+
+Rows = TypeVar("Rows", pa.Table, pa.Array)
 
 Position = tuple[str, int, str]
 """The place of a change in the order of all: kind, type, entity."""
@@ -261,17 +264,20 @@ class Changes:
         reads = [partial(old.at, was, ids), partial(new.at, now, ids)]
         # Few rows are at hand; to look them up takes less than to wait for a thread.
         ours, theirs = together(reads) if len(ids) > _FEW_ROWS else [read() for read in reads]
-        places = pa.array(np.flatnonzero(differ(ours, theirs)))
-        before, after = (
-            image_values(owner, ours.rows.take(places)),
-            image_values(owner, theirs.rows.take(places)),
-        )
+        places = np.flatnonzero(differ(ours, theirs))
+        before, after = (image_values(owner, _at(each.rows, places)) for each in (ours, theirs))
+        entities = _at(ids, places).to_pylist()
         names = tuple(prop.name for prop in owner.properties)
         of = ChangedType(kind_of(owner), owner.name, str(owner.id), names)
-        for entity, first, last in zip(ids.take(places).to_pylist(), before, after, strict=True):
+        for entity, first, last in zip(entities, before, after, strict=True):
             op = INSERT if first is None else DELETE if last is None else UPDATE
             if not self._wanted.ops or op in self._wanted.ops:
                 yield Change(of, entity, op, first, last)
+
+
+def _at(rows: Rows, places: npt.NDArray[np.intp]) -> Rows:
+    """What is at some places, often at all of them."""
+    return rows if len(places) == len(rows) else rows.take(pa.array(places))
 
 
 def _table_names(catalog: Catalog) -> dict[tuple[str, TypeId], TableKey]:
