@@ -6,9 +6,9 @@ was written again is listed by the old fragment too, which has it deleted: the n
 a row id has the row.
 
 Invariant: only rows that the version holds may be asked for, because a place does not tell whether
-its row was deleted. What is not certain is left to the caller: fragments that would take long to
-look through and all older ones, columns in several files or under other names, and files that are
-not on this disk.
+its row was deleted. What is not certain or not worth while is left to the caller: few rows in many
+files, fragments that would take long to look through and all older ones, columns in several files
+or under other names, and files that are not on this disk.
 """
 
 import os
@@ -31,6 +31,7 @@ _ROW_ID, _ADDRESS = "_rowid", "_rowaddr"
 _SCATTERED_MAX = 50_000
 _LISTS_MAX = 512
 _READERS_MAX = 16
+_ROWS_A_FILE = 64  # to open a file takes as long as to find so many rows by a filter
 _NO_ROW = np.uint64(2**64 - 1)
 
 Numbers = npt.NDArray[np.uint64]
@@ -81,24 +82,34 @@ class InPlace:
         """Those of the rows whose places are known, in any order, and the row ids of the others."""
         if "://" in handle.uri:
             return [], row_ids
+        lying, others = self._lying(handle, row_ids)
+        if len(lying) > max(1, len(row_ids) // _ROWS_A_FILE):
+            return [], row_ids
+        found = []
+        for fragment, ids, places in lying:
+            rows = self._taken(handle, fragment, ids, places, columns)
+            if rows is None:
+                others.append(ids)
+            else:
+                found.append(rows)
+        return found, pa.array(np.concatenate(others))
+
+    def _lying(
+        self, handle: Handle, row_ids: pa.Array
+    ) -> tuple[list[tuple[LanceFragment, Numbers, Numbers]], list[Numbers]]:
+        """The fragments the rows lie in, each with those and their places; and what is unknown."""
         wanted = np.sort(row_ids.to_numpy())
-        found: list[pa.Table] = []
-        others: list[Numbers] = []
+        lying = []
         newest_first = sorted(handle.get_fragments(), key=_number, reverse=True)
         for fragment in newest_first:
             listed = self._listed(fragment) if len(wanted) else None
             if listed is None:
                 break
             at, places = listed.find(wanted)
-            if len(at) == 0:
-                continue
-            rows = self._taken(handle, fragment, wanted[at], places, columns)
-            if rows is None:
-                others.append(wanted[at])
-            else:
-                found.append(rows)
-            wanted = np.delete(wanted, at)
-        return found, pa.array(np.concatenate([*others, wanted]))
+            if len(at):
+                lying.append((fragment, wanted[at], places))
+                wanted = np.delete(wanted, at)
+        return lying, [wanted]
 
     def clear(self) -> None:
         """Close every file."""
@@ -182,7 +193,11 @@ def _opened(
     path = os.path.join(root, "data", file._path)
     if not os.path.exists(path):
         return None
-    held = LanceFileReader(path).metadata().schema
+    try:
+        reader = LanceFileReader(path, columns=list(columns))
+    except OSError:
+        return None  # it has other names for them
+    held = reader.metadata().schema
     if len(held) != len(file.fields):
         return None  # nested columns have ids of their own
     theirs = dict(zip(held.names, file.fields, strict=True))
@@ -190,7 +205,7 @@ def _opened(
         theirs.get(name) == ids[name] and held.field(name).type == handle.schema.field(name).type
         for name in columns
     )
-    return LanceFileReader(path, columns=list(columns)) if is_alike else None
+    return reader if is_alike else None
 
 
 # Row ids as Lance writes them: a message of segments, of which each is one of several kinds

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import BadRequest, NotFound, RecoveryRequired, StorageFailed
-from omnigraph.storage import failpoints, fold, spans
+from omnigraph.storage import failpoints, fold, inplace, spans
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
@@ -142,6 +142,7 @@ def patch(store: Store, write: Write, step: Act) -> None:
 def test_every_difference_is_listed(acts: list[Act]) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         patched.setattr(fold, "FRAGMENTS_MAX", 4)  # so that versions are folded on the way
+        patched.setattr(inplace, "_ROWS_A_FILE", 1)  # so that few rows are read in place too
         store = Where(f"{folder}/g").create()
         put(store, {PERSON: {"k0": 0, "k1": 1, "k2": 2}})
         store.branches.create("b")

@@ -1,6 +1,7 @@
 """Rows read straight from files are the rows of the version, wherever a write put them."""
 
 import random
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,6 +23,14 @@ from tests.storage.test_delta import again
 from tests.storage.world import PERSON, Where, put, rows
 
 WHOLE = ["id", "n", "_rowid", "_rowaddr"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _every_file() -> Iterator[None]:
+    """Open every file, however few its rows."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(inplace, "_ROWS_A_FILE", 1)
+        yield
 
 
 def handle_of(store: Store, branch: str = MAIN) -> Handle:
@@ -50,6 +59,20 @@ def test_rows_of_a_load_are_read_in_place(local: Where) -> None:
     put(store, {PERSON: {f"k{i}": i for i in range(300)}})
     handle = handle_of(store)
     assert compare(handle, live(handle)[::7], WHOLE) == 43
+
+
+def test_few_rows_in_many_files_are_left_to_lance(
+    local: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inplace, "_ROWS_A_FILE", 10)
+    store = local.create()
+    for number in range(3):
+        put(store, {PERSON: {f"k{number}-{i}": i for i in range(20)}})
+    handle = handle_of(store)
+    every = live(handle)
+    assert compare(handle, every[:5], WHOLE) == 5
+    assert compare(handle, every[15:25], WHOLE) == 0
+    assert compare(handle, every[10:30], WHOLE) == 20
 
 
 def test_an_object_store_is_left_to_lance(s3: Where) -> None:
