@@ -24,6 +24,7 @@ from omnigraph.errors import (
     NotFound,
     OmnigraphError,
     PreconditionFailed,
+    Reclaimed,
     VersionMismatch,
 )
 from omnigraph.exec.ancestry import Lookup, Meeting, lookup_in, meeting, merge_bases
@@ -46,6 +47,9 @@ ALREADY_UP_TO_DATE, FAST_FORWARD, MERGED = "already_up_to_date", "fast_forward",
 WRITER_KIND = "branch_merge"
 COMPARE = "compare"
 _ATTEMPTS = 10
+
+Done = tuple[str, Commit | None]
+"""The kind of a merge, and its commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +106,28 @@ def run_merge(store: Store, catalog: Catalog, asked: MergeRequest) -> MergeOutco
     meter = Meter(asked.progress)
     kind, commit = prepared_again(
         store.locks,
-        lambda: _merge(store, catalog, asked, theirs, store.snapshot(target), meter),
+        lambda: _beside_deletions(
+            lambda: _merge(store, catalog, asked, theirs, store.snapshot(target), meter)
+        ),
         attempts=_ATTEMPTS,
         lost=(PreconditionFailed, VersionMismatch),
     )
     meter.add(0, "done")
     deleted, error = _delete_source(store, theirs) if asked.delete_source else (None, None)
     return MergeOutcome(kind, source, target, commit, asked.actor, deleted, error)
+
+
+def _beside_deletions(attempt: Callable[[], Done]) -> Done:
+    """Other branches that history leads to may be deleted while they are read. Who looks again does
+    without them; what is missing twice is missing."""
+    told = ""
+    while True:
+        try:
+            return attempt()
+        except (NotFound, Reclaimed) as missing:
+            if str(missing) == told:
+                raise
+            told = str(missing)
 
 
 def _merge(
@@ -118,7 +137,7 @@ def _merge(
     theirs: Snapshot,
     ours: Snapshot,
     meter: Meter,
-) -> tuple[str, Commit | None]:
+) -> Done:
     meter.rows = 0
     meter.add(0, COMPARE)
     lookup = lookup_in(store.history, theirs.branch, ours.branch)

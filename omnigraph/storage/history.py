@@ -125,8 +125,8 @@ class History:
         for branch in self.branches():
             try:
                 yield ask(branch)
-            except NotFound:
-                if branch == MAIN or self._datasets.ref(LOCATION, branch) is not None:
+            except NotFound as missing:
+                if missing.kind != "branch":
                     raise
 
     def find(self, branch: str, ids: Iterable[CommitId]) -> tuple[Commit, ...]:

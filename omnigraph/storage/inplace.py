@@ -7,8 +7,8 @@ a row id has the row.
 
 Invariant: only rows that the version holds may be asked for, because a place does not tell whether
 its row was deleted. What is not certain or not worth while is left to the caller: few rows in many
-files, fragments that would take long to look through and all older ones, columns in several files
-or under other names, and files that are not on this disk.
+files, fragments that would take long to look through and all older ones, nested columns, columns in
+several files or under other names, and files that are not on this disk.
 """
 
 import os
@@ -160,7 +160,9 @@ class InPlace:
         if len(held.files) != 1 or held.overlays:
             return None
         [file] = held.files
-        ids = {field.name(): field.id() for field in handle.lance_schema.fields()}
+        ids = {f.name(): f.id() for f in handle.lance_schema.fields() if not f.children()}
+        if not ids.keys() >= set(columns) or not set(ids.values()) >= set(file.fields):
+            return None  # in a file with nested columns the others are not where they seem to be
         key = (file._path, *(f"{ids[name]} {name}" for name in columns))
         with self._turn:
             reader = self._readers.pop(key, None)  # one thread has it at a time
@@ -198,8 +200,6 @@ def _opened(
     except OSError:
         return None  # it has other names for them
     held = reader.metadata().schema
-    if len(held) != len(file.fields):
-        return None  # nested columns have ids of their own
     theirs = dict(zip(held.names, file.fields, strict=True))
     is_alike = all(
         theirs.get(name) == ids[name] and held.field(name).type == handle.schema.field(name).type

@@ -13,7 +13,8 @@ through its commit) may build on a recent state and spare the check.
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
@@ -176,11 +177,12 @@ class Manifest:
                 self._looked[branch] = now_s()
                 return known
             version = None if version == known.version else version
-        handle = self._datasets.open(LOCATION, owner_of(branch), version)
-        if known is not None and int(handle.version) == known.version:
-            self._looked[branch] = now_s()
-            return known
-        state = self._read(branch, identity, handle, known)
+        with self._reading(branch, identity):
+            handle = self._datasets.open(LOCATION, owner_of(branch), version)
+            if known is not None and int(handle.version) == known.version:
+                self._looked[branch] = now_s()
+                return known
+            state = self._read(branch, identity, handle, known)
         self._remember(state)
         self._looked[branch] = now_s()
         if known is not None and not own:
@@ -228,6 +230,20 @@ class Manifest:
         if ref is None:
             raise NotFound("branch", branch)
         return ref.identity
+
+    @contextmanager
+    def _reading(self, branch: str, identity: ForkId | None) -> Iterator[None]:
+        """Say of a branch that was deleted while it was read that there is none."""
+        try:
+            yield
+        except (NotFound, Reclaimed) as cause:
+            try:
+                is_there = self.identity(branch) == identity
+            except NotFound:
+                is_there = False
+            if is_there:
+                raise
+            raise NotFound("branch", branch, "it was deleted meanwhile") from cause
 
     def head(self, state: State) -> CommitId:
         """The commit a branch is at. One never written to is at the commit it was created from."""
@@ -330,7 +346,10 @@ class Manifest:
         self, state: State, filter: str, fragments: Sequence[LanceFragment] | None
     ) -> tuple[Commit, ...]:
         """The commits that match, from some fragments or from all."""
-        with self._datasets.lance_call("scan_lineage", state.branch):
+        with (
+            self._reading(state.branch, state.identity),
+            self._datasets.lance_call("scan_lineage", state.branch),
+        ):
             rows = state.handle.scanner(
                 columns=["object_id", "metadata", "_row_created_at_version"],
                 filter=filter,
@@ -342,7 +361,10 @@ class Manifest:
         self, state: State, fragments: Sequence[LanceFragment]
     ) -> dict[int, dict[CommitId, Commit]]:
         """Every commit in some fragments, by the number of its fragment."""
-        with self._datasets.lance_call("scan_lineage", state.branch):
+        with (
+            self._reading(state.branch, state.identity),
+            self._datasets.lance_call("scan_lineage", state.branch),
+        ):
             rows = state.handle.scanner(
                 columns=["object_id", "metadata", "_row_created_at_version", "_rowaddr"],
                 filter=f"object_type = '{GRAPH_COMMIT}'",
@@ -356,7 +378,10 @@ class Manifest:
 
     def table_history(self, state: State) -> TableHistory:
         """Every version of every table that a branch has or had, and when it became visible."""
-        with self._datasets.lance_call("scan_table_history", state.branch):
+        with (
+            self._reading(state.branch, state.identity),
+            self._datasets.lance_call("scan_table_history", state.branch),
+        ):
             rows = state.handle.scanner(
                 columns=[*_STATE_COLUMNS, "_row_created_at_version"],
                 filter=f"object_type IN ('{TABLE_VERSION}', '{TABLE_TOMBSTONE}')",
