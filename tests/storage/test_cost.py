@@ -48,7 +48,8 @@ def test_x1_a_warm_write_costs_the_same_after_1000_commits(store: Store) -> None
         assert store.reader(snapshot, PERSON).rows(filter=f"id = 'r{number // 2}'").num_rows == 1
         reads.append(time.perf_counter() - start)
     assert statistics.median(calls[5:25]) == statistics.median(calls[-20:])
-    assert max(calls) <= 2 * statistics.median(calls)
+    # Four calls to fold a table, eight to fold the manifest, and both may fall on one commit.
+    assert max(calls) <= statistics.median(calls) + 12
     assert statistics.median(times[-100:]) <= 2 * statistics.median(times[10:110])
     assert statistics.median(reads[-100:]) <= 2 * statistics.median(reads[10:110])
 
