@@ -31,7 +31,6 @@ from omnigraph.exec.upsert import Each, Upsert, at_hand, kept_rows, row_keys
 from omnigraph.storage.records import Commit, TablePin
 from omnigraph.storage.store import Store
 from omnigraph.storage.tables import Fragments, TableReader
-from omnigraph.storage.turns import prepared_again
 from omnigraph.storage.write import Write
 from omnigraph.types import TableKey
 
@@ -90,7 +89,7 @@ class Finish:
         done = (
             attempt()
             if self.request.mode == "overwrite"
-            else prepared_again(self.store.locks, attempt)
+            else self.store.turns.prepared_again(attempt)
         )
         told("done", sum(self.taken.counts.values()))
         return done

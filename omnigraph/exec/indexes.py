@@ -16,7 +16,6 @@ from omnigraph.storage.indexing import IndexFacts, IndexRequest
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.store import Store
 from omnigraph.storage.tables import TableReader
-from omnigraph.storage.turns import prepared_again
 from omnigraph.types import TableKey
 
 VECTORS_MIN = 256
@@ -99,8 +98,8 @@ def ensure_indices(
     store: Store, catalog: Catalog, branch: str = MAIN, *, actor: str | None = None
 ) -> IndexReport:
     """Build the indexes that are missing or behind, as one commit."""
-    return prepared_again(
-        store.locks, lambda: _attempt(store, catalog, branch, actor), attempts=_ATTEMPTS
+    return store.turns.prepared_again(
+        lambda: _attempt(store, catalog, branch, actor), attempts=_ATTEMPTS
     )
 
 

@@ -39,7 +39,6 @@ from omnigraph.exec.threeway import Base, CommitBase, ForgottenBase, MergedBase,
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, CommitId, Snapshot, TablePin
 from omnigraph.storage.store import Store
-from omnigraph.storage.turns import prepared_again
 from omnigraph.storage.write import Write
 from omnigraph.types import TableKey
 
@@ -104,8 +103,7 @@ def run_merge(store: Store, catalog: Catalog, asked: MergeRequest) -> MergeOutco
     store.heal()
     theirs = store.snapshot(source)
     meter = Meter(asked.progress)
-    kind, commit = prepared_again(
-        store.locks,
+    kind, commit = store.turns.prepared_again(
         lambda: _beside_deletions(
             lambda: _merge(store, catalog, asked, theirs, store.snapshot(target), meter)
         ),

@@ -29,7 +29,6 @@ from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, TablePin
 from omnigraph.storage.store import Store
 from omnigraph.storage.tables import StagedWrite, TableReader, Tables
-from omnigraph.storage.turns import prepared_again
 from omnigraph.storage.write import Write
 
 WRITER_KIND = "schema_apply"
@@ -76,7 +75,7 @@ def apply_migration(
     old, new = schemas.current(), accepted(text, plan.catalog)
     schemas.archive(old)
     schemas.archive(new)
-    commit = prepared_again(store.locks, lambda: _Change(old, new, plan).commit(store, actor))
+    commit = store.turns.prepared_again(lambda: _Change(old, new, plan).commit(store, actor))
     schemas.current()
     return SchemaApplied(plan.steps, commit, commit.manifest_version)
 

@@ -37,7 +37,6 @@ from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.records import Commit, CommitId
 from omnigraph.storage.store import Store
-from omnigraph.storage.turns import prepared_again
 from omnigraph.storage.write import Write
 from omnigraph.types import Kind, Scalar, TableKey, ValueType
 
@@ -100,15 +99,17 @@ def run_mutation(store: Store, catalog: Catalog, asked: Request) -> MutationResu
 def _insert(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
     """Inserts alone may begin again. So they begin where this process saw the branch a moment ago
     and leave it to the commit to find that out of date; a refusal counts once it is not."""
-    write = store.begin(
-        asked.branch, kind=KIND, actor=asked.actor, schema=catalog.schema_id, recent=True
-    )
-    try:
-        return _ended(write, catalog, asked)
-    except (Refused, Conflict):
-        if store.is_current(write):
-            raise
-    return prepared_again(store.locks, lambda: _attempt(store, catalog, asked))
+    kind = asked.branch, tuple(statement.table for statement in asked.plan.statements)
+    if not store.turns.is_crowded(kind):
+        write = store.begin(
+            asked.branch, kind=KIND, actor=asked.actor, schema=catalog.schema_id, recent=True
+        )
+        try:
+            return _ended(write, catalog, asked)
+        except (Refused, Conflict):
+            if store.is_current(write):
+                raise
+    return store.turns.prepared_again(lambda: _attempt(store, catalog, asked), kind=kind)
 
 
 def _run_if(store: Store, catalog: Catalog, asked: Request, head: CommitId) -> MutationResult:

@@ -62,10 +62,11 @@ def make_locks(where: Place, objects: Objects, stats: Stats, *, term_s: float) -
 
 
 class Guard:
-    """Several locks held together."""
+    """Several locks held together, and whether one of them had another holder before."""
 
     def __init__(self) -> None:
         self.held: dict[str, Held] = {}
+        self.waited = False
 
     def require_alive(self) -> None:
         """Pass while every lock is certainly ours."""
@@ -100,9 +101,12 @@ def hold(locks: Locks, names: Iterable[str], *, wait_s: float = LOCK_WAIT_S) -> 
         for name in sorted(set(names)):
             held = kept.get(name)
             if held is None:
-                held = locks.acquire(name, wait_s=wait_s if name > last else 0.0)
+                held = locks.acquire(name, wait_s=0.0)
                 if held is None and name < last:
                     raise OutOfOrder(name)
+                if held is None:
+                    guard.waited = True
+                    held = locks.acquire(name, wait_s=wait_s)
                 if held is None:
                     raise StorageFailed(
                         f"waited {wait_s:g} s for the write lock {name}",
@@ -114,12 +118,12 @@ def hold(locks: Locks, names: Iterable[str], *, wait_s: float = LOCK_WAIT_S) -> 
 
 
 @contextmanager
-def keep(locks: Locks, names: Iterable[str], *, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
+def keep(locks: Locks, names: Iterable[str], *, wait_s: float = LOCK_WAIT_S) -> Iterator[Guard]:
     """Hold all the names, and let whatever this thread holds meanwhile share them."""
     with hold(locks, names, wait_s=wait_s) as guard:
         before = _KEPT.set(_Kept(locks, {**_kept(locks), **guard.held}))
         try:
-            yield
+            yield guard
         finally:
             _KEPT.reset(before)
 

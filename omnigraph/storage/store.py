@@ -46,6 +46,7 @@ from omnigraph.storage.repair import Repairer
 from omnigraph.storage.sidecars import Sidecars
 from omnigraph.storage.stats import Stats
 from omnigraph.storage.tables import TableReader, Tables
+from omnigraph.storage.turns import Turns
 from omnigraph.storage.write import Write
 from omnigraph.types import TableKey
 
@@ -138,6 +139,7 @@ class Store:
             self.stats,
             wait_s=settings.lock_wait_s,
         )
+        self.turns = Turns(self.locks)
 
     # Reading
 

@@ -1,6 +1,7 @@
 """Writes that lose are prepared again, and none loses for ever. The same on local disk and S3."""
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -10,10 +11,11 @@ import pytest
 
 from omnigraph.errors import StorageFailed, VersionMismatch
 from omnigraph.storage import turns
+from omnigraph.storage.locks import hold
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
-from omnigraph.storage.turns import FREE_ATTEMPTS, WRITE_ATTEMPTS, prepared_again
+from omnigraph.storage.turns import FREE_ATTEMPTS, WRITE_ATTEMPTS
 from tests.forked import KILLED, run
 from tests.storage import child
 from tests.storage.world import (
@@ -33,7 +35,7 @@ HURRIED = replace(FAST, lock_wait_s=0.2)
 
 def test_c2_inserts_of_many_threads_are_prepared_again_until_they_are_in(store: Store) -> None:
     def insert(name: str) -> None:
-        prepared_again(store.locks, lambda: append(store, PERSON, name))
+        store.turns.prepared_again(lambda: append(store, PERSON, name))
 
     names = [f"t{number}" for number in range(12)]
     with ThreadPoolExecutor(4) as threads:
@@ -52,7 +54,7 @@ def test_c2_preparing_again_ends(store: Store) -> None:
         raise VersionMismatch(PERSON, 1, 2)
 
     with pytest.raises(VersionMismatch):
-        prepared_again(store.locks, never, attempts=4)
+        store.turns.prepared_again(never, attempts=4)
     assert len(tried) == 4
 
 
@@ -74,7 +76,7 @@ def test_c2_losers_wait_a_random_growing_and_bounded_time(
         raise VersionMismatch(PERSON, 1, 2)
 
     with pytest.raises(VersionMismatch):
-        prepared_again(store.locks, never)
+        store.turns.prepared_again(never)
     assert pauses == bounds
     assert len(pauses) == WRITE_ATTEMPTS - 1
     assert pauses == sorted(pauses)
@@ -83,10 +85,12 @@ def test_c2_losers_wait_a_random_growing_and_bounded_time(
 
 
 class Overtaken:
-    """An insert of one row, which another writer overtakes each time that it can."""
+    """An insert of one row, which another writer overtakes each time that it can: `free` times."""
 
-    def __init__(self, store: Store, where: Where, branch: str = MAIN) -> None:
-        self.store, self.branch = store, branch
+    def __init__(
+        self, store: Store, where: Where, branch: str = MAIN, *, free: int = FREE_ATTEMPTS
+    ) -> None:
+        self.store, self.branch, self.free = store, branch, free
         self.other = where.open(settings=HURRIED)
         self.attempts = self.overtaken = 0
         self.then: Callable[[], None] = lambda: None
@@ -99,7 +103,7 @@ class Overtaken:
         try:
             append(self.other, PERSON, f"fast-{self.attempts}", branch=self.branch)
         except StorageFailed:
-            assert self.attempts > FREE_ATTEMPTS, "it was in nobody's way"
+            assert self.attempts > self.free, "it was in nobody's way"
         else:
             self.overtaken += 1
         try:
@@ -117,11 +121,45 @@ def test_c2_a_write_that_keeps_losing_gets_its_turn(
     if branch != MAIN:
         store.branches.create(branch)
     slow = Overtaken(store, where, branch)
-    prepared_again(store.locks, slow)
+    store.turns.prepared_again(slow)
     assert slow.overtaken == FREE_ATTEMPTS
     assert slow.attempts == FREE_ATTEMPTS + 1
     assert set(content(store, branch)[PERSON]) == {"slow", "fast-1"}
     append(slow.other, PERSON, "after", branch=branch)  # what was kept is free again
+
+
+def test_c2_the_next_of_a_kind_begins_with_its_turn_while_it_has_to_wait(
+    store: Store, where: Where
+) -> None:
+    store.turns.prepared_again(Overtaken(store, where), kind="k")
+    assert store.turns.is_crowded("k")
+    assert not store.turns.is_crowded("other")
+    next_ = Overtaken(store, where, free=0)
+    store.turns.prepared_again(next_, kind="k")
+    assert (next_.attempts, next_.overtaken) == (1, 0)
+    assert not store.turns.is_crowded("k"), "nobody else had the locks"
+    last = Overtaken(store, where)
+    store.turns.prepared_again(last, kind="k")
+    assert last.overtaken == FREE_ATTEMPTS
+
+
+def test_c2_a_kind_stays_crowded_while_others_have_its_locks(store: Store, where: Where) -> None:
+    store.turns.prepared_again(Overtaken(store, where), kind="k")
+    [names, _] = store.turns._crowds["k"]
+    other = where.open()
+    held = threading.Event()
+
+    def occupy() -> None:
+        with hold(other.locks, names):
+            held.set()
+            time.sleep(0.1)
+
+    with ThreadPoolExecutor(1) as thread:
+        busy = thread.submit(occupy)
+        held.wait(10)
+        store.turns.prepared_again(lambda: append(store, PERSON, "patient"), kind="k")
+        busy.result()
+    assert store.turns.is_crowded("k")
 
 
 def test_c2_a_writer_that_died_before_the_turn_is_settled_in_it(store: Store, where: Where) -> None:
@@ -132,7 +170,7 @@ def test_c2_a_writer_that_died_before_the_turn_is_settled_in_it(store: Store, wh
         assert run(child.write, where, values, MAIN, "commit.tables_done", 1) == KILLED
 
     slow.then = die
-    prepared_again(store.locks, slow)
+    store.turns.prepared_again(slow)
     assert set(content(store)[PERSON]) == {"slow", "fast-1", "dead"}
     assert set(content(store)[CITY]) == {"dead"}
     assert store.sidecars.pending() == ()
@@ -161,7 +199,7 @@ def test_c2_writers_in_their_turns_never_wait_in_a_ring(store: Store, where: Whe
                 met.wait()
             put(stores[number], {mine: {f"{number}": 1}, other: {f"{number}": 1}})
 
-        prepared_again(stores[number].locks, attempt)
+        stores[number].turns.prepared_again(attempt)
         return tried
 
     with ThreadPoolExecutor(2) as threads:
@@ -177,5 +215,5 @@ def test_c2_what_takes_long_to_prepare_keeps_nobody_waiting(
     monkeypatch.setattr(turns, "LONGEST_TURN_S", 0.0)
     slow = Overtaken(store, where)
     with pytest.raises(VersionMismatch):
-        prepared_again(store.locks, slow, attempts=4)
+        store.turns.prepared_again(slow, attempts=4)
     assert slow.overtaken == 4
