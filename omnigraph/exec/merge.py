@@ -119,13 +119,14 @@ def _beside_deletions(attempt: Callable[[], Done]) -> Done:
     """Other branches that history leads to may be deleted while they are read. Who looks again does
     without them; what is missing twice is missing."""
     told = ""
-    while True:
+    for _ in range(_ATTEMPTS - 1):
         try:
             return attempt()
         except (NotFound, Reclaimed) as missing:
             if str(missing) == told:
                 raise
             told = str(missing)
+    return attempt()
 
 
 def _merge(

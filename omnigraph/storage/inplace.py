@@ -31,7 +31,7 @@ _ROW_ID, _ADDRESS = "_rowid", "_rowaddr"
 _SCATTERED_MAX = 50_000
 _LISTS_MAX = 512
 _READERS_MAX = 16
-_ROWS_A_FILE = 64  # to open a file takes as long as to find so many rows by a filter
+_ROWS_A_FILE = 64  # files are opened only for so many rows each, on average
 _NO_ROW = np.uint64(2**64 - 1)
 
 Numbers = npt.NDArray[np.uint64]
@@ -197,11 +197,11 @@ def _opened(
         return None
     try:
         reader = LanceFileReader(path, columns=list(columns))
-    except OSError:
+    except (OSError, ValueError):
         return None  # it has other names for them
     held = reader.metadata().schema
-    theirs = dict(zip(held.names, file.fields, strict=True))
-    is_alike = all(
+    theirs = dict(zip(held.names, file.fields, strict=False))
+    is_alike = len(held) == len(file.fields) and all(
         theirs.get(name) == ids[name] and held.field(name).type == handle.schema.field(name).type
         for name in columns
     )
@@ -218,14 +218,14 @@ def _stretch(held: FragmentMetadata) -> Stretch | None:
     if held.row_id_meta is None or not _starts_in_order(held.row_id_meta):
         return None
     data = bytes(orjson.loads(held.row_id_meta.json()).get("Inline", ()))
-    segment = _only(data, _SEGMENT)
-    written = None if segment is None else _only(segment, _RANGE)
-    if written is None:
-        return None
     ends, at = {_FIRST: 0, _END: 0}, 0
-    while at < len(written):
-        tag = written[at]
-        ends[tag], at = _varint(written, at + 1)
+    try:
+        written = _only(_only(data, _SEGMENT), _RANGE)
+        while at < len(written):
+            tag = written[at]
+            ends[tag], at = _varint(written, at + 1)
+    except IndexError:
+        return None  # another kind of segment, or several
     is_whole = len(ends) == 2 and ends[_END] - ends[_FIRST] == held.physical_rows
     return Stretch(ends[_FIRST], ends[_END]) if is_whole else None
 
@@ -238,12 +238,12 @@ def _starts_in_order(meta: RowIdMeta) -> bool:
     return bool(ids) and ids == list(range(ids[0], ids[0] + len(ids)))
 
 
-def _only(data: bytes, tag: int) -> bytes | None:
-    """What the one field of a message holds, or None if there are others."""
-    if not data or data[0] != tag:
-        return None
+def _only(data: bytes, tag: int) -> bytes:
+    """What the one field of a message holds; `IndexError` if it is another one, or not alone."""
     length, at = _varint(data, 1)
-    return data[at:] if at + length == len(data) else None
+    if data[0] != tag or at + length != len(data):
+        raise IndexError
+    return data[at:]
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

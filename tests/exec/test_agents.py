@@ -34,8 +34,11 @@ def look(uri: str, told: str, stop: str) -> None:
                     commits = graph.commits.list(branch)
                     graph.commits.get(commits[0].id)
                     log.write("seen\n")
-                except (og.NotFound, og.Reclaimed) as missing:
-                    if branch == "main" or missing.kind not in ("branch", "commit", "data"):
+                except og.Reclaimed:  # its rows, in the middle of a read
+                    if branch == "main":
+                        raise
+                except og.NotFound as missing:
+                    if branch == "main" or missing.kind not in ("branch", "commit"):
                         raise
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lance.fragment import RowIdSequence
+from lance.fragment import FragmentMetadata, RowIdSequence
 
 from omnigraph.storage import inplace
 from omnigraph.storage.datasets import Handle
@@ -200,14 +200,12 @@ def test_an_older_lance_without_row_ids_is_left_to_lance(tmp_path: Path) -> None
     ],
 )
 def test_row_ids_are_found_however_they_are_written(ids: list[int]) -> None:
-    class Held:
-        row_id_meta = RowIdSequence(list(ids)).to_inline_metadata()
-        physical_rows = len(ids)
-
-    stretch = inplace._stretch(Held())  # type: ignore[arg-type]
+    written = RowIdSequence(list(ids)).to_inline_metadata()
+    held = FragmentMetadata(0, [], len(ids), row_id_meta=written)
+    stretch = inplace._stretch(held)
     is_range = list(ids) == list(range(ids[0], ids[0] + len(ids)))
     assert (stretch is not None) == is_range
-    listed = stretch or inplace._scattered(Held())  # type: ignore[arg-type]
+    listed = stretch or inplace._scattered(held)
     assert listed is not None
     wanted = np.array(sorted({*list(ids)[::3], 3, 10**6, 2**60, 2**60 + 500, 2**62}), np.uint64)
     at, places = listed.find(wanted)
