@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import omnigraph as og
-from omnigraph.storage import manifest
+from omnigraph.storage.manifest import manifest
 
 RESULTS = Path(__file__).parent / "results" / "upkeep.json"
 SCHEMA = "node Person { name: String @key  age: I32? @index }\nedge Knows: Person -> Person"

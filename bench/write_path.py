@@ -24,9 +24,9 @@ from lance import LanceDataset
 from lance.dataset import LanceOperation, Transaction
 from lance.fragment import write_fragments
 
+from omnigraph.storage.lance.tables import keyed
 from omnigraph.storage.records import MANIFEST_SCHEMA
 from omnigraph.storage.store import Store, create
-from omnigraph.storage.tables import keyed
 from omnigraph.types import TableKey
 
 RESULTS = Path(__file__).parent / "results" / "write_path.json"

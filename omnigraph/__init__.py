@@ -43,23 +43,23 @@ from omnigraph.errors import (
 )
 
 if TYPE_CHECKING:
-    from omnigraph.exec.baseline import Baseline
-    from omnigraph.exec.blobs import BlobCell
-    from omnigraph.exec.check import CheckReport
-    from omnigraph.exec.cleanup import CleanupReport
-    from omnigraph.exec.diff import Change, ChangedType, Changes
-    from omnigraph.exec.export import ExportResult
-    from omnigraph.exec.feed import FeedPage
-    from omnigraph.exec.findings import Finding
-    from omnigraph.exec.images import Image
-    from omnigraph.exec.merge import MergeOutcome
-    from omnigraph.exec.migrate import SchemaApplied
-    from omnigraph.exec.mutate import MutationResult
-    from omnigraph.exec.optimize import OptimizeReport
-    from omnigraph.exec.request import LoadResult
-    from omnigraph.exec.result import QueryResult
+    from omnigraph.exec.changes.baseline import Baseline
+    from omnigraph.exec.changes.blobs import BlobCell
+    from omnigraph.exec.changes.diff import Change, ChangedType, Changes
+    from omnigraph.exec.changes.export import ExportResult
+    from omnigraph.exec.changes.feed import FeedPage
+    from omnigraph.exec.changes.images import Image
+    from omnigraph.exec.load.request import LoadResult
+    from omnigraph.exec.merge.run import MergeOutcome
+    from omnigraph.exec.mutate.run import MutationResult
+    from omnigraph.exec.read.result import QueryResult
+    from omnigraph.exec.schema.migrate import SchemaApplied
+    from omnigraph.exec.upkeep.check import CheckReport
+    from omnigraph.exec.upkeep.cleanup import CleanupReport
+    from omnigraph.exec.upkeep.findings import Finding
+    from omnigraph.exec.upkeep.optimize import OptimizeReport
     from omnigraph.graph import Graph, init, open
-    from omnigraph.storage.repair import RepairReport
+    from omnigraph.storage.upkeep.repair import RepairReport
 
 __version__ = "0.1.0"
 
@@ -121,25 +121,25 @@ __all__ = [
 ]
 
 _LOADED_LATER = {
-    "Baseline": "exec.baseline",
-    "BlobCell": "exec.blobs",
-    "Change": "exec.diff",
-    "ChangedType": "exec.diff",
-    "Changes": "exec.diff",
-    "CheckReport": "exec.check",
-    "CleanupReport": "exec.cleanup",
-    "ExportResult": "exec.export",
-    "FeedPage": "exec.feed",
-    "Finding": "exec.findings",
+    "Baseline": "exec.changes.baseline",
+    "BlobCell": "exec.changes.blobs",
+    "Change": "exec.changes.diff",
+    "ChangedType": "exec.changes.diff",
+    "Changes": "exec.changes.diff",
+    "CheckReport": "exec.upkeep.check",
+    "CleanupReport": "exec.upkeep.cleanup",
+    "ExportResult": "exec.changes.export",
+    "FeedPage": "exec.changes.feed",
+    "Finding": "exec.upkeep.findings",
     "Graph": "graph",
-    "Image": "exec.images",
-    "LoadResult": "exec.request",
-    "MergeOutcome": "exec.merge",
-    "MutationResult": "exec.mutate",
-    "OptimizeReport": "exec.optimize",
-    "QueryResult": "exec.result",
-    "RepairReport": "storage.repair",
-    "SchemaApplied": "exec.migrate",
+    "Image": "exec.changes.images",
+    "LoadResult": "exec.load.request",
+    "MergeOutcome": "exec.merge.run",
+    "MutationResult": "exec.mutate.run",
+    "OptimizeReport": "exec.upkeep.optimize",
+    "QueryResult": "exec.read.result",
+    "RepairReport": "storage.upkeep.repair",
+    "SchemaApplied": "exec.schema.migrate",
     "init": "graph",
     "open": "graph",
 }

@@ -24,7 +24,7 @@ from omnigraph.cli.options import (
 from omnigraph.cli.terminal import show, show_json, told_plainly
 
 if TYPE_CHECKING:
-    from omnigraph.exec.blobs import BlobCell
+    from omnigraph.exec.changes.blobs import BlobCell
     from omnigraph.graph import Graph
 
 app = typer.Typer(name="blob", help="Read blobs.", no_args_is_help=True, rich_markup_mode=None)

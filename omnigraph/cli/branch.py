@@ -19,7 +19,7 @@ from omnigraph.cli.told import conflict_lines
 from omnigraph.errors import MergeConflicts
 
 if TYPE_CHECKING:
-    from omnigraph.exec.resolve import Resolve
+    from omnigraph.exec.merge.resolve import Resolve
 
 app = typer.Typer(
     name="branch",

@@ -31,7 +31,7 @@ from omnigraph.cli.shapes import commit_document
 from omnigraph.cli.terminal import show, show_json, told_plainly, warn
 
 if TYPE_CHECKING:
-    from omnigraph.exec.request import LoadResult
+    from omnigraph.exec.load.request import LoadResult
 
 
 class Mode(StrEnum):

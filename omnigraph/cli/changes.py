@@ -25,8 +25,8 @@ from omnigraph.cli.terminal import show, show_json, told_plainly
 from omnigraph.cli.told import cause_lines, change_lines
 
 if TYPE_CHECKING:
-    from omnigraph.exec.diff import Change
-    from omnigraph.exec.feed import FeedPage
+    from omnigraph.exec.changes.diff import Change
+    from omnigraph.exec.changes.feed import FeedPage
     from omnigraph.graph import Graph
     from omnigraph.storage.records import Commit
 
@@ -166,7 +166,7 @@ def baseline(
 
 
 def _block(cause: Commit, changes: list[Change]) -> dict[str, object]:
-    from omnigraph.exec.feed import Block
+    from omnigraph.exec.changes.feed import Block
 
     return Block(cause, tuple(changes)).to_json()
 

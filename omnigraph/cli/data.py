@@ -38,7 +38,7 @@ from omnigraph.cli.terminal import read_text, show, show_json, told_plainly
 from omnigraph.errors import BadRequest, PreconditionFailed
 
 if TYPE_CHECKING:
-    from omnigraph.exec.mutate import MutationResult
+    from omnigraph.exec.mutate.run import MutationResult
 
 _CONFLICT_STATUS = 4
 
@@ -140,7 +140,7 @@ def mutate(
 
 def _require_room(uri: str, *, force: bool) -> None:
     """Refuse a folder that holds something; a graph is refused by the engine, whatever is said."""
-    from omnigraph.storage.manifest import LOCATION
+    from omnigraph.storage.manifest.manifest import LOCATION
 
     if force or not is_local(uri):
         return

@@ -18,7 +18,7 @@ from omnigraph.cli.terminal import show, show_json, told_plainly
 from omnigraph.cli.told import diff_lines
 
 if TYPE_CHECKING:
-    from omnigraph.exec.diff import Change
+    from omnigraph.exec.changes.diff import Change
 
 _WORDS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
 _SIGNS = {"insert": "+", "update": "~", "delete": "-"}

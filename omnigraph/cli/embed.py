@@ -13,7 +13,7 @@ from omnigraph.cli.terminal import read_text, show, show_json, told_plainly
 from omnigraph.errors import BadRequest
 
 if TYPE_CHECKING:
-    from omnigraph.exec.embed_seed import Choice, Fill, Spec
+    from omnigraph.exec.search.embed_seed import Choice, Fill, Spec
 
 Seed = Annotated[
     str | None, typer.Option("--seed", metavar="MANIFEST", help="A YAML file that says all this.")
@@ -39,8 +39,8 @@ def embed(
     json: Json = False,
 ) -> None:
     """Add vectors to a file of records, with the provider that OMNIGRAPH_EMBED_* names."""
-    from omnigraph.exec.embed import provider_from_env
-    from omnigraph.exec.embed_seed import Fill, SeedOrder, embed_seed
+    from omnigraph.exec.search.embed import provider_from_env
+    from omnigraph.exec.search.embed_seed import Fill, SeedOrder, embed_seed
 
     with told_plainly():
         exclusive(clean=clean, **{"reembed-all": reembed_all})
@@ -87,7 +87,7 @@ def _fill(kinds: type[Fill], *, clean: bool, everything: bool, selected: bool) -
 def _files(
     seed: str | None, input: str | None, output: str | None, spec: str | None
 ) -> tuple[Path, Path, Spec]:
-    from omnigraph.exec.embed_seed import spec_of
+    from omnigraph.exec.search.embed_seed import spec_of
 
     if seed is not None and not (input or output or spec):
         return _manifest(seed)
@@ -107,7 +107,7 @@ def _manifest(path: str) -> tuple[Path, Path, Spec]:
     """A manifest; what it names lies beside it."""
     import yaml
 
-    from omnigraph.exec.embed_seed import spec_of
+    from omnigraph.exec.search.embed_seed import spec_of
 
     try:
         document = yaml.safe_load(read_text(path))
@@ -128,7 +128,7 @@ def _at(document: Any, *keys: str) -> Any:
 
 
 def _choice(text: str) -> Choice:
-    from omnigraph.exec.embed_seed import Choice
+    from omnigraph.exec.search.embed_seed import Choice
 
     left, equals, value = text.partition("=")
     kind, colon, name = left.rpartition(":")

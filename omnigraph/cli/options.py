@@ -41,7 +41,7 @@ def _actor(given: str | None) -> str | None:
 def _duration(given: str | None) -> str | None:
     if given is not None:
         from omnigraph.errors import BadRequest
-        from omnigraph.exec.cleanup import seconds
+        from omnigraph.exec.upkeep.cleanup import seconds
 
         try:
             seconds(given)

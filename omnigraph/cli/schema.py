@@ -17,7 +17,7 @@ from omnigraph.errors import ParseError
 if TYPE_CHECKING:
     from omnigraph.catalog.accept import Admission
     from omnigraph.catalog.diff import MigrationPlan
-    from omnigraph.exec.migrate import SchemaApplied
+    from omnigraph.exec.schema.migrate import SchemaApplied
 
 app = typer.Typer(
     name="schema",

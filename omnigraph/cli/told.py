@@ -16,8 +16,8 @@ from omnigraph.cli.terminal import painted
 
 if TYPE_CHECKING:
     from omnigraph.errors import MergeConflict, MergeConflicts
-    from omnigraph.exec.diff import Change
-    from omnigraph.exec.images import Image
+    from omnigraph.exec.changes.diff import Change
+    from omnigraph.exec.changes.images import Image
     from omnigraph.storage.records import Commit
 
 _COLOURS = {"insert": "green", "delete": "red", "update": "yellow"}

@@ -32,11 +32,11 @@ from omnigraph.cli.terminal import show, show_json, told_plainly
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from omnigraph.exec.check import CheckReport
-    from omnigraph.exec.cleanup import CleanupReport
-    from omnigraph.exec.optimize import OptimizeReport, TableReport, UpkeepProgress
-    from omnigraph.storage.cleanup import TableCleanup
-    from omnigraph.storage.repair import RepairReport
+    from omnigraph.exec.upkeep.check import CheckReport
+    from omnigraph.exec.upkeep.cleanup import CleanupReport
+    from omnigraph.exec.upkeep.optimize import OptimizeReport, TableReport, UpkeepProgress
+    from omnigraph.storage.upkeep.cleanup import TableCleanup
+    from omnigraph.storage.upkeep.repair import RepairReport
 
 
 # optimize

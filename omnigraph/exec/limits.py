@@ -17,7 +17,7 @@ from typing import Self
 from omnigraph.errors import BadRequest, LimitExceeded
 from omnigraph.exec.profile import line_of
 from omnigraph.plan import ir
-from omnigraph.storage.tables import ARRIVING
+from omnigraph.storage.lance.tables import ARRIVING
 
 _MEGABYTE = 1 << 20
 

@@ -15,19 +15,18 @@ from typing import IO, Any, Self
 from omnigraph.catalog.accept import accept
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound, TypeCheckError
-from omnigraph.exec import indexes
-from omnigraph.exec.blobs import BlobCell, find_blob
-from omnigraph.exec.check import CheckReport, check
-from omnigraph.exec.cleanup import GRACE, CleanupReport, Duration
-from omnigraph.exec.diff import Changes, changes_between, filters
-from omnigraph.exec.export import ExportResult
-from omnigraph.exec.indexes import IndexReport
-from omnigraph.exec.mutate import MutationResult, request, run_mutation
-from omnigraph.exec.optimize import OptimizeReport, UpkeepProgress
-from omnigraph.exec.reading import Reading
-from omnigraph.exec.request import LoadResult, Progress
-from omnigraph.exec.result import QueryResult
+from omnigraph.exec.changes.blobs import BlobCell, find_blob
+from omnigraph.exec.changes.diff import Changes, changes_between, filters
+from omnigraph.exec.changes.export import ExportResult
+from omnigraph.exec.load.request import LoadResult, Progress
+from omnigraph.exec.mutate.run import MutationResult, request, run_mutation
+from omnigraph.exec.read.reading import Reading
+from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas, accepted, schema_tables, seen_under, under_schema
+from omnigraph.exec.upkeep.check import CheckReport, check
+from omnigraph.exec.upkeep.cleanup import GRACE, CleanupReport, Duration
+from omnigraph.exec.upkeep.ensure_indices import IndexReport, ensure_indices
+from omnigraph.exec.upkeep.optimize import OptimizeReport, UpkeepProgress
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.texts import query_text, schema_text
@@ -42,9 +41,9 @@ from omnigraph.plan.ir import Plan, ReadPlan
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Snapshot
-from omnigraph.storage.repair import RepairReport
 from omnigraph.storage.stats import StatsView
 from omnigraph.storage.store import Settings, Store, create, open_store
+from omnigraph.storage.upkeep.repair import RepairReport
 
 _ENGINES = ("auto", "local", "spark")
 
@@ -270,7 +269,7 @@ class Graph:
     def ensure_indices(self, branch: str = MAIN) -> IndexReport:
         """Build the indexes that the schema asks for and that are missing or behind."""
         return under_schema(
-            self._schemas, lambda catalog: indexes.ensure_indices(self._store, catalog, branch)
+            self._schemas, lambda catalog: ensure_indices(self._store, catalog, branch)
         )
 
     def optimize(

@@ -14,12 +14,12 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from ulid import ULID
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.exec.export import ExportResult
-from omnigraph.exec.merge import MergeOutcome
-from omnigraph.exec.mutate import MutationResult
-from omnigraph.exec.request import LoadResult, Progress
-from omnigraph.exec.resolve import Resolve
-from omnigraph.exec.result import QueryResult
+from omnigraph.exec.changes.export import ExportResult
+from omnigraph.exec.load.request import LoadResult, Progress
+from omnigraph.exec.merge.resolve import Resolve
+from omnigraph.exec.merge.run import MergeOutcome
+from omnigraph.exec.mutate.run import MutationResult
+from omnigraph.exec.read.result import QueryResult
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Snapshot
 

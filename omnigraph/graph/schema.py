@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from omnigraph.catalog.diff import MigrationPlan, plan_migration
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import StorageFailed
-from omnigraph.exec.migrate import SchemaApplied, apply_migration
+from omnigraph.exec.schema.migrate import SchemaApplied, apply_migration
 from omnigraph.exec.schemas import Accepted, Schemas
 from omnigraph.graph.texts import schema_text
 from omnigraph.storage.store import Store

@@ -16,13 +16,19 @@ import pyarrow.parquet as pq
 
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.errors import AlreadyExists, BadRequest, StorageFailed
-from omnigraph.exec import export as files_export
-from omnigraph.exec.export import ExportResult, Meter, choose_owners, rows_as_now, write_lines
-from omnigraph.exec.files import Options, is_remote, opened
-from omnigraph.exec.records import Owner
-from omnigraph.exec.request import Progress
+from omnigraph.exec.changes import export as files_export
+from omnigraph.exec.changes.export import (
+    ExportResult,
+    Meter,
+    choose_owners,
+    rows_as_now,
+    write_lines,
+)
+from omnigraph.exec.load.files import Options, is_remote, opened
+from omnigraph.exec.load.records import Owner
+from omnigraph.exec.load.request import Progress
+from omnigraph.exec.load.upsert import Each, at_hand, grouped
 from omnigraph.exec.schemas import Schemas
-from omnigraph.exec.upsert import Each, at_hand, grouped
 from omnigraph.storage.records import Snapshot, TablePin
 from omnigraph.storage.store import Store, open_store
 

@@ -13,13 +13,13 @@ from typing import Any, Literal
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound
-from omnigraph.exec.files import Options
-from omnigraph.exec.inputs import Input, open_input, open_whole
-from omnigraph.exec.load import load_local
-from omnigraph.exec.records import Owner
-from omnigraph.exec.request import MODES, LoadRequest, LoadResult, Progress
-from omnigraph.storage.commit import AlreadyMarked
+from omnigraph.exec.load.files import Options
+from omnigraph.exec.load.inputs import Input, open_input, open_whole
+from omnigraph.exec.load.local import load_local
+from omnigraph.exec.load.records import Owner
+from omnigraph.exec.load.request import MODES, LoadRequest, LoadResult, Progress
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.protocol.commit import AlreadyMarked
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import OmnigraphError, StorageFailed
-from omnigraph.exec.constants import Given
-from omnigraph.exec.embed import Provider
 from omnigraph.exec.limits import Limits
-from omnigraph.exec.reading import Reading, now_ms
-from omnigraph.exec.result import QueryResult
-from omnigraph.exec.share import Answer, Share
+from omnigraph.exec.read.reading import Reading, now_ms
+from omnigraph.exec.read.result import QueryResult
+from omnigraph.exec.read.share import Answer, Share
+from omnigraph.exec.search.embed import Provider
+from omnigraph.exec.values.constants import Given
 from omnigraph.pipeline.executors import Executors, Where
 from omnigraph.pipeline.session import session
 from omnigraph.plan import ir

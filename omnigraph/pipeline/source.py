@@ -22,9 +22,9 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from omnigraph.errors import BadRequest, NotFound, OmnigraphError
-from omnigraph.exec.export import column_type, rows_as_now
-from omnigraph.exec.records import Owner, schema_of
-from omnigraph.exec.upsert import grouped
+from omnigraph.exec.changes.export import column_type, rows_as_now
+from omnigraph.exec.load.records import Owner, schema_of
+from omnigraph.exec.load.upsert import grouped
 from omnigraph.pipeline.options import Options, read_options
 from omnigraph.pipeline.source_write import BatchWriter, StreamWriter
 from omnigraph.storage.records import TablePin

@@ -23,13 +23,13 @@ from pyspark.sql.datasource import (
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, StorageFailed
-from omnigraph.exec.finish import Finish
-from omnigraph.exec.request import LoadRequest
-from omnigraph.exec.scratch import SHARED, discard, forget_dead
+from omnigraph.exec.load.finish import Finish
+from omnigraph.exec.load.request import LoadRequest
+from omnigraph.exec.load.scratch import SHARED, discard, forget_dead
 from omnigraph.pipeline.options import Options
 from omnigraph.pipeline.scratch import scratch_parent
 from omnigraph.pipeline.tasks import Job, PartDone, gathered, run_batches
-from omnigraph.storage.commit import AlreadyMarked
+from omnigraph.storage.protocol.commit import AlreadyMarked
 from omnigraph.storage.store import Store
 
 BUCKETS = 8

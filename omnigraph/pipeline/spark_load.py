@@ -21,17 +21,17 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import StorageFailed
-from omnigraph.exec.checks import Check
-from omnigraph.exec.committed import Planned
-from omnigraph.exec.faults import Faults
-from omnigraph.exec.finish import Finish, Losers, add_outcome
-from omnigraph.exec.inputs import Input
-from omnigraph.exec.load import bucket_count
-from omnigraph.exec.records import Owner
-from omnigraph.exec.request import LoadRequest, Progress
-from omnigraph.exec.scratch import scratch_folder
-from omnigraph.exec.sources import Part
-from omnigraph.exec.spill import KeyFile, Spill
+from omnigraph.exec.load.checks import Check
+from omnigraph.exec.load.committed import Planned
+from omnigraph.exec.load.finish import Finish, Losers, add_outcome
+from omnigraph.exec.load.inputs import Input
+from omnigraph.exec.load.local import bucket_count
+from omnigraph.exec.load.records import Owner
+from omnigraph.exec.load.request import LoadRequest, Progress
+from omnigraph.exec.load.scratch import scratch_folder
+from omnigraph.exec.load.sources import Part
+from omnigraph.exec.load.spill import KeyFile, Spill
+from omnigraph.exec.rules.faults import Faults
 from omnigraph.pipeline import tasks
 from omnigraph.pipeline.scratch import scratch_parent
 from omnigraph.pipeline.session import Profile, session
@@ -45,9 +45,9 @@ from omnigraph.pipeline.tasks import (
     run_bucket,
     run_part,
 )
+from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
-from omnigraph.storage.write import Write
 from omnigraph.types import TableKey
 
 if TYPE_CHECKING:

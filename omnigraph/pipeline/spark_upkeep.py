@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from omnigraph.pipeline.executors import Executors, Where
 from omnigraph.pipeline.session import session
-from omnigraph.storage.cleanup import LineTask, TableCleanup
-from omnigraph.storage.compaction import Outcome, Task
-from omnigraph.storage.repair import Look, TableRepair
 from omnigraph.storage.store import Store
+from omnigraph.storage.upkeep.cleanup import LineTask, TableCleanup
+from omnigraph.storage.upkeep.compaction import Outcome, Task
+from omnigraph.storage.upkeep.repair import Look, TableRepair
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.errors import BadRequest
-from omnigraph.exec.decode import Block
-from omnigraph.exec.files import opened
-from omnigraph.exec.inputs import Input
-from omnigraph.exec.pieces import Piece
-from omnigraph.exec.sources import Part, write_records
-from omnigraph.exec.upsert import grouped
-from omnigraph.storage.foreign import look_at
+from omnigraph.exec.load.decode import Block
+from omnigraph.exec.load.files import opened
+from omnigraph.exec.load.inputs import Input
+from omnigraph.exec.load.pieces import Piece
+from omnigraph.exec.load.sources import Part, write_records
+from omnigraph.exec.load.upsert import grouped
+from omnigraph.storage.lance.foreign import look_at
 
 PART_BYTES_MIN, PART_BYTES_MAX = 4 << 20, 128 << 20
 

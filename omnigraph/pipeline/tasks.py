@@ -16,20 +16,20 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import OmnigraphError, StorageFailed
-from omnigraph.exec.checks import Check, Outcome, run_check, without_losers
-from omnigraph.exec.decode import Block
-from omnigraph.exec.faults import Faults, merged
-from omnigraph.exec.finish import Losers, Taken
-from omnigraph.exec.intake import FRAGMENT_BYTES, FragmentSink, Intake, RowSink
-from omnigraph.exec.lines import line_count
-from omnigraph.exec.pieces import Piece, pieces_of_part, ready_piece
-from omnigraph.exec.records import Owner
-from omnigraph.exec.request import LoadRequest
-from omnigraph.exec.sources import Part
-from omnigraph.exec.spill import KeyFile, Spill, read_keys
+from omnigraph.exec.load.checks import Check, Outcome, run_check, without_losers
+from omnigraph.exec.load.decode import Block
+from omnigraph.exec.load.finish import Losers, Taken
+from omnigraph.exec.load.intake import FRAGMENT_BYTES, FragmentSink, Intake, RowSink
+from omnigraph.exec.load.lines import line_count
+from omnigraph.exec.load.pieces import Piece, pieces_of_part, ready_piece
+from omnigraph.exec.load.records import Owner
+from omnigraph.exec.load.request import LoadRequest
+from omnigraph.exec.load.sources import Part
+from omnigraph.exec.load.spill import KeyFile, Spill, read_keys
+from omnigraph.exec.rules.faults import Faults, merged
+from omnigraph.storage.lance.tables import Fragments
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import open_store
-from omnigraph.storage.tables import Fragments
 from omnigraph.types import TableKey
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest
-from omnigraph.exec import cleanup as cleaning
-from omnigraph.exec import repair as repairing
-from omnigraph.exec.cleanup import CleanupReport, Duration
-from omnigraph.exec.optimize import Optimizer, OptimizeReport, Progress
-from omnigraph.storage.repair import RepairReport
+from omnigraph.exec.upkeep import cleanup as cleaning
+from omnigraph.exec.upkeep import repair as repairing
+from omnigraph.exec.upkeep.cleanup import CleanupReport, Duration
+from omnigraph.exec.upkeep.optimize import Optimizer, OptimizeReport, Progress
 from omnigraph.storage.store import Store
+from omnigraph.storage.upkeep.repair import RepairReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from omnigraph.errors import NotFound, OmnigraphError, RecoveryRequired
-from omnigraph.storage.drift import SECOND_LOOK_S
-from omnigraph.storage.manifest import LOCATION, State
+from omnigraph.storage.manifest.manifest import LOCATION, State
 from omnigraph.storage.names import MAIN, decode, owner_of
 from omnigraph.storage.records import GRAPH_COMMIT, Commit, CommitId, TablePin, head_id
 from omnigraph.storage.store import Store
+from omnigraph.storage.upkeep.drift import SECOND_LOOK_S
 
 Found = tuple[str, str, str, str, dict[str, Any]]
 

@@ -21,33 +21,34 @@ from omnigraph.errors import (
     RecoveryRequired,
     StorageFailed,
 )
-from omnigraph.storage import failpoints, manifest, stamp
-from omnigraph.storage.audit import Audit
-from omnigraph.storage.branches import BRANCHES_LOCK, Branches
-from omnigraph.storage.carried import Carried
-from omnigraph.storage.cleanup import Reclaimer
-from omnigraph.storage.commit import Committer, HeadAhead, Prepared
-from omnigraph.storage.compaction import Compactor
-from omnigraph.storage.datasets import Datasets
-from omnigraph.storage.delta import Deltas
-from omnigraph.storage.drift import Drifts
+from omnigraph.storage import failpoints, stamp
 from omnigraph.storage.external import ExternalBlobs, checked_bases
-from omnigraph.storage.fold import Folding
-from omnigraph.storage.history import History
-from omnigraph.storage.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold, make_locks
-from omnigraph.storage.manifest import Manifest
+from omnigraph.storage.lance.datasets import Datasets
+from omnigraph.storage.lance.delta import Deltas
+from omnigraph.storage.lance.row_cache import Carried
+from omnigraph.storage.lance.tables import TableReader, Tables
+from omnigraph.storage.locks.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold, make_locks
+from omnigraph.storage.locks.turns import Turns
+from omnigraph.storage.manifest import manifest
+from omnigraph.storage.manifest.branches import BRANCHES_LOCK, Branches
+from omnigraph.storage.manifest.history import History
+from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.names import MAIN, lock_name, require_actor, table_location
 from omnigraph.storage.objects import Objects, Place, StorageOptions, place
-from omnigraph.storage.promote import Promotions
-from omnigraph.storage.reclaim import Reclaims
+from omnigraph.storage.protocol.audit import Audit
+from omnigraph.storage.protocol.commit import Committer, HeadAhead, Prepared
+from omnigraph.storage.protocol.fold import Folding
+from omnigraph.storage.protocol.promote import Promotions
+from omnigraph.storage.protocol.reclaim import Reclaims
+from omnigraph.storage.protocol.recover import Recoverer
+from omnigraph.storage.protocol.sidecars import Sidecars
+from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit, CommitId, OperationId, SchemaId, Snapshot
-from omnigraph.storage.recover import Recoverer
-from omnigraph.storage.repair import Repairer
-from omnigraph.storage.sidecars import Sidecars
 from omnigraph.storage.stats import Stats
-from omnigraph.storage.tables import TableReader, Tables
-from omnigraph.storage.turns import Turns
-from omnigraph.storage.write import Write
+from omnigraph.storage.upkeep.cleanup import Reclaimer
+from omnigraph.storage.upkeep.compaction import Compactor
+from omnigraph.storage.upkeep.drift import Drifts
+from omnigraph.storage.upkeep.repair import Repairer
 from omnigraph.types import TableKey
 
 SCHEMA_LOCK = lock_name("a-schema-change", "")  # taken before all others

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.exec.embed import mock_vector
+from omnigraph.exec.search.embed import mock_vector
 from tests.cli import warm
 from tests.cli.program import document, lines, run, start
 

@@ -9,7 +9,7 @@ import lance
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.storage import manifest
+from omnigraph.storage.manifest import manifest
 from tests.cli.program import run
 from tests.exec.upkeep import PERSON, add, foreign_append, fragments, made
 

@@ -21,7 +21,7 @@ _LOADED = (
     "datafusion",
     "omnigraph.graph",
     "omnigraph.catalog.accept",
-    "omnigraph.exec.cleanup",
+    "omnigraph.exec.upkeep.cleanup",
     "omnigraph.pipeline.load",
     "omnigraph.pipeline.upkeep",
     "omnigraph.plan.compile",

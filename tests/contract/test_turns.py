@@ -10,12 +10,12 @@ from itertools import pairwise
 import pytest
 
 from omnigraph.errors import StorageFailed, VersionMismatch
-from omnigraph.storage import turns
-from omnigraph.storage.locks import hold
+from omnigraph.storage.locks import turns
+from omnigraph.storage.locks.locks import hold
+from omnigraph.storage.locks.turns import FREE_ATTEMPTS, WRITE_ATTEMPTS
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
-from omnigraph.storage.turns import FREE_ATTEMPTS, WRITE_ATTEMPTS
 from tests.forked import KILLED, run
 from tests.storage import child
 from tests.storage.world import (

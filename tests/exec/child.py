@@ -3,7 +3,8 @@
 from typing import Any
 
 import omnigraph as og
-from omnigraph.storage import failpoints, fold
+from omnigraph.storage import failpoints
+from omnigraph.storage.protocol import fold
 from tests.forked import run
 
 

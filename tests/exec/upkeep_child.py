@@ -3,7 +3,8 @@
 from typing import Any
 
 import omnigraph as og
-from omnigraph.storage import failpoints, manifest
+from omnigraph.storage import failpoints
+from omnigraph.storage.manifest import manifest
 
 RECLAIM_AGE_S = 4.0
 

@@ -11,8 +11,8 @@ from omnigraph.catalog.arrow import edge_schema, node_schema
 from omnigraph.catalog.ids import entity_id
 from omnigraph.catalog.model import Catalog
 from omnigraph.graph import Graph
+from omnigraph.storage.lance.tables import keyed
 from omnigraph.storage.records import Commit
-from omnigraph.storage.tables import keyed
 from omnigraph.types import TableKey
 
 Record = Mapping[str, Any]

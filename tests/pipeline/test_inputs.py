@@ -171,7 +171,7 @@ def on_s3(server: Server) -> Graph:
 
 
 def _put(server: Server, uri: str, data: bytes) -> None:
-    from omnigraph.exec.files import opened  # noqa: PLC0415
+    from omnigraph.exec.load.files import opened  # noqa: PLC0415
 
     files, path = opened(uri, tuple(server.options.items()))
     with files.open_output_stream(path, compression=None) as stream:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.exec import finish
+from omnigraph.exec.load import finish
 from tests.exec.bulk import contents, edge, lines, new_graph, person
 
 ROOT = Path(__file__).parents[2]

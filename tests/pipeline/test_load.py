@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import omnigraph as og
-from omnigraph.exec import load as loading
-from omnigraph.exec.inputs import Input, open_input
-from omnigraph.exec.request import LoadRequest
+from omnigraph.exec.load import local as loading
+from omnigraph.exec.load.inputs import Input, open_input
+from omnigraph.exec.load.request import LoadRequest
 from omnigraph.graph import Graph
 from omnigraph.pipeline import splits
 from omnigraph.pipeline.load import Order, choose_engine

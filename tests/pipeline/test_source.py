@@ -13,8 +13,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 import omnigraph as og
 from omnigraph import spark as ogs
-from omnigraph.exec import finish
-from omnigraph.exec.upsert import grouped
+from omnigraph.exec.load import finish
+from omnigraph.exec.load.upsert import grouped
 from omnigraph.graph import Graph
 from omnigraph.pipeline.options import read_options
 from omnigraph.pipeline.source import pin

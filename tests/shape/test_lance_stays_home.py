@@ -27,8 +27,8 @@ COMMITTING = {
 """Methods of Lance that commit by themselves."""
 
 RESIDUAL = {
-    "restore": {"residual.py"},
-    "Compaction": {"residual.py"},
+    "restore": {"inline_commits.py"},
+    "Compaction": {"inline_commits.py"},
     "write_dataset": {"datasets.py"},
 }
 """Inside the room: where each inline commit lives, and nowhere else."""
@@ -91,7 +91,7 @@ def test_t2_inline_commits_live_behind_their_door(path: Path) -> None:
         "import lance",
         "from lance.dataset import Transaction",
         "x.write_dataset(rows)",
-        "from omnigraph.storage.residual import InlineResidual",
+        "from omnigraph.storage.lance.inline_commits import InlineResidual",
         "handle.restore()",
         "import importlib\nimportlib.import_module('lance')",
     ],

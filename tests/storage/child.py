@@ -7,7 +7,7 @@ import signal
 
 from omnigraph.errors import RecoveryRequired, VersionMismatch
 from omnigraph.storage import failpoints
-from omnigraph.storage.locks import make_locks
+from omnigraph.storage.locks.locks import make_locks
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.objects import Objects, place
 from omnigraph.storage.stats import Stats

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from omnigraph.storage.lance.tables import keyed
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Settings, Store, create, open_store
-from omnigraph.storage.tables import keyed
 from omnigraph.types import TableKey
 
 PERSON, CITY, KNOWS = TableKey("node:Person"), TableKey("node:City"), TableKey("edge:Knows")

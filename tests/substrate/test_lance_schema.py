@@ -9,7 +9,7 @@ import pytest
 from lance.dataset import LanceOperation, Transaction
 from lance.fragment import write_fragments
 
-from omnigraph.storage.evolution import Evolution, evolved
+from omnigraph.storage.lance.evolution import Evolution, evolved
 
 
 @pytest.fixture

@@ -1,0 +1,54 @@
+"""The whole of one commit, for whoever begins to follow the change feed.
+
+Invariant: the records are those of exactly the commit that the cursor stands at, so the records and
+every change after the cursor give each later commit. Memory holds some rows at a time.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from omnigraph.exec.changes.diff import readable
+from omnigraph.exec.changes.export import Exporting, ExportResult
+from omnigraph.storage.records import CommitId
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The whole of one commit, to begin with, and the cursor from which the feed goes on.
+
+    Nothing is read before it is asked for, and never more than some rows at a time. Keep the data
+    durably first, then the cursor.
+    """
+
+    commit_id: CommitId
+    cursor: str
+    _exporting: Exporting
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Every entity as a line of an export says it: edges, then nodes, by type and id."""
+        for chunk in self._chunks():
+            yield from map(orjson.loads, chunk.splitlines())
+
+    def lines(self) -> Iterator[bytes]:
+        """The records as NDJSON, some lines at a time; the last line, which comes only when all
+        before it did, is the handshake."""
+        yield from self._chunks()
+        yield orjson.dumps({"baseline": self.to_json()}) + b"\n"
+
+    def to_file(self, path: str | os.PathLike[str]) -> ExportResult:
+        """Write the records without the handshake to a file that appears when it is durable."""
+        with readable(self.commit_id):
+            return self._exporting.to_file(Path(path))
+
+    def to_json(self) -> dict[str, Any]:
+        """The handshake."""
+        return {"snapshot_commit_id": self.commit_id, "resume_cursor": self.cursor}
+
+    def _chunks(self) -> Iterator[bytes]:
+        with readable(self.commit_id):
+            yield from self._exporting.chunks()

@@ -1,0 +1,112 @@
+"""One blob of one entity: what is known about it, and its bytes.
+
+Invariant: finding a blob reads what describes it and never its bytes; those are read when they are
+asked for. A cell that is null is not found: only an empty blob has no bytes.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from omnigraph.catalog.arrow import PROPERTY_ID
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
+from omnigraph.errors import BadRequest, NotFound
+from omnigraph.exec.values.pushdown import ids_filter
+from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.records import Snapshot
+from omnigraph.storage.store import Store
+
+Selector = tuple[str, str, str, str]
+"""Kind, type, id and property."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlobCell:
+    """A blob that is there. `uri` names one that is kept elsewhere, which has no bytes here."""
+
+    size: int | None
+    etag: str | None
+    uri: str | None
+    commit_id: str
+    _reader: TableReader
+    _row_id: int
+    _column: str
+
+    @property
+    def kind(self) -> str:
+        """Where the bytes are: `managed` or `external`."""
+        return "managed" if self.uri is None else "external"
+
+    def read(self, offset: int = 0, length: int | None = None) -> bytes:
+        """The bytes from an offset on, at most `length` of them. What lies beyond is left out."""
+        if offset < 0 or offset > (self.size or 0):
+            raise BadRequest(
+                f"offset {offset} lies outside the blob, which has {self.size} bytes",
+                "give an offset inside it",
+            )
+        if length is not None and length < 1:
+            raise BadRequest(f"a length of {length} reads nothing", "give a length above 0")
+        if self.uri is not None:
+            raise BadRequest(f"the blob is kept elsewhere, at {self.uri}", "read it there")
+        rows = self._reader.payloads(pa.array([self._row_id], pa.uint64()), self._column)
+        data: bytes = rows[0].as_py()
+        return data[offset : len(data) if length is None else offset + length]
+
+
+def find_blob(store: Store, catalog: Catalog, snapshot: Snapshot, selector: Selector) -> BlobCell:
+    """The blob of an entity as a snapshot has it."""
+    kind, type_name, entity, name = selector
+    owner = _owner(catalog, kind, type_name)
+    prop = _property(owner, kind, name)
+    what = f"blob {name} of {kind} {type_name}"
+    if owner.table not in snapshot.tables:
+        raise NotFound(what, entity)
+    reader = store.reader(snapshot, owner.table)
+    column = _column(reader, prop)
+    if column is None:
+        raise NotFound(what, entity)
+    rows = reader.rows([column], filter=ids_filter([entity]), with_row_id=True)
+    cell = rows[column][0].as_py() if rows.num_rows else None
+    if cell is None:
+        raise NotFound(what, entity, "the entity is not there, or its value is null")
+    row_id = rows["_rowid"][0].as_py()
+    uri = cell.get("blob_uri") or None
+    pin = reader.pin
+    facts = f"{pin.location}|{pin.branch}|{pin.version}|{row_id}|{prop.id}"
+    return BlobCell(
+        size=None if uri else int(cell.get("size") or 0),
+        etag=None if uri else f'"{hashlib.sha256(facts.encode()).hexdigest()[:32]}"',
+        uri=uri,
+        commit_id=str(snapshot.commit_id),
+        _reader=reader,
+        _row_id=row_id,
+        _column=column,
+    )
+
+
+def _owner(catalog: Catalog, kind: str, name: str) -> NodeType | EdgeType:
+    if kind not in ("node", "edge"):
+        raise BadRequest(f"'{kind}' is neither node nor edge")
+    owner = catalog.node(name) if kind == "node" else catalog.edge(name)
+    if owner is None:
+        known = ", ".join(catalog.nodes if kind == "node" else catalog.edges)
+        raise BadRequest(f"unknown {kind} type '{name}'", f"known: {known}")
+    return owner
+
+
+def _property(owner: NodeType | EdgeType, kind: str, name: str) -> Property:
+    prop = owner.property(name)
+    if prop is None or not prop.type.is_blob:
+        blobs = ", ".join(p.name for p in owner.properties if p.type.is_blob) or "none"
+        raise BadRequest(f"{kind} {owner.name} has no Blob property '{name}'", f"it has: {blobs}")
+    return prop
+
+
+def _column(reader: TableReader, prop: Property) -> str | None:
+    """The property's column in this version: it may have had another name, or not been there."""
+    key, wanted = PROPERTY_ID.encode(), str(prop.id).encode()
+    for column in reader.schema:
+        if (column.metadata or {}).get(key) == wanted:
+            return str(column.name)
+    return prop.name if prop.name in reader.schema.names else None

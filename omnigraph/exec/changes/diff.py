@@ -1,0 +1,381 @@
+"""What changed between two points of history, entity by entity.
+
+Invariant: the changes applied to the first point give the second, and nothing is listed whose
+values are equal. Time and memory follow the rows written between the two points: at most a page of
+images is held, beside the ids that may have changed in one type.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import (
+    BadRequest,
+    ChangeFeedGap,
+    LimitExceeded,
+    NoChanges,
+    NotFound,
+    Reclaimed,
+)
+from omnigraph.exec.changes.entities import Entities, TypeOf, differ, rows_a_chunk
+from omnigraph.exec.changes.images import Image, Values, image, image_values
+from omnigraph.exec.changes.tokens import sealed, unsealed
+from omnigraph.exec.schemas import Schemas
+from omnigraph.storage.lance.parallel import together
+from omnigraph.storage.lance.spans import AFTER, BEFORE
+from omnigraph.storage.records import DATASET, Commit, Snapshot, TablePin
+from omnigraph.storage.store import Store
+from omnigraph.types import Kind, TableKey, TypeId
+
+INSERT, UPDATE, DELETE = "insert", "update", "delete"
+OPS = (INSERT, UPDATE, DELETE)
+
+PAGE_CHANGES = 1_000
+PAGE_CHANGES_MAX = 8_192
+PAGE_BYTES = 4 << 20
+_FEW_ROWS = 2_000
+
+Rows = TypeVar("Rows", pa.Table, pa.Array)
+
+Position = tuple[str, int, str]
+"""The place of a change in the order of all: kind, type, entity."""
+
+
+class ChangedType(NamedTuple):
+    """What the changes of one type have in common."""
+
+    kind: str
+    name: str
+    id: str
+    properties: tuple[str, ...]
+
+
+class Change(NamedTuple):
+    """One entity that differs, with how it was and how it is."""
+
+    of: ChangedType
+    id: str
+    op: str
+    was: Values | None
+    now: Values | None
+
+    @property
+    def kind(self) -> str:
+        """`node` or `edge`."""
+        return self.of.kind
+
+    @property
+    def type(self) -> str:
+        """The name of its type."""
+        return self.of.name
+
+    @property
+    def type_id(self) -> str:
+        """The identity of its type, which no rename changes."""
+        return self.of.id
+
+    @property
+    def before(self) -> Image | None:
+        """How it was; None for what was inserted."""
+        return None if self.was is None else image(self.of.properties, self.was)
+
+    @property
+    def after(self) -> Image | None:
+        """How it is; None for what was deleted."""
+        return None if self.now is None else image(self.of.properties, self.now)
+
+    @property
+    def moved(self) -> bool:
+        """Whether an edge has another end than before."""
+        if self.was is None or self.now is None:
+            return False
+        ends = len(self.of.properties)
+        return self.was[ends:] != self.now[ends:]
+
+    def to_json(self) -> dict[str, Any]:
+        """The change as the change feed writes it: an image that is not there has no key."""
+        shown: dict[str, Any] = {
+            "kind": self.kind,
+            "type": {"id": self.type_id, "name": self.type},
+            "id": self.id,
+            "op": self.op,
+        }
+        for name, seen in (("before", self.before), ("after", self.after)):
+            if seen is not None:
+                shown[name] = seen.to_json()
+        return shown
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which changes are wanted. Empty: all. Any within one list, all lists together.
+
+    Types are identities, so that a filter means the same before and after a rename.
+    """
+
+    kinds: tuple[str, ...] = ()
+    types: tuple[TypeId, ...] = ()
+    ops: tuple[str, ...] = ()
+
+    def to_json(self) -> list[list[Any]]:
+        return [sorted(self.kinds), sorted(self.types), sorted(self.ops)]
+
+    def take(self, owner: TypeOf) -> bool:
+        """Whether changes of a type are wanted."""
+        of_kind = not self.kinds or kind_of(owner) in self.kinds
+        return of_kind and (not self.types or owner.id in self.types)
+
+
+def filters(
+    catalog: Catalog, kinds: Collection[str], types: Collection[str], ops: Collection[str]
+) -> Filters:
+    """Filters whose words exist."""
+    for word in kinds:
+        if word not in (Kind.NODE, Kind.EDGE):
+            raise BadRequest(f"'{word}' is no kind of entity", "use node or edge")
+    for word in ops:
+        if word not in OPS:
+            raise BadRequest(f"'{word}' is no kind of change", "use insert, update or delete")
+    ids = []
+    for word in types:
+        found = [each[word].id for each in (catalog.nodes, catalog.edges) if word in each]
+        if not found:
+            raise NotFound("type", word)
+        ids += found
+    return Filters(tuple(kinds), tuple(ids), tuple(ops))
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some changes in order, and where the rest begins."""
+
+    changes: tuple[Change, ...]
+    next_page_token: str | None
+
+
+class Changes:
+    """The changes between two snapshots, read when they are asked for."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalog: Catalog,
+        before: Snapshot,
+        after: Snapshot,
+        wanted: Filters,
+        *,
+        catalog_before: Catalog | None = None,
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._catalog_before = catalog_before or catalog
+        self._names_before = _table_names(self._catalog_before)
+        self._before = before
+        self._after = after
+        self._wanted = wanted
+
+    @property
+    def between(self) -> tuple[str, str]:
+        """The two commits."""
+        return self._before.commit_id, self._after.commit_id
+
+    def __iter__(self) -> Iterator[Change]:
+        return self.beyond(None)
+
+    def counts(self) -> dict[tuple[str, str, str], int]:
+        """How many changes there are by kind, type and operation."""
+        return dict(Counter((each.kind, each.type, each.op) for each in self))
+
+    def page(self, limit: int = PAGE_CHANGES, token: str | None = None) -> Page:
+        """At most `limit` changes; a page also ends when it has grown large."""
+        require_page_size(limit)
+        scope = [*self.between, *self._wanted.to_json()]
+        start = None if token is None else _position(unsealed(token, "page", scope))
+        rest = self.beyond(start)
+        changes = tuple(bounded(rest, limit))
+        if next(rest, None) is None:
+            return Page(changes, None)
+        return Page(changes, sealed("page", scope, position_of(changes[-1])))
+
+    def beyond(self, start: Position | None) -> Iterator[Change]:
+        """The changes after a place, in order: nodes, then edges; by type; by id."""
+        with readable(self._after.commit_id):
+            yield from self._beyond(start)
+
+    def _beyond(self, start: Position | None) -> Iterator[Change]:
+        self._require_kept()
+        for owner in owners(self._catalog):
+            place = type_place(owner)
+            if not self._wanted.take(owner) or (start is not None and place < start[:2]):
+                continue
+            after_id = start[2] if start is not None and place == start[:2] else None
+            yield from self._of_type(owner, after_id)
+
+    def _require_kept(self) -> None:
+        """Pass unless a type went away with entities, which nothing here could tell."""
+        kept = {(kind_of(owner), owner.id) for owner in owners(self._catalog)}
+        for owner in owners(self._catalog_before):
+            pin = self._before.tables.get(owner.table)
+            gone = (kind_of(owner), owner.id) not in kept and self._wanted.take(owner)
+            if gone and pin and pin.row_count:
+                raise NoChanges("schema_boundary", self._after.commit_id, owner.name)
+
+    def _of_type(self, owner: TypeOf, after_id: str | None) -> Iterator[Change]:
+        pins = self._pins(owner)
+        if pins is None:
+            return
+        before, after = pins
+        old = Entities(owner, self._store.tables.reader(before))
+        new = Entities(owner, self._store.tables.reader(after))
+        touched = self._store.deltas.touched(before, after, columns=new.read_by())
+        if after_id is not None:
+            touched = touched.filter(pc.greater(touched["id"], after_id))
+        rows = rows_a_chunk(owner)
+        for start in range(0, touched.num_rows, rows):
+            yield from self._of_rows(owner, old, new, touched.slice(start, rows))
+
+    def _pins(self, owner: TypeOf) -> tuple[TablePin, TablePin] | None:
+        """The two versions of a type's table, or None when nothing can differ. A type that was
+        renamed between the points is found by its identity."""
+        name = self._names_before.get((kind_of(owner), owner.id))
+        before = None if name is None else self._before.tables.get(name)
+        after = self._after.tables.get(owner.table)
+        if before is None or after is None:
+            only = before or after
+            if only is not None and only.row_count:
+                raise NoChanges("schema_boundary", self._after.commit_id, owner.name)
+            return None
+        return None if _is_same(before, after) else (before, after)
+
+    def _of_rows(
+        self, owner: TypeOf, old: Entities, new: Entities, touched: pa.Table
+    ) -> Iterator[Change]:
+        ids, was, now = (touched[name].combine_chunks() for name in ("id", BEFORE, AFTER))
+        reads = [partial(old.at, was, ids), partial(new.at, now, ids)]
+        # Few rows are at hand; to look them up takes less than to wait for a thread.
+        ours, theirs = together(reads) if len(ids) > _FEW_ROWS else [read() for read in reads]
+        places = np.flatnonzero(differ(ours, theirs))
+        before, after = (image_values(owner, _at(each.rows, places)) for each in (ours, theirs))
+        entities = _at(ids, places).to_pylist()
+        names = tuple(prop.name for prop in owner.properties)
+        of = ChangedType(kind_of(owner), owner.name, str(owner.id), names)
+        for entity, first, last in zip(entities, before, after, strict=True):
+            op = INSERT if first is None else DELETE if last is None else UPDATE
+            if not self._wanted.ops or op in self._wanted.ops:
+                yield Change(of, entity, op, first, last)
+
+
+def _at(rows: Rows, places: npt.NDArray[np.intp]) -> Rows:
+    """What is at some places, often at all of them."""
+    return rows if len(places) == len(rows) else rows.take(pa.array(places))
+
+
+def _table_names(catalog: Catalog) -> dict[tuple[str, TypeId], TableKey]:
+    return {(kind_of(owner), owner.id): owner.table for owner in owners(catalog)}
+
+
+def _is_same(before: TablePin, after: TablePin) -> bool:
+    """Whether two pins are one version, whatever the table was called."""
+    return before == replace(after, table_key=before.table_key)
+
+
+def changes_between(
+    store: Store, schemas: Schemas, before: Snapshot, after: Snapshot, wanted: Filters
+) -> Changes:
+    """What turns one snapshot into another, each read under the schema it was written under."""
+    old, new = schemas.at(before).catalog, schemas.at(after).catalog
+    return Changes(store, new, before, after, wanted, catalog_before=old)
+
+
+def commit_changes(
+    store: Store,
+    schemas: Schemas,
+    commit: Commit,
+    wanted: Filters,
+    *,
+    parent: Commit | None = None,
+) -> Changes:
+    """What a commit changed against its first parent, which is looked up unless it is given."""
+    if commit.parent is None:
+        raise NoChanges("parentless_commit", commit.id)
+    with readable(commit.id):
+        before = store.history.at(parent or store.history.get(commit.parent))
+        return changes_between(store, schemas, before, store.history.at(commit), wanted)
+
+
+@contextmanager
+def readable(commit_id: str) -> Iterator[None]:
+    """Say that the changes of a commit cannot be told when something they need was reclaimed."""
+    try:
+        yield
+    except ChangeFeedGap as gap:
+        raise ChangeFeedGap(commit_id) from gap
+    except Reclaimed as gone:
+        raise ChangeFeedGap(commit_id) from gone
+    except NotFound as missing:
+        if missing.kind != DATASET:
+            raise
+        raise ChangeFeedGap(commit_id) from missing
+
+
+def owners(catalog: Catalog) -> Iterator[TypeOf]:
+    """Every type in the order of changes: nodes, then edges, each by identity."""
+    nodes = sorted(catalog.nodes.values(), key=lambda node: node.id)
+    edges = sorted(catalog.edges.values(), key=lambda edge: edge.id)
+    return chain(nodes, edges)
+
+
+def kind_of(owner: TypeOf) -> str:
+    """`node` or `edge`."""
+    return str(owner.table.partition(":")[0])
+
+
+def type_place(owner: TypeOf) -> tuple[str, int]:
+    """The place of a type in the order of changes; `1` comes before `2`."""
+    return ("1" if kind_of(owner) == Kind.NODE else "2"), int(owner.id)
+
+
+def position_of(change: Change) -> Position:
+    """The place of a change in the order of all."""
+    return ("1" if change.kind == Kind.NODE else "2"), int(change.type_id), change.id
+
+
+def _position(facts: Any) -> Position:
+    kind, type_id, entity_id = facts
+    return kind, type_id, entity_id
+
+
+def require_page_size(limit: int) -> None:
+    """Pass only for a page that can be sent."""
+    if limit <= 0:
+        raise BadRequest("change page limit must be greater than zero", "ask for a larger one")
+    if limit > PAGE_CHANGES_MAX:
+        raise LimitExceeded("commit_changes_page_changes", limit, PAGE_CHANGES_MAX)
+
+
+def bounded(changes: Iterator[Change], limit: int) -> Iterator[Change]:
+    """The first changes, until there are `limit` or they have grown large; one at least."""
+    size = 0
+    for number, change in enumerate(changes, start=1):
+        yield change
+        size += _size(change.was) + _size(change.now)
+        if number == limit or size >= PAGE_BYTES:
+            return
+
+
+def _size(values: Values | None) -> int:
+    """Roughly the bytes of an image as text."""
+    return sum(
+        20 * len(value) if isinstance(value, list) else len(value) if isinstance(value, str) else 20
+        for value in values or ()
+    )

@@ -1,0 +1,267 @@
+"""A graph as files: NDJSON that loads again as it is, or Parquet a type.
+
+Invariant: one snapshot throughout. Edges come before nodes, types in name order, rows in id order,
+and every property of every row is there, so that loading the export gives the same graph.
+"""
+
+import base64
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from omnigraph.catalog.arrow import PROPERTY_ID, arrow_type
+from omnigraph.catalog.model import Catalog, EdgeType, Property
+from omnigraph.errors import AlreadyExists, BadRequest
+from omnigraph.exec.load.records import Owner
+from omnigraph.exec.load.request import Progress
+from omnigraph.exec.values.from_input import BLOB_PREFIX
+from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.records import Snapshot
+from omnigraph.storage.store import Store
+
+FORMATS = ("jsonl", "parquet")
+_BATCH_ROWS = 8_192
+_ROWS_A_FILE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """What was written: rows by type, in name order, and the commit they were read from."""
+
+    nodes: dict[str, int]
+    edges: dict[str, int]
+    commit_id: str | None
+
+    @property
+    def total_entities(self) -> int:
+        """Nodes and edges together."""
+        return sum(self.nodes.values()) + sum(self.edges.values())
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts rows as they leave and tells whoever wants to know."""
+
+    tell: Callable[[Progress], None] | None = None
+    rows: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    def add(self, rows: int, stage: str = "export") -> None:
+        self.rows += rows
+        if self.tell is not None:
+            self.tell(Progress(stage, self.rows, time.monotonic() - self.started))
+
+
+@dataclass(frozen=True, slots=True)
+class Exporting:
+    """One snapshot on its way out."""
+
+    store: Store
+    snapshot: Snapshot
+    owners: tuple[Owner, ...]
+    meter: Meter
+
+    def chunks(self) -> Iterator[bytes]:
+        """Everything as NDJSON, some lines at a time."""
+        for owner in self.owners:
+            for batch in self._batches(owner):
+                yield b"".join(_lines_of(batch, owner))
+
+    def to_stream(self, stream: IO[bytes]) -> ExportResult:
+        """Everything as NDJSON, one type after the other."""
+        return self._each(lambda owner: write_lines(stream, self._batches(owner), owner))
+
+    def to_file(self, path: Path) -> ExportResult:
+        """Everything as one NDJSON file, which appears when it is whole."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with unfinished.open("wb") as stream:
+                done = self.to_stream(stream)
+                stream.flush()
+                os.fsync(stream.fileno())
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return done
+
+    def to_folder(self, folder: Path, format: str) -> ExportResult:
+        """A file of NDJSON a type, or a folder of Parquet files a type."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise AlreadyExists("export", str(folder), "give an empty folder")
+        if format == "parquet":
+            return self._each(lambda owner: self._parquet(folder, owner))
+        return self._each(lambda owner: self._lines(folder, owner))
+
+    def _lines(self, folder: Path, owner: Owner) -> int:
+        kind = "edge" if isinstance(owner, EdgeType) else "node"
+        with (folder / f"{kind}-{owner.name}.jsonl").open("wb") as stream:
+            return write_lines(stream, self._batches(owner), owner)
+
+    def _parquet(self, folder: Path, owner: Owner) -> int:
+        kind = "edges" if isinstance(owner, EdgeType) else "nodes"
+        inside = folder / kind / owner.name
+        inside.mkdir(parents=True)
+        return _write_parquet(inside, self._batches(owner))
+
+    def _each(self, write: Callable[[Owner], int]) -> ExportResult:
+        counts = {owner.table: write(owner) for owner in self.owners}
+        self.meter.add(0, "done")
+        return ExportResult(
+            nodes={t.removeprefix("node:"): n for t, n in counts.items() if t[0] == "n"},
+            edges={t.removeprefix("edge:"): n for t, n in counts.items() if t[0] == "e"},
+            commit_id=self.snapshot.commit_id,
+        )
+
+    def _batches(self, owner: Owner) -> Iterator[pa.RecordBatch]:
+        """Rows in id order, with the columns that the type has now."""
+        if owner.table not in self.snapshot.tables:
+            return
+        reader = self.store.reader(self.snapshot, owner.table)
+        for batch in rows_as_now(reader, owner, order_by=["id"], batch_size=_BATCH_ROWS):
+            yield batch
+            self.meter.add(batch.num_rows)
+
+
+def rows_as_now(
+    reader: TableReader, owner: Owner, columns: Sequence[str] | None = None, **options: Any
+) -> Iterator[pa.RecordBatch]:
+    """Rows of any version with the columns that the type has now, or some of them; a column that
+    the version lacks is null. `options` are those of `TableReader.batches`."""
+    names = _names(reader)
+    ends = ["src", "dst"] if isinstance(owner, EdgeType) else []
+    wanted = ["id", *ends, *(p.name for p in owner.properties)]
+    wanted = wanted if columns is None else [name for name in columns if name in wanted]
+    held = {p.name: names[p.id] for p in owner.properties if p.id in names}
+    stored = [held.get(name, name) for name in wanted if name in ("id", *ends) or name in held]
+    kinds = {prop.name: column_type(prop) for prop in owner.properties}
+    for batch in reader.batches(stored, blob_handling="all_binary", **options):
+        arrays = [
+            batch.column(held.get(name, name))
+            if name not in kinds or name in held
+            else pa.nulls(batch.num_rows, kinds[name])
+            for name in wanted
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, names=wanted)
+
+
+def column_type(prop: Property) -> pa.DataType:
+    """The type of a property's column as it leaves the graph."""
+    return pa.large_binary() if prop.type.is_blob else arrow_type(prop.type)
+
+
+def _names(reader: TableReader) -> dict[int, str]:
+    """The column of each property: an older snapshot may know it by another name."""
+    key = PROPERTY_ID.encode()
+    return {int(f.metadata[key]): f.name for f in reader.schema if key in (f.metadata or {})}
+
+
+def choose_owners(catalog: Catalog, types: Iterable[str] | None) -> tuple[Owner, ...]:
+    """Edge types, then node types, in name order; only those that are named, if any are."""
+    edges = sorted(catalog.edges.values(), key=lambda owner: owner.name)
+    nodes = sorted(catalog.nodes.values(), key=lambda owner: owner.name)
+    every: tuple[Owner, ...] = (*edges, *nodes)
+    wanted = None if types is None else set(types)
+    if not wanted:
+        return every
+    for name in sorted(wanted):
+        if all(owner.name != name for owner in every):
+            raise BadRequest(f"unknown export type '{name}'", "name a node or edge type")
+    return tuple(owner for owner in every if owner.name in wanted)
+
+
+# Writing
+
+
+def write_lines(stream: IO[bytes], batches: Iterator[pa.RecordBatch], owner: Owner) -> int:
+    count = 0
+    for batch in batches:
+        stream.write(b"".join(_lines_of(batch, owner)))
+        count += batch.num_rows
+    return count
+
+
+def _lines_of(batch: pa.RecordBatch, owner: Owner) -> Iterator[bytes]:
+    names = ["id", *(prop.name for prop in owner.properties)]
+    columns = [_plain(batch.column(name)) for name in names]
+    if isinstance(owner, EdgeType):
+        ends = (batch.column("src").to_pylist(), batch.column("dst").to_pylist())
+        for source, target, *values in zip(*ends, *columns, strict=True):
+            record = {"edge": owner.name, "from": source, "to": target}
+            yield orjson.dumps(record | {"data": dict(zip(names, values, strict=True))}) + b"\n"
+        return
+    for row in zip(*columns, strict=True):
+        record = {"type": owner.name, "data": dict(zip(names, row, strict=True))}
+        yield orjson.dumps(record) + b"\n"
+
+
+def _plain(values: pa.Array) -> list[Any]:
+    """Values as JSON has them: moments as numbers, bytes as text."""
+    kind = values.type
+    if pa.types.is_date32(kind):
+        values = values.cast(pa.int32())
+    elif pa.types.is_timestamp(kind):
+        values = values.cast(pa.int64())
+    elif pa.types.is_list(kind) and pa.types.is_date32(kind.value_type):
+        values = values.cast(pa.list_(pa.int32()))
+    elif pa.types.is_list(kind) and pa.types.is_timestamp(kind.value_type):
+        values = values.cast(pa.list_(pa.int64()))
+    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return [None if v is None else _blob_text(v) for v in values.to_pylist()]
+    return list(values.to_pylist())
+
+
+def _blob_text(data: bytes) -> str:
+    return BLOB_PREFIX + base64.b64encode(data).decode()
+
+
+def _write_parquet(folder: Path, batches: Iterator[pa.RecordBatch]) -> int:
+    count, number = 0, 0
+    writer: pq.ParquetWriter | None = None
+    try:
+        for batch in batches:
+            if writer is None:
+                path = folder / f"part-{number:05}.parquet"
+                writer = pq.ParquetWriter(path, batch.schema)
+                number += 1
+            writer.write_batch(batch)
+            count += batch.num_rows
+            if count >= number * _ROWS_A_FILE:
+                writer.close()
+                writer = None
+    finally:
+        if writer is not None:
+            writer.close()
+    return count
+
+
+def export(
+    store: Store,
+    catalog: Catalog,
+    target: str | os.PathLike[str] | IO[bytes],
+    snapshot: Snapshot,
+    *,
+    format: str,
+    types: Iterable[str] | None,
+    progress: Callable[[Progress], None] | None = None,
+) -> ExportResult:
+    """Write a snapshot to a file, a folder (its name ends in a slash, or it exists) or a stream."""
+    if format not in FORMATS:
+        raise BadRequest(f"unknown export format '{format}'", f"use {' or '.join(FORMATS)}")
+    exporting = Exporting(store, snapshot, choose_owners(catalog, types), Meter(progress))
+    if not isinstance(target, str | os.PathLike):
+        if format == "parquet":
+            raise BadRequest("Parquet goes to a folder", "give a path")
+        return exporting.to_stream(target)
+    path = Path(target)
+    if format == "parquet" or os.fspath(target).endswith("/") or path.is_dir():
+        return exporting.to_folder(path, format)
+    return exporting.to_file(path)

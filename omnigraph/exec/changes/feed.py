@@ -1,0 +1,205 @@
+"""The change feed: the commits of one branch, oldest first, each with what it changed.
+
+    start ─▶ blocks … next_page_token ─▶ blocks … cursor ─▶ (later) blocks …
+
+Invariant: each poll ends at the head it found, so it always ends. Nothing is kept between polls:
+a token carries where to go on and is valid in any process, for the graph, the branch as it was
+created and the filters it was made with. Every commit is delivered, at least once.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from omnigraph.errors import BadRequest, ChangeFeedGap, LimitExceeded, NotFound
+from omnigraph.exec.changes.baseline import Baseline
+from omnigraph.exec.changes.diff import (
+    PAGE_CHANGES,
+    Change,
+    Filters,
+    Position,
+    bounded,
+    commit_changes,
+    position_of,
+    require_page_size,
+)
+from omnigraph.exec.changes.export import Exporting, Meter, choose_owners
+from omnigraph.exec.changes.tokens import sealed, unsealed
+from omnigraph.exec.schemas import Schemas
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import Commit, CommitId
+from omnigraph.storage.store import Store
+
+POLL_COMMITS = 128
+POLL_COMMITS_MAX = 512
+NOW, BEGINNING, AFTER = "now", "beginning", "after:"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One commit, and what it changed; one that a page cuts is told again on the next."""
+
+    cause: Commit
+    changes: tuple[Change, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The block as a server tells it."""
+        cause = self.cause
+        shown = {
+            "graph_commit_id": cause.id,
+            "parent_commit_id": cause.parent,
+            "merged_parent_commit_id": cause.merged_parent,
+            "authored_branch": cause.branch or MAIN,
+            "actor_id": cause.actor,
+            "authored_at": cause.created_at,
+        }
+        told = {name: value for name, value in shown.items() if value is not None}
+        return {"cause": told, "changes": [change.to_json() for change in self.changes]}
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPage:
+    """A page of a poll: with `next_page_token`, or as its last one with `cursor`."""
+
+    blocks: tuple[Block, ...]
+    next_page_token: str | None = None
+    cursor: str | None = None
+    caught_up: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a page begins: beyond a commit, or inside the one after it, up to a last commit."""
+
+    beyond: CommitId
+    last: CommitId
+    inside: Position | None = None
+
+
+class Feed:
+    """The feed of one branch with one set of filters."""
+
+    def __init__(self, store: Store, schemas: Schemas, branch: str, wanted: Filters) -> None:
+        self._store = store
+        self._schemas = schemas
+        self._wanted = wanted
+        state = store.manifest.state(branch)
+        self._head = store.manifest.snapshot(state)
+        self._chain = _first_parents(store, branch, self._head.commit_id)
+        self._by_id = {commit.id: commit for commit in self._chain}
+        self._scope = [self._chain[0].id, branch, state.identity, wanted.to_json()]
+
+    def baseline(self) -> Baseline:
+        """Everything as it is at the head, and the cursor of whoever has it."""
+        head = self._head
+        owners = choose_owners(self._schemas.at(head).catalog, None)
+        chosen = tuple(filter(self._wanted.take, owners))
+        exporting = Exporting(self._store, head, chosen, Meter())
+        return Baseline(head.commit_id, self.cursor_at(head.commit_id), exporting)
+
+    def poll(
+        self,
+        *,
+        start: str | None = None,
+        cursor: str | None = None,
+        page_token: str | None = None,
+        limit: int = PAGE_CHANGES,
+        commits: int = POLL_COMMITS,
+    ) -> FeedPage:
+        """What happened since a place, at most `limit` changes of at most `commits` commits."""
+        try:
+            return self._poll(start, cursor, page_token, limit, commits)
+        except ChangeFeedGap as gap:
+            raise ChangeFeedGap(gap.first_unreadable_commit_id, cursor or page_token) from gap
+
+    def _poll(
+        self,
+        start: str | None,
+        cursor: str | None,
+        page_token: str | None,
+        limit: int,
+        commits: int,
+    ) -> FeedPage:
+        if sum(each is not None for each in (start, cursor, page_token)) > 1:
+            raise BadRequest("a poll has one of start, cursor and page_token")
+        require_page_size(limit)
+        if not 0 < commits <= POLL_COMMITS_MAX:
+            raise LimitExceeded("change_feed_commits_per_poll", commits, POLL_COMMITS_MAX)
+        if page_token is not None:
+            beyond, last, inside = unsealed(page_token, "page", self._scope)
+            place = _Place(beyond, last, None if inside is None else tuple(inside))
+        else:
+            beyond = self._beginning(start, cursor)
+            ahead = self._after(beyond)[:commits]
+            place = _Place(beyond, ahead[-1].id if ahead else beyond)
+        return self._page(place, limit)
+
+    def cursor_at(self, commit_id: CommitId) -> str:
+        """The cursor of somebody who has everything up to a commit."""
+        return sealed("cursor", self._scope, commit_id)
+
+    def _beginning(self, start: str | None, cursor: str | None) -> CommitId:
+        if cursor is not None:
+            reached = CommitId(unsealed(cursor, "cursor", self._scope))
+            if reached not in self._by_id:
+                raise ChangeFeedGap(reached)
+            return reached
+        if start is None or start == NOW:
+            return self._chain[-1].id
+        if start == BEGINNING:
+            return self._chain[0].id
+        if not start.startswith(AFTER):
+            raise BadRequest(
+                f"a feed cannot start at '{start}'", "use now, beginning or after:<id>"
+            )
+        return CommitId(start.removeprefix(AFTER))
+
+    def _after(self, commit_id: CommitId) -> Sequence[Commit]:
+        for place, commit in enumerate(self._chain):
+            if commit.id == commit_id:
+                return self._chain[place + 1 :]
+        raise NotFound("commit", commit_id, "it is not on this branch")
+
+    def _page(self, place: _Place, limit: int) -> FeedPage:
+        blocks: list[Block] = []
+        beyond, inside = place.beyond, place.inside
+        for commit in self._until(place):
+            rest = self._changes(commit, inside)
+            changes = tuple(bounded(rest, limit)) if limit else ()
+            more = next(rest, None) is not None
+            if changes or not more:
+                blocks.append(Block(commit, changes))
+            if more:
+                inside = position_of(changes[-1]) if changes else inside
+                token = sealed("page", self._scope, [beyond, place.last, inside])
+                return FeedPage(tuple(blocks), next_page_token=token)
+            limit -= len(changes)
+            beyond, inside = commit.id, None
+        caught_up = place.last == self._chain[-1].id
+        return FeedPage(tuple(blocks), cursor=self.cursor_at(place.last), caught_up=caught_up)
+
+    def _until(self, place: _Place) -> Iterator[Commit]:
+        ahead = self._after(place.beyond)
+        if place.beyond == place.last:
+            return iter(())
+        count = next((n for n, c in enumerate(ahead, start=1) if c.id == place.last), None)
+        if count is None:
+            raise NotFound("commit", place.last, "it is not on this branch")
+        return islice(iter(ahead), count)
+
+    def _changes(self, commit: Commit, inside: Position | None) -> Iterator[Change]:
+        parent = self._by_id.get(CommitId(commit.parent or ""))
+        told = commit_changes(self._store, self._schemas, commit, self._wanted, parent=parent)
+        return told.beyond(inside)
+
+
+def _first_parents(store: Store, branch: str, head: CommitId) -> list[Commit]:
+    """The commits a branch went through, oldest first."""
+    commits = store.history.dag(branch)
+    if head not in commits:
+        raise NotFound("branch", branch, "it was deleted and made again meanwhile")
+    chain = [commits[head]]
+    while chain[-1].parent is not None:
+        chain.append(commits[chain[-1].parent])
+    return chain[::-1]

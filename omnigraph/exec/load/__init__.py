@@ -1,0 +1,1 @@
+"""Bulk load: input files to decoded columns to checked fragments; no query engine on the way."""

@@ -1,0 +1,258 @@
+"""Columns that a caller or a file brings, turned into the columns of a type.
+
+Invariant: a value means here what it means in graph NDJSON; a column that Arrow can turn as a whole
+is turned as a whole, and otherwise value by value through `stored`. Formats with types of their own
+may also bring dates, moments and bytes, whole numbers as floats, and endpoints as key values.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.arrow import arrow_type
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.errors import Violation
+from omnigraph.exec.load.json_columns import NotSure, derived_ids
+from omnigraph.exec.load.records import Owner, Rows, bad, end_id, schema_of
+from omnigraph.exec.rules.faults import Faults
+from omnigraph.exec.values.from_input import Unfit, column, kind_of, stored
+from omnigraph.exec.values.mint import ulids
+from omnigraph.types import FLOATS, INTEGERS, Scalar, ValueType
+
+_ENDS = {"from": "src", "to": "dst"}
+
+
+def rows_of(
+    catalog: Catalog,
+    owner: Owner,
+    table: pa.Table,
+    *,
+    rename: Mapping[str, str],
+    is_text: bool = False,
+    first: int = 1,
+    part: int = 0,
+    file: str | None = None,
+    keep_rejects: bool = False,
+) -> tuple[Rows | None, Faults]:
+    """The rows of a table of columns, and what is wrong with the others."""
+    reading = _Reading(catalog, owner, table.num_rows, is_text)
+    named = _named(owner, table, rename, reading)
+    if named is not None:
+        reading.read(named)
+    faults = Faults(keep_rejects)
+    for row, violation in reading.wrong:
+        where = replace(violation, file=file, line=None if row is None else first + row)
+        faults.add(part, where)
+    return reading.rows(first) if not faults and named is not None else None, faults
+
+
+def _named(
+    owner: Owner, table: pa.Table, rename: Mapping[str, str], reading: "_Reading"
+) -> dict[str, pa.Array] | None:
+    """The columns by the name of what they fill."""
+    allowed = {"id", *(prop.name for prop in owner.properties)}
+    if isinstance(owner, EdgeType):
+        allowed |= {"src", "dst"}
+    found: dict[str, pa.Array] = {}
+    for name in table.column_names:
+        target = rename.get(name, name)
+        if isinstance(owner, EdgeType):
+            target = _ENDS.get(target, target)
+        if target not in allowed:
+            text = f"unknown property '{target}' of {owner.name}"
+            reading.fault(None, bad("property", text, owner=owner.name, prop=target).violation)
+        elif target in found:
+            text = f"two columns fill {owner.name}.{target}"
+            reading.fault(None, bad("property", text, owner=owner.name, prop=target).violation)
+        else:
+            found[target] = table.column(name).combine_chunks()
+    return None if reading.wrong else found
+
+
+class _Reading:
+    """One table of columns on its way to rows."""
+
+    def __init__(self, catalog: Catalog, owner: Owner, count: int, is_text: bool) -> None:
+        self._catalog = catalog
+        self._owner = owner
+        self._count = count
+        self._is_text = is_text
+        self._columns: dict[str, pa.Array] = {}
+        self._given = pa.repeat(pa.scalar(True), count)
+        self.wrong: list[tuple[int | None, Violation]] = []
+
+    def fault(self, row: int | None, violation: Violation) -> None:
+        self.wrong.append((row, violation))
+
+    def read(self, named: Mapping[str, pa.Array]) -> None:
+        """Fill every column of the type."""
+        owner = self._owner
+        if isinstance(owner, EdgeType):
+            for word, name, node in (("from", "src", owner.source), ("to", "dst", owner.target)):
+                self._columns[name] = self._ends(word, self._catalog.nodes[node], named.get(name))
+        for prop in owner.properties:
+            values = named.get(prop.name)
+            self._columns[prop.name] = (
+                pa.nulls(self._count, arrow_type(prop.type))
+                if values is None
+                else self._typed(prop.name, prop.type, values)
+            )
+        if not self.wrong:
+            self._ids(named.get("id"))
+
+    def rows(self, first: int) -> Rows:
+        schema = schema_of(self._owner)
+        table = pa.Table.from_arrays([self._columns[n] for n in schema.names], schema=schema)
+        lines = pa.array(np.arange(first, first + self._count, dtype=np.int64))
+        return Rows(self._owner, table, lines, self._given)
+
+    def _typed(self, name: str, value_type: ValueType, values: pa.Array) -> pa.Array:
+        try:
+            return _whole(values, value_type, self._is_text)
+        except (NotSure, pa.ArrowException):
+            pass
+        read = _text_reader(value_type) if self._is_text else _value_reader(value_type)
+        kept: list[Any] = []
+        for row, value in enumerate(values.to_pylist()):
+            try:
+                kept.append(stored(read(value), value_type))
+            except Unfit as unfit:
+                kept.append(None)
+                text = f"{self._owner.name}.{name} {unfit.text}"
+                wrong = bad(unfit.rule, text, owner=self._owner.name, prop=name, value=value)
+                self.fault(row, wrong.violation)
+        return column(kept, value_type)
+
+    def _ends(self, word: str, node: NodeType, values: pa.Array | None) -> pa.Array:
+        if values is None:
+            text = f"{self._owner.name} needs a column for `{word}`"
+            wrong = bad("required", text, owner=self._owner.name, prop=word)
+            self.fault(None, wrong.violation)
+            return pa.nulls(self._count, pa.utf8())
+        if _is_string(values.type) and not values.null_count:
+            return values.cast(pa.utf8())
+        kept = [end_id(node, value) for value in values.to_pylist()]
+        for row, end in enumerate(kept):
+            if not isinstance(end, str):
+                rule = "required" if end is None else "type"
+                text = f"{self._owner.name} needs `{word}`, a string or a key, not {kind_of(end)}"
+                wrong = bad(rule, text, owner=self._owner.name, prop=word, value=end)
+                self.fault(row, wrong.violation)
+        return pa.array([end if isinstance(end, str) else None for end in kept], pa.utf8())
+
+    def _ids(self, stated: pa.Array | None) -> None:
+        owner = self._owner
+        if stated is None:
+            stated = pa.nulls(self._count, pa.utf8())
+        elif not _is_string(stated.type) and not pa.types.is_null(stated.type):
+            text = f"the ids of {owner.name} must be strings"
+            self.fault(None, bad("type", text, owner=owner.name, prop="id").violation)
+            return
+        stated = stated.cast(pa.utf8())
+        if isinstance(owner, NodeType) and owner.key:
+            self._keyed(owner, stated)
+            return
+        self._columns["id"] = pc.replace_with_mask(
+            stated, stated.is_null(), ulids(stated.null_count)
+        )
+        self._given = stated.is_valid()
+
+    def _keyed(self, owner: NodeType, stated: pa.Array) -> None:
+        for name in owner.key:
+            for row in pc.indices_nonzero(self._columns[name].is_null()).to_pylist():
+                text = f"{owner.name}.{name} is non-nullable: a @key property cannot contain null"
+                wrong = bad("required", text, owner=owner.name, prop=name)
+                self.fault(row, wrong.violation)
+        if self.wrong:
+            return
+        derived = derived_ids(owner, self._columns)
+        differs = pc.fill_null(pc.not_equal(stated, derived), False)
+        for row in pc.indices_nonzero(differs).to_pylist():
+            own, other = derived[row].as_py(), stated[row].as_py()
+            text = f"id '{other}' is not the id '{own}' that the key of {owner.name} has"
+            wrong = bad("key_id", text, owner=owner.name, prop="id", id=own, value=other)
+            self.fault(row, wrong.violation)
+        self._columns["id"] = derived
+
+
+# Whole columns
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def _whole(values: pa.Array, value_type: ValueType, is_text: bool) -> pa.Array:
+    """The column turned at once, where every value of it means the same either way."""
+    target = arrow_type(value_type)
+    scalar, source = value_type.scalar, values.type
+    if pa.types.is_dictionary(source):
+        return _whole(values.dictionary_decode(), value_type, is_text)
+    if pa.types.is_null(source):
+        return pa.nulls(len(values), target)
+    if value_type.is_blob or value_type.is_vector or value_type.is_list:
+        raise NotSure
+    if scalar is Scalar.STRING and _is_string(source):
+        return values.cast(target)
+    if scalar is Scalar.BOOL and pa.types.is_boolean(source):
+        return values
+    numeric = pa.types.is_integer(source) or pa.types.is_floating(source)
+    if scalar in INTEGERS and (numeric or (is_text and _is_string(source))):
+        return values.cast(target)
+    if scalar in FLOATS and (numeric or (is_text and _is_string(source))):
+        return _finite(values.cast(pa.float64()), target)
+    if scalar is Scalar.DATE and pa.types.is_date(source):
+        return values.cast(target)
+    if scalar is Scalar.DATETIME and pa.types.is_timestamp(source):
+        zone = pa.timestamp("ms") if source.tz is None else pa.timestamp("ms", source.tz)
+        return values.cast(zone, safe=False).cast(target)
+    raise NotSure
+
+
+def _finite(values: pa.Array, target: pa.DataType) -> pa.Array:
+    found = values.cast(target, safe=False)
+    if pc.all(pc.is_finite(found)).as_py() is False:
+        raise NotSure
+    return pc.add(found, pa.scalar(0, target))
+
+
+# Values one by one
+
+
+def _value_reader(value_type: ValueType) -> Callable[[Any], Any]:
+    if value_type.scalar in INTEGERS and not value_type.is_list:
+        return lambda value: (
+            int(value) if isinstance(value, float) and value.is_integer() else value
+        )
+    return lambda value: value
+
+
+def _text_reader(value_type: ValueType) -> Callable[[Any], Any]:
+    """Cells of a format that has text alone: numbers and lists are JSON inside the text."""
+    if value_type.is_text or value_type.is_blob:
+        return lambda value: value
+    if value_type.scalar in (Scalar.DATE, Scalar.DATETIME) and not value_type.is_list:
+        return _number_or_text
+    return _json_text
+
+
+def _number_or_text(value: str | None) -> Any:
+    if value is not None and value.lstrip("-").isdigit():
+        return int(value)
+    return value
+
+
+def _json_text(value: str | None) -> Any:
+    if value is None:
+        return None
+    try:
+        return json.loads(value.lower() if value.lower() in ("true", "false") else value)
+    except ValueError:
+        return value

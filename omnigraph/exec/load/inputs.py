@@ -1,0 +1,153 @@
+"""What a caller may hand to a load, as pieces of input.
+
+Invariant: the order of the pieces is the order of the input, and nothing is read before it is
+asked for. A size that cannot be known without reading is None.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.errors import BadRequest
+from omnigraph.exec.load.decode import Block
+from omnigraph.exec.load.files import Options
+from omnigraph.exec.load.pieces import Piece, pieces_of
+from omnigraph.exec.load.sources import Part, blocks, find_files
+
+_RECORDS = 20_000
+_READ_BYTES = 8 << 20
+_INFLATES = 8  # how much larger compressed text gets, roughly
+_COLUMNS_INFLATE = 8  # how much larger rows are as text than as columns in a file, roughly
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A source that was looked at: its files, or what it gives by itself."""
+
+    parts: tuple[Part, ...] | None
+    own: Iterator[Piece] | None
+    size_bytes: int | None
+
+    @property
+    def rows_bytes(self) -> int | None:
+        """About how large the rows are as text; columns are packed more tightly."""
+        if self.parts is None:
+            return self.size_bytes
+        return sum(part.size * _inflates(part) for part in self.parts)
+
+    def pieces(self) -> Iterator[Piece]:
+        """All of it. Only files can be read twice."""
+        if self.parts is not None:
+            return pieces_of(self.parts)
+        assert self.own is not None
+        return self.own
+
+
+def open_input(source: Any, options: Options = ()) -> Input:
+    """Files, columns or records, whichever the source is; `options` reach files elsewhere."""
+    if _names_files(source):
+        parts = find_files(source, options)
+        size = sum(part.size * (_INFLATES if part.is_compressed else 1) for part in parts)
+        return Input(parts, None, size)
+    if isinstance(source, bytes | bytearray):
+        return Input(None, _lines(bytes(source), 1), len(source))
+    if hasattr(source, "read"):
+        return Input(None, _stream(source), None)
+    columns = _columns(source)
+    if columns is not None:
+        return Input(None, _tables(columns[0]), columns[1])
+    if isinstance(source, Iterable) and not isinstance(source, str | dict):
+        return Input(None, _records(source), None)
+    raise BadRequest(
+        f"cannot load a {type(source).__name__}",
+        "give files, an Arrow, pandas or polars table, a Spark DataFrame, or records",
+    )
+
+
+def _inflates(part: Part) -> int:
+    if part.is_compressed:
+        return _INFLATES
+    return _COLUMNS_INFLATE if part.format in ("parquet", "orc") else 1
+
+
+def open_whole(source: Any, options: Options = ()) -> Input:
+    """A text that only makes sense as a whole: bytes, an open file, or one file by its name."""
+    if _names_files(source):
+        (part, *more) = find_files(source, options)
+        if more:
+            raise BadRequest("the older format is read from one file", "load them one by one")
+        data, label = b"".join(block.data for block in blocks(part)), part.label
+    elif isinstance(source, bytes | bytearray):
+        data, label = bytes(source), None
+    elif hasattr(source, "read"):
+        data, label = bytes(source.read()), None
+    else:
+        raise BadRequest(f"the older format is text, not a {type(source).__name__}")
+    whole = Piece(0, label, 1, Block(data, 1, 0, label))
+    return Input(None, iter([whole]), len(data))
+
+
+def _names_files(source: Any) -> bool:
+    if isinstance(source, str | os.PathLike):
+        return True
+    return (
+        isinstance(source, list | tuple)
+        and bool(source)
+        and all(isinstance(each, str | os.PathLike) for each in source)
+    )
+
+
+def _columns(source: Any) -> tuple[Iterable[pa.Table], int | None] | None:
+    if isinstance(source, pa.Table):
+        return [source], source.nbytes
+    if isinstance(source, pa.RecordBatch):
+        return [pa.Table.from_batches([source])], source.nbytes
+    if isinstance(source, pa.RecordBatchReader):
+        return (pa.Table.from_batches([batch]) for batch in source), None
+    library = type(source).__module__.partition(".")[0]
+    if library == "pandas":
+        table = pa.Table.from_pandas(source, preserve_index=False)
+        return [table], table.nbytes
+    if library == "polars":
+        table = source.to_arrow()
+        return [table], table.nbytes
+    return None
+
+
+def _tables(tables: Iterable[pa.Table]) -> Iterator[Piece]:
+    row = 1
+    for table in tables:
+        for start in range(0, table.num_rows, 1 << 18):
+            some = table.slice(start, 1 << 18)
+            yield Piece(0, None, row, some)
+            row += some.num_rows
+
+
+def _records(records: Iterable[Any]) -> Iterator[Piece]:
+    every = iter(records)
+    number = 1
+    while some := tuple(islice(every, _RECORDS)):
+        yield Piece(0, None, number, some)
+        number += len(some)
+
+
+def _lines(data: bytes, line: int) -> Iterator[Piece]:
+    if data:
+        yield Piece(0, None, line, Block(data, line))
+
+
+def _stream(source: Any) -> Iterator[Piece]:
+    """A binary file that is open already."""
+    held, line = b"", 1
+    while piece := source.read(_READ_BYTES):
+        held += piece
+        at = held.rfind(b"\n") + 1
+        if at:
+            yield from _lines(held[:at], line)
+            line += held.count(b"\n", 0, at)
+            held = held[at:]
+    yield from _lines(held, line)

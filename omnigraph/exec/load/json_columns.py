@@ -1,0 +1,244 @@
+"""Lines of one type read by Arrow, column by column.
+
+Invariant: `read_lines` gives what reading each line by itself would give, or raises `NotSure`.
+Arrow's reader refuses members it was not told of, members that come twice and values of another
+JSON type; what it would read differently is looked for here.
+"""
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from omnigraph.catalog.arrow import arrow_type
+from omnigraph.catalog.ids import entity_id
+from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.exec.load.records import Owner, schema_of
+from omnigraph.exec.values.from_input import BLOB_PREFIX, DAYS, MILLISECONDS
+from omnigraph.exec.values.mint import ulids
+from omnigraph.types import FLOATS, INTEGERS, Scalar, ValueType
+
+_BLOCK_BYTES = 1 << 20
+_MOMENTS = frozenset({Scalar.DATE, Scalar.DATETIME})
+_DATE_TEXT = r"^\d{4}-\d{2}-\d{2}$"
+_MOMENT_TEXT = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,3})?Z$"
+
+
+class NotSure(Exception):
+    """These lines are to be read one by one."""
+
+
+def read_lines(owner: Owner, data: bytes, sample: Sequence[Any]) -> tuple[pa.Table, pa.Array]:
+    """The rows of lines that all claim to be of one type, and which of them state their id."""
+    parsed = _parse(_line_schema(owner, sample), data)
+    word, is_edge = ("edge", True) if isinstance(owner, EdgeType) else ("type", False)
+    named = parsed.column(word)
+    if named.null_count or not _all_are(named, owner, is_edge):
+        raise NotSure
+    inner = _members(parsed)
+    columns = {"id": None}
+    if is_edge:
+        columns |= {"src": _end(parsed, "from"), "dst": _end(parsed, "to")}
+    for prop in owner.properties:
+        columns[prop.name] = _typed(inner[prop.name], prop.type)
+    stated = inner["id"]
+    columns["id"], given = _ids(owner, columns, stated, parsed.num_rows)
+    schema = schema_of(owner)
+    return pa.Table.from_arrays([columns[n] for n in schema.names], schema=schema), given
+
+
+def _line_schema(owner: Owner, sample: Sequence[Any]) -> pa.Schema:
+    inner = [pa.field("id", pa.utf8())]
+    for prop in owner.properties:
+        seen = (r["data"].get(prop.name) for r in sample if isinstance(r.get("data"), dict))
+        first = next((value for value in seen if value is not None), None)
+        inner.append(pa.field(prop.name, _json_type(prop.type, first)))
+    outer = [pa.field("data", pa.struct(inner))]
+    if isinstance(owner, EdgeType):
+        return pa.schema([("edge", pa.utf8()), ("from", pa.utf8()), ("to", pa.utf8()), *outer])
+    return pa.schema([("type", pa.utf8()), *outer])
+
+
+def _json_type(value_type: ValueType, seen: Any) -> pa.DataType:
+    """What to read a property's values as, before they become the column's type."""
+    scalar = value_type.scalar
+    if value_type.is_vector:
+        return pa.list_(pa.float64())
+    if scalar in _MOMENTS:
+        if value_type.is_list:
+            raise NotSure
+        return pa.utf8() if seen is None or isinstance(seen, str) else pa.int64()
+    if scalar is Scalar.BLOB:
+        return pa.utf8()
+    # Rounding a decimal to float32 at once, or by way of float64, can differ.
+    plain = pa.float64() if scalar in FLOATS else arrow_type(ValueType(scalar))
+    return pa.list_(plain) if value_type.is_list else plain
+
+
+def _parse(schema: pa.Schema, data: bytes) -> pa.Table:
+    try:
+        return pj.read_json(
+            pa.BufferReader(data),
+            read_options=pj.ReadOptions(block_size=_BLOCK_BYTES),
+            parse_options=pj.ParseOptions(
+                explicit_schema=schema,
+                newlines_in_values=False,
+                unexpected_field_behavior="error",
+            ),
+        ).combine_chunks()
+    except pa.ArrowException as cause:
+        raise NotSure from cause
+
+
+def _all_are(named: pa.ChunkedArray, owner: Owner, is_edge: bool) -> bool:
+    if pc.all(pc.equal(named, owner.name)).as_py():
+        return True
+    return is_edge and bool(pc.all(pc.equal(pc.utf8_lower(named), owner.name.lower())).as_py())
+
+
+def _members(parsed: pa.Table) -> dict[str, pa.Array]:
+    """The members of `data`, null where there is no `data`."""
+    data = _one(parsed.column("data"))
+    members = data.flatten()
+    return {data.type.field(i).name: members[i] for i in range(data.type.num_fields)}
+
+
+def _one(values: pa.ChunkedArray | pa.Array) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values
+    return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
+
+
+def _end(parsed: pa.Table, word: str) -> pa.Array:
+    ends = _one(parsed.column(word))
+    if ends.null_count:
+        raise NotSure
+    return ends
+
+
+# Values
+
+
+def _typed(values: pa.Array, value_type: ValueType) -> pa.Array:
+    target = arrow_type(value_type)
+    scalar = value_type.scalar
+    try:
+        if value_type.is_vector or value_type.is_list:
+            return _list(values, value_type, target)
+        if scalar in FLOATS:
+            return _floats(values, target)
+        if scalar in _MOMENTS:
+            return _moments(values, scalar, target)
+        if scalar is Scalar.BLOB:
+            return _blobs(values, target)
+    except (pa.ArrowException, binascii.Error) as cause:
+        raise NotSure from cause
+    return values
+
+
+def _floats(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Finite numbers only, and one zero."""
+    found = values.cast(target, safe=False)
+    if not _all(pc.is_finite(found)):
+        raise NotSure
+    return pc.add(found, pa.scalar(0, target))
+
+
+def _list(values: pa.Array, value_type: ValueType, target: pa.DataType) -> pa.Array:
+    items = values.flatten()
+    if items.null_count:
+        raise NotSure
+    if value_type.is_vector:
+        items = _floats(items, pa.float32())
+    elif value_type.scalar in FLOATS:
+        items = _floats(items, target.value_type)
+    lengths = pc.fill_null(pc.list_value_length(values), 0)
+    ends = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))])
+    offsets, mask = pa.array(ends.astype(np.int32)), values.is_null()
+    if value_type.is_vector:
+        whole = pa.ListArray.from_arrays(offsets, items, mask=mask)
+        return whole.cast(target)
+    return pa.ListArray.from_arrays(offsets, items, type=target, mask=mask)
+
+
+def _moments(values: pa.Array, scalar: Scalar, target: pa.DataType) -> pa.Array:
+    low, high = DAYS if scalar is Scalar.DATE else MILLISECONDS
+    if pa.types.is_string(values.type):
+        pattern = _DATE_TEXT if scalar is Scalar.DATE else _MOMENT_TEXT
+        sound = pc.and_(
+            pc.match_substring_regex(values, pattern=pattern),
+            pc.invert(pc.starts_with(values, pattern="0000")),
+        )
+        if not _all(sound):
+            raise NotSure
+        return values.cast(target)
+    if not _all(pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))):
+        raise NotSure
+    return (values.cast(pa.int32()) if scalar is Scalar.DATE else values).cast(target)
+
+
+def _all(mask: pa.Array) -> bool:
+    """Whether a mask holds wherever it is not null."""
+    return pc.all(mask).as_py() in (True, None)
+
+
+def _blobs(values: pa.Array, target: pa.DataType) -> pa.Array:
+    cells: list[dict[str, bytes] | None] = []
+    for text in values.to_pylist():
+        if text is None:
+            cells.append(None)
+        elif text.startswith(BLOB_PREFIX):
+            cells.append({"data": base64.b64decode(text[len(BLOB_PREFIX) :], validate=True)})
+        else:
+            raise NotSure
+    return pa.array(cells, target)
+
+
+# Ids
+
+
+def _ids(
+    owner: Owner, columns: dict[str, Any], stated: pa.Array, count: int
+) -> tuple[pa.Array, pa.Array]:
+    if isinstance(owner, NodeType) and owner.key:
+        derived = derived_ids(owner, columns)
+        if stated.null_count < count and not _all(pc.equal(stated, derived)):
+            raise NotSure
+        return derived, pa.repeat(pa.scalar(True), count)
+    if not stated.null_count:
+        return stated, pa.repeat(pa.scalar(True), count)
+    fresh = ulids(stated.null_count)
+    if stated.null_count == count:
+        return fresh, pa.repeat(pa.scalar(False), count)
+    missing = stated.is_null()
+    return pc.replace_with_mask(stated, missing, fresh), stated.is_valid()
+
+
+def derived_ids(node: NodeType, columns: dict[str, pa.Array]) -> pa.Array:
+    """The ids that follow from key columns."""
+    keys = [columns[name] for name in node.key]
+    if any(key.null_count for key in keys):
+        raise NotSure
+    prop = node.property(node.key[0])
+    if len(keys) == 1 and prop is not None and prop.type.scalar is Scalar.STRING:
+        return keys[0]
+    if len(keys) == 1 and prop is not None and prop.type.scalar in INTEGERS:
+        return keys[0].cast(pa.utf8())
+    rows = zip(*(_plain_values(key) for key in keys), strict=True)
+    return pa.array(
+        (entity_id(node, dict(zip(node.key, row, strict=True))) for row in rows), pa.utf8()
+    )
+
+
+def _plain_values(key: pa.Array) -> list[Any]:
+    """Key values as ids are made of them: moments as numbers."""
+    if pa.types.is_date32(key.type):
+        key = key.cast(pa.int32())
+    elif pa.types.is_timestamp(key.type):
+        key = key.cast(pa.int64())
+    return list(key.to_pylist())

@@ -1,0 +1,109 @@
+"""Bulk load in one process: any input, any size, one commit.
+
+    read ─▶ decode ─▶ row rules ─▶ keys aside, rows to files ─▶ key rules ─▶ stage ─▶ commit
+
+Invariant: memory follows the size of a block and of a bucket of keys, not that of the input.
+"""
+
+import time
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.exec.load.finish import Finish, Taken, ahead
+from omnigraph.exec.load.intake import FRAGMENT_BYTES, FragmentSink, Intake, Ready, RowSink
+from omnigraph.exec.load.pieces import Piece, ready_piece
+from omnigraph.exec.load.request import LoadRequest, Progress
+from omnigraph.exec.load.scratch import scratch_folder
+from omnigraph.exec.load.spill import Spill
+from omnigraph.exec.rules.faults import Faults
+from omnigraph.storage.protocol.write import Write
+from omnigraph.storage.records import Commit
+from omnigraph.storage.store import Store
+from omnigraph.types import TableKey
+
+BUCKET_BYTES = 64 << 20
+_UNKNOWN_BYTES = 1 << 30
+
+
+def load_local(
+    store: Store,
+    catalog: Catalog,
+    request: LoadRequest,
+    pieces: Iterator[Piece],
+    *,
+    size_bytes: int | None,
+) -> tuple[Commit, dict[TableKey, int]]:
+    """Load in this process. `size_bytes` is a guess of the size that the input's rows have; an
+    input of unknown size may be of any."""
+    if size_bytes is None:
+        begin = tuple(islice(pieces, 2))
+        size_bytes = _UNKNOWN_BYTES if len(begin) > 1 else 0
+        pieces = chain(begin, pieces)
+    with scratch_folder() as folder:
+        loading = Loading(store, catalog, request, folder, bucket_count(size_bytes))
+        return loading.run(pieces)
+
+
+class Loading:
+    """One load in one process."""
+
+    def __init__(
+        self, store: Store, catalog: Catalog, request: LoadRequest, folder: Path, buckets: int
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._request = request
+        self._folder = folder
+        self._keys = Spill(folder, buckets)
+        self._files: list[str | None] = []
+        self._started = time.monotonic()
+
+    def run(self, pieces: Iterator[Piece]) -> tuple[Commit, dict[TableKey, int]]:
+        """Read everything, check everything, commit once."""
+        request = self._request
+        schema = self._catalog.schema_id
+        write = self._store.begin(request.branch, kind="load", actor=request.actor, schema=schema)
+        taken = self._take(write, pieces)
+        finish = Finish(
+            self._store, self._catalog, request, self._keys, taken, self._folder, self._files
+        )
+        commit = finish.commit(write, self._told)
+        return commit, taken.counts
+
+    def _take(self, write: Write, pieces: Iterator[Piece]) -> Taken:
+        request = self._request
+        sink = (
+            RowSink(Spill(self._folder, self._keys.buckets, FRAGMENT_BYTES))
+            if request.mode == "merge"
+            else FragmentSink(self._store.tables, write.base, replacing=request.mode == "overwrite")
+        )
+        intake = Intake(self._keys, sink, Faults(request.rejects is not None))
+
+        def ready(piece: Piece) -> tuple[Piece, Faults, list[Ready]]:
+            return piece, *ready_piece(self._catalog, request, piece, self._keys.buckets)
+
+        for piece, faults, some in ahead(ready, pieces):
+            if piece.part >= len(self._files):
+                self._files += [piece.file] * (piece.part + 1 - len(self._files))
+            intake.faults.merge(faults)
+            for each in some:
+                intake.take(each, piece.part)
+            self._told("read", intake.counts.total())
+        sink.finish()
+        taken = Taken(dict(intake.counts), intake.faults)
+        if isinstance(sink, RowSink):
+            taken.rows = sink.spill
+        else:
+            taken.fragments = sink.written
+        return taken
+
+    def _told(self, stage: str, rows: int) -> None:
+        if self._request.progress is not None:
+            self._request.progress(Progress(stage, rows, time.monotonic() - self._started))
+
+
+def bucket_count(size_bytes: int) -> int:
+    """How many buckets keep the keys of an input of this size within memory."""
+    return max(1, min(512, -(-size_bytes // BUCKET_BYTES)))

@@ -1,0 +1,104 @@
+"""Input on its way to rows: pieces of files and tables, decoded and made ready.
+
+Invariant: a piece knows its part of the input and the number of its first line or row, so that
+whoever decodes it can say where a fault is.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import BadRequest
+from omnigraph.exec.load.columnar import rows_of
+from omnigraph.exec.load.decode import Block, Decoded, Decoder, decode_records, decode_stream
+from omnigraph.exec.load.intake import Ready, made_ready
+from omnigraph.exec.load.request import LoadRequest
+from omnigraph.exec.load.sources import Part, blocks, read_records, tables
+from omnigraph.exec.rules.faults import Faults
+from omnigraph.exec.values.from_input import copying
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some of the input on its way: lines of a file, or columns."""
+
+    part: int
+    file: str | None
+    first: int
+    data: Block | pa.Table | tuple[Any, ...]
+    is_text: bool = False
+
+
+def pieces_of(parts: tuple[Part, ...]) -> Iterator[Piece]:
+    """The input of files, a piece at a time."""
+    for part in parts:
+        yield from pieces_of_part(part)
+
+
+def pieces_of_part(part: Part) -> Iterator[Piece]:
+    """One file, or a part of it."""
+    if part.format == "json":
+        for block in blocks(part):
+            yield Piece(part.index, part.label, block.line, block)
+        return
+    if part.format == "records":
+        yield Piece(part.index, part.label, part.first, read_records(part))
+        return
+    row = part.first
+    for table in tables(part):
+        yield Piece(part.index, part.label, row, table, part.format == "csv")
+        row += table.num_rows
+
+
+def decode_piece(catalog: Catalog, request: LoadRequest, piece: Piece) -> Decoded:
+    """Typed rows and faults of a piece."""
+    keep = request.rejects is not None
+    if isinstance(piece.data, Block) and request.permissive:
+        return decode_stream(catalog, piece.data)
+    if isinstance(piece.data, Block):
+        decoder = Decoder(
+            catalog, owner=request.owner, rename=dict(request.columns), keep_rejects=keep
+        )
+        return decoder.decode(piece.data)
+    if isinstance(piece.data, tuple):
+        return decode_records(
+            catalog,
+            piece.data,
+            owner=request.owner,
+            rename=request.columns,
+            first=piece.first,
+            part=piece.part,
+        )
+    if request.owner is None:
+        raise BadRequest(
+            f"{piece.file or 'the input'} holds columns", "say which with type= or edge="
+        )
+    rows, faults = rows_of(
+        catalog,
+        request.owner,
+        piece.data,
+        rename=request.columns,
+        is_text=piece.is_text,
+        first=piece.first,
+        part=piece.part,
+        file=piece.file,
+        keep_rejects=keep,
+    )
+    return Decoded([] if rows is None else [rows], faults)
+
+
+def ready_piece(
+    catalog: Catalog, request: LoadRequest, piece: Piece, buckets: int
+) -> tuple[Faults, list[Ready]]:
+    """What is wrong with a piece as a whole, and its rows with all that can be said of them."""
+    # Bytes that were copied are held as long as the piece, not as long as the load.
+    with copying(request.external.afresh().read):
+        decoded = decode_piece(catalog, request, piece)
+    keep = request.rejects is not None
+    return decoded.faults, [
+        made_ready(rows, piece.part, piece.file, buckets=buckets, keep_rejects=keep)
+        for rows in decoded.rows
+    ]

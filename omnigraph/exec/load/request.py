@@ -1,0 +1,63 @@
+"""What a load is told, and what it says of itself.
+
+Invariant: these are values. Who loads, and where, decides nothing that is not in them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from omnigraph.exec.load.committed import Mode
+from omnigraph.exec.load.records import Owner
+from omnigraph.storage.external import ExternalBlobs
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import Commit
+
+MODES: tuple[Mode, ...] = ("append", "merge", "overwrite")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a load, an export or a merge is: the stage, the rows it has seen and the seconds it
+    has run."""
+
+    stage: str
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """What to load, with everything decided but the engine."""
+
+    mode: Mode
+    branch: str = MAIN
+    owner: Owner | None = None  # of columnar input
+    columns: Mapping[str, str] = field(default_factory=dict)
+    rejects: Path | None = None
+    actor: str | None = None
+    progress: Callable[[Progress], None] | None = None
+    permissive: bool = False  # the older, forgiving format, read as a whole
+    once: str | None = None  # a name of this load: a branch has one commit of it at most
+    external: ExternalBlobs = field(default_factory=lambda: ExternalBlobs(()))
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """What a load did. `nodes` and `edges` count input rows by type, in name order."""
+
+    branch: str
+    base_branch: str | None
+    branch_created: bool
+    mode: Mode
+    nodes: dict[str, int]
+    edges: dict[str, int]
+    engine: str
+    actor_id: str | None
+    commit: Commit
+    repeated: bool = False  # nothing was done: the commit is that of an earlier load `once`
+
+    @property
+    def total_entities(self) -> int:
+        """Nodes and edges together."""
+        return sum(self.nodes.values()) + sum(self.edges.values())

@@ -1,0 +1,326 @@
+"""Where bulk data comes from: files, folders, patterns, and tables at hand.
+
+Invariant: the parts of an input are in a fixed order and each can be read by itself, in another
+process too. A part of a text file owns the lines that begin inside it.
+"""
+
+import glob
+import os
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from itertools import takewhile
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.csv as pv
+import pyarrow.fs as pfs
+import pyarrow.parquet as pq
+
+from omnigraph.errors import BadRequest, NotFound, StorageFailed
+from omnigraph.exec.load.decode import LINE_BYTES_MAX, Block
+from omnigraph.exec.load.files import Options, is_remote, opened
+from omnigraph.exec.load.lines import line_count
+from omnigraph.storage.lance.foreign import look_at, read_batches
+
+Format = Literal["json", "csv", "parquet", "orc", "lance", "records"]
+_FORMATS: dict[str, Format] = {
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".orc": "orc",
+    ".lance": "lance",
+}
+_COMPRESSED = {".gz", ".bz2", ".zst", ".lz4"}
+_BLOCK_BYTES = 8 << 20
+_BATCH_ROWS = 65_536
+_ROW_BYTES = 100  # of a row of a Lance dataset, roughly
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something to read: a file, or the lines that begin between two of its bytes."""
+
+    index: int
+    file: str
+    format: Format
+    size: int
+    start: int = 0
+    end: int | None = None  # None: to the end of the file
+    row_groups: tuple[int, ...] | None = None  # of Parquet; fragments of Lance
+    first: int = 1  # the number of its first line or row, as far as it is known
+    label: str | None = None  # what errors call the file
+    options: Options = ()  # how to reach the file
+    version: int | None = None  # Lance only
+
+    @property
+    def is_compressed(self) -> bool:
+        return PurePosixPath(self.file).suffix in _COMPRESSED
+
+
+def find_files(
+    source: str | os.PathLike[str] | Sequence[Any], options: Options = ()
+) -> tuple[Part, ...]:
+    """The files that a path, a folder, a pattern or a list of these names, in name order."""
+    sources = [source] if isinstance(source, str | os.PathLike) else source
+    files = [file for each in sources for file in _files(os.fspath(each), options)]
+    return tuple(
+        Part(index, where(name), _format(name), size, label=name, options=options, version=version)
+        for index, (name, size, version) in enumerate(files)
+    )
+
+
+def where(name: str) -> str:
+    """A name that means the same file in every process of this machine."""
+    return name if is_remote(name) else os.path.abspath(name.removeprefix("file://"))
+
+
+Found = tuple[str, int, int | None]
+"""A file's name and size, and the version of what has versions."""
+
+
+def _files(name: str, options: Options) -> Iterator[Found]:
+    if PurePosixPath(name).suffix == ".lance":
+        yield _lance(name, options)
+        return
+    if is_remote(name):
+        yield from _remote(name, options)
+        return
+    path = name.removeprefix("file://")
+    if Path(path).is_dir():
+        matches = [str(p) for p in Path(path).rglob("*") if p.is_file() and _is_data(p)]
+    elif Path(path).exists():
+        matches = [path]
+    else:
+        matches = [m for m in glob.glob(path, recursive=True) if _is_data(Path(m))]
+    if not matches:
+        raise NotFound("input file", name, "give a file, a folder or a pattern that matches one")
+    for match in sorted(matches):
+        if PurePosixPath(match).suffix == ".lance":
+            yield _lance(match, options)
+        else:
+            yield match, Path(match).stat().st_size, None
+
+
+def _lance(name: str, options: Options) -> Found:
+    path = name.removeprefix("file://")
+    if not is_remote(name) and not Path(path).is_dir():
+        raise NotFound("input file", name, "a Lance dataset is a folder")
+    version, fragments = look_at(path, dict(options) or None)
+    return path, sum(fragments.values()) * _ROW_BYTES, version
+
+
+def _remote(name: str, options: Options) -> Iterator[Found]:
+    files, path = opened(name, options)
+    scheme = name.split("://", 1)[0]
+    is_pattern = any(sign in path for sign in "*?[")
+    plain = takewhile(lambda part: not any(sign in part for sign in "*?["), path.split("/"))
+    base = "/".join(plain) if is_pattern else path
+    try:
+        found = files.get_file_info(base)
+        if is_pattern or found.type == pfs.FileType.Directory:
+            every = files.get_file_info(pfs.FileSelector(base, recursive=True))
+            inside = [f for f in every if f.type == pfs.FileType.File and _is_data(Path(f.path))]
+            wanted = [f for f in inside if not is_pattern or fnmatch(f.path, path)]
+            for each in sorted(wanted, key=lambda f: f.path):
+                yield f"{scheme}://{each.path}", each.size, None
+            if wanted:
+                return
+    except OSError as cause:
+        raise StorageFailed(f"looked for {name}", str(cause)) from cause
+    if found.type != pfs.FileType.File:
+        raise NotFound("input file", name, "give a file, a folder or a pattern that matches one")
+    yield name, found.size, None
+
+
+def _is_data(path: Path) -> bool:
+    return not path.name.startswith((".", "_"))
+
+
+def _format(name: str) -> Format:
+    path = PurePosixPath(name)
+    suffix = PurePosixPath(path.stem).suffix if path.suffix in _COMPRESSED else path.suffix
+    return _FORMATS.get(suffix, "json")
+
+
+# Reading lines
+
+
+def blocks(part: Part, *, block_bytes: int = _BLOCK_BYTES) -> Iterator[Block]:
+    """The lines of a part, many at a time; a line that is too long comes alone, cut off."""
+    line = part.first
+    for data in _whole_lines(part, block_bytes):
+        yield Block(data, line, part.index, part.label)
+        line += max(1, line_count(data) + (not data.endswith(b"\n")))
+
+
+def _whole_lines(part: Part, block_bytes: int) -> Iterator[bytes]:
+    with _stream(part) as stream:
+        begin = part.start
+        if begin:
+            # The line that begins before this part is the one before's.
+            stream.seek(begin - 1)
+            skipped, held = _skip_line(stream)
+            begin += skipped - 1
+            if part.end is not None and begin >= part.end:
+                return
+        else:
+            held = b""
+        yield from _cut(stream, held, begin, part.end, block_bytes)
+
+
+def _cut(
+    stream: Any, held: bytes, begin: int, end: int | None, block_bytes: int
+) -> Iterator[bytes]:
+    """Blocks of the lines that begin before `end`. `held` was read already, from `begin` on."""
+    while True:
+        stop = _stop(held, begin, end)
+        if stop is not None:
+            yield held[:stop]
+            return
+        at = held.rfind(b"\n") + 1
+        if at:
+            yield held[:at]
+            begin, held = begin + at, held[at:]
+        if len(held) > LINE_BYTES_MAX:
+            yield b"x" * len(held) + b"\n"
+            skipped, rest = _skip_line(stream)
+            begin, held = begin + len(held) + skipped, rest
+            if end is not None and begin >= end:
+                return
+            continue
+        piece = _read(stream, block_bytes)
+        if not piece:
+            break
+        held += piece
+    if held:
+        yield held
+
+
+def _stop(held: bytes, begin: int, end: int | None) -> int | None:
+    """Where the last line of a part ends in what is held, if it ends there."""
+    if end is None or begin + len(held) < end:
+        return None
+    at = held.find(b"\n", max(end - 1 - begin, 0))
+    return at + 1 if at >= 0 else None
+
+
+def _skip_line(stream: Any) -> tuple[int, bytes]:
+    """Read past the next line end: how many bytes that took, and what was read after it."""
+    skipped = 0
+    while True:
+        piece = _read(stream, 1 << 20)
+        at = piece.find(b"\n")
+        if at >= 0:
+            return skipped + at + 1, piece[at + 1 :]
+        skipped += len(piece)
+        if not piece:
+            return skipped, b""
+
+
+def _stream(part: Part) -> Any:
+    files, path = opened(part.file, part.options)
+    try:
+        if part.is_compressed:
+            return files.open_input_stream(path, compression="detect")
+        return files.open_input_file(path)
+    except FileNotFoundError:
+        raise NotFound(
+            "input file", part.label or part.file, "it was there when the load began"
+        ) from None
+    except OSError as cause:
+        raise StorageFailed(f"opened {part.file}", str(cause)) from cause
+
+
+def _read(stream: Any, count: int) -> bytes:
+    try:
+        return bytes(stream.read(count))
+    except OSError as cause:
+        raise StorageFailed("read the input", str(cause)) from cause
+
+
+# Reading columns
+
+
+def tables(part: Part) -> Iterator[pa.Table]:
+    """The columns of a part, some rows at a time. CSV gives text alone."""
+    if part.format == "lance":
+        yield from _lance_tables(part)
+        return
+    try:
+        with _stream(part) as stream:
+            yield from _tables(part, stream)
+    except (pa.ArrowException, OSError) as cause:
+        text = f"cannot read {part.file} as {part.format}: {cause}"
+        raise BadRequest(text, "correct the file; nothing was written") from cause
+
+
+def _lance_tables(part: Part) -> Iterator[pa.Table]:
+    assert part.version is not None
+    options = dict(part.options) or None
+    fragments = part.row_groups
+    if fragments is None:
+        fragments = tuple(look_at(part.file, options)[1])
+    for batch in read_batches(part.file, part.version, fragments, options):
+        yield pa.Table.from_batches([batch])
+
+
+def _tables(part: Part, stream: Any) -> Iterator[pa.Table]:
+    match part.format:
+        case "parquet":
+            file = pq.ParquetFile(stream)
+            groups = part.row_groups
+            for batch in file.iter_batches(
+                _BATCH_ROWS, row_groups=None if groups is None else list(groups)
+            ):
+                yield pa.Table.from_batches([batch])
+        case "csv":
+            yield from _csv(part, stream)
+        case "orc":
+            orc = __import__("pyarrow.orc").orc
+            file = orc.ORCFile(stream)
+            for stripe in range(file.nstripes):
+                yield pa.Table.from_batches([file.read_stripe(stripe)])
+        case _:
+            raise BadRequest(f"{part.file} holds no columns")
+
+
+def _csv(part: Part, stream: Any) -> Iterator[pa.Table]:
+    delimiter = "\t" if ".tsv" in PurePosixPath(part.file).suffixes else ","
+    parse = pv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    head = pv.open_csv(stream, parse_options=parse)
+    names = head.schema.names
+    head.close()
+    with _stream(part) as again:
+        reader = pv.open_csv(
+            again,
+            parse_options=parse,
+            convert_options=pv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.utf8()),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+        for batch in reader:
+            yield pa.Table.from_batches([batch])
+
+
+# Records that were at hand as objects, on their way to another process
+
+
+def write_records(path: Path, records: tuple[Any, ...]) -> None:
+    """Keep objects as they are; `read_records` gives them back."""
+    path.write_bytes(pickle.dumps(records))
+
+
+def read_records(part: Part) -> tuple[Any, ...]:
+    """Objects that this program wrote."""
+    found: tuple[Any, ...] = pickle.loads(Path(part.file).read_bytes())
+    return found

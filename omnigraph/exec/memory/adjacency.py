@@ -1,0 +1,208 @@
+"""Adjacency in memory: for each node number its neighbours, in compressed sparse rows.
+
+Invariant: neighbours of a node are ascending, parallel edges side by side. What is patched after a
+small write equals what is built anew; a property test holds the two against each other.
+
+An edge as one integer, source number above and neighbour below, makes a sorted array of integers
+the same thing as the rows: building is one sort, patching is two searches in it.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from omnigraph.exec.limits import announce
+from omnigraph.exec.memory.cache import Cache
+from omnigraph.exec.memory.resident import Edges
+from omnigraph.plan import ir
+
+_LOW = np.int64(0xFFFFFFFF)
+
+_BYTES_AN_EDGE = 48
+"""What building takes at its widest: keys, their order, both again in that order."""
+
+
+@dataclass(frozen=True)
+class Adjacency:
+    """Neighbours and edges of every node, one way."""
+
+    starts: np.ndarray  # node number → first place of its neighbours; one longer than nodes
+    neighbours: np.ndarray
+    edges: np.ndarray  # positions of the edges, in step with the neighbours
+
+    @property
+    def bytes_held(self) -> int:
+        # The distinct rows may come on top.
+        return int(self.starts.nbytes * 2 + self.neighbours.nbytes * 2 + self.edges.nbytes)
+
+    @property
+    def nodes(self) -> int:
+        return len(self.starts) - 1
+
+    @cached_property
+    def distinct(self) -> "Rim":
+        """The neighbours without repetitions."""
+        keys = self.keys()
+        first = np.empty(len(keys), bool)
+        first[:1] = True
+        np.not_equal(keys[1:], keys[:-1], out=first[1:])
+        if first.all():
+            return Rim(self.starts, self.neighbours)
+        before = np.concatenate(([0], np.cumsum(first)))
+        return Rim(before[self.starts], self.neighbours[first])
+
+    @cached_property
+    def multiple(self) -> "Rim":
+        """The neighbours, once an edge."""
+        return Rim(self.starts, self.neighbours)
+
+    def keys(self) -> np.ndarray:
+        """The edges as sorted integers."""
+        sources = np.repeat(np.arange(self.nodes, dtype=np.int64), np.diff(self.starts))
+        return _packed(sources, self.neighbours)
+
+
+@dataclass(frozen=True)
+class Rim:
+    """Neighbours by node number."""
+
+    starts: np.ndarray
+    neighbours: np.ndarray
+
+    @cached_property
+    def self_looped(self) -> np.ndarray:
+        """Which nodes are neighbours of their own."""
+        count = len(self.starts) - 1
+        sources = np.repeat(np.arange(count), np.diff(self.starts))
+        looped = np.zeros(count, bool)
+        looped[sources[sources == self.neighbours]] = True
+        return looped
+
+    def degrees(self, at: np.ndarray) -> np.ndarray:
+        counts: np.ndarray = self.starts[at + 1] - self.starts[at]
+        return counts
+
+    def spread(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """For every neighbour of every node: which of `at` it belongs to, and its place."""
+        first = self.starts[at]
+        counts = self.starts[at + 1] - first
+        owners = np.repeat(np.arange(len(at)), counts)
+        ends = np.cumsum(counts)
+        places = np.arange(ends[-1] if len(ends) else 0)
+        places += np.repeat(first - (ends - counts), counts)
+        return owners, places
+
+
+def _packed(sources: np.ndarray, neighbours: np.ndarray) -> np.ndarray:
+    keys: np.ndarray = (sources.astype(np.int64) << 32) | neighbours
+    return keys
+
+
+def _from_keys(keys: np.ndarray, edges: np.ndarray, nodes: int) -> Adjacency:
+    """Rows of sorted keys."""
+    counts = np.bincount(keys >> 32, minlength=nodes)
+    starts = np.concatenate(([0], np.cumsum(counts)))
+    return Adjacency(starts, (keys & _LOW).astype(np.int32), edges.astype(np.int32))
+
+
+def _ends(edges: Edges, direction: ir.Direction) -> tuple[np.ndarray, np.ndarray]:
+    source, target = edges.ends
+    return (source, target) if direction is ir.Direction.OUT else (target, source)
+
+
+def build(edges: Edges, direction: ir.Direction) -> Adjacency:
+    """The adjacency of an edge table version, one way."""
+    sources, neighbours = _ends(edges, direction)
+    places = np.arange(edges.size)
+    if edges.alive is not None:
+        places = np.flatnonzero(edges.alive)
+        sources, neighbours = sources[places], neighbours[places]
+    return adjacency_of(sources, neighbours, places, _nodes(edges, direction))
+
+
+def adjacency_of(
+    sources: np.ndarray, neighbours: np.ndarray, places: np.ndarray, nodes: int
+) -> Adjacency:
+    """The adjacency of edges given by their ends."""
+    announce(_BYTES_AN_EDGE * len(sources))
+    keys = _packed(sources, neighbours)
+    order = np.argsort(keys, kind="stable")
+    return _from_keys(keys[order], places[order], nodes)
+
+
+def _nodes(edges: Edges, direction: ir.Direction) -> int:
+    return len(edges.dictionaries[0 if direction is ir.Direction.OUT else 1])
+
+
+def patch(before: Adjacency, edges: Edges, direction: ir.Direction) -> Adjacency:
+    """The adjacency of a version from that of the version it follows."""
+    assert edges.change is not None
+    written = edges.change.written
+    stale = np.zeros(edges.size, bool)
+    stale[written] = True
+    if edges.alive is not None:
+        stale |= ~edges.alive
+    keep = ~stale[before.edges]
+    keys, places = before.keys()[keep], before.edges[keep]
+    added = written if edges.alive is None else written[edges.alive[written]]
+    sources, neighbours = _ends(edges, direction)
+    new = _packed(sources[added], neighbours[added])
+    order = np.argsort(new, kind="stable")
+    where = np.searchsorted(keys, new[order])
+    keys = np.insert(keys, where, new[order])
+    places = np.insert(places, where, added[order])
+    return _from_keys(keys, places, max(_nodes(edges, direction), before.nodes))
+
+
+def both_ways(out: Adjacency, back: Adjacency) -> Adjacency:
+    """Every edge from either end; a self edge once."""
+    announce(_BYTES_AN_EDGE * (len(out.edges) + len(back.edges)))
+    keys, returning = out.keys(), back.keys()
+    other_end = (returning >> 32) != (returning & _LOW)
+    keys = np.concatenate((keys, returning[other_end]))
+    edges = np.concatenate((out.edges, back.edges[other_end]))
+    order = np.argsort(keys, kind="stable")
+    return _from_keys(keys[order], edges[order], max(out.nodes, back.nodes))
+
+
+class Topology:
+    """The adjacency of one edge table version, built when it is first walked."""
+
+    def __init__(self, edges: Edges, cache: Cache) -> None:
+        self.edges = edges
+        self._cache = cache
+        # Numbers mean nodes only together with the dictionaries that gave them out.
+        self._family = tuple(ids.family for ids in edges.dictionaries)
+
+    def adjacency(self, direction: ir.Direction, nodes: int) -> Adjacency:
+        """Neighbours for node numbers below `nodes`."""
+        made = self._cache.made(
+            self._key(self.edges.source.key, direction), lambda: self._made(direction)
+        )
+        return made if made.nodes >= nodes else self._grown(made, direction, nodes)
+
+    def _key(self, version: object, direction: ir.Direction) -> tuple[object, ...]:
+        return version, "adjacency", direction, self._family
+
+    def _made(self, direction: ir.Direction) -> tuple[Adjacency, int]:
+        if direction is ir.Direction.BOTH:
+            out, back = (self.adjacency(way, 0) for way in (ir.Direction.OUT, ir.Direction.IN))
+            made = both_ways(out, back)
+        else:
+            made = self._patched(direction) or build(self.edges, direction)
+        return made, made.bytes_held
+
+    def _patched(self, direction: ir.Direction) -> Adjacency | None:
+        change = self.edges.change
+        if change is None:
+            return None
+        before: Adjacency | None = self._cache.get(self._key(change.base, direction))
+        return None if before is None else patch(before, self.edges, direction)
+
+    def _grown(self, made: Adjacency, direction: ir.Direction, nodes: int) -> Adjacency:
+        """Nodes that are newer than the edges have none."""
+        more = np.full(nodes - made.nodes, made.starts[-1])
+        grown = Adjacency(np.concatenate((made.starts, more)), made.neighbours, made.edges)
+        self._cache.put(self._key(self.edges.source.key, direction), grown, grown.bytes_held)
+        return grown

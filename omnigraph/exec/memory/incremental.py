@@ -1,0 +1,98 @@
+"""What is derived from a column, kept and brought up to date from version to version.
+
+Invariant: what is returned for a version is what building it from that version gives. A version
+that follows one we hold is made of that and the rows written between them; when those are many, it
+is built anew.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.exec.memory.cache import Cache
+from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.records import TablePin
+
+CHANGED_SHARE_MAX = 0.2
+
+
+class Derived(Protocol):
+    """Something made of the ids and one column of a table."""
+
+    @property
+    def ids(self) -> pa.Array: ...
+
+    @property
+    def bytes_held(self) -> int: ...
+
+
+Made = TypeVar("Made", bound=Derived)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe(Generic[Made]):
+    """How something is made of ids and values, and changed."""
+
+    name: str
+    build: Callable[[pa.Array, pa.ChunkedArray], Made]
+    replaced: Callable[[Made, npt.NDArray[np.bool_], Made], Made]
+
+
+def derived(recipe: Recipe[Made], reader: TableReader, column: str, cache: Cache) -> Made:
+    """What a recipe makes of a column of a version, made once."""
+
+    def make() -> tuple[Made, int]:
+        made = _followed(recipe, reader, column, cache)
+        if made is None:
+            made = _built(recipe, reader.rows(["id", column]), column)
+        cache.put(_latest(recipe, reader.pin, column), reader.pin, 0)
+        return made, made.bytes_held
+
+    return cache.made(key_of(recipe, reader.pin, column), make)
+
+
+def key_of(recipe: Recipe[Made], pin: TablePin, column: str) -> tuple[str, TablePin, str]:
+    """Where the cache keeps it."""
+    return recipe.name, pin, column
+
+
+def _latest(recipe: Recipe[Made], pin: TablePin, column: str) -> tuple[str, str, TablePin, str]:
+    """One key for all versions of a table on a branch."""
+    return "latest", recipe.name, replace(pin, version=0, row_count=0), column
+
+
+def _built(recipe: Recipe[Made], rows: pa.Table, column: str) -> Made:
+    ids = rows.column("id").combine_chunks()
+    return recipe.build(ids, rows.column(column))
+
+
+def _followed(recipe: Recipe[Made], reader: TableReader, column: str, cache: Cache) -> Made | None:
+    base: TablePin | None = cache.get(_latest(recipe, reader.pin, column))
+    if base is None or base.version >= reader.pin.version:
+        return None
+    held: Made | None = cache.get(key_of(recipe, base, column))
+    if held is None:
+        return None
+    written = reader.rows(
+        ["id", column, "_row_created_at_version"],
+        filter=f"_row_last_updated_at_version > {base.version}",
+    )
+    if written.num_rows > CHANGED_SHARE_MAX * max(reader.pin.row_count, 100):
+        return None
+    created = pc.sum(pc.greater(written["_row_created_at_version"], base.version)).as_py() or 0
+    gone = _is_in(held.ids, written["id"])
+    if base.row_count + created != reader.pin.row_count:
+        gone |= ~_is_in(held.ids, reader.rows(["id"])["id"])
+    if not written.num_rows and not gone.any():
+        return held
+    return recipe.replaced(held, gone, _built(recipe, written, column))
+
+
+def _is_in(ids: pa.Array, some: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    flags = pc.is_in(ids, value_set=some.combine_chunks())
+    return np.array(flags.to_numpy(zero_copy_only=False), dtype=np.bool_)

@@ -1,0 +1,110 @@
+"""Dictionaries of node ids: every id a type's tables ever showed us, each with a number.
+
+Invariant: numbers are given out in order and never change, so a longer dictionary of one family
+agrees with every shorter one, and what was built on numbers stays right when nodes are added. Two
+dictionaries of different families have nothing in common.
+"""
+
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.exec.values.rows import as_numpy
+from omnigraph.exec.values.texts import Texts
+
+_SEARCH_COST = 100
+"""A binary search costs as much as hashing this many ids, which `locate` does without an order."""
+
+_INSERTED_MAX = 1024
+
+
+def _order_of(strings: pa.Array) -> np.ndarray:
+    """Ids often come in their order, and to see that takes a fraction of a sort."""
+    if len(strings) < 2 or pc.all(pc.less(strings[:-1], strings[1:])).as_py():
+        return np.arange(len(strings))
+    order: np.ndarray = pc.array_sort_indices(strings).to_numpy().astype(np.int64)
+    return order
+
+
+class Ids:
+    """An immutable dictionary: id to number and back, and the order of ids."""
+
+    def __init__(self, strings: pa.Array, family: object | None = None) -> None:
+        self.strings = strings
+        self.family = family if family is not None else object()
+        self._order: np.ndarray | None = None
+        self._rank: np.ndarray | None = None
+        self._texts: Texts | None = None
+        self._turn = Lock()
+
+    def __len__(self) -> int:
+        return len(self.strings)
+
+    @property
+    def bytes_held(self) -> int:
+        return int(self.strings.nbytes) + 16 * len(self.strings)
+
+    @property
+    def order(self) -> np.ndarray:
+        """The numbers in ascending order of their ids."""
+        if self._order is None:
+            with self._turn:
+                if self._order is None:
+                    self._order = _order_of(self.strings)
+        return self._order
+
+    @property
+    def rank(self) -> np.ndarray:
+        """The place of each number in that order."""
+        if self._rank is None:
+            rank = np.empty(len(self), np.int64)
+            rank[self.order] = np.arange(len(self))
+            self._rank = rank
+        return self._rank
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether the order is known already."""
+        return self._order is not None
+
+    def find(self, wanted: str) -> int:
+        """The number of one id, or -1."""
+        data = wanted.encode("utf-8", "surrogatepass")
+        order = self.order.data
+        place = self.texts.place(order, data)
+        if place < len(order):
+            number: int = order[place]
+            if self.texts.bytes_at(number) == data:
+                return number
+        return -1
+
+    @property
+    def texts(self) -> Texts:
+        """The ids one by one."""
+        if self._texts is None:
+            self._texts = Texts(self.strings)
+        return self._texts
+
+    def locate(self, wanted: pa.Array) -> np.ndarray:
+        """The numbers of many ids, -1 for those that are not there."""
+        if len(wanted) * _SEARCH_COST <= len(self) and self.is_sorted:
+            return np.array([self.find(each) for each in wanted.to_pylist()], np.int64)
+        found = pc.index_in(wanted, value_set=self.strings)
+        return as_numpy(found.fill_null(-1)).astype(np.int64)
+
+    def extended(self, more: pa.Array) -> "Ids":
+        """The same numbers, and further ones for ids that are new and distinct."""
+        longer = Ids(pa.concat_arrays([self.strings, more]), self.family)
+        if self._order is not None and len(more) <= _INSERTED_MAX:
+            longer._order = self._order_with(more)
+        return longer
+
+    def _order_with(self, more: pa.Array) -> np.ndarray:
+        """Few new ids are put into their places; sorting again would cost a sort of all."""
+        among = pc.array_sort_indices(more).to_numpy().astype(np.int64)
+        order = self.order.data
+        new = (more[int(each)].as_py().encode() for each in among)
+        places = [self.texts.place(order, each) for each in new]
+        return np.insert(self.order, places, len(self) + among)

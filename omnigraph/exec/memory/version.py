@@ -1,0 +1,126 @@
+"""One table version, as the read path asks it.
+
+Invariant: nothing but the columns that were asked for is read, and a version's key names it for
+ever: a branch that was deleted and made again has another.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.exec.values.columns import Columns, absent, in_one
+from omnigraph.exec.values.pushdown import ids_filter
+from omnigraph.exec.values.rows import Positions, gather
+from omnigraph.plan import ir
+from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.records import TablePin
+from omnigraph.types import TableKey
+
+Line = tuple[str, str, str]
+"""A table on one incarnation of one branch: along it versions only grow."""
+
+VersionKey = tuple[Line, int]
+
+_LOOKED_UP_MAX = 4096
+
+
+def line_of(pin: TablePin) -> Line:
+    """The line a version belongs to."""
+    return pin.location, pin.branch or "", pin.fork
+
+
+class Source:
+    """A reader with what is known about its columns."""
+
+    def __init__(self, reader: TableReader) -> None:
+        self.reader = reader
+        self.pin = reader.pin
+        self.line: Line = line_of(reader.pin)
+        self.key: VersionKey = (self.line, reader.pin.version)
+        self.columns = Columns(reader.schema)
+
+    @property
+    def table(self) -> TableKey:
+        return self.pin.table_key
+
+    def by_ids(self, ids: pa.Array, names: Sequence[str]) -> pa.Table:
+        """Rows of these ids, in any order."""
+        wanted = ids.to_pylist()
+        columns = list(dict.fromkeys(("id", *names)))
+        parts = [
+            self.reader.rows(columns, filter=ids_filter(wanted[start : start + _LOOKED_UP_MAX]))
+            for start in range(0, len(wanted), _LOOKED_UP_MAX)
+        ]
+        return pa.concat_tables(parts) if parts else self.empty(columns)
+
+    def empty(self, names: Sequence[str]) -> pa.Table:
+        """No rows of these columns."""
+        schema = self.reader.schema
+        return pa.schema([schema.field(name) for name in names]).empty_table()
+
+    def aligned(self, ids: pa.Array, name: str) -> pa.Array:
+        """One column for these distinct ids, in their order."""
+        found = self.by_ids(ids, [name])
+        places = pc.index_in(ids, value_set=in_one(found["id"]))
+        return in_one(found[name]).take(places)
+
+
+class Part:
+    """A few entities of a table version, fetched by a filter: what a cold query is made of."""
+
+    def __init__(self, source: Source, rows: pa.Table) -> None:
+        self._source = source
+        self._columns = {name: in_one(rows[name]) for name in rows.column_names}
+        self._ranks: np.ndarray | None = None
+
+    @property
+    def table(self) -> TableKey:
+        return self._source.table
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def ids(self) -> pa.Array:
+        return self._columns["id"]
+
+    def ids_at(self, at: Positions) -> pa.Array:
+        return gather(self.ids, at)
+
+    def ranks_at(self, at: Positions) -> np.ndarray:
+        if self._ranks is None:
+            order = pc.array_sort_indices(self.ids).to_numpy()
+            self._ranks = np.empty(len(order) + 1, np.int64)
+            self._ranks[order] = np.arange(len(order))
+            self._ranks[-1] = -1  # position -1 is null
+        return np.take(self._ranks, at)
+
+    def values_at(self, column: ir.Column, at: Positions) -> pa.Array:
+        name = self._source.columns.name_of(column)
+        if name is None:
+            return absent(column, len(at))
+        if name not in self._columns:
+            self._columns[name] = self._fetched(column, name)
+        return gather(self._columns[name], at)
+
+    def _fetched(self, column: ir.Column, name: str) -> pa.Array:
+        if column.type.is_blob:
+            return self._blob_presence(name)
+        return self._source.aligned(self.ids, name)
+
+    def _blob_presence(self, name: str) -> pa.Array:
+        wanted = self.ids.to_pylist()
+        if not wanted:
+            return pa.nulls(0, pa.bool_())
+        there = self._source.reader.rows(
+            ["id"], filter=f"{ids_filter(wanted)} AND `{name}` IS NOT NULL"
+        )
+        present = pc.is_in(self.ids, value_set=in_one(there["id"]))
+        return pc.if_else(present, True, None)
+
+    def ends_at(self, end: ir.End, at: Positions) -> pa.Array:
+        if end.value not in self._columns:
+            self._columns[end.value] = self._source.aligned(self.ids, end.value)
+        return gather(self._columns[end.value], at)

@@ -1,0 +1,190 @@
+"""Decisions for entities that both sides changed: by property, by rule, or one by one.
+
+Invariant: a conflict is settled only by what the caller asked for. A merge by property settles an
+update when no property was changed on both sides to different values; everything else waits for
+`resolve`, and what that does not answer stays a conflict.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.catalog.model import NodeType
+from omnigraph.errors import BadRequest, MergeConflict
+from omnigraph.exec.changes.diff import kind_of
+from omnigraph.exec.changes.entities import differ_in
+from omnigraph.exec.changes.images import Image, images
+from omnigraph.exec.merge.threeway import DIVERGENT_UPDATE, TypeMerge, Undecided
+
+OURS, THEIRS = "ours", "theirs"
+ENTITY, PROPERTY = "entity", "property"
+
+Answer = str | Mapping[str, Any] | None
+"""`ours`, `theirs`, properties to set on the entity, or None: it stays a conflict."""
+
+Resolve = str | Mapping[tuple[str, str], Answer] | Callable[[MergeConflict], Answer] | None
+
+_TEXTS = {
+    "divergent_insert": "divergent insert for id '{}'",
+    "divergent_update": "divergent update for id '{}'",
+    "delete_vs_update": "delete/update conflict for id '{}'",
+}
+
+
+@dataclass
+class Settled:
+    """The outcome for one type: rows made by hand or by property, and what is still open."""
+
+    made: list[pa.Table] = field(default_factory=list)
+    made_rows: list[pa.Array] = field(default_factory=list)  # the target's row each replaces
+    open: list[MergeConflict] = field(default_factory=list)
+
+    def add(self, rows: pa.Table, target_rows: pa.Array) -> None:
+        """Put rows that neither side has into the result."""
+        self.made.append(rows)
+        self.made_rows.append(target_rows)
+
+
+def check_options(by: str, resolve: Resolve) -> None:
+    """Pass only for options that mean something."""
+    if by not in (ENTITY, PROPERTY):
+        raise BadRequest(f"a merge is by entity or by property, not by '{by}'")
+    if isinstance(resolve, str) and resolve not in (OURS, THEIRS):
+        raise BadRequest(f"'{resolve}' resolves nothing", "use ours, theirs, a mapping or a call")
+
+
+def settle(merge: TypeMerge, undecided: Undecided, by: str, resolve: Resolve, to: Settled) -> None:
+    """Settle what the options settle, and list the rest."""
+    clashes = _clashes(undecided) if by == PROPERTY else None
+    fitting = []
+    for place, conflict in enumerate(_conflicts(merge, undecided, clashes)):
+        if clashes is not None and conflict.kind == DIVERGENT_UPDATE and not clashes[place]:
+            fitting.append(place)
+        else:
+            _apply(merge, undecided, place, conflict, _answer(resolve, conflict), to)
+    if fitting:
+        places = pa.array(fitting)
+        to.add(_by_property(merge, undecided, places), undecided.target_rows.take(places))
+
+
+def _conflicts(
+    merge: TypeMerge, undecided: Undecided, clashes: list[list[str]] | None
+) -> list[MergeConflict]:
+    owner = merge.owner
+    sides = [images(owner, s.rows) for s in (undecided.base, undecided.ours, undecided.theirs)]
+    found = []
+    for place, kind in enumerate(undecided.kinds()):
+        name = undecided.ids[place].as_py()
+        message = _TEXTS[kind].format(name)
+        if clashes is not None and kind == DIVERGENT_UPDATE and clashes[place]:
+            message = f"{message} in {', '.join(clashes[place])}"
+        base, ours, theirs = (_shown(side[place]) for side in sides)
+        if undecided.baseless[place]:
+            base = None
+        found.append(
+            MergeConflict(kind_of(owner), owner.name, name, kind, message, base, ours, theirs)
+        )
+    return found
+
+
+def _shown(image: Image | None) -> dict[str, Any] | None:
+    return None if image is None else image.to_json()
+
+
+def _answer(resolve: Resolve, conflict: MergeConflict) -> Answer:
+    if resolve is None or isinstance(resolve, str):
+        return resolve
+    if isinstance(resolve, Mapping):
+        return resolve.get((conflict.type_name, conflict.entity_id or ""))
+    return resolve(conflict)
+
+
+def _apply(
+    merge: TypeMerge,
+    undecided: Undecided,
+    place: int,
+    conflict: MergeConflict,
+    answer: Answer,
+    to: Settled,
+) -> None:
+    match answer:
+        case None:
+            to.open.append(conflict)
+        case "ours":
+            pass
+        case "theirs":
+            one = undecided.source_rows.slice(place, 1), undecided.target_rows.slice(place, 1)
+            merge.taken.add(*one)
+        case str():
+            raise BadRequest(f"'{answer}' resolves nothing", "answer ours, theirs or properties")
+        case _:
+            to.add(_by_hand(merge, undecided, place, answer), undecided.target_rows.slice(place, 1))
+
+
+# ---- rows that neither side has
+
+
+def _clashes(undecided: Undecided) -> list[list[str]]:
+    """For each entity the columns that both sides changed, to different values."""
+    found: list[list[str]] = [[] for _ in range(len(undecided.ids))]
+    for name in undecided.ours.rows.column_names:
+        both = (
+            differ_in(undecided.theirs, undecided.base, name)
+            & differ_in(undecided.ours, undecided.base, name)
+            & differ_in(undecided.theirs, undecided.ours, name)
+        )
+        for place in np.flatnonzero(both | undecided.baseless):
+            found[place].append(name)
+    return found
+
+
+def _by_property(merge: TypeMerge, undecided: Undecided, places: pa.Array) -> pa.Table:
+    """The target's rows with what the source changed in them."""
+    ours = merge.target.reader.stageable(undecided.target_rows.take(places))
+    theirs = merge.source.reader.stageable(undecided.source_rows.take(places))
+    count = len(places)
+    for name in undecided.ours.rows.column_names:
+        from_source = differ_in(undecided.theirs, undecided.base, name)[places.to_numpy()]
+        at = pa.array(np.arange(count) + np.where(from_source, count, 0))
+        both = pa.chunked_array([*ours[name].chunks, *theirs[name].chunks])
+        index = ours.schema.get_field_index(name)
+        ours = ours.set_column(index, ours.schema.field(index), both.take(at))
+    return ours
+
+
+def _by_hand(
+    merge: TypeMerge, undecided: Undecided, place: int, values: Mapping[str, Any]
+) -> pa.Table:
+    """The target's row, or the source's where the target has none, with properties set."""
+    target_rows = undecided.target_rows.slice(place, 1)
+    if target_rows.null_count:
+        row = merge.source.reader.stageable(undecided.source_rows.slice(place, 1))
+    else:
+        row = merge.target.reader.stageable(target_rows)
+    for name, value in values.items():
+        row = _with_value(merge, row, name, value)
+    return row
+
+
+def _with_value(merge: TypeMerge, row: pa.Table, name: str, value: Any) -> pa.Table:
+    owner = merge.owner
+    if name == "id" or (isinstance(owner, NodeType) and name in owner.key):
+        raise BadRequest(f"a resolution cannot change {owner.name}.{name}", "leave out the key")
+    if name not in row.column_names:
+        raise BadRequest(f"{owner.name} has no property '{name}'")
+    index = row.schema.get_field_index(name)
+    field = row.schema.field(index)
+    try:
+        storage = getattr(field.type, "storage_type", field.type)
+        if storage is not field.type and isinstance(value, bytes):
+            value = {"data": value}
+        cell = pa.array([value], storage)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as cause:
+        text = f"the value for {owner.name}.{name} does not fit ({cause})"
+        raise BadRequest(text, "give a value of the property's type") from None
+    if storage is not field.type:
+        cell = pa.ExtensionArray.from_storage(field.type, cell)
+    return row.set_column(index, field, cell)

@@ -1,0 +1,285 @@
+"""Merge one branch into another as one commit.
+
+    heads ─▶ bases ─▶ decide ─▶ rules on the ─▶ stage ─▶ commit
+    pinned   in the   type by   merged graph    only     parents: target
+             DAG      type                      changed  head, source head
+
+Invariant: both heads are pinned at the start. The commit holds only if the target is still there,
+and what it contains is exactly the two pinned heads merged. A target that moved is pinned and
+decided on anew, a few times; the source stays pinned where it was. Rows are copied: nothing the
+target reads afterwards belongs to the source.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import (
+    BadRequest,
+    MergeConflict,
+    MergeConflicts,
+    NotFound,
+    OmnigraphError,
+    PreconditionFailed,
+    Reclaimed,
+    VersionMismatch,
+)
+from omnigraph.exec.changes.diff import owners
+from omnigraph.exec.changes.entities import TypeOf
+from omnigraph.exec.changes.export import Meter
+from omnigraph.exec.load.request import Progress
+from omnigraph.exec.merge.ancestry import Lookup, Meeting, lookup_in, meeting, merge_bases
+from omnigraph.exec.merge.crosscheck import Merged, MergedGraph, violations
+from omnigraph.exec.merge.resolve import ENTITY, Resolve, Settled, check_options, settle
+from omnigraph.exec.merge.threeway import Base, CommitBase, ForgottenBase, MergedBase, TypeMerge
+from omnigraph.exec.rules.rules import rules_by_table
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.protocol.write import Write
+from omnigraph.storage.records import Commit, CommitId, Snapshot, TablePin
+from omnigraph.storage.store import Store
+from omnigraph.types import TableKey
+
+ALREADY_UP_TO_DATE, FAST_FORWARD, MERGED = "already_up_to_date", "fast_forward", "merged"
+WRITER_KIND = "branch_merge"
+COMPARE = "compare"
+_ATTEMPTS = 10
+
+Done = tuple[str, Commit | None]
+"""The kind of a merge, and its commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeOutcome:
+    """What a merge did. `commit` is None when there was nothing to do.
+
+    `branch_deleted` is None unless deleting the source was asked for.
+    """
+
+    kind: str
+    source: str
+    target: str
+    commit: Commit | None = None
+    actor: str | None = None
+    branch_deleted: bool | None = None
+    branch_delete_error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The outcome as a server tells it."""
+        shown: dict[str, Any] = {
+            "source": self.source,
+            "target": self.target,
+            "outcome": self.kind,
+            "actor_id": self.actor,
+        }
+        if self.branch_deleted is not None:
+            shown["branch_deleted"] = self.branch_deleted
+        if self.branch_delete_error is not None:
+            shown["branch_delete_error"] = self.branch_delete_error
+        return shown
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRequest:
+    """Which branch goes where, and how conflicts are settled."""
+
+    source: str
+    into: str = MAIN
+    actor: str | None = None
+    delete_source: bool = False
+    by: str = ENTITY
+    resolve: Resolve = None
+    progress: Callable[[Progress], None] | None = None
+
+
+def run_merge(store: Store, catalog: Catalog, asked: MergeRequest) -> MergeOutcome:
+    """Merge, or raise with nothing of it visible."""
+    source, target = asked.source.strip(), asked.into.strip()
+    if source == target:
+        raise BadRequest(f"cannot merge branch '{source}' into itself", "name two branches")
+    check_options(asked.by, asked.resolve)
+    store.heal()
+    theirs = store.snapshot(source)
+    meter = Meter(asked.progress)
+    kind, commit = store.turns.prepared_again(
+        lambda: _beside_deletions(
+            lambda: _merge(store, catalog, asked, theirs, store.snapshot(target), meter)
+        ),
+        attempts=_ATTEMPTS,
+        lost=(PreconditionFailed, VersionMismatch),
+    )
+    meter.add(0, "done")
+    deleted, error = _delete_source(store, theirs) if asked.delete_source else (None, None)
+    return MergeOutcome(kind, source, target, commit, asked.actor, deleted, error)
+
+
+def _beside_deletions(attempt: Callable[[], Done]) -> Done:
+    """Other branches that history leads to may be deleted while they are read. Who looks again does
+    without them; what is missing twice is missing."""
+    told = ""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return attempt()
+        except (NotFound, Reclaimed) as missing:
+            if str(missing) == told:
+                raise
+            told = str(missing)
+    return attempt()
+
+
+def _merge(
+    store: Store,
+    catalog: Catalog,
+    asked: MergeRequest,
+    theirs: Snapshot,
+    ours: Snapshot,
+    meter: Meter,
+) -> Done:
+    meter.rows = 0
+    meter.add(0, COMPARE)
+    lookup = lookup_in(store.history, theirs.branch, ours.branch)
+    met = meeting(lookup, ours.commit_id, theirs.commit_id)
+    bases = met.bases
+    if not bases:
+        raise NotFound("common ancestor", f"{theirs.branch} and {ours.branch}")
+    if bases[0].id == theirs.commit_id:
+        return ALREADY_UP_TO_DATE, None
+    kind = FAST_FORWARD if bases[0].id == ours.commit_id else MERGED
+    parts = _decided(store, catalog, asked, _Bases(store, lookup, met), theirs, ours, meter)
+    meter.add(0, "write")
+    write = store.begin(ours.branch, kind=WRITER_KIND, actor=asked.actor, schema=catalog.schema_id)
+    _require_still(store, ours)
+    for table_key, part in parts.items():
+        _stage(write, table_key, part)
+    source = lookup(CommitId(theirs.commit_id))
+    commit = write.commit(
+        expected_head=ours.commit_id,
+        merged_parent=theirs.commit_id,
+        merged_from=None if source is None else store.history.origin(source),
+    )
+    return kind, commit
+
+
+def _require_still(store: Store, ours: Snapshot) -> None:
+    """Row ids are staged against the version they were read from: the write began at no other."""
+    head = store.snapshot(ours.branch).commit_id
+    if head != ours.commit_id:
+        raise PreconditionFailed(ours.branch, ours.commit_id, head)
+
+
+# ---- deciding
+
+
+def _decided(
+    store: Store,
+    catalog: Catalog,
+    asked: MergeRequest,
+    bases: "_Bases",
+    theirs: Snapshot,
+    ours: Snapshot,
+    meter: Meter,
+) -> dict[TableKey, Merged]:
+    """Each type that differs, decided to the end, or every conflict at once."""
+    parts, conflicts = {}, []
+    for owner in owners(catalog):
+        source, target = theirs.tables.get(owner.table), ours.tables.get(owner.table)
+        if source is None or target is None or source == target:
+            continue
+        merge = TypeMerge(store, owner, bases.of(owner, source, target), source, target)
+        settled = Settled()
+        for undecided in merge.decide(lambda rows: meter.add(rows, COMPARE)):
+            settle(merge, undecided, asked.by, asked.resolve, settled)
+        conflicts += settled.open
+        parts[owner.table] = _merged(merge, settled)
+    if not conflicts:
+        meter.add(0, "check")
+        merged = MergedGraph(parts, lambda table_key: store.reader(ours, table_key))
+        conflicts = list(violations(merged, rules_by_table(catalog)))
+    if conflicts:
+        raise MergeConflicts(tuple(sorted(conflicts, key=_order)))
+    return parts
+
+
+def _merged(merge: TypeMerge, settled: Settled) -> Merged:
+    source_rows, target_rows = merge.taken.rows()
+    nothing = merge.target.reader.schema.empty_table()
+    made = pa.concat_tables([nothing, *settled.made])
+    made_rows = pa.concat_arrays([pa.array([], pa.uint64()), *settled.made_rows])
+    return Merged(merge, source_rows, target_rows, made, made_rows)
+
+
+def _order(conflict: MergeConflict) -> tuple[bool, str, str, str]:
+    is_edge = conflict.entity_kind == "edge"
+    return is_edge, conflict.type_name, conflict.entity_id or "", conflict.message
+
+
+_Sides = tuple[TablePin, TablePin]
+"""The source's version of a table, and the target's."""
+
+
+class _Bases:
+    """The merge base of each type: of one commit, or of several merged with each other."""
+
+    def __init__(self, store: Store, lookup: Lookup, met: Meeting) -> None:
+        self._store = store
+        self._lookup = lookup
+        self._met = met
+        self._snapshots: dict[CommitId, Snapshot] = {}
+
+    def of(self, owner: TypeOf, source: TablePin, target: TablePin) -> Base:
+        """The base of one type, read relative to the two sides' versions."""
+        sides = source, target
+        base = self._joined(owner, sides, self._met.bases)
+        for merge in self._met.forgotten:
+            before = self._lookup(CommitId(merge.parent or ""))
+            if before is not None:
+                after = self._one(owner, sides, merge)
+                base = ForgottenBase(after, self._one(owner, sides, before), base)
+        return base
+
+    def _joined(self, owner: TypeOf, sides: _Sides, commits: tuple[Commit, ...]) -> Base:
+        joined = self._one(owner, sides, commits[0])
+        for index, commit in enumerate(commits[1:], start=1):
+            # What the commits so far have in common with the next one: their own bases.
+            below = merge_bases(self._lookup, commits[index - 1].id, commit.id)
+            joined = MergedBase(
+                joined, self._one(owner, sides, commit), self._joined(owner, sides, below)
+            )
+        return joined
+
+    def _one(self, owner: TypeOf, sides: _Sides, commit: Commit) -> Base:
+        if commit.id not in self._snapshots:
+            self._snapshots[commit.id] = self._store.history.at(commit)
+        pin = self._snapshots[commit.id].tables.get(owner.table)
+        if pin is None:
+            raise NotFound("table", owner.table, f"commit {commit.id} does not have it")
+        source, target = sides
+        return CommitBase(self._store, owner, pin, source=source, target=target)
+
+
+# ---- staging
+
+
+def _stage(write: Write, table_key: TableKey, part: Merged) -> None:
+    """Stage what changes in one table: one version, whatever it does."""
+    leaving, taken = part.leaving(), part.source_rows.drop_null()
+    if not len(leaving) and not len(taken) and not part.made.num_rows:
+        return
+    added = pa.concat_tables([part.merge.incoming(), part.made])
+    write.patch(table_key, removed=leaving, added=added, addresses=part.addresses())
+
+
+# ---- afterwards
+
+
+def _delete_source(store: Store, source: Snapshot) -> tuple[bool, str | None]:
+    """Delete the merged branch, unless it moved meanwhile. A failure here fails no merge."""
+    try:
+        store.branches.delete(source.branch, expected_head=CommitId(source.commit_id))
+    except PreconditionFailed:
+        return False, f"branch '{source.branch}' has commits that are not merged"
+    except OmnigraphError as cause:
+        return False, str(cause)
+    return True, None

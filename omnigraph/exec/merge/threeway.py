@@ -1,0 +1,278 @@
+"""Three-way merge of one type: what the target takes from the source, and what needs a decision.
+
+An entity is decided by three looks. Equal on both sides: nothing to do. Equal to the base on the
+source: the target's stays. Equal to the base on the target: the source's is taken. Otherwise both
+sides changed it, differently: a conflict.
+
+Invariant: only ids written since the sides parted are read, and the decision depends on content
+alone, so a row that was written again without being changed decides nothing.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.exec.changes.entities import (
+    Aligned,
+    Chosen,
+    Entities,
+    Mask,
+    Picked,
+    TypeOf,
+    differ,
+    present,
+    rows_a_chunk,
+)
+from omnigraph.storage.lance.parallel import together
+from omnigraph.storage.lance.spans import AFTER, BEFORE
+from omnigraph.storage.records import TablePin
+from omnigraph.storage.store import Store
+
+DIVERGENT_INSERT, DIVERGENT_UPDATE = "divergent_insert", "divergent_update"
+DELETE_VS_UPDATE = "delete_vs_update"
+
+
+# ---- the base
+
+
+class Base(Protocol):
+    """What both sides started from: one commit, or what several come to."""
+
+    def ids(self) -> pa.Array:
+        """The ids in which the source may differ from it."""
+
+    def at(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
+        """Its entities of these ids, and where it has none to offer because its parts disagree."""
+
+    def as_target(self, ids: pa.Array) -> Mask:
+        """Where the target surely has what it has, without reading either."""
+
+
+class CommitBase:
+    """One commit."""
+
+    def __init__(
+        self, store: Store, owner: TypeOf, base: TablePin, *, source: TablePin, target: TablePin
+    ) -> None:
+        self._entities = Entities(owner, store.tables.reader(base))
+        columns = self._entities.read_by()
+        self._moved = store.deltas.touched(target, base, columns=columns)["id"].combine_chunks()
+        self._touched = store.deltas.touched(source, base, columns=columns)
+        self._ids = self._touched["id"].combine_chunks()
+
+    def ids(self) -> pa.Array:
+        return self._ids
+
+    def at(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
+        """An id that is not listed has the source's content."""
+        places = pc.index_in(ids, self._ids)
+        listed = np.asarray(places.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+        own = self._entities.at(self._touched[AFTER].combine_chunks().take(places), ids)
+        found: Aligned = own if listed.all() else Chosen(listed, own, source)
+        return found, np.zeros(len(ids), dtype=bool)
+
+    def as_target(self, ids: pa.Array) -> Mask:
+        """An id that the target did not write since has the base's content there."""
+        return ~_mask(pc.is_in(ids, value_set=self._moved))
+
+
+@dataclass(frozen=True, slots=True)
+class MergedBase:
+    """Two commits that were both merged into both sides, merged with each other over their own
+    base. Where they conflict with each other there is no base, and each side decided for itself."""
+
+    first: Base
+    second: Base
+    below: Base
+
+    def ids(self) -> pa.Array:
+        parts = [each.ids() for each in (self.first, self.second)]
+        return pc.unique(pa.chunked_array(parts, pa.string())).sort()
+
+    def at(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
+        first, no_first = self.first.at(ids, source)
+        second, no_second = self.second.at(ids, source)
+        below, no_below = self.below.at(ids, source)
+        apart = differ(first, second)
+        first_moved = differ(first, below) | no_below
+        second_moved = differ(second, below) | no_below
+        merged = Chosen(~apart | first_moved, first, second)
+        return merged, (apart & first_moved & second_moved) | no_first | no_second
+
+    def as_target(self, ids: pa.Array) -> Mask:
+        """Several commits: that takes a look at each."""
+        return np.zeros(len(ids), dtype=bool)
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenBase:
+    """A base beside which both sides merged a commit that is gone. What the merge of it changed is
+    what it had; for the rest the base stands."""
+
+    merge: Base
+    before: Base
+    below: Base
+
+    def ids(self) -> pa.Array:
+        parts = [each.ids() for each in (self.merge, self.before, self.below)]
+        return pc.unique(pa.chunked_array(parts, pa.string())).sort()
+
+    def at(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
+        after, _ = self.merge.at(ids, source)
+        before, _ = self.before.at(ids, source)
+        below, baseless = self.below.at(ids, source)
+        brought = differ(after, before)
+        return Chosen(brought, after, below), baseless & ~brought
+
+    def as_target(self, ids: pa.Array) -> Mask:
+        """Several commits: that takes a look at each."""
+        return np.zeros(len(ids), dtype=bool)
+
+
+# ---- the decision
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """Entities that both sides changed, as each has them. Positions agree; null: not there."""
+
+    ids: pa.Array
+    base: Aligned
+    ours: Aligned  # the target's
+    theirs: Aligned  # the source's
+    baseless: Mask
+    source_rows: pa.Array
+    target_rows: pa.Array
+
+    def kinds(self) -> list[str]:
+        """The kind of each conflict."""
+        based = present(self.base) & ~self.baseless
+        ours, theirs = present(self.ours), present(self.theirs)
+        return [
+            (DIVERGENT_UPDATE if was else DIVERGENT_INSERT) if a and b else DELETE_VS_UPDATE
+            for was, a, b in zip(based, ours, theirs, strict=True)
+        ]
+
+
+@dataclass
+class Taken:
+    """What the target takes: row ids of the source, each with the target's row it replaces.
+
+    Rows that were read to decide are kept, so that they need not be read again to be written.
+    """
+
+    source_rows: list[pa.Array] = field(default_factory=list)
+    target_rows: list[pa.Array] = field(default_factory=list)
+    kept: list[pa.Table] | None = field(default_factory=list)
+    addresses: list[pa.Array] | None = field(default_factory=list)
+
+    def take(self, theirs: Picked, ours: Picked) -> None:
+        """Take these entities. One that is null there removes the target's."""
+        self.source_rows.append(theirs.row_ids)
+        self.target_rows.append(ours.row_ids)
+        if self.kept is not None:
+            self.kept.append(theirs.rows.filter(theirs.row_ids.is_valid()))
+        if self.addresses is not None:
+            self.addresses.append(ours.addresses)
+
+    def add(self, source_rows: pa.Array, target_rows: pa.Array) -> None:
+        """Take rows that are known by their row ids alone."""
+        self.source_rows.append(source_rows)
+        self.target_rows.append(target_rows)
+        self.kept = self.addresses = None
+
+    def rows(self) -> tuple[pa.Array, pa.Array]:
+        """Everything taken, in one piece."""
+        return _in_one(self.source_rows), _in_one(self.target_rows)
+
+
+class TypeMerge:
+    """One type with its three versions."""
+
+    def __init__(
+        self, store: Store, owner: TypeOf, base: Base, source: TablePin, target: TablePin
+    ) -> None:
+        self.owner = owner
+        self.source = Entities(owner, store.tables.reader(source))
+        self.target = Entities(owner, store.tables.reader(target))
+        self.touched = store.deltas.touched(source, target, columns=self.source.read_by())
+        """The ids in which the two sides may differ: `before` the source's rows, `after` the
+        target's."""
+        self.taken = Taken()
+        self._base = base
+
+    def decide(self, told: Callable[[int], None]) -> Iterator[Undecided]:
+        """Decide every entity that decides itself, and yield the others, some at a time. `told` is
+        how many were looked at."""
+        mask = pc.is_in(self.touched["id"], value_set=self._base.ids())
+        candidates = self.touched.filter(mask)
+        rows = rows_a_chunk(self.owner)
+        for start in range(0, candidates.num_rows, rows):
+            chunk = candidates.slice(start, rows)
+            undecided = self._decide(chunk)
+            told(chunk.num_rows)
+            if undecided is not None:
+                yield undecided
+
+    def _decide(self, rows: pa.Table) -> Undecided | None:
+        ids, source_rows, target_rows = (rows[c].combine_chunks() for c in ("id", BEFORE, AFTER))
+        theirs, ours = together(
+            [
+                partial(self.source.at, source_rows, ids),
+                partial(self.target.at, target_rows, ids, located=True),
+            ]
+        )
+        apart = differ(theirs, ours)
+        take = apart & self._base.as_target(ids)
+        unclear = np.flatnonzero(apart & ~take)
+        undecided = None
+        if len(unclear):
+            places = pa.array(unclear)
+            back, undecided = self._compare(
+                ids.take(places), theirs.some(places), ours.some(places)
+            )
+            take[unclear[back]] = True
+        if take.any():
+            places = pa.array(np.flatnonzero(take))
+            self.taken.take(theirs.some(places), ours.some(places))
+        return undecided
+
+    def _compare(
+        self, ids: pa.Array, theirs: Picked, ours: Picked
+    ) -> tuple[Mask, Undecided | None]:
+        """Of entities that differ between the sides: where the source's is taken, and the rest that
+        both changed."""
+        base, baseless = self._base.at(ids, theirs)
+        source_moved = differ(theirs, base) | baseless
+        target_moved = differ(ours, base) | baseless
+        conflict = source_moved & target_moved
+        if not conflict.any():
+            return source_moved & ~target_moved, None
+        places = pa.array(np.flatnonzero(conflict))
+        theirs, ours, ids = theirs.some(places), ours.some(places), ids.take(places)
+        base, baseless = self._base.at(ids, theirs)
+        found = Undecided(ids, base, ours, theirs, baseless, theirs.row_ids, ours.row_ids)
+        return source_moved & ~target_moved, found
+
+    def incoming(self) -> pa.Table:
+        """The rows that were taken, as the target's table holds them."""
+        has_blobs = any(prop.type.is_blob for prop in self.owner.properties)
+        if self.taken.kept is None or has_blobs:
+            source_rows, _ = self.taken.rows()
+            return self.target.stored(self.source.stageable(source_rows.drop_null()))
+        nothing = self.target.reader.schema.empty_table()
+        return pa.concat_tables([nothing, *map(self.target.stored, self.taken.kept)])
+
+
+def _mask(values: pa.Array) -> Mask:
+    mask: Mask = np.asarray(values.to_numpy(zero_copy_only=False), dtype=bool)
+    return mask
+
+
+def _in_one(parts: Sequence[pa.Array]) -> pa.Array:
+    return pa.concat_arrays(list(parts)) if parts else pa.array([], pa.uint64())

@@ -1,0 +1,1 @@
+"""Mutations: statements to pending rows to one staged write."""

@@ -1,0 +1,202 @@
+"""The pending state of one mutation: what its statements did so far, and nothing durable.
+
+Each touched table has pending rows or removed ids. A read is the committed rows that Lance selects
+plus the pending rows that satisfy the same condition; a pending row shadows the committed one of
+its id. At the end every table is staged once.
+
+Invariant: until `stage` nothing is written at all, and `stage` moves no table head. The first touch
+of a table reads it through the write, so its version is a condition of the commit.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.arrow import edge_schema, node_schema
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.exec.values.constants import Given
+from omnigraph.exec.values.selection import (
+    by_id,
+    rows_by_key,
+    select_among,
+    select_committed,
+    without_ids,
+)
+from omnigraph.plan import ir
+from omnigraph.storage.lance.tables import ADDRESS, TableReader
+from omnigraph.storage.protocol.write import Write
+from omnigraph.types import Kind, TableKey
+
+Row = Mapping[str, Any]
+
+_AT = pa.field(ADDRESS, pa.uint64())
+
+
+class PendingTable:
+    """What one mutation did to one table."""
+
+    def __init__(self, owner: NodeType | EdgeType, reader: TableReader, given: Given) -> None:
+        self.owner = owner
+        self.reader = reader
+        self.schema = node_schema(owner) if isinstance(owner, NodeType) else edge_schema(owner)
+        self.changed: set[str] = set()  # columns that a statement may have given another value
+        self.removed = self.schema.append(_AT).empty_table().select(self._removed_columns())
+        self._given = given
+        self._folded = self.schema.empty_table()
+        self._inserted: dict[str, Row] = {}  # newer than `_folded`
+        self._maybe_committed: set[str] = set()
+        self._replaced: list[pa.Array] = []  # where committed rows are that pending ones replace
+
+    # Rows
+
+    def insert(self, row: Row, *, strict: bool) -> None:
+        """Add a row, or replace the one of its id. A strict row's id was never in use."""
+        self._inserted.pop(row["id"], None)
+        self._inserted[row["id"]] = row
+        if not strict:
+            self._maybe_committed.add(row["id"])
+        self.changed.update(self.schema.names)
+
+    def update(self, where: ir.Expr, sets: Mapping[str, Any]) -> int:
+        """Set columns of the matching rows; how many match."""
+        found = without_ids(self._committed(where, [*self.schema.names, ADDRESS]), self.ids())
+        committed = found.select(self.schema.names)
+        pending = select_among(self.rows(), where, self._given)
+        matched = pa.concat_tables([pending, committed])
+        if not matched.num_rows:
+            return 0
+        self._replaced += found.column(ADDRESS).chunks
+        after = _with_columns(matched, sets)
+        self._folded = pa.concat_tables([without_ids(self.rows(), _ids(after)), after])
+        self.changed.update(sets)
+        return int(after.num_rows)
+
+    def rows(self) -> pa.Table:
+        """The pending rows, one an id: the last write wins."""
+        if self._inserted:
+            newest = pa.Table.from_pylist(list(self._inserted.values()), schema=self.schema)
+            self._folded = pa.concat_tables([without_ids(self._folded, _ids(newest)), newest])
+            self._inserted = {}
+        return self._folded
+
+    def ids(self) -> pa.Array:
+        """The ids of the pending rows."""
+        return _ids(self.rows())
+
+    def _committed(self, where: ir.Expr, columns: Sequence[str]) -> pa.Table:
+        where = by_id(self.owner, where)
+        return select_committed(self.reader, self.schema, where, self._given, columns)
+
+    # Removals
+
+    def remove_where(self, where: ir.Expr) -> pa.Table:
+        """Remove the matching rows; those that were not removed before."""
+        return self._remove(self._committed(where, self._removed_columns()))
+
+    def remove_touching(self, ends: Iterable[ir.End], nodes: pa.Array) -> None:
+        """Remove the edges that have one of these nodes at one of the ends."""
+        for end in ends:
+            self._remove(rows_by_key(self.reader, str(end), nodes, self._removed_columns()))
+
+    def _remove(self, rows: pa.Table) -> pa.Table:
+        fresh = without_ids(rows, _ids(self.removed))
+        if fresh.num_rows:
+            self.removed = pa.concat_tables([self.removed, fresh.cast(self.removed.schema)])
+        return fresh
+
+    def _removed_columns(self) -> list[str]:
+        """What is known of a removed row: its id, whose edge it was, and where it is."""
+        return ["id", *([] if isinstance(self.owner, NodeType) else ["src"]), ADDRESS]
+
+    # Staging
+
+    def stage(self, write: Write) -> None:
+        """Stage the one write that this table needs."""
+        table = self.owner.table
+        rows = self.rows()
+        if self.removed.num_rows:
+            at = self.removed.column(ADDRESS).combine_chunks()
+            write.replace(table, at=at, added=self.schema.empty_table())
+        elif rows.num_rows:
+            at = pa.concat_arrays([*self._replaced, self._met()])
+            if len(at):
+                write.replace(table, at=at, added=rows)
+            else:
+                write.append(table, rows)
+
+    def _met(self) -> pa.Array:
+        """Where the rows are that inserted ones replace, found by their ids. For most inserts it
+        is known that there are none."""
+        ids = pa.array(sorted(self._maybe_committed), pa.utf8())
+        if not len(ids) or not self.reader.pin.row_count or self.reader.lacks(ids):
+            return pa.array([], _AT.type)
+        return rows_by_key(self.reader, "id", ids, ["id", ADDRESS])[ADDRESS].combine_chunks()
+
+
+class Staging:
+    """Every table that one mutation touched."""
+
+    def __init__(self, write: Write, catalog: Catalog, given: Given) -> None:
+        self._write = write
+        self._catalog = catalog
+        self._given = given
+        self._tables: dict[TableKey, PendingTable] = {}
+
+    def table(self, table_key: TableKey) -> PendingTable:
+        """The pending state of a table, captured at its first touch."""
+        if table_key not in self._tables:
+            owner = type_of_table(self._catalog, table_key)
+            reader = self._write.read(table_key)
+            self._tables[table_key] = PendingTable(owner, reader, self._given)
+        return self._tables[table_key]
+
+    def delete(self, table_key: TableKey, where: ir.Expr, cascades: Iterable[ir.Cascade]) -> None:
+        """Remove the matching rows, and the edges that touch them."""
+        gone = self.table(table_key).remove_where(where)
+        if not gone.num_rows:
+            return
+        for cascade in cascades:
+            self.table(cascade.edge).remove_touching(cascade.ends, _ids(gone))
+
+    def touched(self) -> tuple[PendingTable, ...]:
+        """Every table read or changed so far, in the order of the first touch."""
+        return tuple(self._tables.values())
+
+    def removed_count(self, kind: Kind) -> int:
+        """How many nodes, or edges, the statements removed: each once."""
+        wanted = NodeType if kind is Kind.NODE else EdgeType
+        tables = (t for t in self._tables.values() if isinstance(t.owner, wanted))
+        return sum(t.removed.num_rows for t in tables)
+
+    def changes_anything(self) -> bool:
+        """Whether there is anything to commit."""
+        return any(t.removed.num_rows or t.rows().num_rows for t in self._tables.values())
+
+    def stage(self) -> None:
+        """Stage one write a changed table."""
+        for table in self._tables.values():
+            table.stage(self._write)
+
+
+def type_of_table(catalog: Catalog, table_key: TableKey) -> NodeType | EdgeType:
+    """The type whose rows a table holds."""
+    kind, _, name = table_key.partition(":")
+    return catalog.nodes[name] if kind == Kind.NODE else catalog.edges[name]
+
+
+def _ids(rows: pa.Table) -> pa.Array:
+    return pa.concat_arrays(rows.column("id").chunks) if rows.num_rows else pa.array([], pa.utf8())
+
+
+def _with_columns(rows: pa.Table, sets: Mapping[str, Any]) -> pa.Table:
+    """The rows with one value in each of these columns."""
+    for name, value in sets.items():
+        index = rows.schema.get_field_index(name)
+        field = rows.schema.field(index)
+        one = pa.array([value], field.type)
+        column = pc.take(one, pa.array(np.zeros(rows.num_rows, np.int64)))
+        rows = rows.set_column(index, field, column)
+    return rows

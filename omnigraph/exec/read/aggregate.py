@@ -1,0 +1,160 @@
+"""Groups of rows and what is computed over them.
+
+Invariant: groups leave in ascending order of their keys, nulls first, because they are numbered by
+codes that order as the keys do. Without keys there is one group, also over no rows. A row may stand
+for several that differ in nothing anybody asks for: its weight says how many.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.catalog.arrow import arrow_type
+from omnigraph.exec.memory.cache import Cache
+from omnigraph.exec.read.codes import Codes, codes_of, combined, first_of_each, present
+from omnigraph.exec.values.evaluate import Evaluator
+from omnigraph.exec.values.rows import ONE_ROW, Rows, as_numpy
+from omnigraph.plan import ir
+
+Op = ir.AggregateOp
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """One row for each group to read its keys from, the codes of these, and the measures."""
+
+    length: int
+    examples: Rows
+    keys: dict[ir.Expr, Codes]
+    measures: dict[ir.Slot, pa.Array]
+
+    def take(self, chosen: np.ndarray) -> "Groups":
+        """Some groups, in this order."""
+        index = pa.array(chosen)
+        return Groups(
+            len(chosen),
+            self.examples.take(chosen) if self.keys else self.examples,
+            {key: Codes(codes.of_rows[chosen], codes.count) for key, codes in self.keys.items()},
+            {slot: values.take(index) for slot, values in self.measures.items()},
+        )
+
+
+def aggregate(
+    op: ir.Aggregate,
+    rows: Rows,
+    evaluator: Evaluator,
+    cache: Cache,
+    weights: np.ndarray | None = None,
+) -> Groups:
+    """The groups of the rows. With weights only rows are counted."""
+    keys = [codes_of(key, rows, evaluator, cache) for key in op.keys]
+    groups = combined(keys, rows.length)
+    if not op.keys:
+        groups = Codes(groups.of_rows, 1)
+    elif not rows.length:
+        groups = Codes(groups.of_rows, 0)
+    examples, codes = ONE_ROW, {}
+    if op.keys:
+        firsts = first_of_each(groups)
+        examples = rows.take(firsts)
+        codes = {
+            key: Codes(each.of_rows[firsts], each.count)
+            for key, each in zip(op.keys, keys, strict=True)
+        }
+    measurer = _Measurer(rows, groups, evaluator, cache, weights)
+    measures = {measure.out: measurer.measure(measure) for measure in op.measures}
+    return Groups(groups.count, examples, codes, measures)
+
+
+class _Measurer:
+    """Computes measures over numbered groups."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        groups: Codes,
+        evaluator: Evaluator,
+        cache: Cache,
+        weights: np.ndarray | None,
+    ) -> None:
+        self._weights = weights
+        self._rows = rows
+        self._groups = groups
+        self._evaluator = evaluator
+        self._cache = cache
+
+    def measure(self, measure: ir.Measure) -> pa.Array:
+        if measure.operand is None:
+            return pa.array(self._count_rows())
+        assert self._weights is None, f"{measure.op} is asked of rows that were not made"
+        chosen = self._chosen(measure.operand, distinct=measure.distinct)
+        group_of = self._groups.of_rows if chosen is None else self._groups.of_rows[chosen]
+        match measure.op:
+            case Op.COUNT:
+                return pa.array(self._count(group_of))
+            case Op.SUM | Op.AVG:
+                return self._sum(measure, chosen, group_of)
+            case Op.MIN | Op.MAX:
+                return self._extreme(measure, chosen, group_of)
+
+    def _count_rows(self) -> np.ndarray:
+        group_of = self._groups.of_rows
+        if self._weights is None:
+            return self._count(group_of)
+        # Sums of whole numbers, exact as long as they are below 2^53.
+        totals = np.bincount(group_of, weights=self._weights, minlength=self._groups.count)
+        return totals.astype(np.int64)
+
+    def _count(self, group_of: np.ndarray) -> np.ndarray:
+        return np.bincount(group_of, minlength=self._groups.count)
+
+    def _chosen(self, operand: ir.Expr, *, distinct: bool) -> np.ndarray | None:
+        """The rows that count: those with a value, with `distinct` one for each value of a group.
+
+        None when all do.
+        """
+        if not distinct:
+            there = self._there(operand)
+            return None if there.all() else np.flatnonzero(there)
+        codes = codes_of(operand, self._rows, self._evaluator, self._cache)
+        pairs = combined([self._groups, codes], self._rows.length)
+        firsts = first_of_each(pairs)
+        return np.compress(codes.of_rows[firsts] >= 0, firsts)
+
+    def _there(self, operand: ir.Expr) -> np.ndarray:
+        if isinstance(operand, ir.EntityId):
+            return self._rows.bindings[operand.var].at >= 0
+        return present(self._evaluator.values(operand, self._rows))
+
+    def _sum(
+        self, measure: ir.Measure, chosen: np.ndarray | None, group_of: np.ndarray
+    ) -> pa.Array:
+        assert measure.operand is not None
+        values = self._evaluator.values(measure.operand, self._rows)
+        if chosen is not None:
+            values = values.take(pa.array(chosen))
+        numbers = as_numpy(values).astype(np.float64)
+        totals = np.bincount(group_of, weights=numbers, minlength=self._groups.count)
+        counts = self._count(group_of)
+        if measure.op is Op.AVG:
+            with np.errstate(invalid="ignore"):
+                totals = totals / np.maximum(counts, 1)
+        return pa.array(totals.astype(np.float64), mask=counts == 0)
+
+    def _extreme(
+        self, measure: ir.Measure, chosen: np.ndarray | None, group_of: np.ndarray
+    ) -> pa.Array:
+        assert measure.operand is not None
+        if not len(group_of):
+            return pa.nulls(self._groups.count, arrow_type(measure.type))
+        codes = codes_of(measure.operand, self._rows, self._evaluator, self._cache).of_rows
+        chosen = np.arange(self._rows.length) if chosen is None else chosen
+        ranks = codes[chosen]
+        order = np.lexsort((ranks if measure.op is Op.MIN else ~ranks, group_of))
+        groups, first = np.unique(group_of[order], return_index=True)
+        best = np.full(self._groups.count, -1)
+        best[groups] = np.arange(len(groups))
+        examples = self._rows.take(chosen[order[first]])
+        values = self._evaluator.values(measure.operand, examples)
+        return values.take(pa.array(best, mask=best < 0))

@@ -1,0 +1,152 @@
+"""Values as integers that order as the values do: what sorting, grouping and distinct work on.
+
+Invariant: equal values have equal codes, a lesser value a lesser code, and null the least, -1. NaN
+follows every number and equals itself; -0.0 equals 0.0; strings order by their bytes.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.exec.memory.cache import Cache
+from omnigraph.exec.memory.resident import Whole
+from omnigraph.exec.values.evaluate import Evaluator
+from omnigraph.exec.values.rows import Rows, as_numpy
+from omnigraph.plan import ir
+
+_SIGN = np.int64(-(2**63))
+_REST = np.int64(2**63 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """A code a row, below `count`."""
+
+    of_rows: np.ndarray
+    count: int
+
+
+def codes_of(expr: ir.Expr, rows: Rows, evaluator: Evaluator, cache: Cache) -> Codes:
+    """The codes of an expression's values."""
+    match expr:
+        case ir.EntityId(var=var):
+            bound = rows.bindings[var]
+            ranks = bound.domain.ranks_at(bound.at)
+            return Codes(ranks, int(ranks.max(initial=-1)) + 1)
+        case ir.Column(var=var):
+            bound = rows.bindings[var]
+            domain = bound.domain
+            if isinstance(domain, Whole) and not expr.type.is_vector:
+                held = _held_codes(domain, expr, rows.length, cache)
+                if held is not None:
+                    return Codes(held.of_rows[bound.at], held.count)
+    return encoded(evaluator.values(expr, rows))
+
+
+def _held_codes(domain: Whole, column: ir.Column, rows: int, cache: Cache) -> Codes | None:
+    """Codes of a whole column, by position and then for null, when there are rows enough."""
+    name = domain.source.columns.name_of(column)
+    if name is None:
+        return None
+    key = (domain.source.key, "codes", name)
+    found: Codes | None = cache.get(key)
+    if found is None and rows * 2 >= domain.size:
+        codes = encoded(domain.column(name))
+        found = Codes(np.append(codes.of_rows, -1), codes.count)  # position -1 is null
+        cache.put(key, found, found.of_rows.nbytes)
+    return found
+
+
+def encoded(values: pa.Array) -> Codes:
+    """The codes of an array."""
+    if pa.types.is_nested(values.type):
+        return _encoded_lists(values)
+    if pa.types.is_null(values.type):
+        return Codes(np.full(len(values), -1), 0)
+    if pa.types.is_floating(values.type):
+        values = pa.array(sortable(values), mask=~present(values))
+    dictionary = values.dictionary_encode()
+    order = pc.array_sort_indices(dictionary.dictionary).to_numpy()
+    ranks = np.empty(len(order) + 1, np.int64)
+    ranks[order] = np.arange(len(order))
+    ranks[-1] = -1
+    codes = dictionary.indices
+    if codes.null_count:
+        codes = codes.fill_null(-1)
+    return Codes(ranks[as_numpy(codes)], len(order))
+
+
+def _encoded_lists(values: pa.Array) -> Codes:
+    """Lists have no Arrow order: the distinct ones are sorted as Python tuples."""
+    texts = [None if each is None else tuple(each) for each in values.to_pylist()]
+    ranks = {each: rank for rank, each in enumerate(sorted({t for t in texts if t is not None}))}
+    return Codes(np.array([-1 if t is None else ranks[t] for t in texts], np.int64), len(ranks))
+
+
+def present(values: pa.Array) -> np.ndarray:
+    """Where a value is there."""
+    return as_numpy(values.is_valid())
+
+
+def sortable(values: pa.Array) -> np.ndarray:
+    """Numbers, truth values, dates and moments as 64-bit integers in their order, nulls as any."""
+    kind = values.type
+    if pa.types.is_boolean(kind):
+        return as_numpy(values.fill_null(False)).astype(np.int64)
+    if pa.types.is_floating(kind):
+        return _sortable_floats(as_numpy(values.fill_null(0)))
+    if pa.types.is_date32(kind):
+        return as_numpy(values.view(pa.int32()).fill_null(0)).astype(np.int64)
+    if pa.types.is_timestamp(kind):
+        return as_numpy(values.view(pa.int64()).fill_null(0))
+    numbers = as_numpy(values.fill_null(0))
+    if numbers.dtype == np.uint64:
+        return np.bitwise_xor(numbers.view(np.int64), _SIGN)
+    return numbers.astype(np.int64)
+
+
+def _sortable_floats(numbers: np.ndarray) -> np.ndarray:
+    clean = numbers.astype(np.float64) + 0.0  # -0.0 becomes 0.0
+    clean[np.isnan(clean)] = np.nan  # one NaN, its sign clear
+    bits = clean.view(np.int64)
+    return bits ^ ((bits >> 63) & _REST)
+
+
+def is_sortable(kind: pa.DataType) -> bool:
+    """Whether values have an integer of their own, without looking at the others."""
+    return bool(
+        pa.types.is_boolean(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_date32(kind)
+        or pa.types.is_timestamp(kind)
+    )
+
+
+def combined(codes: list[Codes], length: int) -> Codes:
+    """Rows of codes as one code, the first the most significant; dense."""
+    whole = Codes(np.zeros(length, np.int64), 1)
+    for each in codes:
+        shifted = whole.of_rows * (each.count + 1) + (each.of_rows + 1)
+        whole = dense(shifted, whole.count * (each.count + 1))
+    return whole
+
+
+def dense(codes: np.ndarray, count: int) -> Codes:
+    """The same codes without gaps."""
+    if count <= max(4 * len(codes), 1024):
+        there = np.zeros(count, bool)
+        there[codes] = True
+        ranks = np.cumsum(there) - 1
+        return Codes(ranks[codes], int(ranks[-1]) + 1 if count else 0)
+    distinct, inverse = np.unique(codes, return_inverse=True)
+    return Codes(inverse, len(distinct))
+
+
+def first_of_each(codes: Codes) -> np.ndarray:
+    """The first row of every code, in the order of the codes."""
+    firsts = np.full(codes.count, -1)
+    firsts[codes.of_rows[::-1]] = np.arange(len(codes.of_rows))[::-1]
+    return firsts

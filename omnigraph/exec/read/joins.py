@@ -1,0 +1,99 @@
+"""Inner patterns: whether they have solutions for a row, how many, and which.
+
+Invariant: an inner pattern continues from the rows themselves, each marked with its number, so it
+sees the row's variables and its solutions are told apart by row. What it binds is gone after,
+except for `LeftJoin`, whose purpose it is.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.exec.read.context import Context
+from omnigraph.exec.read.expand import degrees, is_single_step
+from omnigraph.exec.values.rows import NULL, Binding, Rows
+from omnigraph.plan import ir
+
+Solve = Callable[[tuple[ir.PatternOp, ...], Rows], Rows]
+
+
+def semi_join(context: Context, op: ir.SemiJoin, rows: Rows, solve: Solve) -> Rows:
+    """The rows with a solution, or with `anti` those without."""
+    return rows.where((_counts(context, op.inner, rows, solve) == 0) == op.anti)
+
+
+def matches(context: Context, op: ir.Matches, rows: Rows, solve: Solve) -> Rows:
+    """Every row, with how many solutions it has, or whether any."""
+    counts = _counts(context, op.inner, rows, solve)
+    return rows.put(op.out, pa.array(counts > 0 if op.exists else counts))
+
+
+def left_join(op: ir.LeftJoin, rows: Rows, solve: Solve) -> Rows:
+    """Every row with each of its solutions, or once with nulls."""
+    marked, mark = _marked(rows)
+    solved = solve(op.inner, marked)
+    numbers = solved.slots[mark].to_numpy()
+    lonely = np.flatnonzero(np.bincount(numbers, minlength=rows.length) == 0)
+    alone = rows.take(lonely)
+    nothing = np.full(len(lonely), NULL)
+    bindings = {
+        var: Binding(
+            solved.bindings[var].domain,
+            np.concatenate(
+                (
+                    solved.bindings[var].at,
+                    alone.bindings[var].at if var in rows.bindings else nothing,
+                )
+            ),
+        )
+        for var in (*rows.bindings, *op.binds)
+    }
+    slots = {slot: pa.concat_arrays([solved.slots[slot], alone.slots[slot]]) for slot in rows.slots}
+    return Rows(solved.length + len(lonely), bindings, slots)
+
+
+def _counts(
+    context: Context, inner: tuple[ir.PatternOp, ...], rows: Rows, solve: Solve
+) -> np.ndarray:
+    """How many solutions each row has."""
+    step = inner[0]
+    if len(inner) == 1 and is_single_step(step, rows):
+        assert isinstance(step, ir.Expand | ir.ExpandEdges)
+        return degrees(context, step, rows)
+    distinct, inverse = _correlated(inner, rows)
+    marked, mark = _marked(distinct)
+    numbers = solve(inner, marked).slots[mark].to_numpy()
+    counts = np.bincount(numbers, minlength=distinct.length)
+    return counts if inverse is None else counts[inverse]
+
+
+def _marked(rows: Rows) -> tuple[Rows, ir.Slot]:
+    mark = ir.Slot(f"row:{len(rows.slots)}")
+    return rows.put(mark, pa.array(np.arange(rows.length))), mark
+
+
+def _correlated(inner: tuple[ir.PatternOp, ...], rows: Rows) -> tuple[Rows, np.ndarray | None]:
+    """The rows as the inner pattern tells them apart: when it sees one variable, one an entity."""
+    seen = set(names_in(inner))
+    outer = [var for var in rows.bindings if var in seen]
+    slots = [slot for slot in rows.slots if slot in seen]
+    if len(outer) != 1 or slots:
+        return rows, None
+    bound = rows.bindings[outer[0]]
+    there, inverse = np.unique(bound.at, return_inverse=True)
+    return Rows(len(there), {outer[0]: Binding(bound.domain, there)}, {}), inverse
+
+
+def names_in(part: Any) -> Iterator[str]:
+    """Every variable and slot a pattern mentions."""
+    if isinstance(part, str):
+        yield part
+    elif isinstance(part, tuple):
+        for each in part:
+            yield from names_in(each)
+    elif is_dataclass(part) and not isinstance(part, ir.Const):
+        for field in fields(part):
+            yield from names_in(getattr(part, field.name))

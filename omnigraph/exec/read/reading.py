@@ -1,0 +1,175 @@
+"""The read side of one open graph.
+
+Invariant: a query sees the one snapshot it was given, whatever it shares with others: a view of
+that snapshot for an epoch of the cache, and what follows from its plan alone. A result that was
+small is made by the thread that asks; everything that may take longer runs under guard.
+"""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from omnigraph.errors import BadRequest
+from omnigraph.exec.limits import Limits, Watch
+from omnigraph.exec.memory.view import Holdings, TablesView
+from omnigraph.exec.profile import Profile, side_by_side
+from omnigraph.exec.read import guard
+from omnigraph.exec.read.context import Context, TraversalMode
+from omnigraph.exec.read.prepare import Prepared, prepare
+from omnigraph.exec.read.result import QueryResult
+from omnigraph.exec.read.run import Run
+from omnigraph.exec.read.share import Answer, Share
+from omnigraph.exec.search import embed
+from omnigraph.exec.search.rank import Ranker
+from omnigraph.exec.values.constants import Given
+from omnigraph.exec.values.evaluate import Evaluator
+from omnigraph.exec.values.rows import Rows
+from omnigraph.plan import ir
+from omnigraph.plan.shares import Shares
+from omnigraph.storage.records import Snapshot
+from omnigraph.storage.store import Store
+
+_FEW_ROWS_MAX = 128
+_FRONTIER_MAX = 1024
+_PLANS_MAX = 1024
+_VIEWS_MAX = 8
+
+
+class Reading:
+    """The read side of one open graph: what it holds in memory, and its limits."""
+
+    def __init__(self, store: Store, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits.from_environment()
+        self.holdings = Holdings(store, self.limits.cache_bytes_max)
+        self.embedder: embed.Provider | None = None
+        self.few_rows_max = _FEW_ROWS_MAX
+        self._prepared: dict[int, Prepared] = {}
+        self._views: dict[tuple[str, str], TablesView] = {}
+        self._epoch = 0
+
+    def run(
+        self, plan: ir.ReadPlan, params: Mapping[str, ir.Constant], snapshot: Snapshot
+    ) -> QueryResult:
+        """The rows of a plan in one snapshot."""
+        running = self._running(plan, Given(params, now_ms()), snapshot)
+        tables = running.context.tables
+        if running.prepared in tables.small:
+            small = running.small()
+            if small is not None:
+                return small
+        return guard.run(running.context.watch, running.result)
+
+    def answer(
+        self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot, share: Share | None
+    ) -> Answer:
+        """What a plan gives for one share of its first scan's nodes; without a share, for all."""
+        running = self._running(plan, given, snapshot, share)
+        found = guard.run(running.context.watch, running.result)
+        return Answer(len(found), found.to_arrow(), running.profile.figures(plan))
+
+    def gather(
+        self,
+        plan: ir.ReadPlan,
+        shares: Shares,
+        given: Given,
+        snapshot: Snapshot,
+        answers: Sequence[Answer],
+    ) -> QueryResult:
+        """The rows of a plan, from the answers of all its shares."""
+        running = self._running(shares.gathered, given, snapshot)
+        running.profile = Profile(side_by_side([answer.figures for answer in answers]))
+
+        def gathered() -> QueryResult:
+            rows = _as_slots(answers, running.context.watch)
+            return replace(running.gathered(shares, rows), _plan=plan)
+
+        return guard.run(running.context.watch, gathered)
+
+    def whole(self, plan: ir.ReadPlan, snapshot: Snapshot, answer: Answer) -> QueryResult:
+        """The rows of a plan, from an answer that has them all."""
+        prepared = self._prepare(plan)
+        return QueryResult(
+            list(prepared.names),
+            snapshot.commit_id,
+            prepared.types,
+            tuple(column.combine_chunks() for column in answer.columns.columns),
+            answer.length,
+            plan,
+            Profile(answer.figures),
+        )
+
+    def starts_at_points(self, plan: ir.ReadPlan) -> bool:
+        """Whether a plan begins with nodes that it names, which are too few to share out."""
+        return self._prepare(plan).shortcut is not None
+
+    def _running(
+        self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot, share: Share | None = None
+    ) -> Run:
+        tables = self._view(snapshot)
+        ranker = Ranker(tables, given, self.embedder)
+        prepared = self._prepare(plan)
+        context = Context(
+            tables,
+            Evaluator(given, ranker.text_matches),
+            Watch(self.limits),
+            _mode(),
+            _frontier_max(),
+            prepared.wanted,
+        )
+        return Run(prepared, context, ranker, self.few_rows_max, share)
+
+    def _view(self, snapshot: Snapshot) -> TablesView:
+        """The tables of a snapshot, shared with the queries before that saw the same one."""
+        key, epoch = (snapshot.branch, snapshot.commit_id), self.holdings.cache.epoch
+        if epoch != self._epoch or len(self._views) > _VIEWS_MAX:
+            self._views.clear()  # they may hold what the cache let go of
+            self._epoch = epoch
+        view = self._views.get(key)
+        if view is None or (view.snapshot is not snapshot and view.snapshot != snapshot):
+            view = self._views[key] = TablesView(self.holdings, snapshot)
+        return view
+
+    def _prepare(self, plan: ir.ReadPlan) -> Prepared:
+        """What follows from a plan alone, remembered by the plan: hashing one takes longer."""
+        known = self._prepared.get(id(plan))
+        if known is None or known.plan is not plan:
+            if len(self._prepared) >= _PLANS_MAX:
+                self._prepared.clear()
+            known = self._prepared[id(plan)] = prepare(plan)
+        return known
+
+    def close(self) -> None:
+        """Let go of everything held."""
+        self._views.clear()
+        self.holdings.cache.clear()
+
+
+def now_ms() -> int:
+    """The moment of a request."""
+    return time.time_ns() // 1_000_000
+
+
+def _as_slots(answers: Sequence[Answer], watch: Watch) -> Rows:
+    """The columns of all shares, one below the other."""
+    watch.operator = "gather"
+    watch.hold(2 * sum(answer.columns.nbytes for answer in answers))
+    whole = pa.concat_tables(answer.columns for answer in answers)
+    slots = {ir.Slot(name): whole[name].combine_chunks() for name in whole.column_names}
+    return Rows(sum(answer.length for answer in answers), {}, slots)
+
+
+def _mode() -> TraversalMode:
+    text = os.environ.get("OMNIGRAPH_TRAVERSAL_MODE", "auto")
+    try:
+        return TraversalMode(text)
+    except ValueError:
+        modes = ", ".join(TraversalMode)
+        raise BadRequest(f"OMNIGRAPH_TRAVERSAL_MODE is '{text}'", f"use {modes}") from None
+
+
+def _frontier_max() -> int:
+    text = os.environ.get("OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER")
+    return int(text) if text is not None and text.isdigit() else _FRONTIER_MAX

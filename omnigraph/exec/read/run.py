@@ -1,0 +1,351 @@
+"""Run a read plan against a snapshot.
+
+    pattern ─▶ scores ─▶ groups | rows ─▶ distinct ─▶ order, cut ─▶ columns
+    rows of              one value         which         which,       Arrow
+    positions            a group           rows          in order     arrays
+
+Invariant: nothing is looked up before it is needed. The pattern moves positions, order and groups
+move codes, and values are gathered for the rows that leave.
+"""
+
+from itertools import zip_longest
+from time import perf_counter
+from typing import assert_never
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.catalog.arrow import arrow_type
+from omnigraph.exec.profile import Profile
+from omnigraph.exec.read.aggregate import Groups, aggregate
+from omnigraph.exec.read.codes import Codes, codes_of, combined, encoded, first_of_each, is_sortable
+from omnigraph.exec.read.context import Context, TraversalMode
+from omnigraph.exec.read.expand import degrees, expand, expand_edges, is_single_step
+from omnigraph.exec.read.joins import left_join, matches, semi_join
+from omnigraph.exec.read.order import keys_of_codes, keys_of_values, places
+from omnigraph.exec.read.prepare import Prepared
+from omnigraph.exec.read.result import Few, QueryResult
+from omnigraph.exec.read.scan import counted, scan
+from omnigraph.exec.read.share import Share, put_together
+from omnigraph.exec.read.walk import Walk
+from omnigraph.exec.read.walk_result import Tail
+from omnigraph.exec.read.walk_rows import Frame, Reader
+from omnigraph.exec.search.rank import Ranker, Wanted
+from omnigraph.exec.values.evaluate import repeated
+from omnigraph.exec.values.rows import ONE_ROW, Rows
+from omnigraph.plan import ir
+from omnigraph.plan.shares import Shares
+
+_Walked = tuple[QueryResult | None, tuple[ir.PatternOp, ...], Rows]
+"""A small result; or the operators that are left, and the rows they go on from."""
+
+
+class Run:
+    """One run of one plan."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        context: Context,
+        ranker: Ranker,
+        few_rows_max: int,
+        share: Share | None = None,
+    ) -> None:
+        self.prepared = prepared
+        self.plan = prepared.plan
+        self.few_rows_max = few_rows_max
+        self.context = context
+        self.evaluator = context.evaluator
+        self.cache = context.tables.holdings.cache
+        self.ranker = ranker
+        self.profile = Profile()
+        self._share = share
+        self._walk: _Walked | None = None
+
+    def small(self) -> QueryResult | None:
+        """The result, if it is small as it was before and everything it needs is at hand."""
+        self._walk = self._walked()
+        return self._walk[0]
+
+    def result(self) -> QueryResult:
+        """The result, whatever it takes."""
+        if self._share is not None:
+            return self._tabled(self.plan.pattern[1:], self._shared(self._share))
+        group = self._counted()
+        if group is not None:
+            return self._finished(group, perf_counter())
+        small, ops, rows = self._walk or self._walked()
+        if small is not None:
+            if not self.prepared.embeds:
+                self.context.tables.small.add(self.prepared)
+            return small
+        return self._tabled(ops, rows)
+
+    def gathered(self, shares: Shares, rows: Rows) -> QueryResult:
+        """The result, from the slots that all shares of a plan filled."""
+        groups = self.plan.aggregate
+        if groups is None:
+            return self._finished(rows, perf_counter())
+        since = perf_counter()
+        found = put_together(shares, aggregate(groups, rows, self.evaluator, self.cache))
+        self.profile.stage(found.length, perf_counter() - since)
+        return self._finished(found, perf_counter())
+
+    def _shared(self, share: Share) -> Rows:
+        """The nodes of the first scan that belong to a share."""
+        first, since = self.plan.pattern[0], perf_counter()
+        self.context.watch.operator = first
+        rows = self._step(first, ONE_ROW, None)
+        ((_, bound),) = rows.bindings.items()
+        rows = rows.take(share.places(bound.domain.ids_at(bound.at)))
+        self.profile.operator(first, rows.length, since)
+        return rows
+
+    def _tabled(self, ops: tuple[ir.PatternOp, ...], rows: Rows) -> QueryResult:
+        """The result of the operators that are left."""
+        plan = self.plan
+        if plan.aggregate is None:
+            return self._finished(self._scored(self.solve(ops, rows)), perf_counter())
+        rows, weights = self._weighed(ops, rows)
+        since = perf_counter()
+        self.context.watch.operator = "group by"
+        groups = aggregate(plan.aggregate, rows, self.evaluator, self.cache, weights)
+        self.profile.stage(groups.length, perf_counter() - since)
+        return self._finished(groups, perf_counter())
+
+    def _weighed(self, ops: tuple[ir.PatternOp, ...], rows: Rows) -> tuple[Rows, np.ndarray | None]:
+        """The rows to group. Where the last step only makes rows to be counted, it is not taken:
+        each row gets the number of rows it would become."""
+        if not ops or not self.prepared.counts_last_step:
+            return self._scored(self.solve(ops, rows)), None
+        rows, step = self.solve(ops[:-1], rows), ops[-1]
+        if not is_single_step(step, rows):
+            return self.solve(ops[-1:], rows), None
+        assert isinstance(step, ir.Expand | ir.ExpandEdges)
+        self.context.watch.operator = step
+        since = perf_counter()
+        weights = degrees(self.context, step, rows)
+        self.profile.operator(step, int(weights.sum()), since)
+        self.context.watch.tick()
+        return rows.where(weights > 0), weights[weights > 0]
+
+    def _counted(self) -> Groups | None:
+        """The one group of a plan that only counts the nodes of a scan."""
+        op, groups = self.plan.pattern[0], self.plan.aggregate
+        if len(self.plan.pattern) > 1 or groups is None or groups.keys or self.plan.scores:
+            return None
+        if not isinstance(op, ir.NodeScan) or any(m.operand is not None for m in groups.measures):
+            return None
+        self.context.watch.operator = op
+        since = perf_counter()
+        count = counted(self.context, op)
+        if count is None:
+            return None
+        self.profile.operator(op, count, since)
+        self.profile.stage(1, 0.0)
+        measures = {measure.out: pa.array([count]) for measure in groups.measures}
+        return Groups(1, ONE_ROW, {}, measures)
+
+    # A few rows
+
+    def _walked(self) -> _Walked:
+        """The result, if all of it is small; otherwise the operators that are left, and the rows
+        they go on from."""
+        pattern, prepared = self.plan.pattern, self.prepared
+        if prepared.shortcut is None or not self.few_rows_max:
+            return None, pattern, ONE_ROW
+        if self.context.mode is TraversalMode.INDEXED:
+            return None, pattern, ONE_ROW
+        walk = Walk(self.context, self.few_rows_max)
+        done, frame = prepared.shortcut.walk(walk, self.profile)
+        if frame is None:
+            return None, pattern, ONE_ROW
+        if done == len(pattern) and prepared.counts:
+            return self._totalled(frame.length), (), ONE_ROW
+        small = None
+        if done == len(pattern) and prepared.tail is not None:
+            small = self._small(prepared.tail, frame, walk.reader)
+        return small, pattern[done:], frame.rows() if small is None else ONE_ROW
+
+    def _small(self, tail: Tail, frame: Frame, reader: Reader) -> QueryResult | None:
+        """The result of a few rows, unless the operators must rank them."""
+        plan, watch, since = self.plan, self.context.watch, perf_counter()
+        watch.operator = "score"
+        scored = tail.scored(frame, self.ranker)
+        if scored is None:
+            return None
+        frame, slots = scored
+        watch.tick()
+        for _ in plan.scores:
+            self.profile.stage(frame.length, (perf_counter() - since) / len(plan.scores))
+        since = perf_counter()
+        watch.operator = "project"
+        places = tail.places(frame, slots, reader)
+        sorted_at = perf_counter()
+        values = tail.columns(places, frame, slots, reader)
+        self.profile.stage(len(places), perf_counter() - sorted_at)
+        if plan.order:
+            self.profile.stage(frame.length, sorted_at - since)
+        if plan.limit is not None or plan.offset:
+            self.profile.stage(len(places), 0.0)
+        return self._result(values, len(places))
+
+    def _totalled(self, count: int) -> QueryResult:
+        """The one row of a plan that only counts."""
+        self.profile.stage(1, 0.0)
+        self.profile.stage(1, 0.0)
+        return self._result(tuple(Few([count]) for _ in self.plan.columns), 1)
+
+    def _result(self, values: tuple[pa.Array | Few, ...], length: int) -> QueryResult:
+        return QueryResult(
+            list(self.prepared.names),
+            self.context.tables.snapshot.commit_id,
+            self.prepared.types,
+            values,
+            length,
+            self.plan,
+            self.profile,
+        )
+
+    # The pattern
+
+    def solve(self, ops: tuple[ir.PatternOp, ...], rows: Rows) -> Rows:
+        """Walk rows through operators."""
+        watch = self.context.watch
+        since = perf_counter()
+        for op, then in zip_longest(ops, ops[1:]):
+            watch.operator = op
+            rows = self._step(op, rows, then)
+            since = self.profile.operator(op, rows.length, since)
+            watch.tick()
+        return rows
+
+    def _step(self, op: ir.PatternOp, rows: Rows, then: ir.PatternOp | None) -> Rows:
+        context = self.context
+        match op:
+            case ir.NodeScan():
+                return scan(context, op, rows, then)
+            case ir.Expand():
+                return expand(context, op, rows)
+            case ir.ExpandEdges():
+                return expand_edges(context, op, rows)
+            case ir.Filter(where=where):
+                return rows.where(self.evaluator.keep(where, rows))
+            case ir.SemiJoin():
+                return semi_join(context, op, rows, self.solve)
+            case ir.Matches():
+                return matches(context, op, rows, self.solve)
+            case ir.LeftJoin():
+                return left_join(op, rows, self.solve)
+            case _:
+                assert_never(op)
+
+    def _scored(self, rows: Rows) -> Rows:
+        for score in self.plan.scores:
+            since = perf_counter()
+            self.context.watch.operator = "score"
+            rows = self.ranker.score(score, rows, self._wanted_of(score))
+            self.profile.stage(rows.length, perf_counter() - since)
+            self.context.watch.tick()
+        return rows
+
+    def _wanted_of(self, score: ir.Score) -> Wanted | None:
+        """How many of the best entities a cut can show: each has at least one row."""
+        plan = self.plan
+        if not score.required or plan.limit is None or plan.aggregate or plan.distinct:
+            return None
+        first = plan.order[0].value if plan.order else None
+        if not isinstance(first, ir.SlotRef) or first.slot != score.out:
+            return None
+        return Wanted(plan.limit + plan.offset, _ties_by_id(score, plan.order[1:2]))
+
+    # The columns
+
+    def _finished(self, frame: Rows | Groups, since: float) -> QueryResult:
+        plan, watch = self.plan, self.context.watch
+        watch.operator = "order by"
+        total = frame.length
+        if plan.distinct:
+            frame, codes = self._distinct(frame)
+            keys = self._keys(frame) + [each.of_rows for each in codes]
+        else:
+            keys = self._keys(frame) if total > 1 else []
+        chosen = places(keys, frame.length, offset=plan.offset, limit=plan.limit)
+        if keys or len(chosen) < frame.length:
+            frame = frame.take(chosen)
+        sorted_at = perf_counter()
+        watch.operator = "project"
+        watch.tick()
+        values = tuple(self._column(column, frame) for column in plan.columns)
+        # In the order of the plan's lines: project, order by, slice. Cutting comes with sorting.
+        self.profile.stage(len(chosen), perf_counter() - sorted_at)
+        if plan.order:
+            self.profile.stage(total, sorted_at - since)
+        if plan.limit is not None or plan.offset:
+            self.profile.stage(len(chosen), 0.0)
+        return self._result(values, len(chosen))
+
+    def _distinct(self, frame: Rows | Groups) -> tuple[Rows | Groups, list[Codes]]:
+        """Equal output rows as one, and the codes of their columns."""
+        codes = [self._codes(column.value, frame) for column in self.plan.columns]
+        whole = combined(codes, frame.length)
+        firsts = first_of_each(whole)
+        kept = [Codes(each.of_rows[firsts], each.count) for each in codes]
+        return frame.take(firsts), kept
+
+    def _keys(self, frame: Rows | Groups) -> list[np.ndarray]:
+        """The order of the plan as integers."""
+        keys = []
+        for key in self.plan.order:
+            keys += self._key(key, frame)
+        return keys
+
+    def _key(self, key: ir.SortKey, frame: Rows | Groups) -> list[np.ndarray]:
+        coded = _is_coded(key.value) if isinstance(frame, Rows) else key.value in frame.keys
+        if not coded:
+            values = self._value(key.value, frame)
+            if is_sortable(values.type):
+                return keys_of_values(values, descending=key.descending)
+        codes = self._codes(key.value, frame)
+        return keys_of_codes(codes.of_rows, descending=key.descending)
+
+    def _codes(self, expr: ir.Expr, frame: Rows | Groups) -> Codes:
+        if isinstance(frame, Rows):
+            return codes_of(expr, frame, self.evaluator, self.cache)
+        return frame.keys.get(expr) or encoded(self._value(expr, frame))
+
+    def _value(self, expr: ir.Expr, frame: Rows | Groups) -> pa.Array:
+        if isinstance(frame, Rows):
+            return self.evaluator.values(expr, frame)
+        if expr in frame.keys:
+            return self.evaluator.values(expr, frame.examples)
+        if isinstance(expr, ir.SlotRef):
+            return frame.measures[expr.slot]
+        assert isinstance(expr, ir.Const | ir.Param | ir.Now), f"{expr} is neither key nor measure"
+        return repeated(self.evaluator.given.of(expr), expr.type, frame.length)
+
+    def _column(self, column: ir.OutputColumn, frame: Rows | Groups) -> pa.Array:
+        if column.type.is_vector:
+            self.context.watch.hold(4 * frame.length * (column.type.dimension or 0))
+        values = self._value(column.value, frame)
+        wanted = arrow_type(column.type)
+        return values if values.type == wanted else values.cast(wanted)
+
+
+def _ties_by_id(score: ir.Score, then: tuple[ir.SortKey, ...]) -> bool:
+    """Whether entities that tie in a score are next ordered by their ids, as rankings are."""
+    if isinstance(score.ranking, ir.Rrf) or not then or then[0].descending:
+        return False
+    value = then[0].value
+    return isinstance(value, ir.EntityId) and value.var == score.ranking.column.var
+
+
+def _is_coded(expr: ir.Expr) -> bool:
+    """Whether codes are at hand, without the values: ids, and columns of text."""
+    match expr:
+        case ir.EntityId():
+            return True
+        case ir.Column(type=type_):
+            return type_.is_text
+        case _:
+            return False

@@ -1,0 +1,104 @@
+"""Scans: the nodes of a table that satisfy a condition.
+
+Invariant: a scan binds the same nodes whether Lance filters them or memory does. A version nobody
+holds is asked through Lance, with the condition pushed down and only the columns the query looks
+at; one that is asked again and again is held, and then a key is found by binary search and any
+other condition by one pass over the columns it names.
+"""
+
+import numpy as np
+
+from omnigraph.exec.memory.version import Part
+from omnigraph.exec.read.context import Context, TraversalMode
+from omnigraph.exec.read.hash_join import equality_of, paired
+from omnigraph.exec.read.key_lookup import pointed_at, points_in
+from omnigraph.exec.values.pushdown import push_down
+from omnigraph.exec.values.rows import Binding, Positions, Rows
+from omnigraph.plan import ir
+
+
+def scan(context: Context, op: ir.NodeScan, rows: Rows, then: ir.PatternOp | None = None) -> Rows:
+    """Every row with every node of the table that satisfies the condition.
+
+    `then` is the operator that follows: pairs that it would drop need not be made.
+    """
+    found = _looked_up(context, op) if _looks_up(context, op) else _held(context, op)
+    if rows.length == 1 and not rows.bindings and not rows.slots:
+        return Rows(len(found.at), {op.out: found}, {})
+    equality = equality_of(op, then, rows)
+    pairs = equality and paired(context, rows, op.out, found, equality)
+    outer, inner = pairs or _all_pairs(context, rows, found)
+    return rows.take(outer).bind(op.out, Binding(found.domain, inner))
+
+
+def _all_pairs(context: Context, rows: Rows, found: Binding) -> tuple[np.ndarray, Positions]:
+    context.watch.hold(rows.bytes_as(rows.length * len(found.at)))
+    return np.repeat(np.arange(rows.length), len(found.at)), np.tile(found.at, rows.length)
+
+
+def counted(context: Context, op: ir.NodeScan) -> int | None:
+    """How many nodes a scan finds, when nothing has to be read to tell."""
+    source = context.tables.source(op.table)
+    if op.where is None:
+        return source.pin.row_count
+    pushed = push_down(op.where, context.evaluator.given, source.columns.name_of)
+    if pushed.rest is not None or not _looks_up(context, op):
+        return None
+    return source.reader.count(pushed.filter)
+
+
+def _looks_up(context: Context, op: ir.NodeScan) -> bool:
+    if op.where is None or context.tables.holds_nodes(op.table):
+        return context.mode is TraversalMode.INDEXED
+    if context.mode is not TraversalMode.AUTO:
+        return context.mode is TraversalMode.INDEXED
+    return not context.tables.worth_holding(op.table, 1 if points_in(op.where) else 0)
+
+
+def _looked_up(context: Context, op: ir.NodeScan) -> Binding:
+    source = context.tables.source(op.table)
+    pushed = push_down(op.where, context.evaluator.given, source.columns.name_of)
+    wanted = (source.columns.name_of(c) for c in context.wanted.get(op.out, ()))
+    names = list(dict.fromkeys(["id", *(name for name in wanted if name is not None)]))
+    part = Part(source, source.reader.rows(names, filter=pushed.filter))
+    found = Binding(part, np.arange(len(part)))
+    return found if pushed.rest is None else _filtered(context, op.out, found, pushed.rest)
+
+
+def _held(context: Context, op: ir.NodeScan) -> Binding:
+    nodes = context.tables.nodes(op.table)
+    if op.where is None:
+        return Binding(nodes, nodes.present)
+    parts = op.where.parts if isinstance(op.where, ir.And) else (op.where,)
+    cache = context.tables.holdings.cache
+    for part in parts:
+        at = pointed_at(nodes, cache, part, context.evaluator.given)
+        if at is None:
+            continue
+        rest = tuple(other for other in parts if other is not part)
+        found = Binding(nodes, at)
+        return _filtered(context, op.out, found, ir.And(rest)) if rest else found
+    return _filtered(context, op.out, Binding(nodes, nodes.present), op.where)
+
+
+def _filtered(context: Context, var: ir.Var, found: Binding, where: ir.Expr) -> Binding:
+    """Cheap conditions first: a text search looks only at what they leave."""
+    parts = where.parts if isinstance(where, ir.And) else (where,)
+    for part in sorted(parts, key=_has_text_match):
+        rows = Rows(len(found.at), {var: found}, {})
+        keep = context.evaluator.keep(part, rows)
+        if not keep.all():
+            found = found.take(np.flatnonzero(keep))
+    return found
+
+
+def _has_text_match(expr: ir.Expr) -> bool:
+    match expr:
+        case ir.TextMatch():
+            return True
+        case ir.And(parts=parts) | ir.Or(parts=parts):
+            return any(map(_has_text_match, parts))
+        case ir.Not(part=part):
+            return _has_text_match(part)
+        case _:
+            return False

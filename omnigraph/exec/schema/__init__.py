@@ -1,0 +1,1 @@
+"""Schema migration: a plan of schema changes, done as one commit."""

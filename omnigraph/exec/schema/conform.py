@@ -1,0 +1,158 @@
+"""Whether the data that is there keeps the rules that a schema change adds.
+
+Invariant: the rules asked are those of the new schema that the old one did not set already, over
+every row as it will be. They are the rules that writes are held to, so data that passes here would
+be accepted by a load into the new schema. Memory follows a batch and a bucket of keys.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from omnigraph.exec.load.checks import source_keys, unique_keys
+from omnigraph.exec.load.local import bucket_count
+from omnigraph.exec.load.scratch import scratch_folder
+from omnigraph.exec.load.spill import KeySet, Spill
+from omnigraph.exec.rules.key_rules import check_keys
+from omnigraph.exec.rules.row_rules import check_rows
+from omnigraph.exec.rules.rules import (
+    EdgesPerSource,
+    Found,
+    OneOf,
+    Required,
+    RowRule,
+    TypeRules,
+    Unique,
+    joined,
+    rules_of,
+)
+from omnigraph.exec.schema.backfill import Filling, Owner, columns_after
+from omnigraph.storage.lance.tables import TableReader
+
+_KEY_BYTES = 64  # a guess of what a row takes in a set of keys
+
+
+@dataclass(frozen=True, slots=True)
+class NewRules:
+    """The rules that a type gains."""
+
+    rows: tuple[RowRule, ...]
+    uniques: tuple[Unique, ...]
+    cardinality: EdgesPerSource | None
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.uniques or self.cardinality)
+
+    @property
+    def columns(self) -> set[str]:
+        """Every column the rules look at."""
+        named = {rule.column for rule in self.rows}
+        named |= {name for unique in self.uniques for name in unique.columns}
+        return named | ({"src"} if self.cardinality else set())
+
+
+def new_rules(old: Owner, new: Owner, filling: Filling | None) -> NewRules:
+    """The rules of a type that its rows were not held to. A column that comes empty breaks none,
+    and an enum can only have got wider."""
+    names = columns_after(old, new)
+    before, after = rules_of(old), rules_of(new)
+    filled = set() if filling is None else set(filling.expressions)
+    known = {_translated(rule, new.name, names) for rule in before.rows}
+    there = {*names.values(), *filled}
+    return NewRules(
+        tuple(
+            rule
+            for rule in after.rows
+            if rule.column in there
+            and rule not in known
+            and not (isinstance(rule, OneOf) and rule.column not in filled)
+        ),
+        tuple(
+            unique
+            for unique in after.uniques
+            if set(unique.columns) <= there
+            and frozenset(unique.columns) not in _unique_columns(before, names)
+        ),
+        _new_cardinality(before, after),
+    )
+
+
+def _translated(rule: RowRule, type_name: str, names: dict[str, str]) -> RowRule:
+    column = names.get(rule.column, rule.column)
+    if isinstance(rule, Required):
+        word = column if rule.word == rule.column else rule.word
+        return replace(rule, type_name=type_name, column=column, word=word)
+    return replace(rule, type_name=type_name, column=column)
+
+
+def _unique_columns(rules: TypeRules, names: dict[str, str]) -> set[frozenset[str]]:
+    return {frozenset(names.get(n, n) for n in unique.columns) for unique in rules.uniques}
+
+
+def _new_cardinality(before: TypeRules, after: TypeRules) -> EdgesPerSource | None:
+    old, new = before.cardinality, after.cardinality
+    bounds = (0, None) if old is None else (old.low, old.high)
+    return None if new is None or (new.low, new.high) == bounds else new
+
+
+def broken(
+    reader: TableReader, old: Owner, new: Owner, filling: Filling | None, rules: NewRules
+) -> Found:
+    """The rows of a table, as they will be, that break the rules."""
+    if filling is not None:  # one that makes no sense is told for a table without rows, too
+        filling.values(_nothing(reader, list(filling.columns)))
+    with scratch_folder() as folder:
+        buckets = bucket_count(reader.pin.row_count * _KEY_BYTES)
+        return _Look(new, rules, folder, buckets).through(_rows(reader, old, new, filling, rules))
+
+
+def _nothing(reader: TableReader, names: list[str]) -> pa.RecordBatch:
+    schema = pa.schema([reader.schema.field(name) for name in names])
+    return pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def _rows(
+    reader: TableReader, old: Owner, new: Owner, filling: Filling | None, rules: NewRules
+) -> Iterator[pa.Table]:
+    """The rows with the columns that the rules look at, under their new names."""
+    names = columns_after(old, new)
+    wanted = {"id"} | rules.columns
+    read = [name for name, after in names.items() if filling is not None or after in wanted]
+    for batch in reader.batches(read):
+        rows = pa.Table.from_batches([batch]).rename_columns([names[name] for name in read])
+        if filling is not None:
+            values = filling.values(batch)
+            for field, array in zip(values.schema, values.columns, strict=True):
+                rows = rows.append_column(field, array)
+        yield rows.select([name for name in rows.column_names if name in wanted])
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    owner: Owner
+    rules: NewRules
+    folder: Path
+    buckets: int
+
+    def through(self, tables: Iterable[pa.Table]) -> Found:
+        found = []
+        spill = Spill(self.folder, self.buckets)
+        keyed = list(self._key_rules())
+        for rows in tables:
+            found.append(check_rows(self.rules.rows, rows))
+            for keys, _ in keyed:
+                spill.add(keys, rows.select(list(dict.fromkeys(keys.columns))))
+        for keys, rule in keyed:
+            for bucket in range(self.buckets):
+                incoming = spill.read(keys.name, bucket)
+                if incoming is not None:
+                    found.append(check_keys(incoming, incoming.slice(0, 0), rule))
+        return joined(found)
+
+    def _key_rules(self) -> Iterator[tuple[KeySet, Unique | EdgesPerSource]]:
+        for number, unique in enumerate(self.rules.uniques):
+            yield unique_keys(self.owner.table, number, unique), unique
+        if self.rules.cardinality is not None:
+            yield source_keys(self.owner.table), self.rules.cardinality

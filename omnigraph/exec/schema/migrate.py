@@ -1,0 +1,219 @@
+"""A planned schema change, made: tables and columns come, go and get other names in one commit.
+
+    plan ─▶ archive ─▶ stage ─▶ commit ─▶ reclaim
+    steps   both       no data  the one   only drops that
+            schemas    files    protocol  may lose data
+
+Invariant: old and new are matched by identity. A type keeps its table and a property its column
+under any name, so a change writes data only where the new schema asks for values that were not
+there. The commit names the new schema and holds only if no table moved since it was planned.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from omnigraph.catalog.annotations import METADATA
+from omnigraph.catalog.arrow import property_field
+from omnigraph.catalog.diff import MigrationPlan
+from omnigraph.catalog.model import Annotation, EdgeType, NodeType
+from omnigraph.catalog.steps import Step
+from omnigraph.errors import SchemaHeld
+from omnigraph.exec.rules.rules import Found, joined
+from omnigraph.exec.schema.backfill import Filling, fillings
+from omnigraph.exec.schema.conform import broken, new_rules
+from omnigraph.exec.schemas import Accepted, Schemas, accepted, table_schema
+from omnigraph.exec.search.wanted import Wanted, indexes_of
+from omnigraph.exec.upkeep.ensure_indices import decided
+from omnigraph.storage.lance.evolution import Evolution
+from omnigraph.storage.lance.indexing import IndexRequest
+from omnigraph.storage.lance.tables import StagedWrite, TableReader, Tables
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.protocol.write import Write
+from omnigraph.storage.records import Commit, TablePin
+from omnigraph.storage.store import Store
+
+WRITER_KIND = "schema_apply"
+
+Owner = NodeType | EdgeType
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaApplied:
+    """What an apply did. `commit` is None when there was nothing to do."""
+
+    steps: tuple[Step, ...]
+    commit: Commit | None
+    graph_manifest_version: int
+
+    supported = True
+
+    @property
+    def applied(self) -> bool:
+        """Whether anything changed."""
+        return self.commit is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """The outcome as the command and the server tell it."""
+        return {
+            "supported": True,
+            "applied": self.applied,
+            "step_count": len(self.steps),
+            "graph_manifest_version": self.graph_manifest_version,
+            "steps": [dict(step.to_json()) for step in self.steps],
+        }
+
+
+def apply_migration(
+    store: Store, schemas: Schemas, plan: MigrationPlan, text: str, actor: str | None
+) -> SchemaApplied:
+    """Make a planned change, inside the turn that it was planned in."""
+    plan.require_supported()
+    if not plan.steps:
+        return SchemaApplied((), None, store.snapshot().manifest_version)
+    others = tuple(name for name in store.branches.list() if name != MAIN)
+    if others:
+        raise SchemaHeld(others)
+    old, new = schemas.current(), accepted(text, plan.catalog)
+    schemas.archive(old)
+    schemas.archive(new)
+    commit = store.turns.prepared_again(lambda: _Change(old, new, plan).commit(store, actor))
+    schemas.current()
+    return SchemaApplied(plan.steps, commit, commit.manifest_version)
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """The way from one schema to another, table by table."""
+
+    old: Accepted
+    new: Accepted
+    plan: MigrationPlan
+
+    def commit(self, store: Store, actor: str | None) -> Commit:
+        write = store.begin(MAIN, kind=WRITER_KIND, actor=actor, schema=self.old.id)
+        before = {owner.id: owner for owner in self.old.catalog.types}
+        after = {owner.id: owner for owner in self.new.catalog.types}
+        filled = fillings(self.plan, before)
+        same = [(before[type_id], owner) for type_id, owner in after.items() if type_id in before]
+        joined(
+            [_violations(write, old, new, filled.get(new.id)) for old, new in same]
+        ).require_none()
+        for type_id, owner in before.items():
+            if type_id not in after:
+                write.drop_table(owner.table)
+                if self.plan.allows_data_loss:
+                    write.reclaim(owner.table)
+        for old, new in same:
+            if self._meaning_changes(old, new):
+                _change_table(write, old, new, filled.get(new.id), hard=self.plan.allows_data_loss)
+        for type_id, owner in after.items():
+            if type_id not in before:
+                write.create_table(owner.table, table_schema(owner))
+        write.replace_schema(self.new.id)
+        for path, data in self.new.files().items():
+            write.replace_file(path, data)
+        return write.commit()
+
+    def _meaning_changes(self, old: Owner, new: Owner) -> bool:
+        """Whether a write planned for the old schema could be wrong for this table: then its
+        version moves, so that the write is refused wherever it is on its way."""
+        return _meaning(old) != _meaning(new) or _incident(self.old, old) != _incident(
+            self.new, new
+        )
+
+
+def _meaning(owner: Owner) -> Owner:
+    """A type without what only people read."""
+    properties = tuple(replace(p, annotations=_rules(p.annotations)) for p in owner.properties)
+    return replace(owner, properties=properties, annotations=_rules(owner.annotations))
+
+
+def _rules(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
+    return tuple(each for each in annotations if each.name not in METADATA)
+
+
+def _incident(schema: Accepted, owner: Owner) -> list[Owner]:
+    """The edges that go with a node when it is deleted."""
+    edges = schema.catalog.edges.values()
+    return [_meaning(edge) for edge in edges if owner.name in (edge.source, edge.target)]
+
+
+def _violations(write: Write, old: Owner, new: Owner, filling: Filling | None) -> Found:
+    rules = new_rules(old, new, filling)
+    if not rules and filling is None:
+        return Found()
+    return broken(write.read(old.table), old, new, filling, rules)
+
+
+def _change_table(
+    write: Write, old: Owner, new: Owner, filling: Filling | None, *, hard: bool
+) -> None:
+    """At least one version further, whatever changes: writers on their way must notice."""
+    change = evolution(old, new)
+    if filling is not None and write.read(old.table).count():
+        names = set(filling.expressions)
+        rest = replace(change, adds=tuple(f for f in change.adds if f.name not in names))
+        write.fill_columns(old.table, filling.fields, list(filling.columns), filling.values)
+        write.then(old.table, lambda tables, pin: tables.stage_evolve(pin, rest))
+    else:
+        write.evolve_table(old.table, change)
+    if hard and change.drops:
+        # Files that hold a column which goes for good are written again without it.
+        write.then(old.table, lambda tables, pin: tables.stage_rewrite(pin))
+        write.reclaim(old.table)
+    if indexes := _index_change(old, new):
+        write.then(old.table, indexes.staged)
+    if old.name != new.name:
+        write.rename_table(old.table, new.table)
+
+
+@dataclass(frozen=True, slots=True)
+class _IndexChange:
+    """Indexes of columns that were there: those that are asked for now, and those that were."""
+
+    wanted: tuple[Wanted, ...]
+    gone: frozenset[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.wanted or self.gone)
+
+    def requests(self, reader: TableReader) -> tuple[list[IndexRequest], frozenset[str]]:
+        """What there is to build, and what of the table's indexes goes."""
+        found = (decided(reader, wanted) for wanted in self.wanted)
+        there = {index.name for index in reader.indexes()}
+        return [r for r in found if isinstance(r, IndexRequest)], self.gone & there
+
+    def staged(self, tables: Tables, pin: TablePin) -> StagedWrite | None:
+        """The change as a version of its own, if there is anything to do."""
+        requests, gone = self.requests(tables.reader(pin))
+        return tables.stage_create_indexes(pin, requests, gone) if requests or gone else None
+
+
+def _index_change(old: Owner, new: Owner) -> _IndexChange:
+    """A column that comes has no values to index yet, and one that goes takes its index along."""
+    before = {wanted.name: wanted for wanted in indexes_of(old)}
+    after = {wanted.name: wanted for wanted in indexes_of(new)}
+    were, are = ({prop.id: prop.name for prop in each.properties} for each in (old, new))
+    kept = {(were[number], are[number]) for number in were.keys() & are.keys()}
+    return _IndexChange(
+        tuple(w for n, w in after.items() if n not in before and w.column in {b for _, b in kept}),
+        frozenset(
+            n for n, w in before.items() if n not in after and w.column in {a for a, _ in kept}
+        ),
+    )
+
+
+def evolution(old: Owner, new: Owner) -> Evolution:
+    """What happens to the columns of a type's table."""
+    before = {prop.id: prop for prop in old.properties}
+    after = {prop.id: prop for prop in sorted(new.properties, key=lambda prop: prop.id)}
+    return Evolution(
+        renames={
+            before[number].name: prop.name
+            for number, prop in after.items()
+            if number in before and before[number].name != prop.name
+        },
+        drops=frozenset(prop.name for number, prop in before.items() if number not in after),
+        adds=tuple(property_field(prop) for number, prop in after.items() if number not in before),
+        order=tuple(table_schema(new).names),
+    )

@@ -1,0 +1,1 @@
+"""Text search (BM25), vector search, their ranks, and the embeddings they need."""

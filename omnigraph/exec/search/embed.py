@@ -1,0 +1,229 @@
+"""Text to vectors, by a provider over HTTP or offline.
+
+Invariant: a vector that leaves this file has the dimension that was asked for, is finite, not zero,
+and of length 1. A key is sent to the configured address alone: redirects are not followed, and no
+error text holds it.
+"""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+import numpy as np
+
+from omnigraph.errors import BadRequest
+from omnigraph.exec.search.embed_http import Client, Patience
+
+Vector = list[float]
+
+
+class Purpose(StrEnum):
+    """What a text is embedded for. Some models tell the two apart."""
+
+    QUERY = "RETRIEVAL_QUERY"
+    DOCUMENT = "RETRIEVAL_DOCUMENT"
+
+
+class Provider(Protocol):
+    """Turns texts into vectors."""
+
+    @property
+    def model(self) -> str:
+        """The model's name, compared as it is written."""
+        ...
+
+    def embed(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> list[Vector]:
+        """One vector a text, in order."""
+        ...
+
+
+def embed_query(
+    provider: Provider | None, text: str, dimension: int, model: str | None
+) -> list[float]:
+    """The vector of a query, for a property that may name its model. None: by the environment."""
+    resolved = provider if provider is not None else provider_from_env()
+    if model is not None and resolved.model != model:
+        raise BadRequest(
+            f"the property is embedded with model '{model}', the provider uses '{resolved.model}'",
+            "set OMNIGRAPH_EMBED_MODEL to the property's model, or give a vector",
+        )
+    return resolved.embed([text], dimension, Purpose.QUERY)[0]
+
+
+# Providers
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAI:
+    """The protocol of OpenAI, which many services speak."""
+
+    model: str
+    client: Client
+
+    def embed(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> list[Vector]:
+        body = {"model": self.model, "input": list(texts), "dimensions": dimension}
+        answer = self.client.post("/embeddings", body)
+        data = _member(answer, "data", list, self.client)
+        if len(data) != len(texts):
+            raise self.client.failed(f"answered {len(data)} vectors for {len(texts)} texts")
+        ordered: dict[int, Any] = {}
+        for place, item in enumerate(data):
+            vector = _member(item, "embedding", list, self.client)
+            ordered[item.get("index", place)] = vector
+        if sorted(ordered) != list(range(len(texts))):
+            raise self.client.failed("answered vectors whose indexes are not those of the texts")
+        return [_checked(ordered[n], dimension, self.client) for n in range(len(texts))]
+
+
+@dataclass(frozen=True, slots=True)
+class Gemini:
+    """The protocol of Google's Gemini: one text a request."""
+
+    model: str
+    client: Client
+
+    def embed(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> list[Vector]:
+        return [self._one(text, dimension, purpose) for text in texts]
+
+    def _one(self, text: str, dimension: int, purpose: Purpose) -> Vector:
+        body = {
+            "model": f"models/{self.model}",
+            "content": {"parts": [{"text": text}]},
+            "taskType": purpose.value,
+            "outputDimensionality": dimension,
+        }
+        answer = self.client.post(f"/models/{self.model}:embedContent", body)
+        found = _member(answer, "embedding", dict, self.client)
+        return _checked(_member(found, "values", list, self.client), dimension, self.client)
+
+
+@dataclass(frozen=True, slots=True)
+class Mock:
+    """The same vector for the same text, always and everywhere; near texts are not near."""
+
+    model: str = "mock"
+
+    def embed(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> list[Vector]:
+        return [mock_vector(text, dimension) for text in texts]
+
+
+_FNV_OFFSET, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
+
+
+def mock_vector(text: str, dimension: int) -> Vector:
+    """FNV-1a of the text drives an xorshift generator. Every step is in 32-bit floats."""
+    state = _FNV_OFFSET
+    for byte in text.encode("utf-8", "surrogatepass"):
+        state = ((state ^ byte) * _FNV_PRIME) & _MASK
+    components = []
+    for _ in range(dimension):
+        state ^= (state << 13) & _MASK
+        state ^= state >> 7
+        state ^= (state << 17) & _MASK
+        share = np.float32(float(state) / float(_MASK))
+        components.append(share * np.float32(2) - np.float32(1))
+    square = np.float32(0)
+    for component in components:
+        square = square + component * component
+    length = np.sqrt(square)
+    return [float(component / length) for component in components]
+
+
+def _member(answer: Any, name: str, kind: type, client: Client) -> Any:
+    found = answer.get(name) if isinstance(answer, dict) else None
+    if not isinstance(found, kind):
+        raise client.failed(f"answered JSON without `{name}`")
+    return found
+
+
+def _checked(vector: list[Any], dimension: int, client: Client) -> Vector:
+    if len(vector) != dimension:
+        raise client.failed(f"answered {len(vector)} components where {dimension} were asked for")
+    if not all(type(number) in (int, float) for number in vector):
+        raise client.failed("answered a vector with a component that is no number")
+    length = math.hypot(*vector)
+    if not math.isfinite(length) or length == 0:
+        raise client.failed("answered a vector that is zero or not finite")
+    return [number / length for number in vector]
+
+
+# Configuration
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    base_url: str
+    model: str
+    key_variable: str
+    key_header: str
+    key_prefix: str = ""
+
+
+_BEARER = ("Authorization", "Bearer ")
+_KINDS = {
+    "openai-compatible": _Kind(
+        "https://openrouter.ai/api/v1",
+        "openai/text-embedding-3-large",
+        "OPENROUTER_API_KEY",
+        *_BEARER,
+    ),
+    "openai": _Kind(
+        "https://api.openai.com/v1", "text-embedding-3-large", "OPENAI_API_KEY", *_BEARER
+    ),
+    "gemini": _Kind(
+        "https://generativelanguage.googleapis.com/v1beta",
+        "gemini-embedding-2",
+        "GEMINI_API_KEY",
+        "x-goog-api-key",
+    ),
+}
+_TRUE = frozenset({"1", "true", "yes", "on"})
+
+
+def provider_from_env(environment: Mapping[str, str] | None = None) -> Provider:
+    """The provider that the environment configures."""
+    values = os.environ if environment is None else environment
+    kind = values.get("OMNIGRAPH_EMBED_PROVIDER", "") or "openai-compatible"
+    if values.get("OMNIGRAPH_EMBEDDINGS_MOCK", "").strip().lower() in _TRUE:
+        kind = "mock"
+    key = values.get(_KINDS[kind].key_variable) if kind in _KINDS else None
+    return make_provider(
+        kind,
+        key=key,
+        base_url=values.get("OMNIGRAPH_EMBED_BASE_URL"),
+        model=values.get("OMNIGRAPH_EMBED_MODEL"),
+        patience=Patience.from_environment(values),
+    )
+
+
+def make_provider(
+    kind: str,
+    *,
+    key: str | None = None,
+    base_url: str | None = None,
+    model: str | None = None,
+    patience: Patience | None = None,
+) -> Provider:
+    """A provider of one of the kinds, with that kind's defaults."""
+    if kind == "mock":
+        return Mock(model or "mock")
+    known = _KINDS.get(kind)
+    if known is None:
+        listed = ", ".join([*_KINDS, "mock"])
+        raise BadRequest(f"unknown embedding provider '{kind}'", f"use one of {listed}")
+    if not key:
+        raise BadRequest(
+            f"the embedding provider '{kind}' has no key",
+            f"set {known.key_variable}, or OMNIGRAPH_EMBED_PROVIDER=mock to work offline",
+        )
+    client = Client(
+        base_url=(base_url or known.base_url).rstrip("/"),
+        key_header=known.key_header,
+        key=known.key_prefix + key,
+        patience=patience or Patience(),
+    )
+    make = Gemini if kind == "gemini" else OpenAI
+    return make(model or known.model, client)

@@ -1,0 +1,234 @@
+"""Text and vector search over one table version.
+
+Invariant: the answer depends on the rows of the version alone, not on which of them an index covers
+or on what is cached. Text matches are exact sets; scores come from the statistics of the whole
+version; neighbours are the exact nearest, with one stated exception:
+
+    A vector column too large for the cache is searched through its index, if it has one. Distances
+    are exact and rows that no index covers are compared one by one, but a neighbour that lies in a
+    part of the index that was not probed is missed. Without an index such a column is scanned.
+
+Filters come first: `among` names the ids that may be returned, None means all.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.indexes import IndexKind
+from omnigraph.errors import BadRequest
+from omnigraph.exec.memory.cache import Cache
+from omnigraph.exec.memory.incremental import Recipe, derived, key_of
+from omnigraph.exec.search import text_index, vectors
+from omnigraph.exec.search.analyse import terms
+from omnigraph.exec.search.text_index import TextIndex
+from omnigraph.exec.search.vectors import Vectors
+from omnigraph.exec.search.wanted import is_kind
+from omnigraph.plan.ir import TextMode
+from omnigraph.storage.lance.tables import TableReader
+
+Numbers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+TEXT = Recipe("text", text_index.build, text_index.replaced)
+VECTORS = Recipe("vectors", vectors.build, vectors.replaced)
+
+EDITS_DEFAULT = 2
+NO_CACHE = Cache(0)
+
+_VECTOR_BYTES_ALWAYS = 64 << 20  # read whole even where nothing is kept
+
+# Of an index whose column does not fit in memory.
+_PROBES = 64
+_REFINE = 8
+
+_BUILD_AFTER = 3  # searches through an index on disk before the column is inverted in memory
+
+
+# Text
+
+
+def matching_ids(
+    reader: TableReader,
+    column: str,
+    query: str,
+    *,
+    mode: TextMode,
+    edits_max: int | None = None,
+    among: pa.Array | None = None,
+    cache: Cache = NO_CACHE,
+) -> pa.Array:
+    """The ids of the rows whose text shares a term with the query, or nearly does, in id order."""
+    if not terms(query):
+        return pa.array([], pa.utf8())
+    if mode is TextMode.ANY_TOKEN and ask_disk(reader, column, cache):
+        return matching_on_disk(reader, column, query, among)
+    index = text(reader, column, cache=cache)
+    if mode is TextMode.FUZZY:
+        found = index.matching_fuzzily(query, edits_allowed(edits_max))
+    else:
+        found = index.matching(query)
+    return index.ids.take(pa.array(_among(index.ids, found, among)))
+
+
+def bm25(
+    reader: TableReader,
+    column: str,
+    query: str,
+    *,
+    among: pa.Array | None = None,
+    k: int | None = None,
+    cache: Cache = NO_CACHE,
+) -> tuple[pa.Array, Floats]:
+    """The ids of matching rows and their scores, best first, ties by id; with k the first k."""
+    if not terms(query):
+        return pa.array([], pa.utf8()), np.empty(0, np.float64)
+    index = text(reader, column, cache=cache)
+    found, scores = index.scored(query)
+    if among is not None:
+        kept = _is_among(index.ids, found, among)
+        found, scores = found[kept], scores[kept]
+    order = best(scores, k)
+    return index.ids.take(pa.array(found[order])), scores[order]
+
+
+def text(reader: TableReader, column: str, *, cache: Cache) -> TextIndex:
+    """The inverted column of a version."""
+    return derived(TEXT, reader, column, cache)
+
+
+def ask_disk(reader: TableReader, column: str, cache: Cache) -> bool:
+    """Whether a first search does not pay to read the column: an index on disk answers it."""
+    key = key_of(TEXT, reader.pin, column)
+    if cache.get(key) is not None:
+        return False
+    known = _is_indexed(reader, column, IndexKind.FULL_TEXT)
+    return known and cache.use(key) <= _BUILD_AFTER
+
+
+def matching_on_disk(
+    reader: TableReader, column: str, query: str, among: pa.Array | None
+) -> pa.Array:
+    # Lance compares rows that the index does not cover one by one.
+    wanted = {"query": query, "columns": [column]}
+    ids = reader.rows(["id", "_score"], full_text_query=wanted).column("id").combine_chunks()
+    if among is not None:
+        ids = ids.filter(pc.is_in(ids, value_set=among))
+    return ids.take(pc.sort_indices(ids))
+
+
+def best(scores: Floats, k: int | None) -> Numbers:
+    """Places of the scores, highest first, ties in order, the first k."""
+    if k is None or k >= len(scores):
+        return np.argsort(-scores, kind="stable")
+    if k == 0:
+        return np.empty(0, np.int64)
+    bound = np.partition(scores, len(scores) - k)[len(scores) - k]
+    places = np.flatnonzero(scores >= bound)
+    return places[np.argsort(-scores[places], kind="stable")[:k]]
+
+
+def edits_allowed(edits_max: int | None) -> int:
+    if edits_max is None:
+        return EDITS_DEFAULT
+    if edits_max < 0:
+        raise BadRequest(f"fuzzy allows {edits_max} edits", "give a whole number from 0 on")
+    return edits_max
+
+
+# Vectors
+
+
+def nearest(
+    reader: TableReader,
+    column: str,
+    vector: Sequence[float],
+    *,
+    k: int | None = None,
+    among: pa.Array | None = None,
+    cache: Cache = NO_CACHE,
+) -> tuple[pa.Array, Floats]:
+    """The ids of the k nearest rows (all, without k) and their L2 distances, ties by id.
+
+    Rows without a vector are absent.
+    """
+    query = query_vector(reader, column, vector)
+    if not fits(reader, len(query), cache) and k is not None:
+        return _nearest_of_many(reader, column, query, k=k, among=among)
+    held = vectors_of(reader, column, cache=cache)
+    some = None if among is None else _among(held.ids, np.arange(len(held.ids)), among)
+    found, away = held.nearest(query, k, some)
+    return held.ids.take(pa.array(found)), away
+
+
+def vectors_of(reader: TableReader, column: str, *, cache: Cache) -> Vectors:
+    """The vectors of a version."""
+    return derived(VECTORS, reader, column, cache)
+
+
+def query_vector(
+    reader: TableReader, column: str, vector: Sequence[float]
+) -> npt.NDArray[np.float32]:
+    dimension = reader.schema.field(column).type.list_size
+    if len(vector) != dimension:
+        raise BadRequest(
+            f"the query vector has {len(vector)} components, {column} has {dimension}",
+            "give a vector of the property's dimension",
+        )
+    return np.asarray(vector, dtype=np.float32)
+
+
+def fits(reader: TableReader, dimension: int, cache: Cache) -> bool:
+    return reader.pin.row_count * (dimension + 8) * 4 <= max(cache.bytes_max, _VECTOR_BYTES_ALWAYS)
+
+
+def _nearest_of_many(
+    reader: TableReader,
+    column: str,
+    query: npt.NDArray[np.float32],
+    *,
+    k: int,
+    among: pa.Array | None,
+) -> tuple[pa.Array, Floats]:
+    """Neighbours in a column that is too large to keep: by its index, else batch by batch."""
+    if among is None and k > 0 and _is_indexed(reader, column, IndexKind.VECTOR):
+        near = {"column": column, "q": query, "k": k, "nprobes": _PROBES, "refine_factor": _REFINE}
+        batches = iter(reader.batches(["id", column, "_distance"], nearest=near))
+    else:
+        batches = reader.batches(["id", column])
+    best_ids, best_away = pa.array([], pa.utf8()), np.empty(0, np.float64)
+    for batch in batches:
+        if among is not None:
+            batch = batch.filter(pc.is_in(batch.column("id"), value_set=among))
+        held = vectors.build(batch.column("id"), pa.chunked_array([batch.column(column)]))
+        found, away = held.nearest(query, k, None)
+        ids = pa.concat_arrays([best_ids, held.ids.take(pa.array(found))])
+        away = np.concatenate([best_away, away])
+        order = np.lexsort((_ranks(ids), away))[:k]
+        best_ids, best_away = ids.take(pa.array(order)), away[order]
+    return best_ids, best_away
+
+
+def _ranks(ids: pa.Array) -> Numbers:
+    ranks = np.empty(len(ids), dtype=np.int64)
+    ranks[pc.sort_indices(ids).to_numpy()] = np.arange(len(ids))
+    return ranks
+
+
+# Indexes and filters
+
+
+def _is_indexed(reader: TableReader, column: str, kind: IndexKind) -> bool:
+    return any(each.column == column and is_kind(each, kind) for each in reader.indexes())
+
+
+def _among(ids: pa.Array, found: Numbers, among: pa.Array | None) -> Numbers:
+    return found if among is None else found[_is_among(ids, found, among)]
+
+
+def _is_among(ids: pa.Array, found: Numbers, among: pa.Array) -> npt.NDArray[np.bool_]:
+    flags = pc.is_in(ids.take(pa.array(found)), value_set=among)
+    return np.asarray(flags.to_numpy(zero_copy_only=False), dtype=np.bool_)

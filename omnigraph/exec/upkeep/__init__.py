@@ -1,0 +1,1 @@
+"""Upkeep of a graph: optimize, index builds, cleanup, repair and check."""

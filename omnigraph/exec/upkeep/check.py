@@ -1,0 +1,111 @@
+"""Check: whether everything on disk fits together. Reads all of it, writes nothing.
+
+    files ─▶ branches and lineage ─▶ tables and heads ─▶ rows and rules
+
+Invariant: a finding names what is wrong, where, and what to do; nothing found in one place keeps
+the others from being looked at. A graph without findings opens, reads and writes on every branch.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import OmnigraphError
+from omnigraph.exec.upkeep.check_rows import row_findings
+from omnigraph.exec.upkeep.findings import Finding
+from omnigraph.storage.inspect import inspect_branch, inspect_graph
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import TablePin
+from omnigraph.storage.store import Store
+from omnigraph.types import TableKey
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What was looked at, and what is wrong."""
+
+    findings: tuple[Finding, ...]
+    branches: tuple[str, ...]
+    tables: int
+    rows: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was looked at already: branches share most of their tables."""
+
+    pins: set[TablePin] = field(default_factory=set)
+    rows: int = 0
+
+
+def check(store: Store, schema: Callable[[], Catalog]) -> CheckReport:
+    """Look at everything."""
+    findings: list[Finding] = []
+    catalog = None
+    try:
+        catalog = schema()
+    except OmnigraphError as cause:
+        todo = "put the accepted schema's files back from a copy"
+        findings.append(Finding("schema", "the schema", cause.fact, todo))
+    findings += (Finding(*found) for found in inspect_graph(store))
+    try:
+        branches = store.branches.list()
+    except OmnigraphError as cause:
+        findings.append(Finding("branches", "__manifest", cause.fact, "restore it from a copy"))
+        branches = ()
+    seen = _Seen()
+    for branch in branches:
+        findings += _branch(store, catalog, branch, seen)
+    return CheckReport(tuple(_once(findings)), branches, len(seen.pins), seen.rows)
+
+
+def _branch(store: Store, catalog: Catalog | None, branch: str, seen: _Seen) -> Iterator[Finding]:
+    yield from (Finding(*found) for found in inspect_branch(store, branch))
+    try:
+        pins = dict(store.manifest.state(branch).pins)
+    except OmnigraphError as cause:
+        yield Finding("branch", branch, cause.fact, "restore __manifest from a copy")
+        return
+    if catalog is None:
+        return
+    if branch == MAIN:
+        yield from _declared(catalog, pins)
+    fresh = {key: pin for key, pin in pins.items() if pin not in seen.pins}
+    seen.pins |= set(pins.values())
+    seen.rows += sum(pin.row_count for pin in fresh.values())
+    yield from row_findings(store, catalog, branch, pins, set(fresh))
+
+
+def _declared(catalog: Catalog, pins: dict[TableKey, TablePin]) -> Iterator[Finding]:
+    """Whether there is a table for each type, and a type for each table."""
+    types = {node.table for node in catalog.nodes.values()}
+    types |= {edge.table for edge in catalog.edges.values()}
+    for key in sorted(types - pins.keys()):
+        yield Finding(
+            "table-missing",
+            key,
+            "the schema has this type and the manifest has no table for it",
+            "export what is left and load it into a new graph",
+        )
+    for key in sorted(pins.keys() - types):
+        yield Finding(
+            "table-unknown",
+            key,
+            "the manifest has this table and the schema has no type for it",
+            "put the accepted schema's files back from a copy",
+        )
+
+
+def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Each finding once: what a branch inherits is wrong on both."""
+    known: set[tuple[str, str, str]] = set()
+    for finding in findings:
+        key = (finding.code, finding.subject, finding.text)
+        if key not in known:
+            known.add(key)
+            yield finding

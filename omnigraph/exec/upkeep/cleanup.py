@@ -1,0 +1,157 @@
+"""Cleanup: which commits stay readable, and what goes with the others.
+
+A commit is kept when it is among the newest of a branch; when it was a branch's head within the
+time asked for, within the grace that readers get, or within what other processes rely on; or when a
+merge of two live branches starts from it.
+
+Invariant: a commit is kept whole, with the manifest and every table version it pins, or not at all.
+The head of a live branch is always kept. Without `confirm` nothing changes.
+"""
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from itertools import combinations
+
+from omnigraph.errors import BadRequest
+from omnigraph.exec.merge.ancestry import lookup_in, meeting
+from omnigraph.exec.upkeep.optimize import concurrency
+from omnigraph.storage.manifest import manifest
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import Commit, CommitId
+from omnigraph.storage.store import Store
+from omnigraph.storage.upkeep.cleanup import LineTask, RunLines, TableCleanup
+
+GRACE = "10m"
+"""A commit that was a head so recently may be under a reader's eyes."""
+
+Duration = str | int | float | timedelta
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DURATION = re.compile(r"(\d+)([smhdw]?)")
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupReport:
+    """What went, or, without `confirmed`, what would go."""
+
+    tables: tuple[TableCleanup, ...]
+    keep: int | None
+    older_than_s: int | None
+    commits_kept: int
+    commits_reclaimed: int
+    confirmed: bool
+
+    @property
+    def errors(self) -> tuple[TableCleanup, ...]:
+        """The tables that failed. The others are done."""
+        return tuple(table for table in self.tables if table.error is not None)
+
+
+def seconds(duration: Duration) -> int:
+    """A duration as a user states it: seconds, or a number with s, m, h, d or w."""
+    if isinstance(duration, timedelta):
+        duration = duration.total_seconds()
+    found = _DURATION.fullmatch(str(duration).strip()) if isinstance(duration, str | int) else None
+    if found is not None and not isinstance(duration, bool):
+        return int(found[1]) * _UNITS[found[2]]
+    if isinstance(duration, float) and duration >= 0:
+        return int(duration)
+    raise BadRequest(f"'{duration}' is no duration", "write a number and s, m, h, d or w: 7d")
+
+
+def cleanup(
+    store: Store,
+    *,
+    keep: int | None = None,
+    older_than: Duration | None = None,
+    confirm: bool = False,
+    grace: Duration = GRACE,
+    run: RunLines | None = None,
+) -> CleanupReport:
+    """Remove what the policy does not keep, or say what would go."""
+    if keep is None and older_than is None:
+        raise BadRequest("cleanup needs a policy", "pass keep, older_than, or both")
+    if keep is not None and (isinstance(keep, bool) or keep < 1):
+        raise BadRequest(f"keep is {keep}", "keep at least 1 commit")
+    age = None if older_than is None else seconds(older_than)
+    if not confirm:
+        return _cleanup(store, keep, age, seconds(grace), confirm=False, run=run)
+    with store.upkeep():
+        store.heal()
+        report = _cleanup(store, keep, age, seconds(grace), confirm=True, run=run)
+        store.close()  # what it remembers may be gone
+        return report
+
+
+def _cleanup(
+    store: Store,
+    keep: int | None,
+    age: int | None,
+    grace: int,
+    *,
+    confirm: bool,
+    run: RunLines | None,
+) -> CleanupReport:
+    window = max(grace, age or 0, manifest.RECLAIM_AGE_S)
+    branches = store.history.branches()
+    lines = {branch: store.history.list(branch) for branch in branches}
+    kept: dict[CommitId, Commit] = {}
+    floors: dict[str, int] = {}
+    for branch, line in lines.items():
+        recent = list(_recent(line, window))
+        kept |= {c.id: c for c in (*line[: keep or 1], *recent)}
+        own = [c.manifest_version for c in recent if (c.branch or MAIN) == branch]
+        floors[branch] = min(own, default=store.manifest.state(branch).version)
+    kept |= {c.id: c for c in _meetings(store, lines)}
+    known = {commit.id for line in lines.values() for commit in line}
+    versions: dict[str, list[int]] = {branch: [] for branch in branches}
+    for commit in kept.values():
+        if (commit.branch or MAIN) in versions:
+            versions[commit.branch or MAIN].append(commit.manifest_version)
+    told = store.reclaimer.reclaim(
+        versions, floors, confirm=confirm, run=run or partial(_here, store)
+    )
+    return CleanupReport(
+        (*told, store.reclaimer.staged_files(confirm=confirm)),
+        keep,
+        age,
+        len(kept),
+        len(known - kept.keys()),
+        confirm,
+    )
+
+
+def _here(store: Store, tasks: Sequence[LineTask]) -> list[TableCleanup]:
+    """Do tasks in this process, several at once: most of the time is waiting for the store."""
+    if not tasks:
+        return []
+    with ThreadPoolExecutor(min(len(tasks), concurrency())) as pool:
+        return list(pool.map(store.reclaimer.run, tasks))
+
+
+def _recent(line: Iterable[Commit], window_s: float) -> Iterator[Commit]:
+    """The commits of a line, newest first, that were its head within the window."""
+    now = time.time() * 1e6
+    ended = now
+    for commit in line:
+        if now - ended <= window_s * 1e6:
+            yield commit
+        ended = commit.created_at
+
+
+def _meetings(store: Store, lines: dict[str, tuple[Commit, ...]]) -> Iterator[Commit]:
+    """What a merge of any two live branches would start from."""
+    lookup = lookup_in(store.history, *lines)
+    for ours, theirs in combinations([line[0].id for line in lines.values()], 2):
+        met = meeting(lookup, ours, theirs)
+        yield from met.bases
+        for merge in met.forgotten:  # what such a merge changed is read against its first parent
+            yield merge
+            before = None if merge.parent is None else lookup(merge.parent)
+            if before is not None:
+                yield before

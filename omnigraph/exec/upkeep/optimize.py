@@ -1,0 +1,293 @@
+"""Optimize: few fragments, whole indexes, a folded manifest.
+
+    plan ─▶ tasks, without a lock ─▶ stage on the newest versions ─▶ one commit ─▶ the manifest
+
+Invariant: no row changes and no version goes away. One run is one commit, or none when everything
+was in order. Writers go on meanwhile: what they append costs no repetition, and a table that they
+keep changing under the work is left for another run and said so.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import BadRequest, OmnigraphError, VersionMismatch
+from omnigraph.exec.search.wanted import Wanted, by_table, wanted_indexes
+from omnigraph.exec.upkeep.ensure_indices import IndexNote, requests_of
+from omnigraph.storage.locks.turns import WRITE_ATTEMPTS
+from omnigraph.storage.manifest.manifest import LOCATION as MANIFEST
+from omnigraph.storage.names import MAIN, owner_of
+from omnigraph.storage.protocol.write import Write
+from omnigraph.storage.records import TablePin
+from omnigraph.storage.store import Store
+from omnigraph.storage.upkeep.compaction import Outcome, TableDone, TablePlan, Task
+from omnigraph.types import TableKey
+
+CONCURRENCY_VARIABLE = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
+_CONCURRENCY = 8
+_ROUNDS = 3
+"""How often a table that changed under the work is done again."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepProgress:
+    """How far upkeep is: so many of so many pieces of a stage."""
+
+    stage: str
+    done: int
+    total: int
+    table: str = ""
+
+
+Progress = Callable[[UpkeepProgress], None]
+Run = Callable[[Sequence[Task]], Sequence[Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """What was done for one table, or why it was not."""
+
+    table: str
+    rows: int
+    fragments_before: int
+    fragments_after: int
+    built: tuple[IndexNote, ...] = ()
+    pending: tuple[IndexNote, ...] = ()
+    skipped: str | None = None
+    committed: bool = False
+    published_version: int = 0
+    head_version: int = 0
+    fragments_removed: int = 0
+    fragments_added: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeReport:
+    """What a run did. `commit_id` is None when every table was in order."""
+
+    branch: str
+    tables: tuple[TableReport, ...]
+    commit_id: str | None
+    engine: str
+
+
+@dataclass(slots=True)
+class _Table:
+    """A table on its way through a run."""
+
+    wanted: tuple[Wanted, ...]
+    report: TableReport
+    done: TableDone | None = None
+    rounds: int = 0
+
+
+@dataclass(slots=True)
+class Optimizer:
+    """One run over one branch. `run` does tasks, here or elsewhere; `parts` is into how many a
+    segment of an index is cut."""
+
+    store: Store
+    catalog: Catalog
+    branch: str = MAIN
+    actor: str | None = None
+    progress: Progress | None = None
+    run: Run | None = None
+    parts: int = 1
+    engine: str = "local"
+    _tables: dict[TableKey, _Table] = field(default_factory=dict)
+
+    def optimize(self) -> OptimizeReport:
+        """Bring every table of the branch, and its manifest, in order."""
+        with self.store.upkeep():
+            return self._optimized()
+
+    def _optimized(self) -> OptimizeReport:
+        self.store.heal()  # what cannot be settled stops the run here
+        self._look()
+        self._work([key for key, table in self._tables.items() if table.report.skipped is None])
+        commit_id = self._commit()
+        reports = [self._final(key, table) for key, table in self._tables.items()]
+        return OptimizeReport(self.branch, (*reports, self._manifest()), commit_id, self.engine)
+
+    # Looking
+
+    def _look(self) -> None:
+        snapshot = self.store.snapshot(self.branch)
+        wanted = dict(by_table(wanted_indexes(self.catalog)))
+        for key, pin in sorted(snapshot.tables.items()):
+            report = TableReport(key, pin.row_count, 0, 0, skipped=self._why_not(key, pin))
+            self._tables[key] = _Table(tuple(wanted.get(key, ())), report)
+
+    def _why_not(self, key: TableKey, pin: TablePin) -> str | None:
+        if pin.branch != owner_of(self.branch):
+            return f"inherited from {pin.branch or MAIN} and never written on {self.branch}"
+        drift = self.store.drifts.of(self.branch, key)
+        if drift is None:
+            return None
+        where = "behind" if drift.is_behind else "ahead of"
+        way_out = "omnigraph check" if drift.is_behind else "omnigraph repair"
+        return (
+            f"uncovered drift: its head {drift.head} is {where} the published version "
+            f"{drift.pin.version}; run `{way_out}`"
+        )
+
+    # Working
+
+    def _work(self, keys: Sequence[TableKey]) -> None:
+        """Plan these tables and do their tasks, all together."""
+        snapshot = self.store.snapshot(self.branch)
+        plans = {key: self._plan(key, snapshot.tables[key]) for key in keys}
+        plans = {key: plan for key, plan in plans.items() if not plan.is_empty}
+        tasks = {key: plan.tasks(parts=self.parts) for key, plan in plans.items()}
+        outcomes = iter(self._run([task for each in tasks.values() for task in each]))
+        for key, plan in plans.items():
+            got = [next(outcomes) for _ in tasks[key]]
+            self._tables[key].done = self.store.compactor.gather(plan, tasks[key], got)
+
+    def _plan(self, key: TableKey, pin: TablePin) -> TablePlan:
+        table = self._tables[key]
+        requests, pending = requests_of(self.store.tables.reader(pin), table.wanted)
+        plan = self.store.compactor.plan(pin, requests)
+        built = {segment.request.name for segment in plan.indexes.segments}
+        table.report = replace(
+            table.report,
+            rows=pin.row_count,
+            fragments_before=plan.fragments,
+            fragments_after=plan.fragments,
+            built=tuple(
+                IndexNote(w.table, w.column, w.kind) for w in table.wanted if w.name in built
+            ),
+            pending=tuple(pending),
+        )
+        return plan
+
+    def _run(self, tasks: Sequence[Task]) -> Sequence[Outcome]:
+        if not tasks:
+            return []
+        if self.run is not None:
+            self._tell("tasks", 0, len(tasks))
+            outcomes = self.run(tasks)
+            self._tell("tasks", len(tasks), len(tasks))
+            return outcomes
+        return list(self._run_here(tasks))
+
+    def _run_here(self, tasks: Sequence[Task]) -> Iterable[Outcome]:
+        with ThreadPoolExecutor(min(len(tasks), concurrency())) as pool:
+            for number, outcome in enumerate(pool.map(self.store.compactor.run, tasks), start=1):
+                self._tell("tasks", number, len(tasks), tasks[number - 1].base.table_key)
+                yield outcome
+
+    # Committing
+
+    def _commit(self) -> str | None:
+        """Publish what was done on the newest versions, as one commit."""
+        for _ in range(WRITE_ATTEMPTS):
+            self._again()
+            write = self.store.begin(
+                self.branch, kind="optimize", actor=self.actor, schema=self.catalog.schema_id
+            )
+            if not self._stage(write):
+                if any(table.done for table in self._tables.values()):
+                    continue  # something moved while we looked: look once more
+                return None
+            try:
+                commit = write.commit()
+            except VersionMismatch:
+                continue
+            for table in self._tables.values():
+                removed, added = table.done.counts if table.done else (0, 0)
+                table.report = replace(
+                    table.report,
+                    committed=table.done is not None,
+                    fragments_removed=removed,
+                    fragments_added=added,
+                )
+            return commit.id
+        self._give_up(key for key, table in self._tables.items() if table.done)
+        return None
+
+    def _again(self) -> None:
+        """Do tables again whose fragments changed under the work, or leave them."""
+        snapshot = self.store.snapshot(self.branch)
+        moved = [
+            key
+            for key, table in self._tables.items()
+            if table.done and not self._holds(table.done, snapshot.tables.get(key))
+        ]
+        for key in moved:
+            self._tables[key].done = None
+            self._tables[key].rounds += 1
+        self._give_up(key for key in moved if self._tables[key].rounds >= _ROUNDS)
+        left = [key for key in moved if self._tables[key].report.skipped is None]
+        self._work([key for key in left if key in snapshot.tables])
+
+    def _holds(self, done: TableDone, now: TablePin | None) -> bool:
+        return now is not None and self.store.compactor.holds(done, now)
+
+    def _give_up(self, keys: Iterable[TableKey]) -> None:
+        for key in keys:
+            table = self._tables[key]
+            reason = "it was written all the time while it was optimized; run optimize again"
+            table.done, table.report = None, replace(table.report, built=(), skipped=reason)
+
+    def _stage(self, write: Write) -> bool:
+        """Stage every table that is done; False when one moved since."""
+        ready = {key: table.done for key, table in self._tables.items() if table.done}
+        for key, done in ready.items():
+            now = write.base(key)
+            if not self.store.compactor.holds(done, now):
+                return False
+            staged, steps = self.store.compactor.stage(done, now)
+            write.upkeep(staged, *steps)
+        return bool(ready)
+
+    # Telling
+
+    def _final(self, key: TableKey, table: _Table) -> TableReport:
+        pin = self.store.snapshot(self.branch).tables.get(key)
+        if pin is None:
+            return table.report
+        drifted = table.report.skipped is not None and "drift" in table.report.skipped
+        head = self.store.drifts.head(pin) if drifted else pin.version
+        fragments = self.store.tables.reader(pin).fragment_count()
+        before = table.report.fragments_before or fragments
+        return replace(
+            table.report,
+            fragments_before=before,
+            fragments_after=fragments,
+            published_version=pin.version,
+            head_version=head,
+        )
+
+    def _manifest(self) -> TableReport:
+        try:
+            before, removed, added = self.store.folding.optimize_manifest(self.branch)
+        except OmnigraphError as cause:  # the tables are published: this waits for the next run
+            return TableReport(MANIFEST, 0, 0, 0, skipped=str(cause))
+        snapshot = self.store.snapshot(self.branch)
+        self._tell("manifest", 1, 1, MANIFEST)
+        return TableReport(
+            MANIFEST,
+            0,
+            before,
+            before - removed + added,
+            committed=removed > 0,
+            published_version=snapshot.manifest_version,
+            head_version=snapshot.manifest_version,
+            fragments_removed=removed,
+            fragments_added=added,
+        )
+
+    def _tell(self, stage: str, done: int, total: int, table: str = "") -> None:
+        if self.progress is not None:
+            self.progress(UpkeepProgress(stage, done, total, table))
+
+
+def concurrency() -> int:
+    """How many pieces of upkeep run at once in this process."""
+    text = os.environ.get(CONCURRENCY_VARIABLE, "").strip() or str(_CONCURRENCY)
+    if not text.isdigit() or int(text) < 1:
+        raise BadRequest(f"{CONCURRENCY_VARIABLE} is '{text}'", "set it to a positive number")
+    return int(text)

@@ -1,0 +1,1 @@
+"""Values of cells: constants, comparison, conversion, conditions, selection of rows."""

@@ -1,0 +1,225 @@
+"""Comparisons over Arrow arrays, exact across numeric types, with unknown where a side is null.
+
+Invariant: numbers compare by mathematical value, whatever their widths; NaN equals itself and
+follows every number, as it does in a sorted result; -0.0 equals 0.0.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.arrow import arrow_type
+from omnigraph.exec.values.constants import fit
+from omnigraph.exec.values.rows import as_numpy
+from omnigraph.plan import ir
+from omnigraph.types import Scalar, ValueType
+
+Op = ir.CompareOp
+
+_KERNELS: dict[Op, Callable[..., pa.Array]] = {
+    Op.EQ: pc.equal,
+    Op.NE: pc.not_equal,
+    Op.LT: pc.less,
+    Op.LE: pc.less_equal,
+    Op.GT: pc.greater,
+    Op.GE: pc.greater_equal,
+}
+_SCALARS = {
+    pa.int32(): Scalar.I32,
+    pa.int64(): Scalar.I64,
+    pa.uint32(): Scalar.U32,
+    pa.uint64(): Scalar.U64,
+    pa.float32(): Scalar.F32,
+    pa.float64(): Scalar.F64,
+}
+
+
+def unknown(length: int) -> pa.Array:
+    """Not true, not false, for every row."""
+    return pa.nulls(length, pa.bool_())
+
+
+def where_known(array: pa.Array, truth: bool) -> pa.Array:
+    """One truth value for every row that has a value, unknown for the others."""
+    flags = pa.array(np.full(len(array), truth))
+    return flags if not array.null_count else pc.if_else(array.is_valid(), flags, None)
+
+
+def compare_constant(op: Op, array: pa.Array, value: ir.Constant, type_: ValueType) -> pa.Array:
+    """`array op value`."""
+    if value is None:
+        return unknown(len(array))
+    scalar = _SCALARS.get(array.type)
+    if scalar is None:
+        return _KERNELS[op](array, pa.scalar(value, _comparable(array.type, type_)))
+    assert isinstance(value, int | float)
+    fitted = fit(op, value, scalar)
+    if isinstance(fitted, bool):
+        return _nan_follows(op, array, where_known(array, fitted))
+    op, number = fitted
+    return _nan_follows(op, array, _KERNELS[op](array, pa.scalar(number, array.type)))
+
+
+def _comparable(stored: pa.DataType, type_: ValueType) -> pa.DataType:
+    return stored if not pa.types.is_null(stored) else arrow_type(type_)
+
+
+def _nan_follows(op: Op, array: pa.Array, truth: pa.Array) -> pa.Array:
+    if not pa.types.is_floating(array.type) or op in (Op.EQ, Op.NE):
+        return truth
+    nan = pc.is_nan(array)
+    if op in (Op.GT, Op.GE):
+        return pc.or_kleene(truth, nan)
+    return pc.and_kleene(truth, pc.invert(nan))
+
+
+def compare_arrays(op: Op, left: pa.Array, right: pa.Array) -> pa.Array:
+    """`left op right`, row by row."""
+    if left.type == right.type and not pa.types.is_floating(left.type):
+        return _KERNELS[op](left, right)
+    if left.type not in _SCALARS or right.type not in _SCALARS:
+        return unknown(len(left))  # a column of nothing but nulls
+    known = pc.and_(left.is_valid(), right.is_valid())
+    sign = _three_way(_numbers(left), _numbers(right))
+    truth = pa.array(_SIGNS[op](sign))
+    return pc.if_else(known, truth, None)
+
+
+_SIGNS: dict[Op, Callable[[np.ndarray], np.ndarray]] = {
+    Op.EQ: lambda sign: sign == 0,
+    Op.NE: lambda sign: sign != 0,
+    Op.LT: lambda sign: sign < 0,
+    Op.LE: lambda sign: sign <= 0,
+    Op.GT: lambda sign: sign > 0,
+    Op.GE: lambda sign: sign >= 0,
+}
+
+
+def _numbers(array: pa.Array) -> np.ndarray:
+    if array.null_count:
+        array = array.fill_null(0)
+    return as_numpy(array)
+
+
+def _three_way(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """-1, 0 or 1, as the left number is less than, equal to or greater than the right one."""
+    floats = left.dtype.kind == "f", right.dtype.kind == "f"
+    if all(floats):
+        return _three_way_floats(left.astype(np.float64), right.astype(np.float64))
+    if floats[1]:
+        return _integer_to_float(left, right.astype(np.float64))
+    if floats[0]:
+        return -_integer_to_float(right, left.astype(np.float64))
+    return _three_way_integers(left, right)
+
+
+def _three_way_floats(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    sign = (left > right).astype(np.int8) - (left < right).astype(np.int8)
+    left_nan, right_nan = np.isnan(left), np.isnan(right)
+    return np.where(
+        left_nan | right_nan, left_nan.astype(np.int8) - right_nan.astype(np.int8), sign
+    )
+
+
+def _three_way_integers(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """U64 has a half that I64 lacks, so the high halves are compared apart."""
+    left_high, right_high = _beyond_signed(left), _beyond_signed(right)
+    left_low, right_low = left.astype(np.int64), right.astype(np.int64)
+    sign = (left_low > right_low).astype(np.int8) - (left_low < right_low).astype(np.int8)
+    halves = left_high.astype(np.int8) - right_high.astype(np.int8)
+    # In one half, the wrapped values keep their order.
+    return np.where(halves != 0, halves, sign)
+
+
+def _beyond_signed(numbers: np.ndarray) -> np.ndarray:
+    if numbers.dtype != np.uint64:
+        return np.zeros(len(numbers), bool)
+    return numbers > np.uint64(2**63 - 1)
+
+
+def _integer_to_float(integers: np.ndarray, floats: np.ndarray) -> np.ndarray:
+    """Compare with the float's whole part first, which is exact, then with its fraction."""
+    high = 2.0**64 if integers.dtype == np.uint64 else 2.0**63
+    low = 0.0 if integers.dtype == np.uint64 else -(2.0**63)
+    whole = np.floor(floats)
+    inside = (whole >= low) & (whole < high)
+    exact = np.where(inside, whole, 0.0).astype(
+        np.uint64 if integers.dtype == np.uint64 else np.int64
+    )
+    sign = _three_way_integers(integers, exact)
+    sign = np.where((sign == 0) & (floats > whole), np.int8(-1), sign)
+    outside = np.where(floats < low, np.int8(1), np.int8(-1))  # NaN follows every number
+    return np.where(inside, sign, outside)
+
+
+def in_constants(array: pa.Array, items: Sequence[ir.Constant]) -> pa.Array:
+    """Whether each value is one of the constants."""
+    wanted = [number for item in items for number in _as_stored(array.type, item)]
+    if not wanted:
+        return where_known(array, False)
+    found = pc.is_in(array, value_set=pa.array(wanted, array.type))
+    return found if not array.null_count else pc.if_else(array.is_valid(), found, None)
+
+
+def _as_stored(stored: pa.DataType, item: ir.Constant) -> tuple[ir.Constant, ...]:
+    """The constant as the stored type writes it: not at all, once, or as both zeros."""
+    scalar = _SCALARS.get(stored)
+    if scalar is None or not isinstance(item, int | float):
+        return () if item is None else (item,)
+    fitted = fit(Op.EQ, item, scalar)
+    if isinstance(fitted, bool):
+        return ()
+    number = fitted[1]
+    return (0.0, -0.0) if isinstance(number, float) and number == 0 else (number,)
+
+
+def in_lists(lists: pa.Array, value: ir.Constant | pa.Array, type_: ValueType) -> pa.Array:
+    """Whether each list holds the constant, or the value of its row."""
+    if pa.types.is_null(lists.type) or value is None:
+        return unknown(len(lists))
+    offsets = lists.offsets.to_numpy()
+    items = lists.values.slice(offsets[0], offsets[-1] - offsets[0])
+    counts = np.diff(offsets)
+    if isinstance(value, pa.Array):
+        owners = np.repeat(np.arange(len(lists)), counts)
+        equal = compare_arrays(Op.EQ, items, value.take(pa.array(owners)))
+        known = pc.and_(lists.is_valid(), value.is_valid())
+    else:
+        equal = compare_constant(Op.EQ, items, value, type_)
+        known = lists.is_valid()
+    hits = np.concatenate(([0], np.cumsum(flags(equal))))
+    ends = offsets - offsets[0]
+    return pc.if_else(known, pa.array(hits[ends[1:]] > hits[ends[:-1]]), None)
+
+
+def flags(truth: pa.Array) -> np.ndarray:
+    """Where a condition is true, and not unknown."""
+    if truth.null_count:
+        truth = truth.fill_null(False)
+    return as_numpy(truth)
+
+
+def text_contains(text: pa.Array, part: str | None, *, prefix: bool) -> pa.Array:
+    """Whether each text holds, or starts with, a constant."""
+    if part is None or pa.types.is_null(text.type):
+        return unknown(len(text))
+    return pc.starts_with(text, part) if prefix else pc.match_substring(text, part)
+
+
+def text_contains_rows(text: pa.Array, part: pa.Array, *, prefix: bool) -> pa.Array:
+    """The same with a part a row: one kernel call a distinct part, over the rows that have it."""
+    if pa.types.is_null(text.type) or pa.types.is_null(part.type) or not len(text):
+        return unknown(len(text))
+    encoded = part.dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    cuts = np.searchsorted(codes[order], np.arange(-1, len(encoded.dictionary) + 1))
+    found = [unknown(int(cuts[1] - cuts[0]))]
+    for code, needle in enumerate(encoded.dictionary.to_pylist()):
+        rows = pa.array(order[cuts[code + 1] : cuts[code + 2]])
+        found.append(text_contains(text.take(rows), needle, prefix=prefix))
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    return pa.concat_arrays(found).take(pa.array(back))

@@ -1,0 +1,164 @@
+"""Expressions over rows: Arrow arrays in, Arrow arrays out.
+
+Invariant: a condition evaluates to true, false or null for unknown, by three-valued logic, and
+agrees with the filter that `predicates` writes for the same expression.
+"""
+
+from collections.abc import Callable
+from typing import assert_never
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.arrow import arrow_type
+from omnigraph.exec.values.compare import (
+    compare_arrays,
+    compare_constant,
+    flags,
+    in_constants,
+    in_lists,
+    text_contains,
+    text_contains_rows,
+    unknown,
+)
+from omnigraph.exec.values.constants import CONSTANTS, MIRRORED, Given, holds
+from omnigraph.exec.values.rows import Rows, as_numpy
+from omnigraph.plan import ir
+from omnigraph.types import ValueType
+
+TextSearch = Callable[[ir.TextMatch, Rows], np.ndarray]
+"""Which rows a text search matches."""
+
+
+class Evaluator:
+    """Evaluates the expressions of one request."""
+
+    def __init__(self, given: Given, text_search: TextSearch) -> None:
+        self.given = given
+        self._text_search = text_search
+
+    def keep(self, where: ir.Expr, rows: Rows) -> np.ndarray:
+        """Where the condition is true."""
+        return flags(self.truth(where, rows))
+
+    def values(self, expr: ir.Expr, rows: Rows) -> pa.Array:
+        """The value of any expression, row by row."""
+        match expr:
+            case ir.Const() | ir.Param() | ir.Now():
+                return repeated(self.given.of(expr), expr.type, rows.length)
+            case ir.Column(var=var):
+                bound = rows.bindings[var]
+                return bound.domain.values_at(expr, bound.at)
+            case ir.EntityId(var=var):
+                bound = rows.bindings[var]
+                return bound.domain.ids_at(bound.at)
+            case ir.EndpointId(var=var, end=end):
+                bound = rows.bindings[var]
+                return bound.domain.ends_at(end, bound.at)
+            case ir.SlotRef(slot=slot):
+                return rows.slots[slot]
+            case _:
+                return self.truth(expr, rows)
+
+    def truth(self, expr: ir.Expr, rows: Rows) -> pa.Array:
+        """A condition, row by row."""
+        match expr:
+            case ir.Compare():
+                return self._compare(expr, rows)
+            case ir.ListContains():
+                return self._list_contains(expr, rows)
+            case ir.TextContains():
+                return self._text_contains(expr, rows)
+            case ir.IsNull(operand=operand, negated=negated):
+                present = self._present(operand, rows)
+                return pa.array(present if negated else ~present)
+            case ir.TextMatch():
+                return pa.array(self._text_search(expr, rows))
+            case ir.And(parts=parts):
+                return self._all(parts, rows)
+            case ir.Or(parts=parts):
+                found = self.truth(parts[0], rows)
+                for part in parts[1:]:
+                    found = pc.or_kleene(found, self.truth(part, rows))
+                return found
+            case ir.Not(part=part):
+                return pc.invert(self.truth(part, rows))
+            case (
+                ir.Const()
+                | ir.Param()
+                | ir.Now()
+                | ir.Column()
+                | ir.EntityId()
+                | ir.EndpointId()
+                | ir.SlotRef()
+            ):
+                return self.values(expr, rows)
+            case _:
+                assert_never(expr)
+
+    def _all(self, parts: tuple[ir.Expr, ...], rows: Rows) -> pa.Array:
+        found = self.truth(parts[0], rows)
+        for part in parts[1:]:
+            found = pc.and_kleene(found, self.truth(part, rows))
+        return found
+
+    def _present(self, operand: ir.Expr, rows: Rows) -> np.ndarray:
+        match operand:
+            case ir.EntityId(var=var) | ir.EndpointId(var=var):
+                return rows.bindings[var].at >= 0
+            case _:
+                return as_numpy(self.values(operand, rows).is_valid())
+
+    def _compare(self, expr: ir.Compare, rows: Rows) -> pa.Array:
+        op, left, right = expr.op, expr.left, expr.right
+        if isinstance(left, CONSTANTS):
+            if isinstance(right, CONSTANTS):
+                truth = holds(op, self.given.of(left), self.given.of(right))
+                return pa.array([truth] * rows.length, pa.bool_())
+            op, left, right = MIRRORED[op], right, left
+        values = self.values(left, rows)
+        if isinstance(right, CONSTANTS):
+            return compare_constant(op, values, self.given.of(right), right.type)
+        return compare_arrays(op, values, self.values(right, rows))
+
+    def _list_contains(self, expr: ir.ListContains, rows: Rows) -> pa.Array:
+        items, value = expr.items, expr.value
+        if not isinstance(items, CONSTANTS):
+            lists = self.values(items, rows)
+            if isinstance(value, CONSTANTS):
+                return in_lists(lists, self.given.of(value), value.type)
+            return in_lists(lists, self.values(value, rows), type_of(value))
+        constants = self.given.of(items)
+        if constants is None:
+            return unknown(rows.length)
+        assert isinstance(constants, tuple)
+        if isinstance(value, CONSTANTS):
+            wanted = self.given.of(value)
+            truth = None if wanted is None else wanted in constants
+            return pa.array([truth] * rows.length, pa.bool_())
+        return in_constants(self.values(value, rows), constants)
+
+    def _text_contains(self, expr: ir.TextContains, rows: Rows) -> pa.Array:
+        text = self.values(expr.text, rows)
+        if not isinstance(expr.part, CONSTANTS):
+            return text_contains_rows(text, self.values(expr.part, rows), prefix=expr.prefix)
+        part = self.given.of(expr.part)
+        assert part is None or isinstance(part, str)
+        return text_contains(text, part, prefix=expr.prefix)
+
+
+def type_of(expr: ir.Expr) -> ValueType:
+    """The type of an operand."""
+    assert isinstance(expr, ir.Operand)
+    return expr.type
+
+
+def repeated(value: ir.Constant, type_: ValueType, length: int) -> pa.Array:
+    """One constant a row."""
+    stored = arrow_type(type_)
+    if value is None:
+        return pa.nulls(length, stored)
+    if isinstance(value, tuple):
+        return pa.array([value], stored).take(pa.array(np.zeros(length, np.int64)))
+    return pa.repeat(pa.scalar(value, stored), length)

@@ -1,0 +1,216 @@
+"""Conditions of a scan as Lance filters.
+
+Invariant: a filter is true for exactly the rows for which the condition is; what a filter cannot
+say exactly is not said, and stays with `evaluate`. Nothing of a value can end its literal, and
+column names stand in backticks, because a quoted name would be a string to Lance.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from omnigraph.exec.values.constants import CONSTANTS, MIRRORED, Given, fit, holds
+from omnigraph.language.moments import format_date, format_datetime
+from omnigraph.plan import ir
+from omnigraph.types import FLOATS, INTEGER_BOUNDS, NUMERICS, Scalar, ValueType
+
+NameOf = Callable[[ir.Column], str | None]
+"""A property's column in the version that is read, or None."""
+
+_UNKNOWN = "cast(NULL as boolean)"
+_ITEMS_MAX = 10_000
+_NAMED = ir.Column | ir.EntityId | ir.EndpointId
+_SMALLEST_I64 = INTEGER_BOUNDS[Scalar.I64][0]
+Op = ir.CompareOp
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """A condition in two halves: the filter for Lance, and what is left to evaluate."""
+
+    filter: str | None
+    rest: ir.Expr | None
+
+
+def push_down(where: ir.Expr | None, given: Given, name_of: NameOf) -> Pushed:
+    """As much of the condition as Lance can decide exactly."""
+    if where is None:
+        return Pushed(None, None)
+    parts = where.parts if isinstance(where, ir.And) else (where,)
+    writer = _Writer(given, name_of)
+    written = [(part, writer.condition(part)) for part in parts]
+    filters = [text for _, text in written if text is not None]
+    rest = tuple(part for part, text in written if text is None)
+    return Pushed(
+        " AND ".join(f"({text})" for text in filters) or None,
+        None if not rest else rest[0] if len(rest) == 1 else ir.And(rest),
+    )
+
+
+def ids_filter(ids: list[str], column: str = "id") -> str:
+    """Rows whose id, or end, is one of these."""
+    return f"`{column}` IN ({', '.join(map(quoted, ids))})"
+
+
+def quoted(text: str) -> str:
+    """A string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+class _Writer:
+    """Writes conditions; None for what it cannot write exactly."""
+
+    def __init__(self, given: Given, name_of: NameOf) -> None:
+        self._given = given
+        self._name_of = name_of
+
+    def condition(self, expr: ir.Expr) -> str | None:
+        match expr:
+            case ir.Compare():
+                return self._compare(expr)
+            case ir.ListContains():
+                return self._list_contains(expr)
+            case ir.TextContains():
+                return self._text_contains(expr)
+            case ir.IsNull(operand=operand, negated=negated):
+                name = self._column(operand)
+                return name and f"{name} IS {'NOT ' if negated else ''}NULL"
+            case ir.And(parts=parts):
+                return self._joined(" AND ", parts)
+            case ir.Or(parts=parts):
+                return self._joined(" OR ", parts)
+            case ir.Not(part=part):
+                inner = self.condition(part)
+                return inner and f"NOT ({inner})"
+            case _:
+                return None
+
+    def _joined(self, word: str, parts: tuple[ir.Expr, ...]) -> str | None:
+        written = [self.condition(part) for part in parts]
+        if any(text is None for text in written):
+            return None
+        return word.join(f"({text})" for text in written)
+
+    def _column(self, expr: ir.Expr) -> str | None:
+        match expr:
+            case ir.EntityId():
+                return "`id`"
+            case ir.EndpointId(end=end):
+                return f"`{end}`"
+            case ir.Column():
+                name = self._name_of(expr)
+                return None if name is None or "`" in name else f"`{name}`"
+            case _:
+                return None
+
+    def _compare(self, expr: ir.Compare) -> str | None:
+        op, left, right = expr.op, expr.left, expr.right
+        if isinstance(left, CONSTANTS):
+            op, left, right = MIRRORED[op], right, left
+        if not isinstance(right, CONSTANTS):
+            return None
+        value = self._given.of(right)
+        if isinstance(left, CONSTANTS):
+            return _constant(holds(op, self._given.of(left), value))
+        name = self._column(left)
+        if name is None or not isinstance(left, _NAMED):
+            return None
+        if value is None:
+            return _UNKNOWN
+        return _comparison(name, op, value, left.type)
+
+    def _list_contains(self, expr: ir.ListContains) -> str | None:
+        items, value = expr.items, expr.value
+        if isinstance(items, CONSTANTS):
+            return self._in_constants(self._given.of(items), value)
+        name = self._column(items)
+        if name is None or not isinstance(items, ir.Column) or not isinstance(value, CONSTANTS):
+            return None
+        wanted = self._given.of(value)
+        if items.type.scalar is not Scalar.STRING:
+            return None  # numbers in lists would be compared after a cast
+        return _UNKNOWN if wanted is None else f"array_has({name}, {quoted(str(wanted))})"
+
+    def _in_constants(self, items: ir.Constant, value: ir.Expr) -> str | None:
+        name = self._column(value)
+        if name is None or not isinstance(value, _NAMED):
+            return None
+        if items is None:
+            return _UNKNOWN
+        assert isinstance(items, tuple)
+        if value.type.scalar in FLOATS or len(items) > _ITEMS_MAX:
+            return None
+        literals = [text for item in items for text in _literals(item, value.type)]
+        if not literals:
+            return f"{name} IS NOT NULL AND false OR {name} IS NULL AND {_UNKNOWN}"
+        return f"{name} IN ({', '.join(literals)})"
+
+    def _text_contains(self, expr: ir.TextContains) -> str | None:
+        name = self._column(expr.text)
+        if name is None or not isinstance(expr.part, CONSTANTS):
+            return None
+        part = self._given.of(expr.part)
+        if part is None:
+            return _UNKNOWN
+        function = "starts_with" if expr.prefix else "contains"
+        return f"{function}({name}, {quoted(str(part))})"
+
+
+def _constant(truth: bool | None) -> str:
+    return _UNKNOWN if truth is None else "true" if truth else "false"
+
+
+def _known(name: str, truth: bool) -> str:
+    """One truth value where there is a value, unknown where there is none."""
+    return f"({name} IS NOT NULL OR {_UNKNOWN})" if truth else f"({name} IS NULL AND {_UNKNOWN})"
+
+
+def _comparison(name: str, op: Op, value: ir.Constant, type_: ValueType) -> str | None:
+    if type_.scalar not in NUMERICS:
+        return f"{name} {op} {_literal(value, type_.scalar)}"
+    assert isinstance(value, int | float)
+    fitted = fit(op, value, type_.scalar)
+    if isinstance(fitted, bool):
+        return None if type_.scalar in FLOATS else _known(name, fitted)
+    op, number = fitted
+    if type_.scalar in FLOATS:
+        return _float_comparison(name, op, float(number))
+    return f"{name} {op} {_literal(number, type_.scalar)}"
+
+
+def _float_comparison(name: str, op: Op, number: float) -> str | None:
+    """NaN follows every number, also one with its sign set, which Lance puts first."""
+    if not math.isfinite(number) or number == 0:
+        return None  # an index may tell the zeros apart
+    text = f"{name} {op} {number!r}"
+    if op in (Op.GT, Op.GE):
+        return f"({text} OR isnan({name}))"
+    if op in (Op.LT, Op.LE):
+        return f"({text} AND NOT isnan({name}))"
+    return text
+
+
+def _literals(item: ir.Constant, type_: ValueType) -> tuple[str, ...]:
+    if type_.scalar not in NUMERICS:
+        return (_literal(item, type_.scalar),)
+    assert isinstance(item, int | float)
+    fitted = fit(Op.EQ, item, type_.scalar)
+    return () if isinstance(fitted, bool) else (_literal(fitted[1], type_.scalar),)
+
+
+def _literal(value: ir.Constant, scalar: Scalar) -> str:
+    match scalar:
+        case Scalar.BOOL:
+            return "true" if value else "false"
+        case Scalar.DATE:
+            assert isinstance(value, int)
+            return f"date '{format_date(value)}'"
+        case Scalar.DATETIME:
+            assert isinstance(value, int)
+            return f"timestamp '{format_datetime(value)}'"
+        case Scalar.STRING:
+            return quoted(str(value))
+        case _:
+            if value == _SMALLEST_I64:  # the digits alone are one too many for Lance
+                return f"cast('{value}' as bigint)"
+            return str(value)

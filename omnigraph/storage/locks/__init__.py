@@ -1,0 +1,1 @@
+"""Write locks across processes, and the turns of writers that lost a race."""

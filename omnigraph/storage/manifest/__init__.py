@@ -1,0 +1,1 @@
+"""The manifest: visible table versions, branches, commit lineage, time travel."""

@@ -1,0 +1,172 @@
+"""Graph branches, and the Lance branches tables get on their first write there.
+
+Invariant: a graph branch is a Lance branch of `__manifest`, and that ref alone says it exists.
+Forks of tables are derived state: made before a write is published, removed after the ref is gone.
+A fork no manifest row names is either exactly the branch's base, and used as it is, or a leftover
+of a crash or of a deleted branch, and made again under the table's lock.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from omnigraph.errors import (
+    AlreadyExists,
+    BadRequest,
+    InUse,
+    NotFound,
+    OmnigraphError,
+    StorageFailed,
+    VersionMismatch,
+)
+from omnigraph.storage import failpoints
+from omnigraph.storage.lance.datasets import Datasets, Ref
+from omnigraph.storage.locks.locks import Locks, hold
+from omnigraph.storage.manifest.manifest import LOCATION, Manifest, State, publish_lock
+from omnigraph.storage.names import (
+    MAIN,
+    RESERVED_BRANCHES,
+    checked_branch,
+    decode,
+    encode,
+    lock_name,
+    owner_of,
+)
+from omnigraph.storage.records import CommitId, TablePin
+from omnigraph.storage.stats import Stats
+from omnigraph.types import TableKey
+
+BRANCHES_LOCK = lock_name("branches", "")
+
+
+class Branches:
+    """The branches of one graph."""
+
+    def __init__(
+        self,
+        datasets: Datasets,
+        manifest: Manifest,
+        locks: Locks,
+        stats: Stats,
+        require_writable: Callable[[], None],
+    ) -> None:
+        self._require_writable = require_writable
+        self._datasets = datasets
+        self._manifest = manifest
+        self._locks = locks
+        self._stats = stats
+
+    def list(self) -> tuple[str, ...]:
+        """Every branch, `main` included, sorted by name."""
+        names = {decode(segment) for segment in self._datasets.refs(LOCATION)}
+        return tuple(sorted({MAIN, *names} - RESERVED_BRANCHES))
+
+    def create(self, name: str, *, source: str = MAIN) -> str:
+        """A new branch at the head of another. Copies nothing."""
+        name = checked_branch(name)
+        self._require_writable()
+        with hold(self._locks, [BRANCHES_LOCK]):
+            if self._datasets.ref(LOCATION, name) is not None:
+                raise AlreadyExists("branch", name)
+            state = self._manifest.state(source)
+            failpoints.hit("branch.create_before")
+            self._make(LOCATION, name, source=owner_of(source), version=state.version)
+            failpoints.hit("branch.create_after")
+            self._manifest.branched(name, state)
+        self._stats.event("branch.created", branch=name, source=source)
+        return name
+
+    def delete(self, name: str, *, expected_head: CommitId | None = None) -> None:
+        """Remove a branch no other depends on, while nobody writes to it; with `expected_head` only
+        if it is still at that commit."""
+        name = name.strip()
+        if name == MAIN:
+            raise BadRequest("cannot delete branch 'main'")
+        self._require_writable()
+        state = self._manifest.state(name)
+        tables = [lock_name(key, name) for key in state.pins]
+        with hold(self._locks, [BRANCHES_LOCK, *tables, publish_lock(name)]):
+            state = self._manifest.state(name)
+            self._manifest.require(state, {}, expected_head)
+            self._require_unused(name)
+            failpoints.hit("branch.delete_before")
+            self._datasets.delete_branch(LOCATION, name)
+            failpoints.hit("branch.ref_gone")
+            self._manifest.forget(name)
+            self._drop_forks(name, state)
+        self._stats.event("branch.deleted", branch=name)
+
+    def _require_unused(self, name: str) -> None:
+        segment = encode(name)
+        for other, ref in self._datasets.refs(LOCATION).items():
+            if ref.parent_branch == segment:
+                raise InUse("branch", name, decode(other))
+
+    def _drop_forks(self, name: str, state: State) -> None:
+        """Best effort: a fork that stays is reclaimed by the next write of a branch of that name,
+        or by cleanup."""
+        for pin in state.pins.values():
+            try:
+                if pin.branch == name or self._datasets.ref(pin.location, name) is not None:
+                    self._datasets.delete_branch(pin.location, name)
+            except OmnigraphError as cause:
+                self._stats.event(
+                    "branch.fork_left", level=logging.WARNING, table=pin.table_key, cause=cause
+                )
+
+    # Forks
+
+    def fork(self, state: State, table_key: TableKey) -> TablePin:
+        """The table's pin on this branch's own Lance branch, forked if it has none yet."""
+        pin = state.pins.get(table_key)
+        if pin is None:
+            raise NotFound("table", table_key)
+        owner = owner_of(state.branch)
+        if owner is None or pin.branch == owner:
+            return pin
+        failpoints.hit("fork.before")
+        fork = self._adopted(pin, owner) or self._forked(state, pin)
+        failpoints.hit("fork.after")
+        self._stats.event("branch.forked", table=table_key, branch=owner, version=pin.version)
+        return fork
+
+    def _adopted(self, pin: TablePin, owner: str) -> TablePin | None:
+        """The fork that is there, if it is exactly the base."""
+        ref = self._datasets.ref(pin.location, owner)
+        if ref is None or not _starts_at(ref, pin):
+            return None
+        try:
+            head = self._datasets.head(pin.location, owner)
+        except NotFound:
+            return None
+        return replace(pin, branch=owner, fork=ref.identity) if head == pin.version else None
+
+    def _forked(self, state: State, pin: TablePin) -> TablePin:
+        """A new fork. Under the table's lock what is in its place is nobody's, and no other writer
+        is half-way through making one."""
+        owner = state.branch
+        with hold(self._locks, [lock_name(pin.table_key, owner)]):
+            now = self._manifest.state(owner).pins.get(pin.table_key)
+            if now is None or now.version != pin.version:
+                raise VersionMismatch(pin.table_key, pin.version, 0 if now is None else now.version)
+            fork = self._adopted(pin, owner)
+            if fork is None:
+                self._make(pin.location, owner, source=pin.branch, version=pin.version)
+                fork = self._adopted(pin, owner)
+        if fork is None:
+            raise StorageFailed(f"forked {pin.table_key} for {owner}", "the fork does not hold")
+        return fork
+
+    def _make(self, location: str, name: str, *, source: str | None, version: int) -> None:
+        """Create a Lance branch, over what an unfinished or forgotten one left in its place."""
+        try:
+            self._datasets.create_branch(location, name, source=source, version=version)
+        except (StorageFailed, NotFound, AlreadyExists):
+            self._datasets.delete_branch(location, name)
+            self._stats.event("branch.leftover_reclaimed", location=location, branch=name)
+            self._datasets.create_branch(location, name, source=source, version=version)
+
+
+def _starts_at(ref: Ref, pin: TablePin) -> bool:
+    parent = None if pin.branch is None else encode(pin.branch)
+    return ref.parent_branch == parent and ref.parent_version == pin.version

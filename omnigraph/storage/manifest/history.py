@@ -1,0 +1,177 @@
+"""Commits: the lineage as the manifest tells it.
+
+Invariant: there is no second store of commits. The DAG in memory is a projection of the
+`graph_commit` rows a branch's manifest holds, its own and the inherited ones.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import TypeVar
+
+from omnigraph.errors import ChangeFeedGap, NotFound
+from omnigraph.storage.lance.datasets import Datasets, ForkId, files_of
+from omnigraph.storage.manifest.manifest import LOCATION, Fragment, Manifest, State
+from omnigraph.storage.names import MAIN, decode
+from omnigraph.storage.records import (
+    Commit,
+    CommitId,
+    Origin,
+    Snapshot,
+)
+
+T = TypeVar("T")
+
+_SNAPSHOTS_MAX = 1_024
+_FRAGMENTS_MAX = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class _Lineage:
+    identity: ForkId | None
+    version: int
+    seen: frozenset[int]
+    commits: dict[CommitId, Commit]
+
+
+class History:
+    """The commits of one graph."""
+
+    def __init__(self, datasets: Datasets, manifest: Manifest) -> None:
+        self._datasets = datasets
+        self._manifest = manifest
+        self._lineages: dict[str, _Lineage] = {}
+        self._snapshots: OrderedDict[CommitId, Snapshot] = OrderedDict()
+        self._by_files: dict[tuple[str, ...], dict[CommitId, Commit]] = {}
+        self._turn = Lock()
+
+    def list(
+        self, branch: str = MAIN, *, actor: str | None = None, limit: int | None = None
+    ) -> tuple[Commit, ...]:
+        """The commits a branch has and inherited, newest first."""
+        commits = (c for c in self.dag(branch).values() if actor is None or c.actor == actor)
+        newest = sorted(commits, key=_age, reverse=True)
+        return tuple(newest if limit is None else newest[:limit])
+
+    def dag(self, branch: str) -> dict[CommitId, Commit]:
+        """Every commit a branch can reach, by id."""
+        state = self._manifest.state(branch)
+        known = self._lineages.get(branch)
+        if known is not None and known.identity != state.identity:
+            known = None
+        if known is not None and known.version == state.version:
+            return known.commits
+        seen = frozenset() if known is None else known.seen
+        fresh = [f for f in state.handle.get_fragments() if f.fragment_id not in seen]
+        commits = dict(known.commits if known else {})
+        for read in self._read(state, fresh):
+            commits.update(read)
+        lineage = _Lineage(state.identity, state.version, state.seen, commits)
+        with self._turn:
+            self._lineages[branch] = lineage
+        return commits
+
+    def _read(
+        self, state: State, fragments: Sequence[Fragment]
+    ) -> Sequence[dict[CommitId, Commit]]:
+        """The commits in some fragments. Branches share fragments with those they came from, and
+        what was read for one of them is not read again."""
+        files = {each.fragment_id: files_of(each) for each in fragments}
+        with self._turn:
+            found = {each: self._by_files.get(each) for each in files.values()}
+        unread = [each for each in fragments if found[files[each.fragment_id]] is None]
+        if unread:
+            read = self._manifest.commits_by_fragment(state, unread)
+            found |= {files[number]: commits for number, commits in read.items()}
+            with self._turn:
+                if len(self._by_files) > _FRAGMENTS_MAX:
+                    self._by_files.clear()
+                self._by_files |= {each: commits for each, commits in found.items() if commits}
+        return [commits for commits in found.values() if commits]
+
+    def lives(self, origin: Origin) -> bool:
+        """Whether a branch that commits came from is still there, and is the same one."""
+        branch, identity = origin
+        try:
+            return (self._manifest.identity(branch) or "") == identity
+        except NotFound:
+            return False
+
+    def origin(self, commit: Commit) -> Origin | None:
+        """The branch that a commit was written on, unless it is gone this moment."""
+        branch = commit.branch or MAIN
+        try:
+            return branch, self._manifest.identity(branch) or ""
+        except NotFound:
+            return None
+
+    def get(self, commit_id: str) -> Commit:
+        """One commit of any live branch."""
+        ids = [CommitId(commit_id)]
+        found = self.find(MAIN, ids)  # first, since it needs no list of branches
+        if not found:
+            found = next(filter(None, self._each(lambda branch: self.find(branch, ids))), ())
+        if not found:
+            raise NotFound("commit", commit_id)
+        return found[0]
+
+    def everything(self) -> dict[CommitId, Commit]:
+        """The commits of every live branch."""
+        return {id_: commit for dag in self._each(self.dag) for id_, commit in dag.items()}
+
+    def _each(self, ask: Callable[[str], T]) -> Iterator[T]:
+        """What every branch answers; one that is deleted meanwhile has nothing to say."""
+        for branch in self.branches():
+            try:
+                yield ask(branch)
+            except NotFound as missing:
+                if missing.kind != "branch":
+                    raise
+
+    def find(self, branch: str, ids: Iterable[CommitId]) -> tuple[Commit, ...]:
+        """Those of the commits that a branch has."""
+        return self._manifest.find(self._manifest.state(branch), ids)
+
+    def snapshot(self, commit_id: str) -> Snapshot:
+        """What a read at a past commit sees."""
+        known = self._snapshots.get(CommitId(commit_id))
+        return self.at(self.get(commit_id)) if known is None else known
+
+    def at(self, commit: Commit) -> Snapshot:
+        """What a read at a commit of a live branch sees."""
+        known = self._snapshots.get(commit.id)
+        if known is not None:
+            return known
+        try:
+            found = self._manifest.at_commit(commit)
+        except NotFound as cause:
+            if commit.branch is not None and self._datasets.ref(LOCATION, commit.branch) is None:
+                raise NotFound("commit", commit.id, "its branch was deleted") from cause
+            raise ChangeFeedGap(commit.id) from cause
+        self.remember(commit, found)
+        return found
+
+    def remember(self, commit: Commit, snapshot: Snapshot) -> None:
+        """Keep what a read at a commit sees."""
+        if commit.branch is not None:
+            return  # a named branch may be deleted, and its commits with it
+        with self._turn:
+            self._snapshots[commit.id] = snapshot
+            while len(self._snapshots) > _SNAPSHOTS_MAX:
+                self._snapshots.popitem(last=False)
+
+    def close(self) -> None:
+        """Drop everything remembered."""
+        with self._turn:
+            self._lineages.clear()
+            self._by_files.clear()
+            self._snapshots.clear()
+
+    def branches(self) -> tuple[str, ...]:
+        """Every branch that has commits of its own, main first."""
+        return (MAIN, *sorted(map(decode, self._datasets.refs(LOCATION))))
+
+
+def _age(commit: Commit) -> tuple[int, int, str]:
+    return commit.manifest_version, commit.created_at, commit.id

@@ -1,0 +1,1 @@
+"""The commit protocol: stage, sidecar, commit, publish; recovery after a crash."""

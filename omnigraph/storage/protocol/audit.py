@@ -1,0 +1,64 @@
+"""The recovery audit: one row for each settled sidecar, in `_graph_commit_recoveries.lance`.
+
+Invariant: an operation has at most one row. Its recoverer holds the operation's locks, so looking
+before appending is enough.
+"""
+
+from omnigraph.storage import failpoints
+from omnigraph.storage.lance.datasets import CommitRaced, Datasets
+from omnigraph.storage.lance.tables import TableReader, Tables
+from omnigraph.storage.records import (
+    RECOVERY_SCHEMA,
+    OperationId,
+    Recovery,
+    TablePin,
+    decode_recoveries,
+    recovery_batch,
+)
+from omnigraph.types import TableKey
+
+LOCATION = "_graph_commit_recoveries.lance"
+_ATTEMPTS = 20
+
+
+class Audit:
+    """The audit of one graph."""
+
+    def __init__(self, datasets: Datasets, tables: Tables) -> None:
+        self._datasets = datasets
+        self._tables = tables
+
+    def create(self) -> None:
+        """An empty audit."""
+        self._datasets.create_or_replace(LOCATION, RECOVERY_SCHEMA.empty_table())
+
+    def has(self, operation: OperationId) -> bool:
+        """Whether the operation was settled and recorded."""
+        return self._reader().count(f"operation_id = '{operation}'") > 0
+
+    def record(self, recovery: Recovery) -> None:
+        """Append the row of an operation, once."""
+        failpoints.hit("recover.audit")
+        if self.has(recovery.operation_id):
+            return
+        for attempt in range(_ATTEMPTS):
+            try:
+                # Rows of other operations may come first: an append over them is fine here.
+                staged = self._tables.stage_append(self._pin(), recovery_batch(recovery))
+                self._datasets.commit(staged.handle, staged.transaction)
+                return
+            except CommitRaced:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+
+    def list(self) -> tuple[Recovery, ...]:
+        """Every recovery, newest first."""
+        rows = decode_recoveries(self._reader().rows())
+        return tuple(sorted(rows, key=lambda r: (r.created_at, r.operation_id), reverse=True))
+
+    def _reader(self) -> TableReader:
+        return self._tables.reader(self._pin())
+
+    def _pin(self) -> TablePin:
+        head = self._datasets.head(LOCATION, None)
+        return TablePin(TableKey("audit"), LOCATION, head)

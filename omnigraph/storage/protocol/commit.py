@@ -1,0 +1,339 @@
+"""Make a write to many tables visible as one commit.
+
+    stage ─▶ write_sidecar ─▶ commit_staged ─▶ publish ─▶ delete_sidecar
+    files    durable note     table heads      manifest   note gone
+    only     (phase A)        (phase B)        (phase C)  (phase D)
+
+Invariant: before `publish` no reader sees the write; after `write_sidecar` no crash loses track of
+it. Whichever arrow a crash lands on, `recover` leaves the graph before the write or after it. The
+locks of every table the write touches or relies on are held from before phase A to after phase D,
+so a base that was checked under them cannot move until the write is done.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed
+from omnigraph.storage import failpoints
+from omnigraph.storage.lance.datasets import ForkId
+from omnigraph.storage.lance.tables import StagedWrite, Tables
+from omnigraph.storage.locks.locks import LOCK_WAIT_S, Guard, Locks, hold
+from omnigraph.storage.locks.turns import wants
+from omnigraph.storage.manifest.branches import BRANCHES_LOCK
+from omnigraph.storage.manifest.manifest import Change, Manifest, publish_lock
+from omnigraph.storage.names import MAIN, lock_name
+from omnigraph.storage.protocol.fold import Folding
+from omnigraph.storage.protocol.promote import Promotions
+from omnigraph.storage.protocol.reclaim import Reclaims
+from omnigraph.storage.protocol.sidecars import Sidecars
+from omnigraph.storage.records import (
+    Commit,
+    CommitId,
+    OperationId,
+    Origin,
+    SchemaId,
+    Sidecar,
+    SidecarTable,
+    TablePin,
+    Tombstone,
+    under_new_names,
+)
+from omnigraph.storage.stats import Stats
+from omnigraph.types import TableKey
+
+Step = Callable[[TablePin], StagedWrite | TablePin | None]
+"""A further version of a table, staged once the one before it is its head. A pin is what Lance has
+committed by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableWrite:
+    """What a write does to one table: one staged version, and rarely more after it."""
+
+    staged: StagedWrite
+    then: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A write with everything decided and nothing durable but unreferenced files."""
+
+    operation_id: OperationId
+    commit_id: CommitId
+    rollback_id: CommitId
+    kind: str
+    branch: str
+    branch_identity: ForkId | None
+    writes: tuple[TableWrite, ...]
+    actor: str | None = None
+    merged_parent: CommitId | None = None
+    merged_from: Origin | None = None
+    expected_head: CommitId | None = None
+    relied_on: Mapping[TableKey, TablePin] = field(default_factory=dict)
+    new_tables: tuple[TablePin, ...] = ()
+    tombstones: tuple[Tombstone, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    base_schema: SchemaId | None = None
+    schema: SchemaId | None = None  # the one this write brings, if it brings one
+    renames: Mapping[TableKey, TableKey] = field(default_factory=dict)
+    reclaim: tuple[str, ...] = ()
+    mark: str | None = None
+
+    @property
+    def expected_table_versions(self) -> dict[TableKey, int]:
+        """The versions of written and relied-on tables that this write is valid for."""
+        written = {w.staged.table_key: w.staged.base.version for w in self.writes}
+        dropped = {stone.table_key: stone.version for stone in self.tombstones}
+        relied_on = {key: pin.version for key, pin in self.relied_on.items()}
+        return {**relied_on, **dropped, **written}
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether the branch head must stand still from the check to the publish."""
+        return (
+            self.expected_head is not None
+            or self.mark is not None
+            or not self.writes
+            or self.schema is not None
+        )
+
+    @property
+    def heads_tell(self) -> bool:
+        """Whether table heads alone show that the base stands: what is published never runs ahead
+        of a head, so a table whose head did not move was not published either. Branches share
+        tables with others and can be deleted, and changes of tables show in the manifest alone."""
+        return (
+            self.branch == MAIN
+            and not self.is_serial
+            and not self.new_tables
+            and not self.tombstones
+            and not self.files
+        )
+
+
+class HeadAhead(Exception):
+    """A table head ran ahead of the manifest: somebody stopped half-way."""
+
+    def __init__(self, table_key: TableKey, pinned: int, head: int) -> None:
+        super().__init__(f"{table_key} is at version {head}, published is {pinned}")
+        self.table_key, self.pinned, self.head = table_key, pinned, head
+
+
+class AlreadyMarked(Exception):
+    """The branch has a commit of this mark. Nothing of this write is durable."""
+
+    def __init__(self, commit: Commit) -> None:
+        super().__init__(f"commit {commit.id} carries the mark {commit.mark!r}")
+        self.commit = commit
+
+
+class Committer:
+    """Walks one `Prepared` write through the protocol. Keeps nothing between writes."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        manifest: Manifest,
+        sidecars: Sidecars,
+        locks: Locks,
+        folding: Folding,
+        promotions: Promotions,
+        reclaims: Reclaims,
+        stats: Stats,
+        *,
+        wait_s: float = LOCK_WAIT_S,
+    ) -> None:
+        self._tables = tables
+        self._manifest = manifest
+        self._sidecars = sidecars
+        self._locks = locks
+        self._folding = folding
+        self._promotions = promotions
+        self._reclaims = reclaims
+        self._stats = stats
+        self._wait_s = wait_s
+
+    def commit(self, prepared: Prepared) -> Commit:
+        """Publish, or raise: a `Conflict` before anything is durable, `RecoveryRequired` after."""
+        names = lock_names(prepared)
+        wants(names)
+        with hold(self._locks, names, wait_s=self._wait_s) as guard:
+            failpoints.hit("commit.locked")
+            self._require_base(prepared)
+            sidecar = self._note(prepared)
+            self._write_sidecar(sidecar)
+            try:
+                pins = self._commit_tables(prepared, sidecar, guard)
+                commit = self._publish(prepared, pins, guard)
+                self._promotions.promote(sidecar.files)
+                self._reclaims.reclaim(prepared.branch, prepared.reclaim)
+            except Exception as cause:
+                # A table head may have moved, so from here no failure is harmless.
+                self._stats.event("commit.stopped", operation=prepared.operation_id, cause=cause)
+                raise RecoveryRequired(prepared.operation_id, _reason(cause)) from cause
+            self._sidecars.delete_published(sidecar.operation_id)
+            self._learn(prepared, pins)
+            failpoints.hit("commit.sidecar_deleted")
+        return commit
+
+    def _require_base(self, prepared: Prepared) -> None:
+        """Under the locks: the branch is the one we know, its pins and the heads stand still."""
+        written = {write.staged.table_key: write.staged.base for write in prepared.writes}
+        if prepared.heads_tell:
+            for table_key, pin in prepared.relied_on.items():
+                if table_key not in written and self._tables.head(pin) != pin.version:
+                    self._require_published(prepared)
+        else:
+            self._require_published(prepared)
+        # A schema change settles dead writers of any table first, under the schema they wrote for.
+        watched = {**prepared.relied_on, **written} if prepared.schema is not None else written
+        for base in watched.values():
+            head = self._tables.head(base)
+            if head != base.version:
+                # Published meanwhile, or left by a writer that died.
+                self._require_published(prepared)
+                raise HeadAhead(base.table_key, base.version, head)
+        failpoints.hit("commit.checked")
+
+    def _require_published(self, prepared: Prepared) -> None:
+        """The manifest still shows the branch and the versions this write was prepared on."""
+        state = self._manifest.state(prepared.branch)
+        if state.identity != prepared.branch_identity:
+            raise NotFound(
+                "branch", prepared.branch, "it was deleted and created again; prepare once more"
+            )
+        if prepared.mark is not None:
+            # No publisher gets past us now, so what is not there cannot come before our commit.
+            marked = self._manifest.marked(state, prepared.mark)
+            if marked is not None:
+                raise AlreadyMarked(marked)
+        self._manifest.require(
+            state, prepared.expected_table_versions, prepared.expected_head, prepared.base_schema
+        )
+
+    def _note(self, prepared: Prepared) -> Sidecar:
+        folds = any(self._folding.wanted(w.staged.base) for w in prepared.writes)
+        return Sidecar(
+            operation_id=prepared.operation_id,
+            kind=prepared.kind,
+            actor=prepared.actor,
+            branch=prepared.branch,
+            branch_identity=prepared.branch_identity,
+            commit_id=prepared.commit_id,
+            rollback_id=prepared.rollback_id,
+            merged_parent=prepared.merged_parent,
+            merged_from=prepared.merged_from,
+            multi_step=folds or any(write.then for write in prepared.writes),
+            tables=tuple(_table_note(write) for write in prepared.writes),
+            new_tables=prepared.new_tables,
+            tombstones=prepared.tombstones,
+            files=self._promotions.stage(prepared.operation_id, prepared.files),
+            schema=prepared.schema,
+            renames=dict(prepared.renames),
+            relied_on=prepared.expected_table_versions if prepared.schema is not None else {},
+            reclaim=prepared.reclaim,
+            mark=prepared.mark,
+        )
+
+    def _write_sidecar(self, sidecar: Sidecar) -> None:
+        try:
+            self._sidecars.write(sidecar)
+        except StorageFailed:
+            # The put may have landed although its answer was a failure.
+            with suppress(StorageFailed):
+                self._sidecars.delete(sidecar.operation_id)
+            raise
+        failpoints.hit("commit.sidecar_written")
+
+    def _commit_tables(
+        self, prepared: Prepared, sidecar: Sidecar, guard: Guard
+    ) -> tuple[TablePin, ...]:
+        pins = tuple(self._commit_table(w, sidecar, guard) for w in prepared.writes)
+        if sidecar.multi_step:
+            guard.require_alive()
+            self._sidecars.confirm(sidecar.confirmed({p.table_key: p.version for p in pins}))
+            failpoints.hit("commit.confirmed")
+        failpoints.hit("commit.tables_done")
+        return pins
+
+    def _commit_table(self, write: TableWrite, sidecar: Sidecar, guard: Guard) -> TablePin:
+        guard.require_alive()
+        failpoints.hit("commit.table_before")
+        pin = self._tables.commit_staged(write.staged, sidecar.operation_id)
+        self._stats.event("phase_b.committed", table=pin.table_key, version=pin.version)
+        failpoints.hit("commit.table_after")
+        for step in write.then:
+            failpoints.hit("commit.step_before")
+            staged = step(pin)
+            guard.require_alive()
+            if isinstance(staged, StagedWrite):
+                pin = self._tables.commit_staged(staged, sidecar.operation_id)
+            elif staged is not None:
+                pin = staged
+            failpoints.hit("commit.step_after")
+        if sidecar.multi_step and self._folding.wanted(write.staged.base):
+            guard.require_alive()
+            pin = self._folding.fold_table(pin)
+        return pin
+
+    def _learn(self, prepared: Prepared, pins: tuple[TablePin, ...]) -> None:
+        for write, pin in zip(prepared.writes, pins, strict=True):
+            if not write.then:
+                self._tables.published(write.staged, pin)
+
+    def _publish(self, prepared: Prepared, pins: tuple[TablePin, ...], guard: Guard) -> Commit:
+        guard.require_alive()
+        pins = under_new_names(pins, prepared.renames)
+        renamed = (pin for pin in pins if pin.table_key in prepared.renames.values())
+        return self._manifest.publish(
+            prepared.branch,
+            Change(
+                commit_id=prepared.commit_id,
+                pins=(*pins, *prepared.new_tables),
+                new_tables=(*prepared.new_tables, *renamed),
+                tombstones=prepared.tombstones,
+                actor=prepared.actor,
+                merged_parent=prepared.merged_parent,
+                merged_from=prepared.merged_from,
+                operation_id=prepared.operation_id,
+                schema=prepared.schema,
+                mark=prepared.mark,
+            ),
+            expected_table_versions=prepared.expected_table_versions,
+            expected_head=prepared.expected_head,
+            locked=prepared.is_serial,
+        )
+
+
+def lock_names(prepared: Prepared) -> tuple[str, ...]:
+    """The locks a write holds from before its sidecar until after its deletion."""
+    tables = tuple(lock_name(key, prepared.branch) for key in prepared.expected_table_versions)
+    return (*tables, publish_lock(prepared.branch)) if prepared.is_serial else tables
+
+
+def sidecar_lock_names(sidecar: Sidecar) -> tuple[str, ...]:
+    """The locks the writer of a sidecar holds while it lives. A note without tables belongs to a
+    writer that holds the publish lock."""
+    # No branch may come while the schema changes.
+    branches = () if sidecar.schema is None else (BRANCHES_LOCK,)
+    if not sidecar.tables:
+        return (*branches, publish_lock(sidecar.branch))
+    keys = {table.table_key for table in sidecar.tables} | sidecar.relied_on.keys()
+    return (*branches, *(lock_name(key, sidecar.branch) for key in sorted(keys)))
+
+
+def _table_note(write: TableWrite) -> SidecarTable:
+    base = write.staged.base
+    return SidecarTable(
+        table_key=base.table_key,
+        table_path=base.location,
+        table_branch=base.branch,
+        fork=base.fork,
+        expected_version=base.version,
+        post_commit_pin=base.version + 1 + len(write.then),
+    )
+
+
+def _reason(cause: Exception) -> str:
+    return f"the write stopped after its sidecar was written ({cause})"

@@ -1,0 +1,1 @@
+"""Upkeep of tables: compaction, cleanup of old versions, repair of drift."""

@@ -1,0 +1,200 @@
+"""Fewer, larger fragments and whole indexes for one table: planned, done anywhere, staged.
+
+    plan ─▶ rewrites and segments, each a task for any process ─▶ stage on the newest version
+
+Invariant: no row changes, and a task names fragments that a version of the table has for ever. What
+was done against one version is staged on a later one only when the later has all that was used as
+it was: the same fragments with the same deletions, the same columns, the same indexes. So tasks run
+without a lock, and rows that others append meanwhile cost no repetition.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lance.dataset import Index
+
+from omnigraph.storage import failpoints
+from omnigraph.storage.lance import indexing
+from omnigraph.storage.lance.compaction_groups import TARGET_ROWS, merge_groups
+from omnigraph.storage.lance.datasets import Datasets, Handle
+from omnigraph.storage.lance.indexing import IndexPlan, IndexRequest
+from omnigraph.storage.lance.inline_commits import InlineResidual, rewrite_counts
+from omnigraph.storage.lance.tables import StagedWrite, Tables
+from omnigraph.storage.protocol.commit import Step
+from omnigraph.storage.records import TablePin
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Fragments that become one."""
+
+    base: TablePin
+    fragments: tuple[int, ...]
+    ordered: bool  # whether an ordered index will cover them
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPart:
+    """A part of a segment of an index; `segment` counts those of the plan."""
+
+    base: TablePin
+    segment: int
+    request: IndexRequest
+    fragments: tuple[int, ...]
+
+
+Task = Rewrite | SegmentPart
+Outcome = str | Index
+"""What a task gives back. It pickles, and holds no rows."""
+
+RunTasks = Callable[[Sequence[Task]], Sequence[Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """What a table needs."""
+
+    base: TablePin
+    fragments: int
+    rewrites: tuple[Rewrite, ...]
+    indexes: IndexPlan
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.rewrites and not self.indexes.segments
+
+    def tasks(self, *, parts: int = 1) -> tuple[Task, ...]:
+        """The work, in pieces. A segment that can be merged is cut into so many parts."""
+        return (*self.rewrites, *self._segment_parts(parts))
+
+    def _segment_parts(self, parts: int) -> Iterable[SegmentPart]:
+        for number, segment in enumerate(self.indexes.segments):
+            # The partitions of a vector index are those of all its vectors together.
+            cuts = 1 if segment.request.index_type.startswith("IVF") else parts
+            for cut in range(min(cuts, len(segment.fragments))):
+                yield SegmentPart(self.base, number, segment.request, segment.fragments[cut::cuts])
+
+
+@dataclass(frozen=True, slots=True)
+class TableDone:
+    """A plan, and what came of its tasks."""
+
+    plan: TablePlan
+    rewrites: tuple[str, ...]
+    segments: tuple[Index, ...]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many fragments go, and how many come."""
+        return rewrite_counts(self.rewrites)
+
+
+class Compactor:
+    """Plans, does and stages the upkeep of tables."""
+
+    def __init__(self, datasets: Datasets, tables: Tables) -> None:
+        self._datasets = datasets
+        self._tables = tables
+        self._residual = InlineResidual(datasets)
+
+    def plan(self, pin: TablePin, requests: Sequence[IndexRequest]) -> TablePlan:
+        """What makes fragments few and these indexes whole."""
+        handle = self._datasets.at(pin)
+        with self._datasets.lance_call("plan_upkeep", pin.table_key):
+            apart = _coverage(handle, {request.name for request in requests})
+            fixed = indexing.inherited(handle)
+            free = [each for each in handle.get_fragments() if each.fragment_id not in fixed]
+            groups = merge_groups(free, apart)
+            ordered = any(request.index_type == "BTREE" for request in requests)
+            return TablePlan(
+                pin,
+                len(handle.get_fragments()),
+                tuple(Rewrite(pin, group, ordered) for group in groups),
+                indexing.planned(handle, requests, groups),
+            )
+
+    def run(self, task: Task) -> Outcome:
+        """Do one task."""
+        failpoints.hit("upkeep.task")
+        handle = self._datasets.own(task.base)
+        if isinstance(task, Rewrite):
+            return self._residual.rewritten(
+                handle, task.fragments, target_rows=TARGET_ROWS, ordered=task.ordered
+            )
+        with self._datasets.lance_call("build_segment", task.base.table_key):
+            return indexing.build_part(handle, task.request, task.fragments)
+
+    def gather(
+        self, plan: TablePlan, tasks: Sequence[Task], outcomes: Sequence[Outcome]
+    ) -> TableDone:
+        """Put together what tasks gave back."""
+        handle = self._datasets.own(plan.base)
+        parts: dict[int, list[Index]] = {}
+        for task, outcome in zip(tasks, outcomes, strict=True):
+            if isinstance(task, SegmentPart):
+                assert isinstance(outcome, Index)
+                parts.setdefault(task.segment, []).append(outcome)
+        with self._datasets.lance_call("finish_segments", plan.base.table_key):
+            segments = [
+                indexing.finished(handle, plan.indexes.segments[number].request, built)
+                for number, built in sorted(parts.items())
+            ]
+        rewrites = tuple(text for text in outcomes if isinstance(text, str))
+        return TableDone(plan, rewrites, tuple(segments))
+
+    def holds(self, done: TableDone, now: TablePin) -> bool:
+        """Whether a version still has all that was used."""
+        base = done.plan.base
+        if now == base:
+            return True
+        if (now.location, now.branch, now.fork) != (base.location, base.branch, base.fork):
+            return False
+        before, after = self._datasets.at(base), self._datasets.at(now)
+        if before.schema != after.schema or _segments(before) != _segments(after):
+            return False
+        used = {number for rewrite in done.plan.rewrites for number in rewrite.fragments}
+        used |= {number for each in done.plan.indexes.segments for number in each.fragments}
+        return _metadata(before, used) == _metadata(after, used)
+
+    def stage(self, done: TableDone, now: TablePin) -> tuple[StagedWrite, tuple[Step, ...]]:
+        """What was done, on a version that `holds` it: the indexes, and then the fragments."""
+        handle = self._datasets.at(now)
+        if done.segments:
+            with self._datasets.lance_call("stage_create_indexes", now.table_key):
+                transaction = indexing.staged(handle, done.plan.indexes, done.segments)
+            first = StagedWrite(now, handle, transaction)
+        else:
+            first = self._tables.stage_nothing(now)
+        if not done.rewrites:
+            return first, ()
+        return first, (lambda pin: self._commit_rewrites(done, pin),)
+
+    def _commit_rewrites(self, done: TableDone, pin: TablePin) -> TablePin:
+        head = self._datasets.open(pin.location, pin.branch, pin.version)
+        head = self._residual.commit_rewrites(head, done.rewrites)
+        return self._tables.pinned(pin, head)
+
+
+def _coverage(handle: Handle, wanted: set[str]) -> dict[int, frozenset[str]]:
+    """By fragment: the segments over it of indexes that nobody asks for. No commit may mix them."""
+    found: dict[int, set[str]] = {}
+    for index in handle.describe_indices():
+        if index.name not in wanted:
+            for segment in index.segments:
+                for number in segment.fragment_ids:
+                    found.setdefault(number, set()).add(str(segment.uuid))
+    return {number: frozenset(uuids) for number, uuids in found.items()}
+
+
+def _segments(handle: Handle) -> set[str]:
+    return {str(segment.uuid) for index in handle.describe_indices() for segment in index.segments}
+
+
+def _metadata(handle: Handle, wanted: set[int]) -> dict[int, Any]:
+    """By fragment: its files, its deletions and its columns."""
+    return {
+        each.fragment_id: each.metadata.to_json()
+        for each in handle.get_fragments()
+        if each.fragment_id in wanted
+    }

@@ -1,0 +1,250 @@
+"""Repair: a table head that ran ahead of the manifest, with nobody's sidecar to explain it.
+
+    verified_maintenance   compaction and indexes, and not one row differs  ─▶ publish the head
+    suspicious             rows or columns were written                     ─▶ refuse, or undo
+    unverifiable           what was written cannot be told                  ─▶ refuse, or undo
+    behind                 published versions are gone                      ─▶ refuse
+
+Invariant: what becomes visible is what was visible before, row by row. To undo is to restore the
+published content, by the same protocol as recovery: sidecar first, one publish, one audit row. The
+foreign versions stay in the table's history until cleanup. Without `confirm` nothing changes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ulid import ULID
+
+from omnigraph.errors import OmnigraphError, RecoveryRequired
+from omnigraph.storage import failpoints
+from omnigraph.storage.lance.datasets import Datasets
+from omnigraph.storage.lance.delta import Deltas
+from omnigraph.storage.lance.tables import Tables
+from omnigraph.storage.locks.locks import Guard, Locks, hold
+from omnigraph.storage.manifest.manifest import Change, Manifest
+from omnigraph.storage.names import lock_name, owner_of
+from omnigraph.storage.protocol.recover import Recoverer
+from omnigraph.storage.protocol.sidecars import Sidecars
+from omnigraph.storage.records import (
+    CommitId,
+    OperationId,
+    Sidecar,
+    SidecarTable,
+    TablePin,
+)
+from omnigraph.storage.upkeep.drift import Drift, Drifts
+from omnigraph.types import TableKey
+
+NO_DRIFT, MAINTENANCE = "none", "verified_maintenance"
+SUSPICIOUS, UNVERIFIABLE, BEHIND = "suspicious", "unverifiable", "behind"
+
+_KEEPS_ROWS = frozenset({"Rewrite", "CreateIndex", "ReserveFragments"})
+
+
+@dataclass(frozen=True, slots=True)
+class TableRepair:
+    """One table of one branch: how its head compares with what is published, and what was done.
+
+    `action` is none, heal, undo or refused; without confirmation it is what would be done.
+    """
+
+    table: TableKey
+    branch: str
+    published_version: int
+    head_version: int
+    classification: str = NO_DRIFT
+    action: str = "none"
+    operations: tuple[str, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A table of a branch to be looked at, in any process."""
+
+    branch: str
+    table: TableKey
+    force: bool
+
+
+RunLooks = Callable[[Sequence[Look]], Sequence[TableRepair]]
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """Every table of every branch."""
+
+    tables: tuple[TableRepair, ...]
+    confirmed: bool
+    forced: bool
+    commit_ids: tuple[str, ...]
+
+    @property
+    def refused(self) -> tuple[TableRepair, ...]:
+        """The tables that were left as they are."""
+        return tuple(table for table in self.tables if table.action == "refused")
+
+
+class Repairer:
+    """Classifies drift, and ends it."""
+
+    def __init__(
+        self,
+        datasets: Datasets,
+        tables: Tables,
+        deltas: Deltas,
+        manifest: Manifest,
+        sidecars: Sidecars,
+        drifts: Drifts,
+        recoverer: Recoverer,
+        locks: Locks,
+    ) -> None:
+        self._datasets = datasets
+        self._tables = tables
+        self._deltas = deltas
+        self._manifest = manifest
+        self._sidecars = sidecars
+        self._drifts = drifts
+        self._recoverer = recoverer
+        self._locks = locks
+
+    def repair(
+        self,
+        branches: Sequence[str],
+        *,
+        confirm: bool,
+        force: bool,
+        actor: str | None,
+        run: RunLooks | None = None,
+    ) -> RepairReport:
+        """Look at every table, and end the drift that may be ended."""
+        told: list[TableRepair] = []
+        commits: list[str] = []
+        looks = [Look(branch, key, force) for branch in branches for key in self._own(branch)]
+        seen = run(looks) if run is not None else [self.look(each) for each in looks]
+        for branch in branches:
+            looked = [table for table in seen if table.branch == branch]
+            drifted = [table.table for table in looked if table.action in ("heal", "undo")]
+            if confirm and drifted:
+                done, published = self._end(branch, drifted, force, actor)
+                commits += published
+                looked = [done.get(table.table, table) for table in looked]
+            told += looked
+        return RepairReport(tuple(told), confirm, force, tuple(commits))
+
+    def _own(self, branch: str) -> list[TableKey]:
+        pins = self._manifest.state(branch).pins
+        return sorted(key for key, pin in pins.items() if pin.branch == owner_of(branch))
+
+    # Looking
+
+    def look(self, asked: Look) -> TableRepair:
+        """How a table's head compares with what is published, and what would be done."""
+        branch, key, force = asked.branch, asked.table, asked.force
+        try:
+            drift = self._drifts.of(branch, key)
+        except RecoveryRequired as cause:
+            pin = self._manifest.state(branch).pins[key]
+            return TableRepair(
+                key, branch, pin.version, self._drifts.head(pin), action="refused", error=str(cause)
+            )
+        if drift is None:
+            pin = self._manifest.state(branch).pins[key]
+            return TableRepair(key, branch, pin.version, pin.version)
+        return self._classified(branch, drift, force)
+
+    def _classified(self, branch: str, drift: Drift, force: bool) -> TableRepair:
+        told = TableRepair(drift.pin.table_key, branch, drift.pin.version, drift.head)
+        if drift.is_behind:
+            text = "versions that were published are gone; bring their files back from a copy"
+            return replace(told, classification=BEHIND, action="refused", error=text)
+        try:
+            operations = self._datasets.operations(drift.pin, drift.head)
+            same = _KEEPS_ROWS.issuperset(operations) and self._same(drift)
+        except OmnigraphError as cause:
+            text = f"its history cannot be read ({cause})"
+            return _undone(told, UNVERIFIABLE, force, text)
+        told = replace(told, operations=operations)
+        if same:
+            return replace(told, classification=MAINTENANCE, action="heal")
+        text = "somebody wrote to it without this program"
+        return _undone(told, SUSPICIOUS, force, text)
+
+    def _same(self, drift: Drift) -> bool:
+        """Whether the head has the rows and columns that are published."""
+        head = replace(drift.pin, version=drift.head)
+        ours, theirs = self._datasets.at(drift.pin), self._datasets.at(head)
+        return bool(
+            ours.schema == theirs.schema
+            and ours.count_rows() == theirs.count_rows()
+            and self._deltas.touched(drift.pin, head).num_rows == 0
+        )
+
+    # Ending
+
+    def _end(
+        self, branch: str, keys: Sequence[TableKey], force: bool, actor: str | None
+    ) -> tuple[dict[TableKey, TableRepair], list[str]]:
+        """Look once more under the locks, then publish what is verified and undo the rest."""
+        with hold(self._locks, [lock_name(key, branch) for key in keys]) as guard:
+            drifts = [self._drifts.under_lock(branch, key) for key in keys]
+            found = {
+                drift.pin.table_key: (drift, self._classified(branch, drift, force))
+                for drift in drifts
+                if drift is not None
+            }
+            heal = [drift for drift, told in found.values() if told.action == "heal"]
+            undo = [drift for drift, told in found.values() if told.action == "undo"]
+            published = [self._publish(branch, heal, actor)] if heal else []
+            if undo:
+                published.append(self._undo(branch, undo, actor, guard))
+        return {key: told for key, (_, told) in found.items()}, published
+
+    def _publish(self, branch: str, drifts: Sequence[Drift], actor: str | None) -> str:
+        failpoints.hit("repair.publish")
+        heads = [self._head(drift) for drift in drifts]
+        commit = self._manifest.publish(
+            branch,
+            Change(CommitId(str(ULID())), pins=tuple(heads), actor=actor),
+            expected_table_versions={d.pin.table_key: d.pin.version for d in drifts},
+        )
+        return commit.id
+
+    def _head(self, drift: Drift) -> TablePin:
+        pin = replace(drift.pin, version=drift.head)
+        return self._tables.pinned(pin, self._datasets.at(pin))
+
+    def _undo(self, branch: str, drifts: Sequence[Drift], actor: str | None, guard: Guard) -> str:
+        """A sidecar that promises nothing: recovery restores what is published."""
+        sidecar = Sidecar(
+            operation_id=OperationId(str(ULID())),
+            kind="repair",
+            actor=actor,
+            branch=branch,
+            branch_identity=self._manifest.identity(branch),
+            commit_id=CommitId(str(ULID())),
+            rollback_id=CommitId(str(ULID())),
+            tables=tuple(_note(drift) for drift in drifts),
+        )
+        self._sidecars.write(sidecar)
+        failpoints.hit("repair.sidecar_written")
+        self._recoverer.settle(sidecar, guard)
+        return sidecar.rollback_id
+
+
+def _undone(told: TableRepair, classification: str, force: bool, text: str) -> TableRepair:
+    if force:
+        return replace(told, classification=classification, action="undo")
+    error = f"{text}; force sets the table back to what is published"
+    return replace(told, classification=classification, action="refused", error=error)
+
+
+def _note(drift: Drift) -> SidecarTable:
+    return SidecarTable(
+        table_key=drift.pin.table_key,
+        table_path=drift.pin.location,
+        table_branch=drift.pin.branch,
+        fork=drift.pin.fork,
+        expected_version=drift.pin.version,
+        post_commit_pin=drift.pin.version,
+    )

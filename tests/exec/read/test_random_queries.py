@@ -1,0 +1,100 @@
+"""Random queries over random graphs: every way of walking, and the naive evaluator, agree."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from omnigraph.errors import TypeCheckError
+from omnigraph.exec.read.reading import now_ms
+from omnigraph.exec.read.share import Share
+from omnigraph.exec.values.constants import Given
+from omnigraph.graph import Graph
+from omnigraph.plan.compile import compile_query
+from omnigraph.plan.ir import Constant, ReadPlan
+from omnigraph.plan.params import bind_parameters
+from omnigraph.plan.shares import in_shares
+from omnigraph.types import TableKey
+from tests.exec.random_queries import SCHEMA, graphs, queries
+from tests.exec.reference import Reference
+from tests.exec.world import edge_rows, graph_of, node_rows
+
+WAYS = (("csr", 0), ("csr", 128), ("csr", 2), ("indexed", 128), ("auto", 128))
+"""How edges are found, and how many rows are walked one by one."""
+
+SHARES = (1, 3)
+"""With one, everything that a share may leave out is missed."""
+
+TABLES = {"P": "node", "C": "node", "E": "edge", "W": "edge"}
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
+    with graph_of(Path(tmp_path_factory.mktemp("random")) / "g", SCHEMA) as made:
+        yield made
+
+
+def overwrite(graph: Graph, data: dict[str, list[dict[str, Any]]]) -> None:
+    """Replace everything in the graph."""
+    catalog = graph.schema.catalog
+    writing = graph._store.begin("main", kind="load")
+    for name, records in data.items():
+        kind = TABLES[name]
+        rows = (node_rows if kind == "node" else edge_rows)(catalog, name, records)
+        writing.overwrite(TableKey(f"{kind}:{name}"), rows)
+    writing.commit()
+
+
+def answers(
+    graph: Graph, text: str, params: dict[str, Any], mode: str, few_rows_max: int
+) -> list[dict[str, Any]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMNIGRAPH_TRAVERSAL_MODE", mode)
+        patch.setattr(graph._reading, "few_rows_max", few_rows_max)
+        patch.setattr("omnigraph.exec.read.key_lookup._PASSES", 0)  # sorted from the first use on
+        return graph.query(text, params).rows
+
+
+def answered_in_shares(
+    graph: Graph, plan: ReadPlan, params: Mapping[str, Constant], count: int
+) -> list[dict[str, Any]] | None:
+    """The rows of a plan whose nodes are shared out; None for a plan that cannot be."""
+    shares = in_shares(plan)
+    if shares is None:
+        return None
+    reading, given, snapshot = graph._reading, Given(params, now_ms()), graph.snapshot()
+    answers = [
+        reading.answer(shares.of_share, given, snapshot, Share(number, count))
+        for number in range(count)
+    ]
+    return reading.gather(plan, shares, given, snapshot, answers).rows
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(data=graphs(), asked=st.lists(queries(), min_size=10, max_size=20))
+def test_every_way_of_running_a_query_gives_the_same_rows(
+    graph: Graph, data: dict[str, list[dict[str, Any]]], asked: list[tuple[str, dict[str, Any]]]
+) -> None:
+    overwrite(graph, data)
+    tables = {TableKey(f"{TABLES[name]}:{name}"): rows for name, rows in data.items()}
+    for text, params in asked:
+        try:
+            plan = compile_query(text, graph.schema.catalog)
+        except TypeCheckError:
+            continue  # the generator knows most rules of the language, not all
+        assert isinstance(plan, ReadPlan)
+        expected = Reference(tables, bind_parameters(plan.parameters, params)).rows(plan)
+        for mode, few_rows_max in WAYS:
+            found = answers(graph, text, params, mode, few_rows_max)
+            assert found == expected, f"{mode}, {few_rows_max} rows are few: {text} {params}"
+        for count in SHARES:
+            bound = bind_parameters(plan.parameters, params)
+            found_in_shares = answered_in_shares(graph, plan, bound, count)
+            assert found_in_shares in (expected, None), f"{count} shares: {text} {params}"

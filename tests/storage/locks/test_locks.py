@@ -1,0 +1,200 @@
+"""One holder a name, across threads and processes, and none that outlives its process."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from omnigraph.errors import StorageFailed
+from omnigraph.storage.locks.locks import (
+    FOLDER,
+    LeaseLocks,
+    Locks,
+    OutOfOrder,
+    hold,
+    hold_if_idle,
+    keep,
+    make_locks,
+)
+from omnigraph.storage.objects import Objects, place
+from omnigraph.storage.stats import Stats
+from tests.forked import KILLED, run
+from tests.storage import child
+from tests.storage.world import Where
+
+
+def locks_of(where: Where, term_s: float = 1.0) -> Locks:
+    spot = place(where.uri, where.options or None)
+    if spot.path is not None:
+        spot.path.mkdir(exist_ok=True)
+    stats = Stats()
+    return make_locks(spot, Objects(spot, stats), stats, term_s=term_s)
+
+
+@pytest.fixture(params=["local", "s3"])
+def where(request: pytest.FixtureRequest) -> Where:
+    found: Where = request.getfixturevalue(request.param)
+    return found
+
+
+def test_c3_a_held_lock_is_seen_as_alive(where: Where) -> None:
+    mine, other = locks_of(where), locks_of(where)
+    held = mine.acquire("t", wait_s=1)
+    assert held is not None
+    assert other.probe("t") is None
+    assert other.acquire("t", wait_s=0.1) is None
+    held.require_alive()
+    held.release()
+    again = other.probe("t")
+    assert again is not None
+    again.release()
+
+
+def test_two_threads_never_hold_one_name(where: Where) -> None:
+    locks, inside, most = locks_of(where), [], []
+
+    def work() -> None:
+        for _ in range(5):
+            with hold(locks, ["t", "u"], wait_s=30):
+                inside.append(1)
+                most.append(len(inside))
+                time.sleep(0.002)
+                inside.pop()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(most) == 20
+    assert max(most) == 1
+
+
+def test_c3_a_lock_dies_with_its_process(where: Where) -> None:
+    locks = locks_of(where)
+    assert run(child.hold_and_die, where, "t") == KILLED
+    held = locks.probe("t")
+    assert held is not None
+    held.release()
+
+
+def test_waiting_for_a_live_holder_ends_with_an_error(where: Where) -> None:
+    held = locks_of(where).acquire("t", wait_s=1)
+    assert held is not None
+    with (
+        pytest.raises(StorageFailed, match="waited"),
+        hold(locks_of(where), ["t"], wait_s=0.1),
+    ):
+        pass
+    held.release()
+
+
+def test_holding_several_if_idle_takes_all_or_none(local: Where) -> None:
+    locks = locks_of(local)
+    held = locks.acquire("b", wait_s=0)
+    assert held is not None
+    with hold_if_idle(locks, ["a", "b"]) as guard:
+        assert guard is None
+        free = locks.probe("a")
+        assert free is not None, "the first of them was not given back"
+        free.release()
+    held.release()
+    with hold_if_idle(locks, ["a", "b"]) as guard:
+        assert guard is not None
+
+
+def test_what_a_thread_keeps_it_may_hold_again(where: Where) -> None:
+    mine, other = locks_of(where), locks_of(where)
+    with keep(mine, ["b", "c"]):
+        with hold(mine, ["b", "d"], wait_s=0) as guard:
+            guard.require_alive()
+            assert guard.held.keys() == {"b", "d"}
+        with hold_if_idle(mine, ["b"]) as found:
+            assert found is not None, "who had it before us is gone"
+        with keep(mine, ["d"]), hold(mine, ["b", "d"], wait_s=0):
+            pass
+        assert other.probe("b") is None, "it was given back too early"
+        with ThreadPoolExecutor(1) as thread:
+            assert thread.submit(mine.probe, "b").result() is None
+            assert thread.submit(_is_idle, mine, "b").result() is False, (
+                "another thread's is not ours"
+            )
+        with hold_if_idle(other, ["d"]) as found:
+            assert found is not None, "a lock that was only held inside is free again"
+    with hold(other, ["b", "c", "d"], wait_s=1):
+        pass
+
+
+def _is_idle(locks: Locks, name: str) -> bool:
+    with hold_if_idle(locks, [name]) as guard:
+        return guard is not None
+
+
+def test_a_lock_that_comes_before_a_kept_one_is_not_waited_for(where: Where) -> None:
+    mine, other = locks_of(where), locks_of(where)
+    with keep(mine, ["b"]), hold(other, ["a", "c"]):
+        with pytest.raises(OutOfOrder, match="the write lock a"), hold(mine, ["a"]):
+            pass
+        with (
+            pytest.raises(StorageFailed, match=r"waited 0\.2 s for the write lock c"),
+            hold(mine, ["c"], wait_s=0.2),
+        ):
+            pass
+
+
+def test_a_kept_lease_that_ran_out_is_noticed_by_who_holds_it_again(s3: Where) -> None:
+    spot = place(s3.uri, s3.options)
+    stats = Stats()
+    objects = Objects(spot, stats)
+    locks = LeaseLocks(objects, stats, term_s=0.6)
+    with keep(locks, ["t"]), hold(locks, ["t"]) as guard:
+        objects.put(f"{FOLDER}/t.json", b'{"owner": "somebody", "nonce": ""}')
+        time.sleep(0.6)
+        with pytest.raises(StorageFailed, match="ran out"):
+            guard.require_alive()
+
+
+def test_a_lease_is_renewed_for_longer_than_its_term(s3: Where) -> None:
+    held = locks_of(s3, term_s=1.2).acquire("t", wait_s=1)
+    assert held is not None
+    time.sleep(2)
+    held.require_alive()
+    assert locks_of(s3, term_s=1.2).probe("t") is None
+    held.release()
+
+
+def test_an_impatient_look_never_waits_and_remembers(s3: Where) -> None:
+    other = locks_of(s3)
+    run(child.hold_and_die, s3, "t")
+    start = time.monotonic()
+    assert other.probe("t", patient=False) is None
+    assert time.monotonic() - start < 0.9
+    time.sleep(1.1)
+    held = other.probe("t", patient=False)
+    assert held is not None, "the lease stood still for longer than its term"
+    held.release()
+
+
+def test_a_lease_that_was_taken_over_is_noticed(s3: Where) -> None:
+    spot = place(s3.uri, s3.options)
+    stats = Stats()
+    objects = Objects(spot, stats)
+    held = LeaseLocks(objects, stats, term_s=0.6).acquire("t", wait_s=1)
+    assert held is not None
+    objects.put(f"{FOLDER}/t.json", b'{"owner": "somebody", "nonce": ""}')
+    time.sleep(0.6)
+    with pytest.raises(StorageFailed, match="ran out"):
+        held.require_alive()
+    held.release()
+    left = objects.get(f"{FOLDER}/t.json")
+    assert left is not None
+    assert b"somebody" in left.data, "releasing a lost lease took it from its new holder"
+
+
+def test_lock_files_stay_where_they_are(local: Where) -> None:
+    locks = locks_of(local)
+    with hold(locks, ["t"]):
+        pass
+    assert (Path(local.uri) / FOLDER / "t.lock").exists()

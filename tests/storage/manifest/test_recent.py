@@ -1,0 +1,116 @@
+"""Writes that begin where this process saw the branch a moment ago, and find out in time."""
+
+from itertools import count
+
+import pytest
+
+from omnigraph.errors import NotFound, RecoveryRequired, VersionMismatch
+from omnigraph.storage import failpoints
+from omnigraph.storage.manifest import manifest
+from omnigraph.storage.protocol.write import Write
+from omnigraph.storage.store import Store
+from tests.storage.world import CITY, KNOWS, PERSON, Where, append, content, rows
+
+numbers = count()
+
+
+def begun(store: Store, branch: str = "main") -> Write:
+    write = store.begin(branch, kind="mutation", recent=True)
+    write.append(PERSON, rows(PERSON, {f"recent{next(numbers)}": 1}))
+    return write
+
+
+def test_a_base_that_was_overtaken_is_found_under_the_locks(store: Store, local: Where) -> None:
+    append(store, PERSON, "a")
+    append(local.open(), PERSON, "b")
+    write = begun(store)
+    assert not store.is_current(write)
+    with pytest.raises(VersionMismatch) as told:
+        write.commit()
+    assert told.value.table_key == PERSON
+    assert store.sidecars.pending() == ()
+    assert set(content(store)[PERSON]) == {"a", "b"}
+
+
+def test_a_table_that_was_only_read_is_checked_too(store: Store, local: Where) -> None:
+    append(store, PERSON, "a")
+    append(local.open(), CITY, "x")
+    write = begun(store)
+    write.read(CITY)
+    with pytest.raises(VersionMismatch, match=CITY):
+        write.commit()
+    write = begun(store)
+    write.read(CITY)
+    write.commit()
+
+
+def test_p4_a_publisher_from_an_old_state_loses_and_looks_again(store: Store, local: Where) -> None:
+    """Another table was published meanwhile: nothing this write relies on has moved."""
+    append(store, PERSON, "a")
+    other = local.open()
+    for number in range(3):
+        append(other, CITY, f"x{number}")
+        append(other, KNOWS, f"k{number}")
+    begun(store).commit()
+    assert store.stats.view().events["phase_c.raced"] == 1
+    assert len(content(store)[CITY]) == 3
+    assert content(store) == content(local.open())
+    assert len(store.history.dag("main")) == 1 + 1 + 6 + 1
+
+
+def test_while_others_publish_every_write_looks(store: Store, local: Where) -> None:
+    other = local.open()
+    for number in range(4):
+        append(other, CITY, f"x{number}")
+        begun(store).commit()
+    assert store.stats.view().events.get("phase_c.raced", 0) <= 1
+
+
+def test_an_old_look_is_not_built_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(store, PERSON, "a")
+    monkeypatch.setattr(manifest, "RECENT_S", -1.0)
+    before = store.stats.view()
+    begun(store)
+    assert store.stats.view().since(before).calls["object.head"] == 1
+
+
+def test_a_branch_that_came_again_is_not_taken_for_the_old_one(store: Store, local: Where) -> None:
+    store.branches.create("b")
+    append(store, PERSON, "a", branch="b")
+    other = local.open()
+    other.branches.delete("b")
+    other.branches.create("b")
+    write = begun(store, "b")
+    with pytest.raises((NotFound, VersionMismatch)):
+        write.commit()
+    assert not store.is_current(write)
+    assert content(store, "b")[PERSON] == {}
+
+
+def test_a_write_to_a_dropped_table_is_undone_and_told(store: Store, local: Where) -> None:
+    """A drop shows in the manifest alone, so this write notices when it publishes."""
+    append(store, PERSON, "a")
+    write = store.begin(kind="mutation", recent=True)
+    write.append(PERSON, rows(PERSON, {"b": 1}))
+    write.append(CITY, rows(CITY, {"x": 1}))
+    dropping = local.open().begin(kind="schema_apply")
+    dropping.drop_table(PERSON)
+    dropping.commit()
+    with pytest.raises(VersionMismatch, match=PERSON):
+        write.commit()
+    assert store.sidecars.pending() == ()
+    assert PERSON not in store.snapshot().tables
+    assert store.reader(store.snapshot(), CITY).count() == 0
+    append(store, CITY, "y")
+
+
+def test_what_a_dead_writer_left_is_met_before_anything_is_written(
+    store: Store, local: Where
+) -> None:
+    append(store, PERSON, "a")
+    write = begun(store)
+    with failpoints.armed("commit.table_after"), pytest.raises(RecoveryRequired):
+        append(local.open(), PERSON, "dead")
+    with pytest.raises(VersionMismatch):
+        write.commit()
+    assert store.sidecars.pending() == ()

@@ -1,0 +1,243 @@
+"""Recovery: the six classes, and what each leads to."""
+
+import pytest
+
+from omnigraph.errors import RecoveryRequired, StorageFailed
+from omnigraph.storage import failpoints
+from omnigraph.storage.protocol.recover import Finding, classify
+from omnigraph.storage.records import (
+    RECOVERY_ACTOR,
+    CommitId,
+    OperationId,
+    Sidecar,
+    SidecarTable,
+    decode_sidecar,
+    encode_sidecar,
+)
+from omnigraph.storage.store import Store
+from tests.storage.world import CITY, PERSON, Where, append, content, heads_agree, put, rows
+
+TABLE = SidecarTable(PERSON, "nodes/p", None, "", expected_version=5, post_commit_pin=6)
+CONFIRMED = SidecarTable(
+    PERSON, "nodes/p", None, "", expected_version=5, post_commit_pin=7, confirmed_version=8
+)
+
+
+@pytest.mark.parametrize(
+    ("table", "pin", "head", "ours", "multi_step", "finding"),
+    [
+        (TABLE, 5, 5, True, False, Finding.NO_MOVEMENT),
+        (TABLE, 6, 6, False, False, Finding.NO_MOVEMENT),
+        (TABLE, 5, 6, True, False, Finding.ROLLED_PAST_EXPECTED),
+        (TABLE, 5, 6, False, False, Finding.UNEXPECTED_AT_P1),
+        (TABLE, 5, 7, True, False, Finding.UNEXPECTED_MULTISTEP),
+        (TABLE, 5, 9, False, False, Finding.UNEXPECTED_MULTISTEP),
+        (TABLE, 5, 6, True, True, Finding.INCOMPLETE_PHASE_B),
+        (TABLE, 5, 5, True, True, Finding.NO_MOVEMENT),
+        (CONFIRMED, 5, 8, True, True, Finding.ROLLED_PAST_EXPECTED),
+        (CONFIRMED, 5, 9, True, True, Finding.UNEXPECTED_MULTISTEP),
+        (CONFIRMED, 5, 6, True, True, Finding.UNEXPECTED_AT_P1),
+        (TABLE, 5, 4, True, False, Finding.INVARIANT_VIOLATION),
+    ],
+)
+def test_r_a_table_is_classified(
+    table: SidecarTable, pin: int, head: int, ours: bool, multi_step: bool, finding: Finding
+) -> None:
+    assert classify(table, pin=pin, head=head, ours=ours, multi_step=multi_step) is finding
+
+
+def test_a_sidecar_says_what_its_write_is_about_to_do(store: Store) -> None:
+    append(store, PERSON, "a")
+    with failpoints.armed("commit.sidecar_written"), pytest.raises(OSError, match="failpoint"):
+        append(store, PERSON, "b")
+    (operation,) = store.sidecars.pending()
+    sidecar = store.sidecars.read(operation)
+    assert sidecar is not None
+    assert (sidecar.kind, sidecar.actor, sidecar.branch) == ("mutation", "act-test", "main")
+    assert sidecar.operation_id == operation
+    (table,) = sidecar.tables
+    pin = store.snapshot().tables[PERSON]
+    assert (table.table_key, table.table_path) == (PERSON, pin.location)
+    assert (table.expected_version, table.post_commit_pin) == (2, 3)
+    assert decode_sidecar(encode_sidecar(sidecar), path="x") == sidecar
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{}", b'{"format": 9}', b'{"format": 1, "tables": []}', b"\xff\xfe"]
+)
+def test_a_sidecar_that_cannot_be_understood_is_refused(data: bytes) -> None:
+    with pytest.raises(StorageFailed, match="corrupt"):
+        decode_sidecar(data, path="__recovery/x.json")
+
+
+def foreign(store: Store, *ids: str) -> None:
+    """Move a table head without the protocol, as a stray tool would."""
+    staged = store.tables.stage_append(
+        store.snapshot().tables[PERSON], rows(PERSON, dict.fromkeys(ids, 1))
+    )
+    store.datasets.commit(staged.handle, staged.transaction)
+
+
+def note(store: Store, *tables: SidecarTable) -> Sidecar:
+    sidecar = Sidecar(
+        OperationId("01JZ0000000000000000000001"),
+        "mutation",
+        "act-x",
+        "main",
+        None,
+        CommitId("01JZ0000000000000000000002"),
+        CommitId("01JZ0000000000000000000003"),
+        tables,
+    )
+    store.sidecars.write(sidecar)
+    return sidecar
+
+
+def person(store: Store, expected: int) -> SidecarTable:
+    location = store.snapshot().tables[PERSON].location
+    return SidecarTable(PERSON, location, None, "", expected, expected + 1)
+
+
+def test_r3_a_head_that_is_not_ours_is_rolled_back(store: Store, local: Where) -> None:
+    append(store, PERSON, "a")
+    note(store, person(store, 2))
+    foreign(store, "stray")
+    again = local.open()
+    assert content(again)[PERSON] == {"a": 1}
+    assert heads_agree(again)
+    (row,) = again.audit.list()
+    assert (row.recovery_kind, row.recovery_for_actor) == ("RolledBack", "act-x")
+    outcome = row.per_table_outcomes[0]
+    assert (outcome.from_version, outcome.to_version) == (3, 2)
+    assert again.snapshot().tables[PERSON].version == 4, "published at the restored head"
+    append(again, PERSON, "b")
+
+
+def test_r1_a_head_behind_its_pin_stops_loudly_and_keeps_the_sidecar(
+    store: Store, local: Where
+) -> None:
+    append(store, PERSON, "a")
+    append(store, PERSON, "b")
+    pin = store.snapshot().tables[PERSON]
+    note(store, person(store, 3))
+    newest = min((store.where.path / pin.location / "_versions").iterdir())  # type: ignore[operator]
+    newest.unlink()
+    with pytest.raises(StorageFailed, match="behind its published version"):
+        local.open()
+    assert len(store.sidecars.pending()) == 1
+    assert store.audit.list() == ()
+    assert local.open(read_only=True).sidecars.pending() != ()
+
+
+def test_a_stale_note_of_a_write_that_never_moved_harms_no_later_write(
+    store: Store, local: Where
+) -> None:
+    """Its writer died before the first head moved, and another writer passed by before anyone
+    looked: the later write's versions are not taken for the dead one's."""
+    stale = person(store, 1)
+    append(store, PERSON, "later")
+    note(store, stale)
+    again = local.open()
+    assert content(again)[PERSON] == {"later": 1}
+    assert [row.recovery_kind for row in again.audit.list()] == ["RolledBack"]
+    assert heads_agree(again)
+
+
+def test_r2_a_roll_forward_keeps_the_commit_id_and_names_its_actor(
+    store: Store, local: Where
+) -> None:
+    with failpoints.armed("publish.before"), pytest.raises(RecoveryRequired) as stopped:
+        put(store, {PERSON: {"a": 1}, CITY: {"x": 1}}, actor="act-ada")
+    sidecar = store.sidecars.read(OperationId(stopped.value.operation_id))
+    assert sidecar is not None
+    again = local.open()
+    (commit,) = again.history.list(actor=RECOVERY_ACTOR)
+    assert commit.id == sidecar.commit_id
+    (row,) = again.audit.list()
+    assert (row.graph_commit_id, row.recovery_for_actor) == (commit.id, "act-ada")
+    assert row.sidecar_writer_kind == "mutation"
+    assert {(o.table_key, o.from_version, o.to_version) for o in row.per_table_outcomes} == {
+        (PERSON, 1, 2),
+        (CITY, 1, 2),
+    }
+
+
+def test_a_sidecar_of_a_deleted_branch_is_discarded(store: Store, local: Where) -> None:
+    store.branches.create("b")
+    with failpoints.armed("publish.before"), pytest.raises(RecoveryRequired):
+        put(store, {PERSON: {"a": 1}}, branch="b")
+    store.branches.delete("b")
+    again = local.open()
+    assert again.sidecars.pending() == ()
+    assert [row.recovery_kind for row in again.audit.list()] == ["OrphanedBranchDiscarded"]
+
+
+def test_a_sidecar_whose_fork_was_cleaned_away_moved_nothing(store: Store, local: Where) -> None:
+    store.branches.create("b")
+    with failpoints.armed("commit.table_before"), pytest.raises(RecoveryRequired):
+        put(store, {PERSON: {"a": 1}}, branch="b")
+    store.datasets.delete_branch(store.snapshot().tables[PERSON].location, "b")
+    again = local.open()
+    assert [row.recovery_kind for row in again.audit.list()] == ["RolledBack"]
+    append(again, PERSON, "next", branch="b")
+    assert content(again, "b")[PERSON] == {"next": 1}
+
+
+def test_a_sidecar_of_a_recreated_branch_is_discarded(store: Store, local: Where) -> None:
+    store.branches.create("b")
+    with failpoints.armed("publish.before"), pytest.raises(RecoveryRequired):
+        put(store, {PERSON: {"old": 1}}, branch="b")
+    store.branches.delete("b")
+    store.branches.create("b")
+    again = local.open()
+    assert again.sidecars.pending() == ()
+    assert [row.recovery_kind for row in again.audit.list()] == ["OrphanedBranchDiscarded"]
+    assert content(again, "b")[PERSON] == {}
+    append(again, PERSON, "new", branch="b")
+
+
+@pytest.mark.parametrize("place", ["publish.before", "publish.after"])
+def test_a_stopped_commit_without_tables_is_settled(store: Store, local: Where, place: str) -> None:
+    with failpoints.armed(place), pytest.raises(RecoveryRequired):
+        store.begin(kind="branch_merge").commit()
+    again = local.open()
+    kind = "RolledBack" if place == "publish.before" else "RolledForward"
+    assert [row.recovery_kind for row in again.audit.list()] == [kind]
+    append(again, PERSON, "a")
+
+
+def test_a_read_only_open_does_not_sweep(store: Store, local: Where) -> None:
+    with failpoints.armed("publish.before"), pytest.raises(RecoveryRequired):
+        append(store, PERSON, "a")
+    reader = local.open(read_only=True)
+    assert len(reader.sidecars.pending()) == 1
+    assert content(reader)[PERSON] == {}
+
+
+def test_h1_refreshing_a_live_process_settles_what_stopped(store: Store) -> None:
+    with failpoints.armed("commit.table_after"), pytest.raises(RecoveryRequired):
+        append(store, PERSON, "a")
+    assert store.heal() == ()
+    assert content(store)[PERSON] == {"a": 1}
+
+
+def test_h2_a_write_that_waited_finds_the_sidecar_gone(store: Store, local: Where) -> None:
+    """A writer dies after another one looked and before it has the lock."""
+    late = store.begin(kind="mutation")
+    late.append(PERSON, rows(PERSON, {"late": 1}))
+    other = local.open()
+    with failpoints.armed("publish.before"), pytest.raises(RecoveryRequired):
+        append(other, PERSON, "dead")
+    with pytest.raises(Exception, match="read again and retry"):
+        late.commit()
+    assert content(store)[PERSON] == {"dead": 1}
+    assert store.sidecars.pending() == ()
+    append(store, PERSON, "late")
+
+
+def test_a_head_no_sidecar_explains_points_at_repair(store: Store) -> None:
+    foreign(store, "stray")
+    with pytest.raises(StorageFailed, match="omnigraph repair"):
+        append(store, PERSON, "a")
+    assert store.sidecars.pending() == ()
+    append(store, CITY, "x")
