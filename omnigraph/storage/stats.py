@@ -50,8 +50,8 @@ class Stats:
         with self._lock:
             self._events[name] += 1
         if log.isEnabledFor(level):
-            told = " ".join(f"{key}={value}" for key, value in facts.items())
-            log.log(level, "%s %s", name, told, extra={"event": name, "facts": facts})
+            text = " ".join(f"{key}={value}" for key, value in facts.items())
+            log.log(level, "%s %s", name, text, extra={"event": name, "facts": facts})
 
     def view(self) -> StatsView:
         """The counters now."""

@@ -42,7 +42,7 @@ from omnigraph.storage.names import (
     require_actor,
     table_location,
 )
-from omnigraph.storage.objects import Objects, Place, StorageOptions, place
+from omnigraph.storage.objects import Objects, Root, StorageOptions, root_of
 from omnigraph.storage.protocol.audit import Audit
 from omnigraph.storage.protocol.commit import Committer, HeadAhead, Prepared
 from omnigraph.storage.protocol.fold import Folding
@@ -80,7 +80,7 @@ class Settings:
 class Store:
     """One open graph."""
 
-    def __init__(self, where: Place, *, read_only: bool, settings: Settings) -> None:
+    def __init__(self, where: Root, *, read_only: bool, settings: Settings) -> None:
         self.where = where
         self.read_only = read_only
         self._external_bases = checked_bases(settings.external_blobs)
@@ -364,7 +364,7 @@ def create(
     settings: Settings | None = None,
 ) -> Store:
     """A new graph of empty tables. Its manifest comes last: until then there is no graph."""
-    where = place(uri, storage_options)
+    where = root_of(uri, storage_options)
     require_actor(actor)
     _require_distinct(tables)
     _require_no_graph(where)
@@ -392,7 +392,7 @@ def open_store(
     settings: Settings | None = None,
 ) -> Store:
     """An existing graph. Read-write settles what dead writers left; read-only never writes."""
-    where = place(uri, storage_options)
+    where = root_of(uri, storage_options)
     store = Store(where, read_only=read_only, settings=settings or Settings())
     _require_graph(store)
     if not read_only:
@@ -418,7 +418,7 @@ def _require_graph(store: Store) -> None:
     stamp.require_supported(handle.schema, uri=store.where.uri)
 
 
-def _require_no_graph(where: Place) -> None:
+def _require_no_graph(where: Root) -> None:
     store = Store(where, read_only=True, settings=Settings())
     if where.path is not None and not where.path.exists():
         return
@@ -429,7 +429,7 @@ def _require_no_graph(where: Place) -> None:
     raise AlreadyExists("graph", where.uri, "open it, or init elsewhere")
 
 
-def _make_folder(where: Place) -> None:
+def _make_folder(where: Root) -> None:
     if where.path is None:
         return
     try:
@@ -439,7 +439,7 @@ def _make_folder(where: Place) -> None:
     _require_writable_folder(where)
 
 
-def _require_writable_folder(where: Place) -> None:
+def _require_writable_folder(where: Root) -> None:
     if where.path is not None and not os.access(where.path, os.W_OK | os.X_OK):
         raise StorageFailed(
             f"opened {where.path} for writing", "the folder is read-only; open it with read_only"

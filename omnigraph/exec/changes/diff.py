@@ -309,8 +309,8 @@ def commit_changes(
     if commit.parent is None:
         raise NoChanges("parentless_commit", commit.id)
     with readable(commit.id):
-        before = store.history.at(parent or store.history.get(commit.parent))
-        return changes_between(store, schemas, before, store.history.at(commit), wanted)
+        before = store.history.snapshot_at(parent or store.history.get(commit.parent))
+        return changes_between(store, schemas, before, store.history.snapshot_at(commit), wanted)
 
 
 @contextmanager

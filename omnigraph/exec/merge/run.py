@@ -258,7 +258,7 @@ class _Bases:
 
     def _one(self, owner: TypeOf, sides: _Sides, commit: Commit) -> Base:
         if commit.id not in self._snapshots:
-            self._snapshots[commit.id] = self._store.history.at(commit)
+            self._snapshots[commit.id] = self._store.history.snapshot_at(commit)
         pin = self._snapshots[commit.id].tables.get(owner.table)
         if pin is None:
             raise NotFound("table", owner.table, f"commit {commit.id} does not have it")

@@ -26,7 +26,7 @@ from lance.lance import _Session as Session
 
 from omnigraph.errors import AlreadyExists, NotFound, Reclaimed, StorageFailed
 from omnigraph.storage.names import encode
-from omnigraph.storage.objects import Objects, Place
+from omnigraph.storage.objects import Objects, Root
 from omnigraph.storage.records import DATASET, TablePin
 from omnigraph.storage.stats import Stats
 
@@ -55,7 +55,7 @@ class Ref:
 class Datasets:
     """The datasets below one graph's root."""
 
-    def __init__(self, where: Place, objects: Objects, stats: Stats) -> None:
+    def __init__(self, where: Root, objects: Objects, stats: Stats) -> None:
         self._where = where
         self._objects = objects
         self._stats = stats

@@ -139,9 +139,9 @@ class History:
     def snapshot(self, commit_id: str) -> Snapshot:
         """What a read at a past commit sees."""
         known = self._snapshots.get(CommitId(commit_id))
-        return self.at(self.get(commit_id)) if known is None else known
+        return self.snapshot_at(self.get(commit_id)) if known is None else known
 
-    def at(self, commit: Commit) -> Snapshot:
+    def snapshot_at(self, commit: Commit) -> Snapshot:
         """What a read at a commit of a live branch sees."""
         known = self._snapshots.get(commit.id)
         if known is not None:

@@ -176,25 +176,25 @@ class Compactor:
         return self._tables.pinned(pin, head)
 
 
-def _coverage(handle: Handle, wanted: set[str]) -> dict[int, frozenset[str]]:
+def _coverage(handle: Handle, requested: set[str]) -> dict[int, frozenset[str]]:
     """By fragment: the segments over it of indexes that nobody asks for. No commit may mix them."""
-    found: dict[int, set[str]] = {}
+    segments: dict[int, set[str]] = {}
     for index in handle.describe_indices():
-        if index.name not in wanted:
+        if index.name not in requested:
             for segment in index.segments:
                 for number in segment.fragment_ids:
-                    found.setdefault(number, set()).add(str(segment.uuid))
-    return {number: frozenset(uuids) for number, uuids in found.items()}
+                    segments.setdefault(number, set()).add(str(segment.uuid))
+    return {number: frozenset(uuids) for number, uuids in segments.items()}
 
 
 def _segments(handle: Handle) -> set[str]:
     return {str(segment.uuid) for index in handle.describe_indices() for segment in index.segments}
 
 
-def _metadata(handle: Handle, wanted: set[int]) -> dict[int, Any]:
+def _metadata(handle: Handle, fragment_ids: set[int]) -> dict[int, Any]:
     """By fragment: its files, its deletions and its columns."""
     return {
         each.fragment_id: each.metadata.to_json()
         for each in handle.get_fragments()
-        if each.fragment_id in wanted
+        if each.fragment_id in fragment_ids
     }

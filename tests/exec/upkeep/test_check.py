@@ -284,7 +284,7 @@ def test_a_write_that_stopped(graph: Graph) -> None:
     with failpoints.armed("publish.before"), pytest.raises(RecoveryRequired):
         add(graph, 1000, 1001)
     finding = found(graph)["sidecar-pending"]
-    assert finding.facts == {"tables": [KNOWS, PERSON], "kind": "test"}
+    assert finding.facts == {"tables": [KNOWS, PERSON], "kind": "mutation"}
     assert "head-ahead" not in found(graph)
 
 
