@@ -1,10 +1,11 @@
-"""Words every room shares: names, value types and positions in source text.
+"""Shared vocabulary: table keys, kinds, scalar and value types, spans of source text.
 
 Invariant: a `ValueType` says everything that decides how a value is written, stored, compared and
 shown, so no room asks for more than it. Nothing here imports another room.
 """
 
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType
@@ -27,9 +28,27 @@ class Kind(StrEnum):
     INTERFACE = "interface"
 
 
+TABLE_KINDS = (Kind.NODE, Kind.EDGE)
+"""The kinds whose types have a table."""
+
+
 def table_key(kind: Kind, type_name: str) -> TableKey:
     """The key of the table that holds a node or edge type."""
     return TableKey(f"{kind}:{type_name}")
+
+
+def parse_table_key(key: str) -> tuple[Kind, str]:
+    """The kind and the type name of a table's key, or `ValueError`: the inverse of `table_key`."""
+    kind, _, type_name = key.partition(":")
+    if kind not in TABLE_KINDS or not type_name:
+        raise ValueError(f"'{key}' is no table key")
+    return Kind(kind), type_name
+
+
+def counts_of_kind(counts: Mapping[TableKey, int], kind: Kind) -> dict[str, int]:
+    """The counts of the tables of one kind, by type name."""
+    parsed = ((*parse_table_key(key), count) for key, count in counts.items())
+    return {name: count for of, name, count in parsed if of is kind}
 
 
 class Scalar(StrEnum):

@@ -1,14 +1,14 @@
-"""The columns of each type.
+"""Arrow schema of each type's table: the columns, their Arrow types and field metadata.
 
 Invariant: a table has `id` (edges also `src` and `dst`), then the properties in order of their ids.
-Each property's field carries its id, so a column is found again after a rename.
+Each property's field carries its id, so a renamed column is still known.
 """
 
 from collections.abc import Iterable
 
 import pyarrow as pa
 
-from omnigraph.catalog.model import EdgeType, NodeType, Property
+from omnigraph.catalog.model import EdgeType, Property, Type
 from omnigraph.types import Scalar, ValueType
 
 PROPERTY_ID = "omnigraph:property_id"
@@ -41,15 +41,11 @@ _SCALARS: dict[Scalar, pa.DataType] = {
 }
 
 
-def node_schema(node: NodeType) -> pa.Schema:
-    """The columns of a node type's table."""
-    return pa.schema([_id_field(), *_property_fields(node.properties)])
-
-
-def edge_schema(edge: EdgeType) -> pa.Schema:
-    """The columns of an edge type's table."""
-    ends = (pa.field(name, pa.utf8(), nullable=False) for name in ("src", "dst"))
-    return pa.schema([_id_field(), *ends, *_property_fields(edge.properties)])
+def table_schema(owner: Type) -> pa.Schema:
+    """The columns of a type's table: callers say `owner.schema`."""
+    names = ("src", "dst") if isinstance(owner, EdgeType) else ()
+    ends = (pa.field(name, pa.utf8(), nullable=False) for name in names)
+    return pa.schema([_id_field(), *ends, *_property_fields(owner.properties)])
 
 
 def property_field(prop: Property) -> pa.Field:

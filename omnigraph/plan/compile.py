@@ -12,8 +12,8 @@ from omnigraph.errors import BadRequest
 from omnigraph.language.query import ast
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.plan.check import check_query
-from omnigraph.plan.ir import Plan
 from omnigraph.plan.lower import lower
+from omnigraph.plan.mutation_ir import Plan
 
 _PLANS_MAX = 1024
 

@@ -18,7 +18,7 @@ from omnigraph.plan.operands import (
     property_operand,
 )
 from omnigraph.plan.scope import ID_TYPE, EdgeVar, Scope
-from omnigraph.plan.search import ranking, require_nearest_limit, text_match
+from omnigraph.plan.search_calls import ranking, require_nearest_limit, text_match
 from omnigraph.types import ValueType
 
 

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.model import EdgeType
-from omnigraph.exec.changes.entities import TypeOf
+from omnigraph.catalog.model import EdgeType, Type
 from omnigraph.types import Scalar, ValueType
 
 Values = tuple[Any, ...]
@@ -39,7 +38,7 @@ def image(names: Sequence[str], values: Values) -> Image:
     return Image(dict(zip(names, values, strict=False)), (ends[0], ends[1]) if ends else None)
 
 
-def image_values(owner: TypeOf, rows: pa.Table) -> list[Values | None]:
+def image_values(owner: Type, rows: pa.Table) -> list[Values | None]:
     """The values of each row; None where there is no entity."""
     columns = [json_values(rows[prop.name], prop.type) for prop in owner.properties]
     if isinstance(owner, EdgeType):
@@ -50,7 +49,7 @@ def image_values(owner: TypeOf, rows: pa.Table) -> list[Values | None]:
     return values
 
 
-def images(owner: TypeOf, rows: pa.Table) -> list[Image | None]:
+def images(owner: Type, rows: pa.Table) -> list[Image | None]:
     """The image of each row; None where there is no entity."""
     names = [prop.name for prop in owner.properties]
     return [

@@ -18,7 +18,7 @@ from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import Violation
 from omnigraph.exec.load.json_columns import NotSure, derived_ids
-from omnigraph.exec.load.records import Owner, Rows, bad, end_id, schema_of
+from omnigraph.exec.load.records import Owner, Rows, bad, end_id
 from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.values.from_input import Unfit, column, kind_of, stored
 from omnigraph.exec.values.mint import ulids
@@ -106,7 +106,7 @@ class _Reading:
             self._ids(named.get("id"))
 
     def rows(self, first: int) -> Rows:
-        schema = schema_of(self._owner)
+        schema = self._owner.schema
         table = pa.Table.from_arrays([self._columns[n] for n in schema.names], schema=schema)
         lines = pa.array(np.arange(first, first + self._count, dtype=np.int64))
         return Rows(self._owner, table, lines, self._given)

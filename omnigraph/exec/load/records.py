@@ -10,22 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.catalog.arrow import edge_schema, node_schema
 from omnigraph.catalog.ids import canonical_text, entity_id
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Type
 from omnigraph.errors import BadRequest, Violation
 from omnigraph.exec.values.from_input import Unfit, column, kind_of, stored, writable
 from omnigraph.exec.values.mint import ulids
 from omnigraph.types import INTEGERS, Scalar, TableKey, ValueType
 
-Owner = NodeType | EdgeType
+Owner = Type
 _MEMBERS = frozenset({"type", "edge", "from", "to", "data"})
 _SHOWN_CHARS = 200
-
-
-def schema_of(owner: Owner) -> pa.Schema:
-    """The columns of a type's table."""
-    return node_schema(owner) if isinstance(owner, NodeType) else edge_schema(owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +253,7 @@ class Records:
                 columns[name] = pa.array([spelled.get(end, end) for end in kept], pa.utf8())
         for prop in owner.properties:
             columns[prop.name] = column(pending.values[prop.name], prop.type)
-        schema = schema_of(owner)
+        schema = owner.schema
         return Rows(
             owner,
             pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema),

@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.catalog.model import NodeType
 from omnigraph.errors import BadRequest, MergeConflict
-from omnigraph.exec.changes.diff import kind_of
 from omnigraph.exec.changes.entities import differ_in
 from omnigraph.exec.changes.images import Image, images
 from omnigraph.exec.merge.threeway import DIVERGENT_UPDATE, TypeMerge, Undecided
@@ -85,7 +83,7 @@ def _conflicts(
         if undecided.baseless[place]:
             base = None
         found.append(
-            MergeConflict(kind_of(owner), owner.name, name, kind, message, base, ours, theirs)
+            MergeConflict(str(owner.kind), owner.name, name, kind, message, base, ours, theirs)
         )
     return found
 
@@ -171,7 +169,7 @@ def _by_hand(
 
 def _with_value(merge: TypeMerge, row: pa.Table, name: str, value: Any) -> pa.Table:
     owner = merge.owner
-    if name == "id" or (isinstance(owner, NodeType) and name in owner.key):
+    if name == "id" or name in owner.key:
         raise BadRequest(f"a resolution cannot change {owner.name}.{name}", "leave out the key")
     if name not in row.column_names:
         raise BadRequest(f"{owner.name} has no property '{name}'")

@@ -33,7 +33,7 @@ def codes_of(expr: ir.Expr, rows: Rows, evaluator: Evaluator, cache: Cache) -> C
     match expr:
         case ir.EntityId(var=var):
             bound = rows.bindings[var]
-            ranks = bound.domain.ranks_at(bound.at)
+            ranks = bound.domain.ranks_at(bound.positions)
             return Codes(ranks, int(ranks.max(initial=-1)) + 1)
         case ir.Column(var=var):
             bound = rows.bindings[var]
@@ -41,7 +41,7 @@ def codes_of(expr: ir.Expr, rows: Rows, evaluator: Evaluator, cache: Cache) -> C
             if isinstance(domain, Whole) and not expr.type.is_vector:
                 held = _held_codes(domain, expr, rows.length, cache)
                 if held is not None:
-                    return Codes(held.of_rows[bound.at], held.count)
+                    return Codes(held.of_rows[bound.positions], held.count)
     return encoded(evaluator.values(expr, rows))
 
 

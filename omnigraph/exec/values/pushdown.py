@@ -37,7 +37,7 @@ def push_down(where: ir.Expr | None, given: Given, name_of: NameOf) -> Pushed:
     if where is None:
         return Pushed(None, None)
     parts = where.parts if isinstance(where, ir.And) else (where,)
-    writer = _Writer(given, name_of)
+    writer = _FilterWriter(given, name_of)
     written = [(part, writer.condition(part)) for part in parts]
     filters = [text for _, text in written if text is not None]
     rest = tuple(part for part, text in written if text is None)
@@ -57,7 +57,7 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-class _Writer:
+class _FilterWriter:
     """Writes conditions; None for what it cannot write exactly."""
 
     def __init__(self, given: Given, name_of: NameOf) -> None:
