@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NewType
+from typing import NewType, assert_never
 
 TableKey = NewType("TableKey", str)
 """`node:<Type>` or `edge:<Type>`: the name of a table in a plan, a manifest row and an error."""
@@ -68,8 +68,23 @@ class Scalar(StrEnum):
     VECTOR = "Vector"
 
 
-INTEGERS = frozenset({Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64})
-FLOATS = frozenset({Scalar.F32, Scalar.F64})
+def number_class(scalar: Scalar) -> type[int] | type[float] | None:
+    """The Python class of a number type; None for a type that holds no single number."""
+    match scalar:
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
+            return int
+        case Scalar.F32 | Scalar.F64:
+            return float
+        case Scalar.STRING | Scalar.BLOB | Scalar.BOOL:
+            return None
+        case Scalar.DATE | Scalar.DATETIME | Scalar.VECTOR:
+            return None
+        case _:
+            assert_never(scalar)
+
+
+INTEGERS = frozenset(scalar for scalar in Scalar if number_class(scalar) is int)
+FLOATS = frozenset(scalar for scalar in Scalar if number_class(scalar) is float)
 NUMERICS = INTEGERS | FLOATS
 
 INTEGER_BOUNDS: dict[Scalar, tuple[int, int]] = {
@@ -130,6 +145,10 @@ class ValueType:
         if self.is_list:
             base = f"[{base}]"
         return f"{base}?" if self.nullable else base
+
+
+ID_TYPE = ValueType(Scalar.STRING)
+"""The type of the id of every node and edge."""
 
 
 @dataclass(frozen=True, slots=True)

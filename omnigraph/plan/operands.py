@@ -4,12 +4,11 @@ Invariant: an operand that comes out of here has exactly one type, and a constan
 form of the type it is used as, or refused because it would have to change.
 """
 
-import struct
-
+from omnigraph.catalog.numbers import as_float, as_integer
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
-from omnigraph.plan.scope import ID_TYPE, EdgeVar, Names, NodeVar, Scope
-from omnigraph.types import FLOATS, INTEGER_BOUNDS, INTEGERS, Scalar, Span, ValueType
+from omnigraph.plan.scope import EdgeVar, Names, NodeVar, Scope
+from omnigraph.types import ID_TYPE, INTEGERS, NUMERICS, Scalar, Span, ValueType
 
 NOW = ir.Now(ValueType(Scalar.DATETIME))
 BOOL = ValueType(Scalar.BOOL)
@@ -26,8 +25,7 @@ def compatible(left: ValueType, right: ValueType) -> bool:
         return False
     if left.is_vector:
         return left.dimension == right.dimension
-    numeric = INTEGERS | FLOATS
-    return left.scalar == right.scalar or (left.scalar in numeric and right.scalar in numeric)
+    return left.scalar == right.scalar or (left.scalar in NUMERICS and right.scalar in NUMERICS)
 
 
 def element(value_type: ValueType) -> ValueType:
@@ -133,34 +131,16 @@ def convert_scalar(
         if value not in target.enum_values:
             raise _LiteralUnfit(f"'{value}'")
         return value
-    if target.scalar in INTEGERS and scalar in (Scalar.I64, Scalar.F64):
-        return _as_integer(value, target.scalar)
-    if target.scalar in FLOATS and scalar in (Scalar.I64, Scalar.F64):
-        return _as_float(value, target.scalar)
+    if target.scalar in NUMERICS and scalar in (Scalar.I64, Scalar.F64):
+        assert isinstance(value, int | float)
+        convert = as_integer if target.scalar in INTEGERS else as_float
+        number = convert(value, target.scalar)
+        if number is None:
+            raise _LiteralUnfit(str(value))
+        return number
     if scalar is target.scalar or (scalar is Scalar.STRING and target.is_blob):
         return value
     raise _LiteralUnfit(f"a value of type {scalar}")
-
-
-def _as_integer(value: ast.ConstantValue, target: Scalar) -> int:
-    assert isinstance(value, int | float)
-    low, high = INTEGER_BOUNDS[target]
-    if value != int(value) or not low <= int(value) <= high:
-        raise _LiteralUnfit(str(value))
-    return int(value)
-
-
-def _as_float(value: ast.ConstantValue, target: Scalar) -> float:
-    assert isinstance(value, int | float)
-    try:
-        stored = float(value)
-        if target is Scalar.F32:
-            stored = struct.unpack("<f", struct.pack("<f", stored))[0]
-    except OverflowError:
-        raise _LiteralUnfit(str(value)) from None
-    if isinstance(value, int) and stored != value:
-        raise _LiteralUnfit(str(value))
-    return stored
 
 
 def _literal_hint(target: ValueType) -> str:

@@ -12,9 +12,8 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property, Type
 from omnigraph.errors import TypeCheckError
 from omnigraph.language.query import ast
 from omnigraph.plan.ir import Slot, Var
-from omnigraph.types import Scalar, Span, ValueType
+from omnigraph.types import Span, ValueType
 
-ID_TYPE = ValueType(Scalar.STRING)
 _OPERATOR_WORDS = frozenset({"contains", "starts_with", "in", "is"})
 
 

@@ -11,8 +11,8 @@ from omnigraph.language.query import ast
 from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.conditions import compare, membership
 from omnigraph.plan.operands import NOW, as_type, compatible, literal_operand, parameter_operand
-from omnigraph.plan.scope import ID_TYPE, Names, Scope, did_you_mean
-from omnigraph.types import Kind, Scalar, ValueType, table_key
+from omnigraph.plan.scope import Names, Scope, did_you_mean
+from omnigraph.types import ID_TYPE, Kind, Scalar, ValueType, table_key
 
 _ENDS = {"from": ir.End.SRC, "to": ir.End.DST}
 

@@ -4,7 +4,6 @@ Invariant: one snapshot throughout. Edges come before nodes, types in name order
 and every property of every row is there, so that loading the export gives the same graph.
 """
 
-import base64
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -20,11 +18,13 @@ from omnigraph.catalog.arrow import PROPERTY_ID, arrow_type
 from omnigraph.catalog.model import Catalog, EdgeType, Property, Type
 from omnigraph.errors import AlreadyExists, BadRequest
 from omnigraph.exec.load.request import Progress
-from omnigraph.exec.values.from_input import BLOB_PREFIX
+from omnigraph.exec.values.json_text import ndjson_line
+from omnigraph.exec.values.scalars import JsonForm
+from omnigraph.exec.values.to_json import json_column
 from omnigraph.storage.lance.tables import TableReader
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
-from omnigraph.types import Kind, counts_of_kind
+from omnigraph.types import ID_TYPE, Kind, counts_of_kind
 
 FORMATS = ("jsonl", "parquet")
 _BATCH_ROWS = 8_192
@@ -189,36 +189,20 @@ def write_lines(stream: IO[bytes], batches: Iterator[pa.RecordBatch], owner: Typ
 
 def _lines_of(batch: pa.RecordBatch, owner: Type) -> Iterator[bytes]:
     names = ["id", *(prop.name for prop in owner.properties)]
-    columns = [_plain(batch.column(name)) for name in names]
+    types = [ID_TYPE, *(prop.type for prop in owner.properties)]
+    columns = [
+        json_column(batch.column(name), value_type, JsonForm.RECORD)
+        for name, value_type in zip(names, types, strict=True)
+    ]
     if isinstance(owner, EdgeType):
         ends = (batch.column("src").to_pylist(), batch.column("dst").to_pylist())
         for source, target, *values in zip(*ends, *columns, strict=True):
             record = {"edge": owner.name, "from": source, "to": target}
-            yield orjson.dumps(record | {"data": dict(zip(names, values, strict=True))}) + b"\n"
+            yield ndjson_line(record | {"data": dict(zip(names, values, strict=True))})
         return
     for row in zip(*columns, strict=True):
         record = {"type": owner.name, "data": dict(zip(names, row, strict=True))}
-        yield orjson.dumps(record) + b"\n"
-
-
-def _plain(values: pa.Array) -> list[Any]:
-    """Values as JSON has them: moments as numbers, bytes as text."""
-    kind = values.type
-    if pa.types.is_date32(kind):
-        values = values.cast(pa.int32())
-    elif pa.types.is_timestamp(kind):
-        values = values.cast(pa.int64())
-    elif pa.types.is_list(kind) and pa.types.is_date32(kind.value_type):
-        values = values.cast(pa.list_(pa.int32()))
-    elif pa.types.is_list(kind) and pa.types.is_timestamp(kind.value_type):
-        values = values.cast(pa.list_(pa.int64()))
-    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return [None if v is None else _blob_text(v) for v in values.to_pylist()]
-    return list(values.to_pylist())
-
-
-def _blob_text(data: bytes) -> str:
-    return BLOB_PREFIX + base64.b64encode(data).decode()
+        yield ndjson_line(record)
 
 
 def _write_parquet(folder: Path, batches: Iterator[pa.RecordBatch]) -> int:

@@ -19,8 +19,8 @@ from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.ids import entity_id
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.exec.load.records import Owner
-from omnigraph.exec.values.from_input import BLOB_PREFIX, DAYS, MILLISECONDS
 from omnigraph.exec.values.mint import ulids
+from omnigraph.exec.values.scalars import BLOB_PREFIX, DAYS, MILLISECONDS
 from omnigraph.types import FLOATS, INTEGERS, Scalar, ValueType
 
 _BLOCK_BYTES = 1 << 20

@@ -30,18 +30,17 @@ from omnigraph.errors import (
 from omnigraph.exec.mutate.staging import Staging
 from omnigraph.exec.mutate.validate import validate
 from omnigraph.exec.values.constants import Given
-from omnigraph.exec.values.from_input import ReadExternal
 from omnigraph.exec.values.from_params import require_text, stored
+from omnigraph.exec.values.scalars import ReadExternal
 from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit, CommitId
 from omnigraph.storage.store import Store
-from omnigraph.types import Kind, Scalar, TableKey, ValueType, parse_table_key
+from omnigraph.types import ID_TYPE, Kind, TableKey, ValueType, parse_table_key
 
 KIND = "mutation"
-_ID = ValueType(Scalar.STRING)
 
 Stored = Callable[[ir.Expr, ValueType, str], Any]
 """The value of an expression as a column of some type holds it; the text says whose it is."""
@@ -211,8 +210,8 @@ def _require_key(node: NodeType, values: Mapping[str, Any]) -> None:
 def _insert_edge(staging: Staging, given: Stored, statement: mutation_ir.InsertEdge) -> int:
     row = {
         "id": str(ULID()),
-        "src": given(statement.source, _ID, "from"),
-        "dst": given(statement.target, _ID, "to"),
+        "src": given(statement.source, ID_TYPE, "from"),
+        "dst": given(statement.target, ID_TYPE, "to"),
         **_values(given, statement.table, statement.sets),
     }
     staging.table(statement.table).insert(row, strict=True)
