@@ -14,7 +14,7 @@ from omnigraph.catalog.regex import regex_error
 from omnigraph.language.reader import Fault
 from omnigraph.language.schema import ast
 from omnigraph.language.schema.ast import Columns, Name
-from omnigraph.types import FLOATS, Kind, Span, ValueType
+from omnigraph.types import FLOATS, Kind, Scalar, Span, ValueType
 
 _ENDPOINTS = frozenset({"src", "dst"})
 
@@ -132,12 +132,7 @@ def _unknown_hint(owner: Owner, name: str) -> str:
 def _check_column(owner: Owner, kind: Columns, column: Name, *, in_body: bool) -> None:
     value_type = _type_of(owner, kind, column)
     shape = _shape(value_type)
-    refused = {
-        Columns.KEY: {"list", "Vector", "Blob"},
-        Columns.UNIQUE: {"list", "Vector", "Blob"},
-        Columns.INDEX: {"Blob"} if in_body else {"list", "Blob"},
-    }[kind]
-    if shape in refused:
+    if shape in _refused_shapes(kind, in_body=in_body):
         raise Fault(
             column.span,
             f"@{kind} is not supported on {shape} property {owner.name}.{column}",
@@ -153,10 +148,29 @@ def _check_column(owner: Owner, kind: Columns, column: Name, *, in_body: bool) -
         )
 
 
+def _refused_shapes(kind: Columns, *, in_body: bool) -> frozenset[str]:
+    match kind:
+        case Columns.KEY | Columns.UNIQUE:
+            return frozenset({"list", "Vector", "Blob"})
+        case Columns.INDEX:
+            return frozenset({"Blob"} if in_body else {"list", "Blob"})
+        case _:
+            assert_never(kind)
+
+
 def _shape(value_type: ValueType) -> str:
+    """`list`, `Vector` or `Blob`; empty for a type of single, comparable values."""
     if value_type.is_list:
         return "list"
-    return str(value_type.scalar)
+    match value_type.scalar:
+        case Scalar.VECTOR | Scalar.BLOB:
+            return str(value_type.scalar)
+        case Scalar.STRING | Scalar.BOOL | Scalar.DATE | Scalar.DATETIME:
+            return ""
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64 | Scalar.F32 | Scalar.F64:
+            return ""
+        case _:
+            assert_never(value_type.scalar)
 
 
 def _range(owner: Owner, constraint: ast.RangeConstraint) -> Range:

@@ -6,6 +6,7 @@ raises `Fault` at the piece of text to change.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from omnigraph.catalog.annotations import Declared, read_property, read_type_notes
 from omnigraph.catalog.constraints import Owner, read_constraints
@@ -15,11 +16,16 @@ from omnigraph.language.reader import Fault
 from omnigraph.language.schema import ast
 from omnigraph.types import RESERVED_COLUMNS, Kind, Span, ValueType
 
-_PHYSICAL = {
-    Kind.INTERFACE: frozenset({"id"}),
-    Kind.NODE: frozenset({"id"}),
-    Kind.EDGE: frozenset({"id", "src", "dst", "from", "to"}),
-}
+
+def _physical(kind: Kind) -> frozenset[str]:
+    """The names of the columns that are no properties."""
+    match kind:
+        case Kind.INTERFACE | Kind.NODE:
+            return frozenset({"id"})
+        case Kind.EDGE:
+            return frozenset({"id", "src", "dst", "from", "to"})
+        case _:
+            assert_never(kind)
 
 
 def resolve(schema: ast.Schema) -> Draft:
@@ -212,7 +218,7 @@ def _require_free(kind: Kind, name: ast.Name) -> None:
             code="reserved-column",
             hint="choose another name",
         )
-    if name.text in _PHYSICAL[kind]:
+    if name.text in _physical(kind):
         raise Fault(
             name.span,
             f"property name '{name}' is reserved: every {_bearer(kind)} has its own",

@@ -145,13 +145,8 @@ class _Mint:
         self.notes.append(Note(code, label, _NOTES[code].format(old=hint.old), hint.span))
 
     def _no_such_type(self, kind: Kind, old: str) -> str:
-        kinds = {
-            Kind.NODE: self.accepted.nodes,
-            Kind.EDGE: self.accepted.edges,
-            Kind.INTERFACE: self.accepted.interfaces,
-        }
-        for other, declarations in kinds.items():
-            if other is not kind and old in declarations:
+        for other in Kind:
+            if other is not kind and old in self.accepted.declared(other):
                 return f"the accepted '{old}' is {_article(other)} type, not {_article(kind)} type"
         return f"the accepted schema has no {kind} type '{old}'"
 

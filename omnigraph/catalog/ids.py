@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
+from typing import assert_never
 
 from omnigraph.catalog.model import NodeType
 from omnigraph.catalog.numbers import at_width
 from omnigraph.errors import BadRequest
 from omnigraph.language.moments import days_of, milliseconds_of
-from omnigraph.types import FLOATS, INTEGER_BOUNDS, Scalar, ValueType
+from omnigraph.types import INTEGER_BOUNDS, Scalar, ValueType
 
 KeyValue = str | bool | int | float | date | datetime
 
@@ -41,30 +42,37 @@ def entity_id(node: NodeType, values: Mapping[str, KeyValue | None]) -> str | No
 
 def canonical_text(value_type: ValueType, value: KeyValue, *, what: str = "the key") -> str:
     """The one text of a key value. `what` names the property in errors."""
-    scalar = value_type.scalar
-    if scalar is Scalar.STRING and isinstance(value, str):
-        return value
-    if scalar is Scalar.BOOL and isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, bool):
-        raise _unfit(what, value_type, value)
-    if scalar in INTEGER_BOUNDS and isinstance(value, int):
-        low, high = INTEGER_BOUNDS[scalar]
-        if low <= value <= high:
-            return str(value)
-    if scalar in FLOATS and isinstance(value, int | float):
-        return _float_text(scalar, value, what)
-    if scalar is Scalar.DATE and isinstance(value, date) and not isinstance(value, datetime):
-        return str(days_of(value))
-    if scalar is Scalar.DATETIME and isinstance(value, datetime):
-        return str(milliseconds_of(value))
-    if scalar in (Scalar.DATE, Scalar.DATETIME) and isinstance(value, int):
-        return str(value)
-    raise _unfit(what, value_type, value)
+    text = _text_of(value_type.scalar, value, what)
+    if text is None:
+        raise BadRequest(f"{what} is {value_type} and cannot be {value!r}")
+    return text
 
 
-def _unfit(what: str, value_type: ValueType, value: KeyValue) -> BadRequest:
-    return BadRequest(f"{what} is {value_type} and cannot be {value!r}")
+def _text_of(scalar: Scalar, value: KeyValue, what: str) -> str | None:
+    """The text of a value of the type; None for a value of another type."""
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    match scalar:
+        case Scalar.STRING:
+            return value if isinstance(value, str) else None
+        case Scalar.BOOL:
+            return ("true" if value else "false") if isinstance(value, bool) else None
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
+            low, high = INTEGER_BOUNDS[scalar]
+            return str(number) if isinstance(number, int) and low <= number <= high else None
+        case Scalar.F32 | Scalar.F64:
+            return None if number is None else _float_text(scalar, number, what)
+        case Scalar.DATE:
+            if isinstance(value, date) and not isinstance(value, datetime):
+                return str(days_of(value))
+            return str(number) if isinstance(number, int) else None
+        case Scalar.DATETIME:
+            if isinstance(value, datetime):
+                return str(milliseconds_of(value))
+            return str(number) if isinstance(number, int) else None
+        case Scalar.BLOB | Scalar.VECTOR:
+            return None
+        case _:
+            assert_never(scalar)
 
 
 def _float_text(scalar: Scalar, value: float, what: str) -> str:

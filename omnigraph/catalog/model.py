@@ -7,7 +7,7 @@ properties that exist and fit them. `accept` and `codec` are its only producers.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from omnigraph.errors import NotFound
 from omnigraph.types import (
@@ -219,6 +219,18 @@ class Catalog:
         if owner is None:
             raise NotFound("type", name)
         return owner
+
+    def declared(self, kind: Kind) -> Mapping[str, NodeType | EdgeType | Interface]:
+        """Everything of one kind, by name."""
+        match kind:
+            case Kind.NODE:
+                return self.nodes
+            case Kind.EDGE:
+                return self.edges
+            case Kind.INTERFACE:
+                return self.interfaces
+            case _:
+                assert_never(kind)
 
     def node(self, name: str) -> NodeType | None:
         return self.nodes.get(name)

@@ -7,7 +7,7 @@ A plan without steps means that both have the same fingerprint.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from omnigraph.catalog.accept import Admission, Diagnostic, admit
 from omnigraph.catalog.annotations import METADATA
@@ -109,8 +109,10 @@ def _as_sql(value: Literal) -> str:
             return "true" if value else "false"
         case str():
             return "'" + value.replace("'", "''") + "'"
-        case _:
+        case int() | float():
             return repr(value)
+        case _:
+            assert_never(value)
 
 
 def _require_used(steps: Iterable[Step], given: Mapping[str, str]) -> None:
@@ -131,9 +133,8 @@ class _Diff:
     fillings: Mapping[str, str]
 
     def steps(self) -> Iterator[Step]:
-        yield from self._kind(Kind.INTERFACE, self.old.interfaces, self.new.interfaces)
-        yield from self._kind(Kind.NODE, self.old.nodes, self.new.nodes)
-        yield from self._kind(Kind.EDGE, self.old.edges, self.new.edges)
+        for kind in (Kind.INTERFACE, Kind.NODE, Kind.EDGE):
+            yield from self._kind(kind, self.old.declared(kind), self.new.declared(kind))
 
     def _kind(
         self, kind: Kind, old: Mapping[str, AnyType], new: Mapping[str, AnyType]

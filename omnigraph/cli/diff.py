@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, assert_never
 
 import typer
 
@@ -55,7 +55,8 @@ def diff(
     with told_plainly(), open_graph(graph_uri(path, uri, store), read_only=True) as graph:
         changes = graph.diff(before, after, **wanted(kind, type_, op))
         ends = changes.between
-        match DiffFormat.JSON if json else format or DiffFormat.DIFF:
+        shape = DiffFormat.JSON if json else format or DiffFormat.DIFF
+        match shape:
             case DiffFormat.JSON:
                 show_json(_document(ends, list(changes)))
             case DiffFormat.JSONL:
@@ -65,6 +66,8 @@ def diff(
                     show(line)
             case DiffFormat.DIFF:
                 _show_diff(changes, before, after)
+            case _:
+                assert_never(shape)
 
 
 def _document(between: tuple[str, str], changes: list[Change]) -> dict[str, object]:

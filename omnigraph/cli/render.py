@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import assert_never
 
 from omnigraph.cli.grid import cell_width, fitted, flat, grid
 from omnigraph.exec.values.json_text import compact_text, indented_text
@@ -67,6 +68,8 @@ def lines_of(answer: Answer, format: Format, look: Look = Look()) -> Iterator[st
             return _kv(answer)
         case Format.TABLE:
             return _table(answer, look)
+        case _:
+            assert_never(format)
 
 
 def _document(answer: Answer) -> dict[str, object]:

@@ -161,7 +161,14 @@ def compare(
                 text = f"starts_with needs two strings, not {left.type} and {right.type}"
                 raise scope.names.fail(comparison.span, text, code="T7")
             return ir.TextContains(left, right, prefix=True)
-        case comparator:
+        case (
+            ast.Comparator.EQ
+            | ast.Comparator.NE
+            | ast.Comparator.LT
+            | ast.Comparator.LE
+            | ast.Comparator.GT
+            | ast.Comparator.GE
+        ) as comparator:
             left, right = _typed_nulls(left, right)
             require_comparable(scope.names, left, comparison.left.span)
             require_comparable(scope.names, right, comparison.right.span)
@@ -171,6 +178,8 @@ def compare(
                     comparison.span, text, code="T7", hint=_moment_hint(left.type, right.type)
                 )
             return ir.Compare(ir.CompareOp(str(comparator)), left, right)
+        case _:
+            assert_never(comparison.comparator)
 
 
 def _typed_nulls(left: ir.Operand, right: ir.Operand) -> tuple[ir.Operand, ir.Operand]:

@@ -190,8 +190,16 @@ def _constant(constant: ir.Constant, value_type: ValueType) -> str:
     if isinstance(constant, tuple):
         inner = ValueType(Scalar.F32 if value_type.is_vector else value_type.scalar)
         return f"[{', '.join(_constant(item, inner) for item in constant)}]"
-    if value_type.scalar is Scalar.DATE and isinstance(constant, int):
-        return f"date {format_date(constant)}"
-    if value_type.scalar is Scalar.DATETIME and isinstance(constant, int):
-        return f"datetime {format_datetime(constant)}"
-    return json.dumps(constant, ensure_ascii=False)
+    match value_type.scalar:
+        case Scalar.DATE:
+            assert isinstance(constant, int)
+            return f"date {format_date(constant)}"
+        case Scalar.DATETIME:
+            assert isinstance(constant, int)
+            return f"datetime {format_datetime(constant)}"
+        case Scalar.STRING | Scalar.BLOB | Scalar.BOOL | Scalar.VECTOR:
+            return json.dumps(constant, ensure_ascii=False)
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64 | Scalar.F32 | Scalar.F64:
+            return json.dumps(constant, ensure_ascii=False)
+        case _:
+            assert_never(value_type.scalar)

@@ -11,7 +11,7 @@ from typing import assert_never
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.language.query import ast
 from omnigraph.plan import ir, mutation_ir
-from omnigraph.types import FLOATS, Scalar, TableKey, ValueType, parse_table_key
+from omnigraph.types import Scalar, TableKey, parse_table_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,26 +142,33 @@ def _field(projection: ast.Projection, column: ir.OutputColumn) -> Field:
     if value_type.is_vector:
         return Field(name, "vector", value_type.nullable, vector_dim=value_type.dimension)
     if value_type.is_list:
-        item = _kind(ValueType(value_type.scalar))
+        item = _kind(value_type.scalar)
         return Field(name, "list", value_type.nullable, item_kind=item)
-    return Field(name, _kind(value_type), value_type.nullable)
+    return Field(name, _kind(value_type.scalar), value_type.nullable)
 
 
-_KINDS = {
-    Scalar.STRING: "string",
-    Scalar.BLOB: "blob",
-    Scalar.BOOL: "bool",
-    Scalar.I32: "int",
-    Scalar.U32: "int",
-    Scalar.I64: "bigint",
-    Scalar.U64: "bigint",
-    Scalar.DATE: "date",
-    Scalar.DATETIME: "datetime",
-}
-
-
-def _kind(value_type: ValueType) -> str:
-    return "float" if value_type.scalar in FLOATS else _KINDS[value_type.scalar]
+def _kind(scalar: Scalar) -> str:
+    match scalar:
+        case Scalar.STRING:
+            return "string"
+        case Scalar.BLOB:
+            return "blob"
+        case Scalar.BOOL:
+            return "bool"
+        case Scalar.I32 | Scalar.U32:
+            return "int"
+        case Scalar.I64 | Scalar.U64:
+            return "bigint"
+        case Scalar.F32 | Scalar.F64:
+            return "float"
+        case Scalar.DATE:
+            return "date"
+        case Scalar.DATETIME:
+            return "datetime"
+        case Scalar.VECTOR:
+            return "vector"
+        case _:
+            assert_never(scalar)
 
 
 def _static_name(expression: ast.Expr) -> str:
@@ -177,5 +184,7 @@ def _static_name(expression: ast.Expr) -> str:
             return type(expression).__name__.lower()
         case ast.Now():
             return "now"
-        case _:
+        case ast.Literal() | ast.ListLiteral() | ast.Alias() | ast.OwnProperty() | ast.CountBlock():
             return "literal"
+        case _:
+            assert_never(expression)

@@ -6,7 +6,7 @@ written from, because self edges make its result depend on that.
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from omnigraph.language.query import ast
 from omnigraph.plan import ir, mutation_ir
@@ -99,7 +99,7 @@ class _Solver:
         assert source is not None
         forward = source == step.left
         out, node = (step.right, step.right_node) if forward else (step.left, step.left_node)
-        direction = step.direction if forward else _REVERSED[step.direction]
+        direction = step.direction if forward else _reversed(step.direction)
         closes = out in self.ready
         if step.edge_var is None:
             self.ops.append(
@@ -178,11 +178,17 @@ class _Solver:
             self.ops.append(ir.Filter(condition))
 
 
-_REVERSED = {
-    ir.Direction.OUT: ir.Direction.IN,
-    ir.Direction.IN: ir.Direction.OUT,
-    ir.Direction.BOTH: ir.Direction.BOTH,
-}
+def _reversed(direction: ir.Direction) -> ir.Direction:
+    match direction:
+        case ir.Direction.OUT:
+            return ir.Direction.IN
+        case ir.Direction.IN:
+            return ir.Direction.OUT
+        case ir.Direction.BOTH:
+            return ir.Direction.BOTH
+        case _:
+            assert_never(direction)
+
 
 Waiting = TypeVar("Waiting")
 

@@ -4,6 +4,8 @@ Invariant: an operand that comes out of here has exactly one type, and a constan
 form of the type it is used as, or refused because it would have to change.
 """
 
+from typing import assert_never
+
 from omnigraph.catalog.numbers import as_float, as_integer
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
@@ -151,8 +153,12 @@ def _literal_hint(target: ValueType) -> str:
             return 'write date("2024-01-31")'
         case Scalar.DATETIME:
             return 'write datetime("2024-01-31T10:00:00Z") or now()'
-        case _:
+        case Scalar.STRING | Scalar.BLOB | Scalar.BOOL | Scalar.VECTOR:
             return ""
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64 | Scalar.F32 | Scalar.F64:
+            return ""
+        case _:
+            assert_never(target.scalar)
 
 
 def require_comparable(names: Names, operand: ir.Operand, span: Span) -> None:

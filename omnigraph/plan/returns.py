@@ -5,6 +5,7 @@ the sort keys end with what makes the order of rows the only possible one.
 """
 
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
@@ -320,5 +321,7 @@ def column_name(expression: ast.Expr) -> str:
             return str(function)
         case ast.Nearest() | ast.Bm25() | ast.Rrf():
             return _RANK_NAMES[type(expression)]
-        case _:
+        case ast.Literal() | ast.ListLiteral() | ast.Alias() | ast.OwnProperty() | ast.CountBlock():
             return "literal"
+        case _:
+            assert_never(expression)

@@ -9,6 +9,7 @@ bits.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from omnigraph.plan import ir
 from omnigraph.plan.expressions import needs
@@ -95,26 +96,36 @@ def _partial_groups(plan: ir.ReadPlan, groups: ir.Aggregate) -> Shares:
         if op is not measure.op:
             kind = COUNT if op is ir.AggregateOp.COUNT else NUMBER
         partial.append(replace(measure, out=given, op=op, type=kind))
-        extreme = op in (ir.AggregateOp.MIN, ir.AggregateOp.MAX)
-        together = op if extreme else ir.AggregateOp.SUM
         operand = leaves.slot(ir.SlotRef(given, kind))
-        whole.append(replace(measure, out=out, op=together, operand=operand, type=kind))
+        whole.append(replace(measure, out=out, op=_together(op), operand=operand, type=kind))
         if op is ir.AggregateOp.COUNT:
             counts.append(out)
 
     for measure in groups.measures:
-        if measure.op is not ir.AggregateOp.AVG:
-            add(measure, measure.out, measure.op)
-            continue
-        average = Average(
-            measure.out, ir.Slot(f"{measure.out} total"), ir.Slot(f"{measure.out} count")
-        )
-        add(measure, average.total, ir.AggregateOp.SUM)
-        add(measure, average.count, ir.AggregateOp.COUNT)
-        averages.append(average)
+        out = measure.out
+        if measure.op is ir.AggregateOp.AVG:
+            average = Average(out, ir.Slot(f"{out} total"), ir.Slot(f"{out} count"))
+            add(measure, average.total, ir.AggregateOp.SUM)
+            add(measure, average.count, ir.AggregateOp.COUNT)
+            averages.append(average)
+        else:
+            add(measure, out, measure.op)
     of_share = _only_columns(plan, leaves.columns, ir.Aggregate(groups.keys, tuple(partial)))
     gathered = _regrouped(plan, leaves, ir.Aggregate(keys, tuple(whole)))
     return Shares(of_share, gathered, tuple(counts), tuple(averages))
+
+
+def _together(op: ir.AggregateOp) -> ir.AggregateOp:
+    """The function that puts the measures of several shares together."""
+    match op:
+        case ir.AggregateOp.COUNT | ir.AggregateOp.SUM:
+            return ir.AggregateOp.SUM
+        case ir.AggregateOp.MIN | ir.AggregateOp.MAX:
+            return op
+        case ir.AggregateOp.AVG:
+            raise AssertionError("an average is put together from its total and its count")
+        case _:
+            assert_never(op)
 
 
 def _only_columns(

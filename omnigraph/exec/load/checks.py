@@ -9,6 +9,7 @@ Invariant: the committed keys that a check sees are those of rows that the load 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -204,8 +205,10 @@ def _place(rule: KeyRule, incoming: pa.Table, violation: Violation) -> int | Non
             mask = pc.equal(incoming.column("src"), violation.id)
         case Unique(columns=columns):
             mask = pa.array(list(_tuples_equal(incoming, columns, violation)), pa.bool_())
-        case _:
+        case DistinctIds() | FreeIds():
             mask = pc.equal(incoming.column("id"), violation.id)
+        case _:
+            assert_never(rule)
     found = incoming.column(AT).filter(mask).to_pylist()
     # Of rows that clash with each other the last is the one too many.
     is_last = isinstance(rule, DistinctIds | Unique | EdgesPerSource)

@@ -8,7 +8,7 @@ may also bring dates, moments and bytes, whole numbers as floats, and endpoints 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -242,11 +242,19 @@ def _value_reader(value_type: ValueType) -> Callable[[Any], Any]:
 
 def _text_reader(value_type: ValueType) -> Callable[[Any], Any]:
     """Cells of a format that has text alone: numbers and lists are JSON inside the text."""
-    if value_type.is_text or value_type.is_blob:
-        return lambda value: value
-    if value_type.scalar in (Scalar.DATE, Scalar.DATETIME) and not value_type.is_list:
-        return _number_or_text
-    return _json_text
+    if value_type.is_list:
+        return _json_text
+    match value_type.scalar:
+        case Scalar.STRING | Scalar.BLOB:
+            return lambda value: value
+        case Scalar.DATE | Scalar.DATETIME:
+            return _number_or_text
+        case Scalar.BOOL | Scalar.VECTOR:
+            return _json_text
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64 | Scalar.F32 | Scalar.F64:
+            return _json_text
+        case _:
+            assert_never(value_type.scalar)
 
 
 def _number_or_text(value: str | None) -> Any:

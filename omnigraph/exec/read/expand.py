@@ -6,6 +6,7 @@ holding numbers the whole table once, for all.
 """
 
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -175,12 +176,25 @@ def _edge_columns(context: Context, op: Step, edges: Source) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def _columns_walked(direction: ir.Direction) -> tuple[str, ...]:
+    """The end columns that hold the nodes a step comes from."""
+    match direction:
+        case ir.Direction.OUT:
+            return ("src",)
+        case ir.Direction.IN:
+            return ("dst",)
+        case ir.Direction.BOTH:
+            return "src", "dst"
+        case _:
+            assert_never(direction)
+
+
 def _fetch(
     watch: Watch, edges: Source, frontier: pa.Array, direction: ir.Direction, names: list[str]
 ) -> list[tuple[pa.Table, bool]]:
     """The edges at these nodes, with whether they are walked forwards."""
     found = []
-    ways = {ir.Direction.OUT: ("src",), ir.Direction.IN: ("dst",)}.get(direction, ("src", "dst"))
+    ways = _columns_walked(direction)
     wanted = frontier.to_pylist()
     if not wanted:
         return [(edges.empty(names), True)]

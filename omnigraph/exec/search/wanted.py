@@ -6,6 +6,7 @@ its kind, so it is recognised after a rename.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import assert_never
 
 from omnigraph.catalog.indexes import IndexKind, index_kind
 from omnigraph.catalog.model import Catalog, EdgeType, Type
@@ -47,10 +48,16 @@ def indexes_of(each: Type) -> Iterator[Wanted]:
 
 
 def _kinds(kind: IndexKind | None) -> tuple[IndexKind, ...]:
-    if kind is None:
-        return ()
-    # Text is also asked for as a whole, which an index of its terms cannot answer.
-    return (kind, IndexKind.ORDERED) if kind is IndexKind.FULL_TEXT else (kind,)
+    match kind:
+        case None:
+            return ()
+        case IndexKind.FULL_TEXT:
+            # Text is also asked for as a whole, which an index of its terms cannot answer.
+            return kind, IndexKind.ORDERED
+        case IndexKind.ORDERED | IndexKind.VECTOR:
+            return (kind,)
+        case _:
+            assert_never(kind)
 
 
 def by_table(all_wanted: Iterable[Wanted]) -> Iterator[tuple[TableKey, list[Wanted]]]:

@@ -5,6 +5,7 @@ follows every number, as it does in a sorted result; -0.0 equals 0.0.
 """
 
 from collections.abc import Callable, Sequence
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +19,27 @@ from omnigraph.types import NUMERICS, Scalar, ValueType
 
 Op = ir.CompareOp
 
-_KERNELS: dict[Op, Callable[..., pa.Array]] = {
-    Op.EQ: pc.equal,
-    Op.NE: pc.not_equal,
-    Op.LT: pc.less,
-    Op.LE: pc.less_equal,
-    Op.GT: pc.greater,
-    Op.GE: pc.greater_equal,
-}
+
+def _kernel(op: Op) -> Callable[..., pa.Array]:
+    match op:
+        case Op.EQ:
+            kernel = pc.equal
+        case Op.NE:
+            kernel = pc.not_equal
+        case Op.LT:
+            kernel = pc.less
+        case Op.LE:
+            kernel = pc.less_equal
+        case Op.GT:
+            kernel = pc.greater
+        case Op.GE:
+            kernel = pc.greater_equal
+        case _:
+            assert_never(op)
+    return kernel  # type: ignore[no-any-return]
+
+
+_KERNELS = {op: _kernel(op) for op in Op}
 
 
 def _number_type(stored: pa.DataType) -> Scalar | None:
@@ -65,12 +79,17 @@ def _comparable(stored: pa.DataType, type_: ValueType) -> pa.DataType:
 
 
 def _nan_follows(op: Op, array: pa.Array, truth: pa.Array) -> pa.Array:
-    if not pa.types.is_floating(array.type) or op in (Op.EQ, Op.NE):
+    if not pa.types.is_floating(array.type):
         return truth
-    nan = pc.is_nan(array)
-    if op in (Op.GT, Op.GE):
-        return pc.or_kleene(truth, nan)
-    return pc.and_kleene(truth, pc.invert(nan))
+    match op:
+        case Op.EQ | Op.NE:
+            return truth
+        case Op.GT | Op.GE:
+            return pc.or_kleene(truth, pc.is_nan(array))
+        case Op.LT | Op.LE:
+            return pc.and_kleene(truth, pc.invert(pc.is_nan(array)))
+        case _:
+            assert_never(op)
 
 
 def compare_arrays(op: Op, left: pa.Array, right: pa.Array) -> pa.Array:
@@ -81,18 +100,29 @@ def compare_arrays(op: Op, left: pa.Array, right: pa.Array) -> pa.Array:
         return unknown(len(left))  # a column of nothing but nulls
     known = pc.and_(left.is_valid(), right.is_valid())
     sign = _three_way(_numbers(left), _numbers(right))
-    truth = pa.array(_SIGNS[op](sign))
+    truth = pa.array(_holds(op, sign))
     return pc.if_else(known, truth, None)
 
 
-_SIGNS: dict[Op, Callable[[np.ndarray], np.ndarray]] = {
-    Op.EQ: lambda sign: sign == 0,
-    Op.NE: lambda sign: sign != 0,
-    Op.LT: lambda sign: sign < 0,
-    Op.LE: lambda sign: sign <= 0,
-    Op.GT: lambda sign: sign > 0,
-    Op.GE: lambda sign: sign >= 0,
-}
+def _holds(op: Op, sign: np.ndarray) -> np.ndarray:
+    """Whether a comparison holds, from the sign of the left number minus the right one."""
+    truth: np.ndarray
+    match op:
+        case Op.EQ:
+            truth = sign == 0
+        case Op.NE:
+            truth = sign != 0
+        case Op.LT:
+            truth = sign < 0
+        case Op.LE:
+            truth = sign <= 0
+        case Op.GT:
+            truth = sign > 0
+        case Op.GE:
+            truth = sign >= 0
+        case _:
+            assert_never(op)
+    return truth
 
 
 def _numbers(array: pa.Array) -> np.ndarray:

@@ -22,7 +22,7 @@ from omnigraph.exec.values.compare import (
     text_contains_rows,
     unknown,
 )
-from omnigraph.exec.values.constants import CONSTANTS, MIRRORED, Given, holds
+from omnigraph.exec.values.constants import CONSTANTS, Given, holds, mirrored
 from omnigraph.exec.values.rows import Rows, as_numpy
 from omnigraph.plan import ir
 from omnigraph.types import ValueType
@@ -116,7 +116,7 @@ class Evaluator:
             if isinstance(right, CONSTANTS):
                 truth = holds(op, self.given.of(left), self.given.of(right))
                 return pa.array([truth] * rows.length, pa.bool_())
-            op, left, right = MIRRORED[op], right, left
+            op, left, right = mirrored(op), right, left
         values = self.values(left, rows)
         if isinstance(right, CONSTANTS):
             return compare_constant(op, values, self.given.of(right), right.type)

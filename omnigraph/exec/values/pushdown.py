@@ -8,8 +8,9 @@ column names stand in backticks, because a quoted name would be a string to Lanc
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import assert_never
 
-from omnigraph.exec.values.constants import CONSTANTS, MIRRORED, Given, fit, holds
+from omnigraph.exec.values.constants import CONSTANTS, Given, fit, holds, mirrored
 from omnigraph.exec.values.scalars import SCALARS, quoted
 from omnigraph.plan import ir
 from omnigraph.types import FLOATS, NUMERICS, Scalar, ValueType
@@ -100,7 +101,7 @@ class _FilterWriter:
     def _compare(self, expr: ir.Compare) -> str | None:
         op, left, right = expr.op, expr.left, expr.right
         if isinstance(left, CONSTANTS):
-            op, left, right = MIRRORED[op], right, left
+            op, left, right = mirrored(op), right, left
         if not isinstance(right, CONSTANTS):
             return None
         value = self._given.of(right)
@@ -183,11 +184,15 @@ def _float_comparison(name: str, op: Op, number: float) -> str | None:
     if not math.isfinite(number) or number == 0:
         return None  # an index may tell the zeros apart
     text = f"{name} {op} {number!r}"
-    if op in (Op.GT, Op.GE):
-        return f"({text} OR isnan({name}))"
-    if op in (Op.LT, Op.LE):
-        return f"({text} AND NOT isnan({name}))"
-    return text
+    match op:
+        case Op.GT | Op.GE:
+            return f"({text} OR isnan({name}))"
+        case Op.LT | Op.LE:
+            return f"({text} AND NOT isnan({name}))"
+        case Op.EQ | Op.NE:
+            return text
+        case _:
+            assert_never(op)
 
 
 def _fitted(item: ir.Constant, type_: ValueType) -> tuple[ir.Constant, ...]:

@@ -13,12 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.arrow import scalar_of
 from omnigraph.catalog.model import Type
 from omnigraph.exec.values.columns import ColumnNames, absent, in_one
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.pushdown import ids_filter, push_down
 from omnigraph.exec.values.rows import BoundEntities, Positions, Rows, gather
+from omnigraph.exec.values.scalars import SCALARS, JsonForm
 from omnigraph.plan import ir
 from omnigraph.storage.lance.tables import ADDRESS, TableReader
 from omnigraph.types import FLOATS, TableKey, ValueType
@@ -121,11 +123,9 @@ def _among(owner: Type, name: str, values: pa.ChunkedArray) -> str | None:
 
 def constants(values: pa.Array) -> tuple[ir.Constant, ...]:
     """Arrow values as a plan writes them: days, milliseconds."""
-    if pa.types.is_date32(values.type):
-        values = values.cast(pa.int32())
-    elif pa.types.is_timestamp(values.type):
-        values = values.cast(pa.int64())
-    return tuple(values.to_pylist())
+    scalar = scalar_of(values.type)
+    assert scalar is not None
+    return tuple(SCALARS[scalar].to_json(values, JsonForm.RECORD))
 
 
 def _same_name(column: ir.Column) -> str:
