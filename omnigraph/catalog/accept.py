@@ -60,6 +60,6 @@ def admit(text: str, old: Catalog | None = None) -> Admission:
         ) from None
     diagnostics = []
     for note in notes:
-        place = ParseError.at(text, note.span, note.text)
-        diagnostics.append(Diagnostic(note.code, note.entity, note.text, place.line, place.column))
+        error = ParseError.at(text, note.span, note.text)
+        diagnostics.append(Diagnostic(note.code, note.entity, note.text, error.line, error.column))
     return Admission(catalog, tuple(diagnostics), draft.backfills)

@@ -89,15 +89,15 @@ class _Resolver:
         name = declaration.name.text
         declared = self._properties(Kind.INTERFACE, name, declaration.properties)
         self.interfaces[name] = declared
-        found = read_constraints(Owner(Kind.INTERFACE, name, _types(declared)), declared, ())
+        constraints = read_constraints(Owner(Kind.INTERFACE, name, _types(declared)), declared, ())
         self._keep_hints(Kind.INTERFACE, name, declared)
         return Interface(
             NO_TYPE_ID,
             name,
             tuple(item.property for item in declared),
-            keys=tuple(column for key in found.keys for column in key),
-            uniques=tuple(column for unique in found.uniques.values() for column in unique),
-            indexes=tuple(found.indexes),
+            keys=tuple(column for key in constraints.keys for column in key),
+            uniques=tuple(column for unique in constraints.uniques.values() for column in unique),
+            indexes=tuple(constraints.indexes),
         )
 
     def node(self, declaration: ast.Node) -> NodeType:
@@ -107,7 +107,9 @@ class _Resolver:
         declared = own + self._injected(declaration, {item.property.name: item for item in own})
         types = _types(declared)
         _require_embed_sources(name, declared, types)
-        found = read_constraints(Owner(Kind.NODE, name, types), declared, declaration.constraints)
+        constraints = read_constraints(
+            Owner(Kind.NODE, name, types), declared, declaration.constraints
+        )
         self._keep_hints(Kind.NODE, name, declared)
         if notes.hint:
             self.hints[entity(Kind.NODE, name)] = notes.hint
@@ -115,11 +117,11 @@ class _Resolver:
             NO_TYPE_ID,
             name,
             tuple(item.property for item in declared),
-            key=found.keys[0] if found.keys else (),
-            uniques=tuple(found.uniques.values()),
-            indexes=tuple(found.indexes),
-            ranges=tuple(found.ranges),
-            checks=tuple(found.checks),
+            key=constraints.keys[0] if constraints.keys else (),
+            uniques=tuple(constraints.uniques.values()),
+            indexes=tuple(constraints.indexes),
+            ranges=tuple(constraints.ranges),
+            checks=tuple(constraints.checks),
             implements=tuple(interface.text for interface in declaration.implements),
             annotations=notes.annotations,
         )
@@ -131,7 +133,7 @@ class _Resolver:
         notes = read_type_notes(Kind.EDGE, declaration.annotations)
         declared = self._properties(Kind.EDGE, name, declaration.properties)
         owner = Owner(Kind.EDGE, name, _types(declared))
-        found = read_constraints(owner, declared, declaration.constraints)
+        constraints = read_constraints(owner, declared, declaration.constraints)
         self._keep_hints(Kind.EDGE, name, declared)
         if notes.hint:
             self.hints[entity(Kind.EDGE, name)] = notes.hint
@@ -143,8 +145,8 @@ class _Resolver:
             declaration.target.text,
             tuple(item.property for item in declared),
             cardinality=Cardinality(card.low, card.high) if card else Cardinality(),
-            uniques=tuple(found.uniques.values()),
-            indexes=tuple(found.indexes),
+            uniques=tuple(constraints.uniques.values()),
+            indexes=tuple(constraints.indexes),
             annotations=notes.annotations,
         )
 

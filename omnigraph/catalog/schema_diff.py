@@ -95,12 +95,12 @@ def plan_migration(
 
 def _fillings(new: Catalog, admission: Admission, given: Mapping[str, str]) -> dict[str, str]:
     """The expression for each entity that has one. What is given by hand comes first."""
-    found = {name: _as_sql(value) for name, value in admission.backfills.items()}
+    expressions = {name: _as_sql(value) for name, value in admission.backfills.items()}
     for name, expression in given.items():
         owner, _, prop = name.partition(".")
         kind = Kind.NODE if owner in new.nodes else Kind.EDGE
-        found[entity(kind, owner, prop)] = expression
-    return found
+        expressions[entity(kind, owner, prop)] = expression
+    return expressions
 
 
 def _as_sql(value: Literal) -> str:

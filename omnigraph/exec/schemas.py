@@ -67,18 +67,18 @@ class Schemas:
         self._known: Accepted | None = None
         self._turn = Lock()
 
-    def at(self, snapshot: Snapshot) -> Accepted:
+    def of(self, snapshot: Snapshot) -> Accepted:
         """The schema that a snapshot was written under."""
-        found = self._read.get(snapshot.schema)
-        if found is None:
-            found = _read(self._store, snapshot.schema)
+        accepted_schema = self._read.get(snapshot.schema)
+        if accepted_schema is None:
+            accepted_schema = _read(self._store, snapshot.schema)
             with self._turn:
-                self._read[snapshot.schema] = found
-        return found
+                self._read[snapshot.schema] = accepted_schema
+        return accepted_schema
 
     def current(self) -> Accepted:
         """The schema that holds now: a look at the head of main."""
-        self._known = self.at(self._store.snapshot(MAIN))
+        self._known = self.of(self._store.snapshot(MAIN))
         return self._known
 
     def known(self) -> Accepted:
@@ -134,9 +134,9 @@ def _read(store: Store, schema_id: SchemaId | None) -> Accepted:
     may still hold the schema before it."""
     text, document = (store.objects.get(path) for path in (SCHEMA_TEXT, SCHEMA_IR))
     if text is not None and document is not None:
-        found = _hash(text.data, document.data)
-        if schema_id in (None, found):
-            return Accepted(found, text.data.decode(), _decoded(document.data, found))
+        actual = _hash(text.data, document.data)
+        if schema_id in (None, actual):
+            return Accepted(actual, text.data.decode(), _decoded(document.data, actual))
     if schema_id is not None:
         old_text, old = (store.objects.get(path) for path in _archived(schema_id))
         if old_text is not None and old is not None:

@@ -132,12 +132,12 @@ def _comparison(scope: Scope, comparison: ast.Comparison, inner_pattern: InnerPa
 def _text_polarity(scope: Scope, comparison: ast.Comparison) -> ir.Expr:
     """`search(…) = true`, `search(…) != false` and their opposites."""
     left, right = comparison.left, comparison.right
-    call, wanted = (left, right) if isinstance(left, ast.TextCall) else (right, left)
+    call, polarity = (left, right) if isinstance(left, ast.TextCall) else (right, left)
     equal = comparison.comparator is ast.Comparator.EQ
     if (
         not isinstance(call, ast.TextCall)
-        or not isinstance(wanted, ast.Literal)
-        or wanted.scalar is not Scalar.BOOL
+        or not isinstance(polarity, ast.Literal)
+        or polarity.scalar is not Scalar.BOOL
         or comparison.comparator not in (ast.Comparator.EQ, ast.Comparator.NE)
     ):
         raise scope.names.fail(
@@ -146,7 +146,7 @@ def _text_polarity(scope: Scope, comparison: ast.Comparison) -> ir.Expr:
             code="T7",
         )
     predicate = text_match(scope, call)
-    return predicate if equal == bool(wanted.value) else ir.Not(predicate)
+    return predicate if equal == bool(polarity.value) else ir.Not(predicate)
 
 
 def compare(

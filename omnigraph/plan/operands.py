@@ -49,9 +49,9 @@ def property_operand(scope: Scope, ref: ast.PropertyRef, *, code: str = "T6") ->
         end_type = nullable_if(ID_TYPE, bound.optional)
         return ir.EndpointId(bound.var, _ENDPOINTS[word], end_type)
     owner = bound.node if isinstance(bound, NodeVar) else bound.edge
-    found = names.property(owner, ref.property, code)
-    column_type = nullable_if(found.type, bound.optional)
-    return ir.Column(bound.var, found.name, found.id, column_type)
+    declared = names.property(owner, ref.property, code)
+    column_type = nullable_if(declared.type, bound.optional)
+    return ir.Column(bound.var, declared.name, declared.id, column_type)
 
 
 def nullable_if(value_type: ValueType, condition: bool) -> ValueType:

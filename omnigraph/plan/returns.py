@@ -156,17 +156,17 @@ class _Return:
         if self.aggregating:
             text = "a ranking cannot be used beside an aggregate"
             raise names.fail(call.span, text, code="T9")
-        wanted = self.read.limit
-        if wanted is not None:
-            wanted += self.read.offset or 0
-        typed = ranking(self.scope, call, wanted)
-        for at, known in enumerate(self.scores):
+        rows_max = self.read.limit
+        if rows_max is not None:
+            rows_max += self.read.offset or 0
+        typed = ranking(self.scope, call, rows_max)
+        for index, known in enumerate(self.scores):
             if known.ranking == typed:
                 merged = ir.Score(known.out, typed, known.required or required, known.position)
-                self.scores[at] = merged
+                self.scores[index] = merged
                 return merged
         position = names.slot("position") if isinstance(typed, ir.Rrf) else None
-        score = ir.Score(names.slot(_RANK_NAMES[type(call)]), typed, required, position)
+        score = ir.Score(names.slot(_rank_name(call)), typed, required, position)
         self.scores.append(score)
         return score
 
@@ -175,12 +175,12 @@ class _Return:
     def _order(self) -> tuple[ir.SortKey, ...]:
         self._require_no_alias_beside_nearest()
         keys, ties = list[ir.SortKey](), list[ir.SortKey]()
-        for at, ordering in enumerate(self.read.orderings):
+        for index, ordering in enumerate(self.read.orderings):
             rank = self._rank_of(ordering)
             if rank is None:
                 keys.append(ir.SortKey(self._sort_value(ordering), ordering.descending))
                 continue
-            score = self._score(rank, required=at == 0)
+            score = self._score(rank, required=index == 0)
             keys.append(self._rank_key(ordering, score))
             ties.append(ir.SortKey(ir.EntityId(_ranked_var(score.ranking), ID_TYPE)))
         if self.aggregating or self.read.distinct:
@@ -286,7 +286,18 @@ class _Return:
 
 
 _POSITION = NUMBER.scalar
-_RANK_NAMES: dict[type, str] = {ast.Nearest: "nearest", ast.Bm25: "bm25", ast.Rrf: "rrf"}
+
+
+def _rank_name(call: ast.Rank) -> str:
+    match call:
+        case ast.Nearest():
+            return "nearest"
+        case ast.Bm25():
+            return "bm25"
+        case ast.Rrf():
+            return "rrf"
+        case _:
+            assert_never(call)
 
 
 def _ranked_var(rank: ir.Ranking) -> ir.Var:
@@ -320,7 +331,7 @@ def column_name(expression: ast.Expr) -> str:
         case ast.TextCall(function=function):
             return str(function)
         case ast.Nearest() | ast.Bm25() | ast.Rrf():
-            return _RANK_NAMES[type(expression)]
+            return _rank_name(expression)
         case ast.Literal() | ast.ListLiteral() | ast.Alias() | ast.OwnProperty() | ast.CountBlock():
             return "literal"
         case _:

@@ -80,12 +80,12 @@ class Names:
         return edge
 
     def property(self, owner: Type, name: ast.Name, code: str) -> Property:
-        found = owner.property(name.text)
-        if found is None:
+        declared = owner.property(name.text)
+        if declared is None:
             hint = did_you_mean(name.text, (p.name for p in owner.properties))
             text = f"type '{owner.name}' has no property '{name}'"
             raise self.fail(name.span, text, code=code, hint=hint)
-        return found
+        return declared
 
 
 @dataclass

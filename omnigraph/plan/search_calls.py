@@ -82,8 +82,8 @@ def _require_node(scope: Scope, subject: ast.PropertyRef, function: str) -> None
 def _text_query(scope: Scope, query: ast.Expr, function: str, code: str) -> ir.Expr:
     value = _given(scope, query)
     if value is None or not value.type.is_text:
-        found = "" if value is None else f", not {value.type}"
-        text = f"the query of {function} must be a String{found}"
+        actual = "" if value is None else f", not {value.type}"
+        text = f"the query of {function} must be a String{actual}"
         hint = "write a string or a String parameter"
         raise scope.names.fail(query.span, text, code=code, hint=hint)
     return value

@@ -118,9 +118,9 @@ def _require_updatable(names: Names, target: Type, assignment: ast.Assignment) -
 
 
 def _set(names: Names, owner: Type, assignment: ast.Assignment) -> mutation_ir.SetColumn:
-    found = _property(names, owner, assignment.property)
-    value = _assigned(names, assignment.value, found.type, f"{owner.name}.{found.name}")
-    return mutation_ir.SetColumn(found.name, found.id, found.type, value)
+    declared = _property(names, owner, assignment.property)
+    value = _assigned(names, assignment.value, declared.type, f"{owner.name}.{declared.name}")
+    return mutation_ir.SetColumn(declared.name, declared.id, declared.type, value)
 
 
 def _property(names: Names, owner: Type, name: ast.Name) -> Property:
@@ -207,11 +207,11 @@ def _own_operand(names: Names, owner: Type, expression: ast.Expr) -> ir.Operand:
         return ir.EntityId(ir.SELF, ID_TYPE)
     if isinstance(owner, EdgeType) and word in _ENDS:
         return ir.EndpointId(ir.SELF, _ENDS[word], ID_TYPE)
-    found = names.property(owner, expression.property, "T11")
-    if found.type.is_blob:
-        text = f"{owner.name}.{found.name} is a Blob and cannot select"
+    declared = names.property(owner, expression.property, "T11")
+    if declared.type.is_blob:
+        text = f"{owner.name}.{declared.name} is a Blob and cannot select"
         raise names.fail(expression.span, text, code="T11")
-    return ir.Column(ir.SELF, found.name, found.id, found.type)
+    return ir.Column(ir.SELF, declared.name, declared.id, declared.type)
 
 
 def _selecting(names: Names, value: ast.Expr) -> ir.Operand:

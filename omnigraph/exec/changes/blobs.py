@@ -105,8 +105,8 @@ def _property(owner: Type, kind: str, name: str) -> Property:
 
 def _column(reader: TableReader, prop: Property) -> str | None:
     """The property's column in this version: it may have had another name, or not been there."""
-    key, wanted = PROPERTY_ID.encode(), str(prop.id).encode()
+    key, identity = PROPERTY_ID.encode(), str(prop.id).encode()
     for column in reader.schema:
-        if (column.metadata or {}).get(key) == wanted:
+        if (column.metadata or {}).get(key) == identity:
             return str(column.name)
     return prop.name if prop.name in reader.schema.names else None

@@ -150,10 +150,10 @@ def filters(
             raise BadRequest(f"'{word}' is no kind of change", "use insert, update or delete")
     ids = []
     for word in types:
-        found = [each[word].id for each in (catalog.nodes, catalog.edges) if word in each]
-        if not found:
+        matching = [each[word].id for each in (catalog.nodes, catalog.edges) if word in each]
+        if not matching:
             raise NotFound("type", word)
-        ids += found
+        ids += matching
     return Filters(tuple(kinds), tuple(ids), tuple(ops))
 
 
@@ -174,7 +174,7 @@ class Changes:
         catalog: Catalog,
         before: Snapshot,
         after: Snapshot,
-        wanted: Filters,
+        only: Filters,
         *,
         catalog_before: Catalog | None = None,
     ) -> None:
@@ -184,7 +184,7 @@ class Changes:
         self._names_before = _table_names(self._catalog_before)
         self._before = before
         self._after = after
-        self._wanted = wanted
+        self._filters = only
 
     @property
     def between(self) -> tuple[str, str]:
@@ -201,7 +201,7 @@ class Changes:
     def page(self, limit: int = PAGE_CHANGES, token: str | None = None) -> Page:
         """At most `limit` changes; a page also ends when it has grown large."""
         require_page_size(limit)
-        scope = [*self.between, *self._wanted.to_json()]
+        scope = [*self.between, *self._filters.to_json()]
         start = None if token is None else _position(unsealed(token, "page", scope))
         rest = self.beyond(start)
         changes = tuple(bounded(rest, limit))
@@ -217,10 +217,10 @@ class Changes:
     def _beyond(self, start: Position | None) -> Iterator[Change]:
         self._require_kept()
         for owner in owners(self._catalog):
-            place = type_place(owner)
-            if not self._wanted.take(owner) or (start is not None and place < start[:2]):
+            order = type_order(owner)
+            if not self._filters.take(owner) or (start is not None and order < start[:2]):
                 continue
-            after_id = start[2] if start is not None and place == start[:2] else None
+            after_id = start[2] if start is not None and order == start[:2] else None
             yield from self._of_type(owner, after_id)
 
     def _require_kept(self) -> None:
@@ -228,7 +228,7 @@ class Changes:
         kept = {(owner.kind, owner.id) for owner in owners(self._catalog)}
         for owner in owners(self._catalog_before):
             pin = self._before.tables.get(owner.table)
-            gone = (owner.kind, owner.id) not in kept and self._wanted.take(owner)
+            gone = (owner.kind, owner.id) not in kept and self._filters.take(owner)
             if gone and pin and pin.row_count:
                 raise NoChanges("schema_boundary", self._after.commit_id, owner.name)
 
@@ -263,23 +263,25 @@ class Changes:
         self, owner: Type, old: Entities, new: Entities, touched: pa.Table
     ) -> Iterator[Change]:
         ids, was, now = (touched[name].combine_chunks() for name in ("id", BEFORE, AFTER))
-        reads = [partial(old.at, was, ids), partial(new.at, now, ids)]
+        reads = [partial(old.pick, was, ids), partial(new.pick, now, ids)]
         # Few rows are at hand; to look them up takes less than to wait for a thread.
         ours, theirs = together(reads) if len(ids) > _FEW_ROWS else [read() for read in reads]
-        places = np.flatnonzero(differ(ours, theirs))
-        before, after = (image_values(owner, _at(each.rows, places)) for each in (ours, theirs))
-        entities = _at(ids, places).to_pylist()
+        positions = np.flatnonzero(differ(ours, theirs))
+        before, after = (
+            image_values(owner, _taken(each.rows, positions)) for each in (ours, theirs)
+        )
+        entities = _taken(ids, positions).to_pylist()
         names = tuple(prop.name for prop in owner.properties)
         of = ChangedType(str(owner.kind), owner.name, str(owner.id), names)
         for entity, first, last in zip(entities, before, after, strict=True):
             op = INSERT if first is None else DELETE if last is None else UPDATE
-            if not self._wanted.ops or op in self._wanted.ops:
+            if not self._filters.ops or op in self._filters.ops:
                 yield Change(of, entity, op, first, last)
 
 
-def _at(rows: Rows, places: npt.NDArray[np.intp]) -> Rows:
+def _taken(rows: Rows, positions: npt.NDArray[np.intp]) -> Rows:
     """What is at some places, often at all of them."""
-    return rows if len(places) == len(rows) else rows.take(pa.array(places))
+    return rows if len(positions) == len(rows) else rows.take(pa.array(positions))
 
 
 def _table_names(catalog: Catalog) -> dict[tuple[Kind, TypeId], TableKey]:
@@ -292,18 +294,18 @@ def _is_same(before: TablePin, after: TablePin) -> bool:
 
 
 def changes_between(
-    store: Store, schemas: Schemas, before: Snapshot, after: Snapshot, wanted: Filters
+    store: Store, schemas: Schemas, before: Snapshot, after: Snapshot, only: Filters
 ) -> Changes:
     """What turns one snapshot into another, each read under the schema it was written under."""
-    old, new = schemas.at(before).catalog, schemas.at(after).catalog
-    return Changes(store, new, before, after, wanted, catalog_before=old)
+    old, new = schemas.of(before).catalog, schemas.of(after).catalog
+    return Changes(store, new, before, after, only, catalog_before=old)
 
 
 def commit_changes(
     store: Store,
     schemas: Schemas,
     commit: Commit,
-    wanted: Filters,
+    only: Filters,
     *,
     parent: Commit | None = None,
 ) -> Changes:
@@ -312,7 +314,7 @@ def commit_changes(
         raise NoChanges("parentless_commit", commit.id)
     with readable(commit.id):
         before = store.history.at(parent or store.history.get(commit.parent))
-        return changes_between(store, schemas, before, store.history.at(commit), wanted)
+        return changes_between(store, schemas, before, store.history.at(commit), only)
 
 
 @contextmanager
@@ -337,7 +339,7 @@ def owners(catalog: Catalog) -> Iterator[Type]:
     return chain(nodes, edges)
 
 
-def type_place(owner: Type) -> tuple[str, int]:
+def type_order(owner: Type) -> tuple[str, int]:
     """The place of a type in the order of changes; `1` comes before `2`."""
     return _KIND_ORDER[owner.kind], int(owner.id)
 

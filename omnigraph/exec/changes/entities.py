@@ -6,7 +6,7 @@ of a blob are read only when nothing else decides, and never all at once.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,7 +50,7 @@ class Entities:
         self._columns = _column_names(owner, reader.schema)
         self._same_as_id = owner.key[0] if owner.key_is_id else None
 
-    def at(self, row_ids: pa.Array, ids: pa.Array, *, located: bool = False) -> "Picked":
+    def pick(self, row_ids: pa.Array, ids: pa.Array, *, located: bool = False) -> "Picked":
         """The entities of these row ids, whose own ids are known; `located` with their
         addresses."""
         names = [name for name in self._columns if name not in ("id", self._same_as_id)]
@@ -65,35 +65,35 @@ class Entities:
         return Picked(self, row_ids, pa.table(columns))
 
     def read_by(self) -> list[str]:
-        """The columns of the table that `at` reads."""
+        """The columns of the table that `pick` reads."""
         names = [name for name in self._columns if name not in ("id", self._same_as_id)]
-        return [held for name in names if (held := self._columns[name]) is not None]
+        return [column for name in names if (column := self._columns[name]) is not None]
 
     def columns(self, row_ids: pa.Array, names: Sequence[str]) -> pa.Table:
         """Some columns of these rows, in the catalog's names."""
         stored = {name: self._columns.get(name, name) for name in names}
-        there = [name for name in stored.values() if name is not None]
-        rows = self.reader.by_row_id(row_ids, there)
-        return pa.table(
-            {
-                name: rows[held] if held is not None else _absent(self.owner, name, len(row_ids))
-                for name, held in stored.items()
-            }
+        rows = self.reader.by_row_id(
+            row_ids, [name for name in stored.values() if name is not None]
         )
+        return self._named(rows, stored, len(row_ids))
 
     def stageable(self, row_ids: pa.Array) -> pa.Table:
         """Whole rows as a write takes them, in the catalog's names."""
         rows = self.reader.stageable(row_ids)
+        return self._named(rows, self._columns, len(row_ids))
+
+    def _named(self, rows: pa.Table, columns: Mapping[str, str | None], length: int) -> pa.Table:
+        """Stored columns in the catalog's names; null where the version has no such column."""
         return pa.table(
             {
-                name: rows[held] if held is not None else _absent(self.owner, name, len(row_ids))
-                for name, held in self._columns.items()
+                name: _absent(self.owner, name, length) if column is None else rows[column]
+                for name, column in columns.items()
             }
         )
 
     def stored(self, rows: pa.Table) -> pa.Table:
         """Rows in the catalog's names as this version's table holds them."""
-        named = {held: name for name, held in self._columns.items()}
+        named = {column: name for name, column in self._columns.items()}
         columns = [
             _fitting(rows[named[field.name]], field)
             if field.name in named
@@ -130,35 +130,35 @@ class Picked:
         """Where each row is in the version; null where there is none. Only of located ones."""
         return self.located[ADDRESS].combine_chunks()
 
-    def some(self, places: pa.Array) -> "Picked":
+    def take(self, positions: pa.Array) -> "Picked":
         """Those at some places."""
-        return Picked(self.entities, self.row_ids.take(places), self.located.take(places))
+        return Picked(self.entities, self.row_ids.take(positions), self.located.take(positions))
 
     def digests(self, column: str, where: Mask) -> npt.NDArray[np.object_]:
         """A hash of the bytes, or the address of a blob that lives elsewhere."""
-        found = np.empty(len(where), dtype=object)
+        digests = np.empty(len(where), dtype=object)
         described = self.rows[column].to_pylist()
         inside = []
-        for place in np.flatnonzero(where):
-            cell = described[place]
+        for position in np.flatnonzero(where):
+            cell = described[position]
             if cell is not None and cell["blob_uri"]:
-                found[place] = cell["blob_uri"]
+                digests[position] = cell["blob_uri"]
             elif cell is not None:
-                inside.append(int(place))
+                inside.append(int(position))
         for group in _budgeted(inside, [cell["size"] if cell else 0 for cell in described]):
             payloads = self.entities.payloads(self.row_ids.take(pa.array(group)), column)
-            for at, payload in zip(group, payloads, strict=True):
-                found[at] = hashlib.sha256(payload.as_buffer()).digest()
-        return found
+            for index, payload in zip(group, payloads, strict=True):
+                digests[index] = hashlib.sha256(payload.as_buffer()).digest()
+        return digests
 
 
 def _aligned(rows: pa.Table, row_ids: pa.Array) -> pa.Table:
     """The rows at the places of the row ids; nulls where a row id is null."""
     if row_ids.null_count == 0:
         return rows
-    there = row_ids.is_valid()
-    places = pc.subtract(pc.cumulative_sum(there.cast(pa.int64())), 1)
-    return rows.take(pc.if_else(there, places, pa.scalar(None, pa.int64())))
+    present = row_ids.is_valid()
+    positions = pc.subtract(pc.cumulative_sum(present.cast(pa.int64())), 1)
+    return rows.take(pc.if_else(present, positions, pa.scalar(None, pa.int64())))
 
 
 def _fitting(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
@@ -179,8 +179,8 @@ class Chosen:
 
     @property
     def rows(self) -> pa.Table:
-        places = np.arange(len(self.first)) + np.where(self.first, 0, len(self.first))
-        return pa.concat_tables([self.yes.rows, self.no.rows]).take(pa.array(places))
+        positions = np.arange(len(self.first)) + np.where(self.first, 0, len(self.first))
+        return pa.concat_tables([self.yes.rows, self.no.rows]).take(pa.array(positions))
 
     def digests(self, column: str, where: Mask) -> npt.NDArray[np.object_]:
         """From wherever the entity comes."""
@@ -268,9 +268,9 @@ def _without_nulls(values: pa.FixedSizeListArray, width: int) -> pa.FixedSizeLis
     zeros = pa.FixedSizeListArray.from_arrays(
         pa.array([0.0] * width, values.type.value_type), width
     )
-    places = pa.array(np.arange(len(values)))
+    positions = pa.array(np.arange(len(values)))
     both = pa.concat_arrays([values, zeros.cast(values.type)])
-    return both.take(pc.if_else(values.is_valid(), places, len(values)))
+    return both.take(pc.if_else(values.is_valid(), positions, len(values)))
 
 
 def _bits(values: pa.Array) -> npt.NDArray[np.unsignedinteger]:
@@ -285,16 +285,16 @@ def _mask(values: pa.Array) -> Mask:
     return mask
 
 
-def _budgeted(places: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
+def _budgeted(positions: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
     """The places in groups whose bytes fit into memory together."""
     groups: list[list[int]] = []
-    held = _PAYLOAD_BYTES + 1
-    for place in places:
-        if held + sizes[place] > _PAYLOAD_BYTES:
+    size = _PAYLOAD_BYTES + 1
+    for position in positions:
+        if size + sizes[position] > _PAYLOAD_BYTES:
             groups.append([])
-            held = 0
-        groups[-1].append(place)
-        held += sizes[place]
+            size = 0
+        groups[-1].append(position)
+        size += sizes[position]
     return groups
 
 

@@ -136,19 +136,18 @@ def rows_as_now(
     the version lacks is null. `options` are those of `TableReader.batches`."""
     names = _names(reader)
     ends = ["src", "dst"] if isinstance(owner, EdgeType) else []
-    wanted = ["id", *ends, *(p.name for p in owner.properties)]
-    wanted = wanted if columns is None else [name for name in columns if name in wanted]
-    held = {p.name: names[p.id] for p in owner.properties if p.id in names}
-    stored = [held.get(name, name) for name in wanted if name in ("id", *ends) or name in held]
+    shown = ["id", *ends, *(p.name for p in owner.properties)]
+    shown = shown if columns is None else [name for name in columns if name in shown]
+    stored = {name: name for name in ("id", *ends)}
+    stored |= {p.name: names[p.id] for p in owner.properties if p.id in names}
     kinds = {prop.name: column_type(prop) for prop in owner.properties}
-    for batch in reader.batches(stored, blob_handling="all_binary", **options):
+    columns_read = [stored[name] for name in shown if name in stored]
+    for batch in reader.batches(columns_read, blob_handling="all_binary", **options):
         arrays = [
-            batch.column(held.get(name, name))
-            if name not in kinds or name in held
-            else pa.nulls(batch.num_rows, kinds[name])
-            for name in wanted
+            batch.column(stored[name]) if name in stored else pa.nulls(batch.num_rows, kinds[name])
+            for name in shown
         ]
-        yield pa.RecordBatch.from_arrays(arrays, names=wanted)
+        yield pa.RecordBatch.from_arrays(arrays, names=shown)
 
 
 def column_type(prop: Property) -> pa.DataType:
@@ -167,13 +166,13 @@ def choose_owners(catalog: Catalog, types: Iterable[str] | None) -> tuple[Type, 
     edges = sorted(catalog.edges.values(), key=lambda owner: owner.name)
     nodes = sorted(catalog.nodes.values(), key=lambda owner: owner.name)
     every: tuple[Type, ...] = (*edges, *nodes)
-    wanted = None if types is None else set(types)
-    if not wanted:
+    requested = None if types is None else set(types)
+    if not requested:
         return every
-    for name in sorted(wanted):
+    for name in sorted(requested):
         if all(owner.name != name for owner in every):
             raise BadRequest(f"unknown export type '{name}'", "name a node or edge type")
-    return tuple(owner for owner in every if owner.name in wanted)
+    return tuple(owner for owner in every if owner.name in requested)
 
 
 # Writing

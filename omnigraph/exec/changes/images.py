@@ -44,8 +44,8 @@ def image_values(owner: Type, rows: pa.Table) -> list[Values | None]:
     if isinstance(owner, EdgeType):
         columns += [rows["src"].to_pylist(), rows["dst"].to_pylist()]
     values: list[Values | None] = list(zip(*columns, strict=True)) or [()] * rows.num_rows
-    for place in pc.indices_nonzero(rows["id"].is_null()).to_pylist():
-        values[place] = None
+    for position in pc.indices_nonzero(rows["id"].is_null()).to_pylist():
+        values[position] = None
     return values
 
 

@@ -73,7 +73,7 @@ class Ids:
         """The number of one id, or -1."""
         data = wanted.encode("utf-8", "surrogatepass")
         order = self.order.data
-        place = self.texts.place(order, data)
+        place = self.texts.first_not_less(order, data)
         if place < len(order):
             number: int = order[place]
             if self.texts.bytes_at(number) == data:
@@ -106,5 +106,5 @@ class Ids:
         among = pc.array_sort_indices(more).to_numpy().astype(np.int64)
         order = self.order.data
         new = (more[int(each)].as_py().encode() for each in among)
-        places = [self.texts.place(order, each) for each in new]
+        places = [self.texts.first_not_less(order, each) for each in new]
         return np.insert(self.order, places, len(self) + among)

@@ -51,8 +51,8 @@ def _only_base(lookup: Lookup, ours: CommitId, theirs: CommitId) -> Commit | Non
     """
     marks: dict[CommitId, int] = {}
     waiting: list[tuple[int, CommitId]] = []
-    wanted: set[CommitId] = set()  # those that wait and are of interest
-    met: dict[CommitId, Commit] = {}
+    open_ids: set[CommitId] = set()  # those that wait and are of interest
+    common: dict[CommitId, Commit] = {}
 
     def reach(commit_id: CommitId, mark: int) -> None:
         before = marks.get(commit_id, 0)
@@ -61,30 +61,30 @@ def _only_base(lookup: Lookup, ours: CommitId, theirs: CommitId) -> Commit | Non
         marks[commit_id] = before | mark
         commit = lookup(commit_id)
         heappush(waiting, (0 if commit is None else -commit.manifest_version, commit_id))
-        (wanted.discard if (before | mark) & _PASSED else wanted.add)(commit_id)
+        (open_ids.discard if (before | mark) & _PASSED else open_ids.add)(commit_id)
 
     reach(ours, _OURS)
     reach(theirs, _THEIRS)
-    while wanted:
+    while open_ids:
         _, commit_id = heappop(waiting)
-        wanted.discard(commit_id)
+        open_ids.discard(commit_id)
         mark, commit = marks[commit_id], lookup(commit_id)
         if mark == _BOTH:
             if commit is None:
                 return None  # both merged a commit that is gone
-            met[commit_id] = commit
+            common[commit_id] = commit
             mark |= _PASSED
         for parent in () if commit is None else parents(commit):
             reach(parent, mark)
-    found = [commit for id_, commit in met.items() if marks[id_] == _BOTH]
-    return found[0] if len(found) == 1 else None
+    bases = [commit for id_, commit in common.items() if marks[id_] == _BOTH]
+    return bases[0] if len(bases) == 1 else None
 
 
 def _meeting(lookup: Lookup, ours: CommitId, theirs: CommitId) -> Meeting:
     """The same by walking all of history."""
     from_ours, from_theirs = _distances(lookup, ours), _distances(lookup, theirs)
     both = from_ours.keys() & from_theirs.keys()
-    common = {commit.id: commit for commit in _found(lookup, both)}
+    common = {commit.id: commit for commit in _existing(lookup, both)}
     passed = {parent for commit in common.values() for parent in parents(commit)}
     gone = both - common.keys() - passed
 
@@ -92,7 +92,7 @@ def _meeting(lookup: Lookup, ours: CommitId, theirs: CommitId) -> Meeting:
         distance = from_ours[commit.id] + from_theirs[commit.id]
         return distance, -commit.manifest_version, commit.id
 
-    forgotten = (c for c in _found(lookup, from_ours) if c.merged_parent in gone)
+    forgotten = (c for c in _existing(lookup, from_ours) if c.merged_parent in gone)
     return Meeting(
         tuple(sorted((c for c in common.values() if c.id not in passed), key=nearness)),
         tuple(sorted(forgotten, key=lambda commit: commit.id)),
@@ -104,7 +104,7 @@ def merge_bases(lookup: Lookup, ours: CommitId, theirs: CommitId) -> tuple[Commi
     return meeting(lookup, ours, theirs).bases
 
 
-def _found(lookup: Lookup, ids: Iterable[CommitId]) -> Iterator[Commit]:
+def _existing(lookup: Lookup, ids: Iterable[CommitId]) -> Iterator[Commit]:
     return (commit for commit in map(lookup, ids) if commit is not None)
 
 
@@ -144,10 +144,14 @@ class _Commits:
             self._known.update(history.dag(branch))
 
     def __call__(self, commit_id: CommitId) -> Commit | None:
-        found = self._known.get(commit_id) or self._elsewhere(commit_id)
-        if found is not None and found.merged_parent is not None and found.merged_from is not None:
-            self._origins[found.merged_parent] = found.merged_from
-        return found
+        commit = self._known.get(commit_id) or self._elsewhere(commit_id)
+        if (
+            commit is not None
+            and commit.merged_parent is not None
+            and commit.merged_from is not None
+        ):
+            self._origins[commit.merged_parent] = commit.merged_from
+        return commit
 
     def _elsewhere(self, commit_id: CommitId) -> Commit | None:
         if self._is_complete:

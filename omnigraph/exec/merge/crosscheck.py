@@ -87,8 +87,8 @@ class MergedGraph:
 def violations(graph: MergedGraph, rules: Mapping[TableKey, TypeRules]) -> Iterator[MergeConflict]:
     """Every rule that the merged graph breaks."""
     for table, part in graph.parts.items():
-        for found in _broken(graph, part, rules[table]):
-            for violation in found.violations:
+        for broken in _broken(graph, part, rules[table]):
+            for violation in broken.violations:
                 yield _conflict(part, violation)
 
 
@@ -117,11 +117,11 @@ def _unique(part: Merged, rule: Unique) -> RuleViolations:
         return RuleViolations()
     committed = part.staying(columns)
     if part.made.num_rows:
-        wanted = part.made.select(list(rule.columns)).drop_null()
-        held = rows_by_values(part.merge.target.reader, part.merge.owner, wanted, columns)
+        tuples = part.made.select(list(rule.columns)).drop_null()
+        rivals = rows_by_values(part.merge.target.reader, part.merge.owner, tuples, columns)
         gone = part.merge.target.columns(part.leaving(), ["id"])
-        held = without_ids(without_ids(held, _ids(gone)), _ids(committed))
-        committed = pa.concat_tables([committed, held.cast(committed.schema)])
+        rivals = without_ids(without_ids(rivals, _ids(gone)), _ids(committed))
+        committed = pa.concat_tables([committed, rivals.cast(committed.schema)])
     return check_keys(incoming, without_ids(committed, _ids(incoming)), rule, listed=None)
 
 
@@ -152,12 +152,12 @@ def _missing(graph: MergedGraph, node_table: TableKey) -> pa.Array:
 def _unknown_ends(graph: MergedGraph, part: Merged, rule: Endpoint) -> pa.Table:
     """Edges made by hand whose end no side has."""
     rows = part.made.select(["id", rule.end])
-    wanted = pc.unique(rows[rule.end]).drop_null()
+    ends = pc.unique(rows[rule.end]).drop_null()
     nodes = graph.parts.get(rule.node_table)
-    there = _ids(rows_by_key(graph.target(rule.node_table), "id", wanted, ["id"]))
-    added = there.slice(0, 0) if nodes is None else _ids(nodes.incoming(["id"]))
+    existing = _ids(rows_by_key(graph.target(rule.node_table), "id", ends, ["id"]))
+    added = existing.slice(0, 0) if nodes is None else _ids(nodes.incoming(["id"]))
     missing = _missing(graph, rule.node_table)  # already told
-    known = pa.concat_arrays([there, added, missing])
+    known = pa.concat_arrays([existing, added, missing])
     return rows.filter(pc.invert(pc.is_in(rows[rule.end], value_set=known)))
 
 

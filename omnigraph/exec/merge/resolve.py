@@ -61,14 +61,14 @@ def settle(merge: TypeMerge, undecided: Undecided, by: str, resolve: Resolve, to
     """Settle what the options settle, and list the rest."""
     clashes = _clashes(undecided) if by == PROPERTY else None
     fitting = []
-    for place, conflict in enumerate(_conflicts(merge, undecided, clashes)):
-        if clashes is not None and conflict.kind == DIVERGENT_UPDATE and not clashes[place]:
-            fitting.append(place)
+    for position, conflict in enumerate(_conflicts(merge, undecided, clashes)):
+        if clashes is not None and conflict.kind == DIVERGENT_UPDATE and not clashes[position]:
+            fitting.append(position)
         else:
-            _apply(merge, undecided, place, conflict, _answer(resolve, conflict), to)
+            _apply(merge, undecided, position, conflict, _answer(resolve, conflict), to)
     if fitting:
-        places = pa.array(fitting)
-        to.add(_by_property(merge, undecided, places), undecided.target_rows.take(places))
+        positions = pa.array(fitting)
+        to.add(_by_property(merge, undecided, positions), undecided.target_rows.take(positions))
 
 
 def _conflicts(
@@ -76,19 +76,19 @@ def _conflicts(
 ) -> list[MergeConflict]:
     owner = merge.owner
     sides = [images(owner, s.rows) for s in (undecided.base, undecided.ours, undecided.theirs)]
-    found = []
-    for place, kind in enumerate(undecided.kinds()):
-        name = undecided.ids[place].as_py()
+    conflicts = []
+    for position, kind in enumerate(undecided.kinds()):
+        name = undecided.ids[position].as_py()
         message = _TEXTS[kind].format(name)
-        if clashes is not None and kind == DIVERGENT_UPDATE and clashes[place]:
-            message = f"{message} in {', '.join(clashes[place])}"
-        base, ours, theirs = (_shown(side[place]) for side in sides)
-        if undecided.baseless[place]:
+        if clashes is not None and kind == DIVERGENT_UPDATE and clashes[position]:
+            message = f"{message} in {', '.join(clashes[position])}"
+        base, ours, theirs = (_shown(side[position]) for side in sides)
+        if undecided.baseless[position]:
             base = None
-        found.append(
+        conflicts.append(
             MergeConflict(str(owner.kind), owner.name, name, kind, message, base, ours, theirs)
         )
-    return found
+    return conflicts
 
 
 def _shown(image: Image | None) -> dict[str, Any] | None:
@@ -106,7 +106,7 @@ def _answer(resolve: Resolve, conflict: MergeConflict) -> Answer:
 def _apply(
     merge: TypeMerge,
     undecided: Undecided,
-    place: int,
+    position: int,
     conflict: MergeConflict,
     answer: Answer,
     to: Settled,
@@ -117,12 +117,15 @@ def _apply(
         case "ours":
             pass
         case "theirs":
-            one = undecided.source_rows.slice(place, 1), undecided.target_rows.slice(place, 1)
+            one = undecided.source_rows.slice(position, 1), undecided.target_rows.slice(position, 1)
             merge.taken.add(*one)
         case str():
             raise BadRequest(f"'{answer}' resolves nothing", "answer ours, theirs or properties")
         case _:
-            to.add(_by_hand(merge, undecided, place, answer), undecided.target_rows.slice(place, 1))
+            to.add(
+                _by_hand(merge, undecided, position, answer),
+                undecided.target_rows.slice(position, 1),
+            )
 
 
 # ---- rows that neither side has
@@ -130,39 +133,39 @@ def _apply(
 
 def _clashes(undecided: Undecided) -> list[list[str]]:
     """For each entity the columns that both sides changed, to different values."""
-    found: list[list[str]] = [[] for _ in range(len(undecided.ids))]
+    clashes: list[list[str]] = [[] for _ in range(len(undecided.ids))]
     for name in undecided.ours.rows.column_names:
         both = (
             differ_in(undecided.theirs, undecided.base, name)
             & differ_in(undecided.ours, undecided.base, name)
             & differ_in(undecided.theirs, undecided.ours, name)
         )
-        for place in np.flatnonzero(both | undecided.baseless):
-            found[place].append(name)
-    return found
+        for position in np.flatnonzero(both | undecided.baseless):
+            clashes[position].append(name)
+    return clashes
 
 
-def _by_property(merge: TypeMerge, undecided: Undecided, places: pa.Array) -> pa.Table:
+def _by_property(merge: TypeMerge, undecided: Undecided, positions: pa.Array) -> pa.Table:
     """The target's rows with what the source changed in them."""
-    ours = merge.target.reader.stageable(undecided.target_rows.take(places))
-    theirs = merge.source.reader.stageable(undecided.source_rows.take(places))
-    count = len(places)
+    ours = merge.target.reader.stageable(undecided.target_rows.take(positions))
+    theirs = merge.source.reader.stageable(undecided.source_rows.take(positions))
+    count = len(positions)
     for name in undecided.ours.rows.column_names:
-        from_source = differ_in(undecided.theirs, undecided.base, name)[places.to_numpy()]
-        at = pa.array(np.arange(count) + np.where(from_source, count, 0))
+        from_source = differ_in(undecided.theirs, undecided.base, name)[positions.to_numpy()]
+        chosen = pa.array(np.arange(count) + np.where(from_source, count, 0))
         both = pa.chunked_array([*ours[name].chunks, *theirs[name].chunks])
         index = ours.schema.get_field_index(name)
-        ours = ours.set_column(index, ours.schema.field(index), both.take(at))
+        ours = ours.set_column(index, ours.schema.field(index), both.take(chosen))
     return ours
 
 
 def _by_hand(
-    merge: TypeMerge, undecided: Undecided, place: int, values: Mapping[str, Any]
+    merge: TypeMerge, undecided: Undecided, position: int, values: Mapping[str, Any]
 ) -> pa.Table:
     """The target's row, or the source's where the target has none, with properties set."""
-    target_rows = undecided.target_rows.slice(place, 1)
+    target_rows = undecided.target_rows.slice(position, 1)
     if target_rows.null_count:
-        row = merge.source.reader.stageable(undecided.source_rows.slice(place, 1))
+        row = merge.source.reader.stageable(undecided.source_rows.slice(position, 1))
     else:
         row = merge.target.reader.stageable(target_rows)
     for name, value in values.items():

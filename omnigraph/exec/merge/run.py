@@ -117,14 +117,14 @@ def run_merge(store: Store, catalog: Catalog, asked: MergeRequest) -> MergeOutco
 def _beside_deletions(attempt: Callable[[], Done]) -> Done:
     """Other branches that history leads to may be deleted while they are read. Who looks again does
     without them; what is missing twice is missing."""
-    told = ""
+    last_missing = ""
     for _ in range(_ATTEMPTS - 1):
         try:
             return attempt()
         except (NotFound, Reclaimed) as missing:
-            if str(missing) == told:
+            if str(missing) == last_missing:
                 raise
-            told = str(missing)
+            last_missing = str(missing)
     return attempt()
 
 
@@ -139,14 +139,14 @@ def _merge(
     meter.rows = 0
     meter.add(0, COMPARE)
     lookup = lookup_in(store.history, theirs.branch, ours.branch)
-    met = meeting(lookup, ours.commit_id, theirs.commit_id)
-    bases = met.bases
+    common = meeting(lookup, ours.commit_id, theirs.commit_id)
+    bases = common.bases
     if not bases:
         raise NotFound("common ancestor", f"{theirs.branch} and {ours.branch}")
     if bases[0].id == theirs.commit_id:
         return ALREADY_UP_TO_DATE, None
     kind = FAST_FORWARD if bases[0].id == ours.commit_id else MERGED
-    parts = _decided(store, catalog, asked, _Bases(store, lookup, met), theirs, ours, meter)
+    parts = _decided(store, catalog, asked, _Bases(store, lookup, common), theirs, ours, meter)
     meter.add(0, "write")
     write = store.begin(ours.branch, kind=WRITER_KIND, actor=asked.actor, schema=catalog.schema_id)
     _require_still(store, ours)
@@ -221,17 +221,17 @@ _Sides = tuple[TablePin, TablePin]
 class _Bases:
     """The merge base of each type: of one commit, or of several merged with each other."""
 
-    def __init__(self, store: Store, lookup: Lookup, met: Meeting) -> None:
+    def __init__(self, store: Store, lookup: Lookup, common: Meeting) -> None:
         self._store = store
         self._lookup = lookup
-        self._met = met
+        self._meeting = common
         self._snapshots: dict[CommitId, Snapshot] = {}
 
     def of(self, owner: Type, source: TablePin, target: TablePin) -> Base:
         """The base of one type, read relative to the two sides' versions."""
         sides = source, target
-        base = self._joined(owner, sides, self._met.bases)
-        for merge in self._met.forgotten:
+        base = self._joined(owner, sides, self._meeting.bases)
+        for merge in self._meeting.forgotten:
             before = self._lookup(CommitId(merge.parent or ""))
             if before is not None:
                 after = self._one(owner, sides, merge)

@@ -46,7 +46,7 @@ class Base(Protocol):
     def ids(self) -> pa.Array:
         """The ids in which the source may differ from it."""
 
-    def at(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
+    def entities_of(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
         """Its entities of these ids, and where it has none to offer because its parts disagree."""
 
     def as_target(self, ids: pa.Array) -> Mask:
@@ -68,13 +68,13 @@ class CommitBase:
     def ids(self) -> pa.Array:
         return self._ids
 
-    def at(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
+    def entities_of(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
         """An id that is not listed has the source's content."""
-        places = pc.index_in(ids, self._ids)
-        listed = np.asarray(places.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
-        own = self._entities.at(self._touched[AFTER].combine_chunks().take(places), ids)
-        found: Aligned = own if listed.all() else Chosen(listed, own, source)
-        return found, np.zeros(len(ids), dtype=bool)
+        positions = pc.index_in(ids, self._ids)
+        listed = np.asarray(positions.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+        own = self._entities.pick(self._touched[AFTER].combine_chunks().take(positions), ids)
+        entities: Aligned = own if listed.all() else Chosen(listed, own, source)
+        return entities, np.zeros(len(ids), dtype=bool)
 
     def as_target(self, ids: pa.Array) -> Mask:
         """An id that the target did not write since has the base's content there."""
@@ -94,10 +94,10 @@ class MergedBase:
         parts = [each.ids() for each in (self.first, self.second)]
         return pc.unique(pa.chunked_array(parts, pa.string())).sort()
 
-    def at(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
-        first, no_first = self.first.at(ids, source)
-        second, no_second = self.second.at(ids, source)
-        below, no_below = self.below.at(ids, source)
+    def entities_of(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
+        first, no_first = self.first.entities_of(ids, source)
+        second, no_second = self.second.entities_of(ids, source)
+        below, no_below = self.below.entities_of(ids, source)
         apart = differ(first, second)
         first_moved = differ(first, below) | no_below
         second_moved = differ(second, below) | no_below
@@ -122,10 +122,10 @@ class ForgottenBase:
         parts = [each.ids() for each in (self.merge, self.before, self.below)]
         return pc.unique(pa.chunked_array(parts, pa.string())).sort()
 
-    def at(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
-        after, _ = self.merge.at(ids, source)
-        before, _ = self.before.at(ids, source)
-        below, baseless = self.below.at(ids, source)
+    def entities_of(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
+        after, _ = self.merge.entities_of(ids, source)
+        before, _ = self.before.entities_of(ids, source)
+        below, baseless = self.below.entities_of(ids, source)
         brought = differ(after, before)
         return Chosen(brought, after, below), baseless & ~brought
 
@@ -206,7 +206,7 @@ class TypeMerge:
         self.taken = TakenRows()
         self._base = base
 
-    def decide(self, told: Callable[[int], None]) -> Iterator[Undecided]:
+    def decide(self, compared: Callable[[int], None]) -> Iterator[Undecided]:
         """Decide every entity that decides itself, and yield the others, some at a time. `told` is
         how many were looked at."""
         mask = pc.is_in(self.touched["id"], value_set=self._base.ids())
@@ -215,7 +215,7 @@ class TypeMerge:
         for start in range(0, candidates.num_rows, rows):
             chunk = candidates.slice(start, rows)
             undecided = self._decide(chunk)
-            told(chunk.num_rows)
+            compared(chunk.num_rows)
             if undecided is not None:
                 yield undecided
 
@@ -223,8 +223,8 @@ class TypeMerge:
         ids, source_rows, target_rows = (rows[c].combine_chunks() for c in ("id", BEFORE, AFTER))
         theirs, ours = together(
             [
-                partial(self.source.at, source_rows, ids),
-                partial(self.target.at, target_rows, ids, located=True),
+                partial(self.source.pick, source_rows, ids),
+                partial(self.target.pick, target_rows, ids, located=True),
             ]
         )
         apart = differ(theirs, ours)
@@ -232,14 +232,14 @@ class TypeMerge:
         unclear = np.flatnonzero(apart & ~take)
         undecided = None
         if len(unclear):
-            places = pa.array(unclear)
+            positions = pa.array(unclear)
             back, undecided = self._compare(
-                ids.take(places), theirs.some(places), ours.some(places)
+                ids.take(positions), theirs.take(positions), ours.take(positions)
             )
             take[unclear[back]] = True
         if take.any():
-            places = pa.array(np.flatnonzero(take))
-            self.taken.take(theirs.some(places), ours.some(places))
+            positions = pa.array(np.flatnonzero(take))
+            self.taken.take(theirs.take(positions), ours.take(positions))
         return undecided
 
     def _compare(
@@ -247,17 +247,17 @@ class TypeMerge:
     ) -> tuple[Mask, Undecided | None]:
         """Of entities that differ between the sides: where the source's is taken, and the rest that
         both changed."""
-        base, baseless = self._base.at(ids, theirs)
+        base, baseless = self._base.entities_of(ids, theirs)
         source_moved = differ(theirs, base) | baseless
         target_moved = differ(ours, base) | baseless
         conflict = source_moved & target_moved
         if not conflict.any():
             return source_moved & ~target_moved, None
-        places = pa.array(np.flatnonzero(conflict))
-        theirs, ours, ids = theirs.some(places), ours.some(places), ids.take(places)
-        base, baseless = self._base.at(ids, theirs)
-        found = Undecided(ids, base, ours, theirs, baseless, theirs.row_ids, ours.row_ids)
-        return source_moved & ~target_moved, found
+        positions = pa.array(np.flatnonzero(conflict))
+        theirs, ours, ids = theirs.take(positions), ours.take(positions), ids.take(positions)
+        base, baseless = self._base.entities_of(ids, theirs)
+        undecided = Undecided(ids, base, ours, theirs, baseless, theirs.row_ids, ours.row_ids)
+        return source_moved & ~target_moved, undecided
 
     def incoming(self) -> pa.Table:
         """The rows that were taken, as the target's table holds them."""

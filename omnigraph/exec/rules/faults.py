@@ -72,8 +72,8 @@ class Faults:
 
     def _offer(self, part: int, violation: Violation) -> None:
         key = (violation.rule, violation.type_name, violation.property or "")
-        held = self.first.get(key)
-        if held is None or _place(part, violation) < _place(*held):
+        kept = self.first.get(key)
+        if kept is None or _sort_key(part, violation) < _sort_key(*kept):
             self.first[key] = (part, violation)
 
     def located(self, files: Sequence[str | None], first_lines: Sequence[int] = ()) -> "Faults":
@@ -98,7 +98,7 @@ class Faults:
 
     def error(self) -> OmnigraphError:
         """The error that the caller of a load sees."""
-        listed = [v for _, v in sorted(self.first.values(), key=lambda held: _place(*held))]
+        listed = [v for _, v in sorted(self.first.values(), key=lambda kept: _sort_key(*kept))]
         for violation in listed:
             if violation.rule in LIMITS:
                 return _limit(violation)
@@ -111,7 +111,7 @@ class Faults:
         )
 
 
-def _place(part: int, violation: Violation) -> tuple[int, int, str]:
+def _sort_key(part: int, violation: Violation) -> tuple[int, int, str]:
     return part, violation.line or 0, violation.text
 
 

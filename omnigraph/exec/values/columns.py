@@ -56,5 +56,5 @@ def read_column(reader: TableReader, name: str, *, filter: str | None = None) ->
 def blob_presence(reader: TableReader, name: str) -> pa.Array:
     """True where a blob is there and null where not, in the order of the table; reads no blob."""
     all_rows = reader.rows([], with_row_id=True)["_rowid"].to_numpy()
-    there = reader.rows([], filter=f"`{name}` IS NOT NULL", with_row_id=True)["_rowid"].to_numpy()
-    return pc.if_else(pa.array(np.isin(all_rows, there)), True, None)
+    present = reader.rows([], filter=f"`{name}` IS NOT NULL", with_row_id=True)["_rowid"].to_numpy()
+    return pc.if_else(pa.array(np.isin(all_rows, present)), True, None)

@@ -184,11 +184,11 @@ def _integer_to_float(integers: np.ndarray, floats: np.ndarray) -> np.ndarray:
 
 def in_constants(array: pa.Array, items: Sequence[ir.Constant]) -> pa.Array:
     """Whether each value is one of the constants."""
-    wanted = [number for item in items for number in _as_stored(array.type, item)]
-    if not wanted:
+    stored = [number for item in items for number in _as_stored(array.type, item)]
+    if not stored:
         return where_known(array, False)
-    found = pc.is_in(array, value_set=pa.array(wanted, array.type))
-    return found if not array.null_count else pc.if_else(array.is_valid(), found, None)
+    member = pc.is_in(array, value_set=pa.array(stored, array.type))
+    return member if not array.null_count else pc.if_else(array.is_valid(), member, None)
 
 
 def _as_stored(stored: pa.DataType, item: ir.Constant) -> tuple[ir.Constant, ...]:
@@ -244,10 +244,10 @@ def text_contains_rows(text: pa.Array, part: pa.Array, *, prefix: bool) -> pa.Ar
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     order = np.argsort(codes, kind="stable")
     cuts = np.searchsorted(codes[order], np.arange(-1, len(encoded.dictionary) + 1))
-    found = [unknown(int(cuts[1] - cuts[0]))]
+    truths = [unknown(int(cuts[1] - cuts[0]))]
     for code, needle in enumerate(encoded.dictionary.to_pylist()):
         rows = pa.array(order[cuts[code + 1] : cuts[code + 2]])
-        found.append(text_contains(text.take(rows), needle, prefix=prefix))
+        truths.append(text_contains(text.take(rows), needle, prefix=prefix))
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
-    return pa.concat_arrays(found).take(pa.array(back))
+    return pa.concat_arrays(truths).take(pa.array(back))

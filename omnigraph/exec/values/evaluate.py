@@ -78,10 +78,10 @@ class Evaluator:
             case ir.And(parts=parts):
                 return self._all(parts, rows)
             case ir.Or(parts=parts):
-                found = self.truth(parts[0], rows)
+                truth = self.truth(parts[0], rows)
                 for part in parts[1:]:
-                    found = pc.or_kleene(found, self.truth(part, rows))
-                return found
+                    truth = pc.or_kleene(truth, self.truth(part, rows))
+                return truth
             case ir.Not(part=part):
                 return pc.invert(self.truth(part, rows))
             case (
@@ -98,10 +98,10 @@ class Evaluator:
                 assert_never(expr)
 
     def _all(self, parts: tuple[ir.Expr, ...], rows: Rows) -> pa.Array:
-        found = self.truth(parts[0], rows)
+        truth = self.truth(parts[0], rows)
         for part in parts[1:]:
-            found = pc.and_kleene(found, self.truth(part, rows))
-        return found
+            truth = pc.and_kleene(truth, self.truth(part, rows))
+        return truth
 
     def _present(self, operand: ir.Expr, rows: Rows) -> np.ndarray:
         match operand:
@@ -134,8 +134,8 @@ class Evaluator:
             return unknown(rows.length)
         assert isinstance(constants, tuple)
         if isinstance(value, CONSTANTS):
-            wanted = self.given.of(value)
-            truth = None if wanted is None else wanted in constants
+            item = self.given.of(value)
+            truth = None if item is None else item in constants
             return pa.array([truth] * rows.length, pa.bool_())
         return in_constants(self.values(value, rows), constants)
 

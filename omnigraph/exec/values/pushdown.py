@@ -121,10 +121,10 @@ class _FilterWriter:
         name = self._column(items)
         if name is None or not isinstance(items, ir.Column) or not isinstance(value, CONSTANTS):
             return None
-        wanted = self._given.of(value)
+        item = self._given.of(value)
         if items.type.scalar is not Scalar.STRING:
             return None  # numbers in lists would be compared after a cast
-        return _UNKNOWN if wanted is None else f"array_has({name}, {quoted(str(wanted))})"
+        return _UNKNOWN if item is None else f"array_has({name}, {quoted(str(item))})"
 
     def _in_constants(self, items: ir.Constant, value: ir.Expr) -> str | None:
         name = self._column(value)

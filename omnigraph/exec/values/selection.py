@@ -44,8 +44,8 @@ def select_committed(
     pushed = push_down(where, given, ColumnNames(reader.schema).name_of)
     if pushed.rest is None:
         return _read(reader, schema, columns, pushed.filter)
-    wanted = [f.name for f in schema if f.name in columns or not _is_blob(f)]
-    rows = _read(reader, schema, [*wanted, ADDRESS], pushed.filter)
+    names = [f.name for f in schema if f.name in columns or not _is_blob(f)]
+    rows = _read(reader, schema, [*names, ADDRESS], pushed.filter)
     return select_among(rows, pushed.rest, given).select(list(columns))
 
 
@@ -55,11 +55,11 @@ def by_id(owner: Type, where: ir.Expr) -> ir.Expr:
     if key is None:
         return where
     match where:
-        case ir.Compare(op=op, left=ir.Column(property_id=found) as left, right=right):
-            if found == key.id:
+        case ir.Compare(op=op, left=ir.Column(property_id=property_id) as left, right=right):
+            if property_id == key.id:
                 return ir.Compare(op, ir.EntityId(left.var, left.type), right)
-        case ir.ListContains(items=items, value=ir.Column(property_id=found) as value):
-            if found == key.id:
+        case ir.ListContains(items=items, value=ir.Column(property_id=property_id) as value):
+            if property_id == key.id:
                 return ir.ListContains(items, ir.EntityId(value.var, value.type))
         case ir.And(parts=parts):
             return ir.And(tuple(by_id(owner, part) for part in parts))
@@ -70,8 +70,8 @@ def by_id(owner: Type, where: ir.Expr) -> ir.Expr:
 
 def select_among(rows: pa.Table, where: ir.Expr, given: Given) -> pa.Table:
     """The rows of a table for which the condition is true."""
-    at = np.arange(rows.num_rows)
-    bound = Rows(rows.num_rows, {ir.SELF: BoundEntities(_RowsOf(rows), at)}, {})
+    positions = np.arange(rows.num_rows)
+    bound = Rows(rows.num_rows, {ir.SELF: BoundEntities(_RowsOf(rows), positions)}, {})
     return rows.filter(pa.array(Evaluator(given, _no_text_search).keep(where, bound)))
 
 
@@ -82,24 +82,26 @@ def rows_by_key(
     if len(keys) <= max(KEYS_FEW, min(KEYS_MAX, reader.pin.row_count // ROWS_A_KEY)):
         return reader.rows(columns, filter=ids_filter(keys.to_pylist(), column))
     names = list(dict.fromkeys((*columns, column)))
-    met = [
+    matches = [
         pa.Table.from_batches([batch]).filter(pc.is_in(batch.column(column), value_set=keys))
         for batch in reader.batches(names)
     ]
-    return (pa.concat_tables(met) if met else reader.rows(names, limit=0)).select(list(columns))
+    return (pa.concat_tables(matches) if matches else reader.rows(names, limit=0)).select(
+        list(columns)
+    )
 
 
 def rows_by_values(
     reader: TableReader,
     owner: Type,
-    wanted: pa.Table,
+    tuples: pa.Table,
     columns: Sequence[str],
 ) -> pa.Table:
-    """Committed rows that may share a tuple with `wanted`, whose columns are those of the tuple.
+    """Committed rows that may share a tuple of values with `tuples`.
 
-    Every row that shares a tuple is returned, and others whose values all occur in `wanted`.
+    Every row that shares a tuple is returned, and others whose values all occur in `tuples`.
     """
-    parts = [_among(owner, name, wanted.column(name)) for name in wanted.column_names]
+    parts = [_among(owner, name, tuples.column(name)) for name in tuples.column_names]
     filters = [f"({part})" for part in parts if part is not None]
     return reader.rows(columns, filter=" AND ".join(filters) or None)
 
@@ -183,20 +185,20 @@ class _RowsOf:
     def table(self) -> TableKey:
         return TableKey("")
 
-    def ids_at(self, at: Positions) -> pa.Array:
-        return gather(in_one(self.rows.column("id")), at)
+    def ids_at(self, positions: Positions) -> pa.Array:
+        return gather(in_one(self.rows.column("id")), positions)
 
-    def ranks_at(self, at: Positions) -> np.ndarray:
+    def ranks_at(self, positions: Positions) -> np.ndarray:
         raise AssertionError("a condition orders nothing")
 
-    def values_at(self, column: ir.Column, at: Positions) -> pa.Array:
+    def values_at(self, column: ir.Column, positions: Positions) -> pa.Array:
         name = ColumnNames(self.rows.schema).name_of(column)
         if name is None:
-            return absent(column, len(at))
-        return gather(in_one(self.rows.column(name)), at)
+            return absent(column, len(positions))
+        return gather(in_one(self.rows.column(name)), positions)
 
-    def ends_at(self, end: ir.End, at: Positions) -> pa.Array:
-        return gather(in_one(self.rows.column(str(end))), at)
+    def ends_at(self, end: ir.End, positions: Positions) -> pa.Array:
+        return gather(in_one(self.rows.column(str(end))), positions)
 
 
 def _no_text_search(_match: ir.TextMatch, _rows: Rows) -> np.ndarray:
