@@ -21,7 +21,7 @@ PropertyId = NewType("PropertyId", int)
 
 
 class Kind(StrEnum):
-    """What a type declares."""
+    """The kinds of declarations: node types, edge types and interfaces."""
 
     NODE = "node"
     EDGE = "edge"

@@ -1,7 +1,7 @@
 """Schema text to catalog: the only door for a schema that a person wrote.
 
-Invariant: `accept` and `evolve` return a consistent `Catalog` or raise `ParseError` with a
-position, whatever the text. Nothing here loads Arrow unless the schema has a `@check`.
+Invariant: `accept` and `admit` return a consistent `Catalog` or raise `ParseError` with a position,
+whatever the text. Nothing here loads Arrow unless the schema has a `@check`.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """An accepted schema and what there is to say about it."""
+    """An accepted schema with its diagnostics, and the values for added properties."""
 
     catalog: Catalog
     diagnostics: tuple[Diagnostic, ...]
@@ -43,13 +43,8 @@ def accept(text: str) -> Catalog:
     return admit(text).catalog
 
 
-def evolve(old: Catalog, text: str) -> Catalog:
-    """The catalog that follows an accepted one: what goes on keeps its identity."""
-    return admit(text, old).catalog
-
-
 def admit(text: str, old: Catalog | None = None) -> Admission:
-    """`accept` or `evolve`, with diagnostics."""
+    """A schema with its diagnostics; after `old`, types and properties keep their identities."""
     schema = parse_schema(text)
     try:
         draft = resolve(schema)

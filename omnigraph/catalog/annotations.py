@@ -1,7 +1,7 @@
-"""The annotations that mean something, and where they may stand.
+"""Schema annotations: which ones have a meaning, and on which declarations they are allowed.
 
-Invariant: what leaves here has been read: `@key`, `@unique` and `@index` are flags, `@rename_from`
-and `@backfill` are hints, `@embed` is an `Embed`, and the rest is opaque metadata.
+Invariant: every annotation is interpreted once: `@key`, `@unique` and `@index` are flags,
+`@rename_from` and `@backfill` are hints, `@embed` is an `Embed`, and the rest is opaque metadata.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _ONCE = METADATA | _FLAGS | {"rename_from", "embed", "backfill"}
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A property with what its annotations say."""
+    """A property with its annotations interpreted."""
 
     property: Property
     flags: tuple[Columns, ...]
@@ -33,7 +33,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class TypeNotes:
-    """What the annotations of a node or edge type say."""
+    """The annotations of a node or edge type, interpreted."""
 
     annotations: tuple[Annotation, ...]
     hint: Hint | None

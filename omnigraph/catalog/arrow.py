@@ -10,10 +10,12 @@ from typing import assert_never
 import pyarrow as pa
 
 from omnigraph.catalog.model import EdgeType, Property, Type
-from omnigraph.types import Scalar, ValueType
+from omnigraph.types import PropertyId, Scalar, ValueType
 
 PROPERTY_ID = "omnigraph:property_id"
 """Field metadata: the property's identity, in decimal."""
+
+_PROPERTY_KEY = PROPERTY_ID.encode()
 
 _PRIMARY_KEY = {"lance-schema:unenforced-primary-key": "true"}
 _BLOB = {"ARROW:extension:name": "lance.blob.v2", "ARROW:extension:metadata": ""}
@@ -74,6 +76,15 @@ def property_field(prop: Property) -> pa.Field:
     """The column of a property."""
     metadata = {PROPERTY_ID: str(prop.id), **(_BLOB if prop.type.is_blob else {})}
     return pa.field(prop.name, arrow_type(prop.type), prop.type.nullable, metadata)
+
+
+def property_columns(schema: pa.Schema) -> dict[PropertyId, str]:
+    """The columns of a table version by the ids of their properties, under their names of then."""
+    return {
+        PropertyId(int(field.metadata[_PROPERTY_KEY])): field.name
+        for field in schema
+        if field.metadata and _PROPERTY_KEY in field.metadata
+    }
 
 
 def arrow_type(value_type: ValueType) -> pa.DataType:

@@ -1,4 +1,4 @@
-"""Catalog to JSON document and back: the other door, for a schema that was accepted before.
+"""Catalog serialisation: to a JSON document and back, for a schema that was accepted before.
 
 Invariant: `decode(encode(catalog)) == catalog`, and `decode` takes nothing that `encode` could not
 have written. A document of another format raises `UnsupportedVersion`, a damaged one
@@ -89,7 +89,7 @@ def _damaged(detail: str) -> StorageFailed:
 
 
 def _require_whole(catalog: Catalog, declared: Sequence[tuple[AnyType, int]]) -> None:
-    """What one record cannot see: distinct ids below their counters, nothing altered since."""
+    """Checks across records: distinct ids below their counters, and the fingerprint."""
     ids = [each.id for each, _ in declared]
     if len(set(ids)) != len(ids) or any(not 0 < i < catalog.next_type_id for i in ids):
         raise _damaged("type ids are not distinct numbers below next_type_id")

@@ -1,7 +1,7 @@
-"""Tree to draft: do the declarations of a schema fit together?
+"""Name resolution of schema declarations: AST to draft, interfaces expanded.
 
-Invariant: `resolve` returns a draft in which every name resolves and interfaces are expanded, or
-raises `Fault` at the piece of text to change.
+Invariant: `resolve` returns a draft in which every name refers to a declaration, or raises `Fault`
+at the piece of text to change.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -266,7 +266,7 @@ def _require_agreement(
 
 
 def _meaning(item: Declared) -> tuple[object, ...]:
-    """What two interfaces must agree on. Texts for people may differ."""
+    """The part of a property that two interfaces must agree on. Texts for people may differ."""
     notes = sorted(repr(note) for note in item.property.annotations if note.name != "description")
     old = item.hint.old if item.hint else None
     return item.property.type, set(item.flags), item.property.embed, notes, old, item.backfill

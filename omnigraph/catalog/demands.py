@@ -1,4 +1,4 @@
-"""The constraints of a type as a set that renames leave alone.
+"""Constraints by identity: a set that compares equal after columns are renamed.
 
 Invariant: two types ask the same of their data when their demands have the same keys.
 """

@@ -1,6 +1,6 @@
-"""The pieces of a catalog as JSON values, and the fingerprint made from them.
+"""JSON documents of catalog types, and the schema fingerprint, a SHA-256 over them.
 
-Invariant: every piece is plain JSON and holds all that the value holds.
+Invariant: a document is plain JSON and holds all that its type holds.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Which declaration is which: stable ids across schema changes.
+"""Stable type and property ids across schema changes, renames followed.
 
 Invariant: a type or property keeps its id for as long as it exists, under any name, and no id is
 given out twice. A new type numbers its properties in order of their names; properties added later
@@ -111,8 +111,8 @@ class _Mint:
     def _property_hints(
         self, kind: Kind, draft: AnyType, old: Mapping[str, PropertyId]
     ) -> dict[str, Hint]:
-        """The hints to follow. One that came with an interface is answered for there: where the
-        node never had the property it says nothing."""
+        """The hints to follow. A hint that came with an interface is checked at the interface: for
+        a node that never had the property it means nothing."""
         current = {prop.name for prop in draft.properties}
         hints: dict[str, Hint] = {}
         for prop in draft.properties:

@@ -1,4 +1,4 @@
-"""Entity ids that follow from key values.
+"""Entity ids derived from key values: canonical text of one key, JSON array of several.
 
 Invariant: equal keys have equal ids and different keys different ones, whichever way a value came
 in, and an id never changes while its key does not.

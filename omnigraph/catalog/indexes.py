@@ -10,7 +10,7 @@ from omnigraph.types import Scalar, ValueType
 
 
 class IndexKind(StrEnum):
-    """What kind of index a column gets."""
+    """The kinds of indexes a column can have."""
 
     ORDERED = "ordered"
     FULL_TEXT = "full-text"

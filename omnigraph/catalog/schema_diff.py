@@ -1,4 +1,4 @@
-"""Migration planning: from the accepted schema to the desired one, step by step.
+"""Schema diff and migration planning: the steps from the accepted schema to the desired one.
 
 Invariant: old and new are compared by identity, never by name, and every difference yields a step.
 A plan without steps means that both have the same fingerprint.
@@ -41,7 +41,7 @@ from omnigraph.types import Kind, TypeId, ValueType
 
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
-    """What has to happen, in order, and the catalog that holds afterwards."""
+    """The steps of a migration, in order, and the catalog that holds afterwards."""
 
     steps: tuple[Step, ...]
     diagnostics: tuple[Diagnostic, ...]
@@ -94,7 +94,7 @@ def plan_migration(
 
 
 def _fillings(new: Catalog, admission: Admission, given: Mapping[str, str]) -> dict[str, str]:
-    """The expression for each entity that has one. What is given by hand comes first."""
+    """The backfill expression of each entity that has one. A caller's wins over an annotation."""
     expressions = {name: _as_sql(value) for name, value in admission.backfills.items()}
     for name, expression in given.items():
         owner, _, prop = name.partition(".")

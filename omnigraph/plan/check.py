@@ -1,6 +1,6 @@
-"""Queries to typed trees: every name resolved, every type known, or the first fault.
+"""Type checking: queries to typed trees, every name resolved, or the first fault.
 
-Invariant: what leaves here can be lowered without asking the catalog or the source again.
+Invariant: a typed tree can be lowered without asking the catalog or the source again.
 """
 
 from dataclasses import dataclass

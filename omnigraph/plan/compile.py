@@ -1,7 +1,7 @@
-"""Text to plan in one call, remembered.
+"""Plan cache: query text to plan in one call, kept in an LRU.
 
 Invariant: a plan depends on the text, the query's name and the schema's fingerprint alone, so a
-remembered one is as good as a new one. Failures are not remembered.
+cached one is as good as a new one. Failures are not cached.
 """
 
 from collections import OrderedDict

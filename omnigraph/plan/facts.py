@@ -1,4 +1,4 @@
-"""What a query touches and returns, read off its plan: the `operation` of lint and of registries.
+"""Query metadata derived from a plan: result fields, types read, types written.
 
 Invariant: reads and writes name every type whose data the plan may look at or change, sorted and
 without repeats.
@@ -35,7 +35,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """The shape of a query: what comes out, what is read, what is written."""
+    """The metadata of a query: its result fields, and the tables it reads and writes."""
 
     result: tuple[Field, ...]
     reads: tuple[TableKey, ...]

@@ -98,7 +98,7 @@ class EndpointId:
 
 @dataclass(frozen=True, slots=True)
 class SlotRef:
-    """What an earlier operator put into a slot, or an aggregate's result."""
+    """The value an earlier operator put into a slot, or an aggregate's result."""
 
     slot: Slot
     type: ValueType
@@ -342,7 +342,7 @@ class Score:
     """Put a ranking number into `out`, null for rows that have none.
 
     With `required` those rows are dropped: it is what the query is ordered by. `position`, for
-    fusion only, gets the place of the row's entity in the ranking, from 0, ties resolved.
+    fusion only, gets the rank of the row's entity, from 0, ties resolved.
     """
 
     out: Slot

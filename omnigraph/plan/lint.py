@@ -1,4 +1,4 @@
-"""Lint of a query file against a schema: what is wrong, and what is probably not meant.
+"""Lint of a query file against a schema: type errors, and warnings of likely mistakes.
 
 Invariant: a file lints without errors exactly when every query in it compiles.
 """
@@ -18,7 +18,7 @@ from omnigraph.plan.facts import Operation, describe
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """Something to say about the file as a whole."""
+    """A remark about the file as a whole."""
 
     severity: str
     code: str
@@ -44,7 +44,7 @@ class LintFinding:
 
 @dataclass(frozen=True, slots=True)
 class QueryLint:
-    """What lint found in one query."""
+    """The lint of one query: its error or its warnings, and its metadata."""
 
     name: str
     kind: str

@@ -1,4 +1,4 @@
-"""Typed trees to plans: the order in which a pattern is solved.
+"""Lowering: typed trees to plans, with the join order of each pattern.
 
 Invariant: every clause is executed exactly once, as soon as the variables it needs are bound, and
 the rows do not depend on the order chosen here. A walk of two or more hops keeps the end it was
@@ -42,7 +42,7 @@ def lower(query: ast.Query, typed: TypedRead | TypedMutation) -> mutation_ir.Pla
 
 
 class _Solver:
-    """Turns one block into operators, keeping what is bound and what still waits."""
+    """Turns one block into operators, keeping track of bound variables and pending clauses."""
 
     def __init__(self, pattern: TypedPattern, bound: frozenset[ir.Var]) -> None:
         self.pattern = pattern
@@ -194,7 +194,7 @@ Waiting = TypeVar("Waiting")
 
 
 def _take(waiting: list[Waiting], usable: Callable[[Waiting], bool]) -> list[Waiting]:
-    """Remove and return what can be used now."""
+    """Remove and return the items that are usable."""
     taken = [item for item in waiting if usable(item)]
     waiting[:] = [item for item in waiting if item not in taken]
     return taken

@@ -1,4 +1,4 @@
-"""Single values of a query to typed expressions.
+"""Operands: properties, parameters and literals of a query to typed expressions.
 
 Invariant: an operand that comes out of here has exactly one type, and a constant is stored in the
 form of the type it is used as, or refused because it would have to change.

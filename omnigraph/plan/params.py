@@ -1,4 +1,4 @@
-"""Parameter values of a request: JSON to the values a plan is run with.
+"""Parameter binding: JSON values of a request to the typed constants of a plan.
 
 Invariant: after `bind_parameters` every declared parameter has a value of its type, or null where
 its type allows that. Dates are epoch days, DateTimes epoch milliseconds, lists and vectors tuples.

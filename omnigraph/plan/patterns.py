@@ -1,4 +1,4 @@
-"""Clauses of a pattern to a typed pattern.
+"""Type checking of `match`: clauses of a pattern to a typed pattern.
 
 Invariant: the meaning of a block does not depend on the order of its clauses, except that a
 traversal takes its direction from what was bound before it. So bindings and traversals are read

@@ -1,7 +1,7 @@
 """`return` and `order` to typed columns, measures, scores and sort keys.
 
 Invariant: a column, a measure and a score exist once each, however often the query mentions them;
-the sort keys end with what makes the order of rows the only possible one.
+the sort keys end with a tie-break by ids, so the order of rows is total.
 """
 
 from dataclasses import dataclass, field

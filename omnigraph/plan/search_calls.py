@@ -1,4 +1,4 @@
-"""Text conditions and rankings to typed calls.
+"""Type checking of search calls: text conditions, BM25, nearest neighbours and rank fusion.
 
 Invariant: a call names a property that can be searched that way and a query value that fits it, so
 no executor meets a text search on a number or a vector of another length.

@@ -1,4 +1,4 @@
-"""Mutation statements to typed operations.
+"""Type checking of mutations: insert, update and delete statements to typed operations.
 
 Invariant: a statement names one type, sets only properties of it, each once and with a value that
 fits, and selects only by properties that can be compared.

@@ -3,9 +3,10 @@
 import lance
 import pyarrow as pa
 
-from omnigraph.catalog.accept import accept, evolve
+from omnigraph.catalog.accept import accept
 from omnigraph.catalog.arrow import PROPERTY_ID
 from omnigraph.types import Scalar
+from tests.catalog.evolution import evolve
 
 
 def test_a_node_table_has_id_and_then_properties_by_id() -> None:

@@ -1,8 +1,8 @@
-"""What changed between two points of history, entity by entity.
+"""Diff of two snapshots: inserted, updated and deleted entities, paged by tokens.
 
 Invariant: the changes applied to the first point give the second, and nothing is listed whose
 values are equal. Time and memory follow the rows written between the two points: at most a page of
-images is held, beside the ids that may have changed in one type.
+images is in memory, beside the ids that may have changed in one type.
 """
 
 from collections import Counter
@@ -50,11 +50,11 @@ Rows = TypeVar("Rows", pa.Table, pa.Array)
 _KIND_ORDER = {Kind.NODE: "1", Kind.EDGE: "2"}
 
 Position = tuple[str, int, str]
-"""The place of a change in the order of all: kind, type, entity."""
+"""The sort key of a change in the order of all: kind, type, entity."""
 
 
 class ChangedType(NamedTuple):
-    """What the changes of one type have in common."""
+    """The type that changes belong to: kind, name, id and property names."""
 
     kind: str
     name: str
@@ -88,12 +88,12 @@ class Change(NamedTuple):
 
     @property
     def before(self) -> Image | None:
-        """How it was; None for what was inserted."""
+        """The entity before; None when it was inserted."""
         return None if self.was is None else image(self.of.properties, self.was)
 
     @property
     def after(self) -> Image | None:
-        """How it is; None for what was deleted."""
+        """The entity after; None when it was deleted."""
         return None if self.now is None else image(self.of.properties, self.now)
 
     @property
@@ -120,7 +120,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which changes are wanted. Empty: all. Any within one list, all lists together.
+    """The changes to list. Empty: all. Any within one list, all lists together.
 
     Types are identities, so that a filter means the same before and after a rename.
     """
@@ -133,7 +133,7 @@ class Filters:
         return [sorted(self.kinds), sorted(self.types), sorted(self.ops)]
 
     def take(self, owner: Type) -> bool:
-        """Whether changes of a type are wanted."""
+        """Whether changes of a type are listed."""
         of_kind = not self.kinds or owner.kind in self.kinds
         return of_kind and (not self.types or owner.id in self.types)
 
@@ -159,7 +159,7 @@ def filters(
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some changes in order, and where the rest begins."""
+    """Changes in order, and the token of the next page."""
 
     changes: tuple[Change, ...]
     next_page_token: str | None
@@ -210,7 +210,7 @@ class Changes:
         return Page(changes, sealed("page", scope, position_of(changes[-1])))
 
     def beyond(self, start: Position | None) -> Iterator[Change]:
-        """The changes after a place, in order: nodes, then edges; by type; by id."""
+        """The changes after a position, in order: nodes, then edges; by type; by id."""
         with readable(self._after.commit_id):
             yield from self._beyond(start)
 
@@ -224,7 +224,7 @@ class Changes:
             yield from self._of_type(owner, after_id)
 
     def _require_kept(self) -> None:
-        """Pass unless a type went away with entities, which nothing here could tell."""
+        """Refuse when a type that had entities was dropped: no catalog type describes them."""
         kept = {(owner.kind, owner.id) for owner in owners(self._catalog)}
         for owner in owners(self._catalog_before):
             pin = self._before.tables.get(owner.table)
@@ -264,7 +264,7 @@ class Changes:
     ) -> Iterator[Change]:
         ids, was, now = (touched[name].combine_chunks() for name in ("id", BEFORE, AFTER))
         reads = [partial(old.pick, was, ids), partial(new.pick, now, ids)]
-        # Few rows are at hand; to look them up takes less than to wait for a thread.
+        # A few rows are read in less time than a thread takes to start.
         ours, theirs = together(reads) if len(ids) > _FEW_ROWS else [read() for read in reads]
         positions = np.flatnonzero(differ(ours, theirs))
         before, after = (
@@ -280,7 +280,7 @@ class Changes:
 
 
 def _taken(rows: Rows, positions: npt.NDArray[np.intp]) -> Rows:
-    """What is at some places, often at all of them."""
+    """Rows by position; not copied when every position is asked for."""
     return rows if len(positions) == len(rows) else rows.take(pa.array(positions))
 
 
@@ -296,7 +296,7 @@ def _is_same(before: TablePin, after: TablePin) -> bool:
 def changes_between(
     store: Store, schemas: Schemas, before: Snapshot, after: Snapshot, only: Filters
 ) -> Changes:
-    """What turns one snapshot into another, each read under the schema it was written under."""
+    """The changes from one snapshot to another, each read under its own schema."""
     old, new = schemas.of(before).catalog, schemas.of(after).catalog
     return Changes(store, new, before, after, only, catalog_before=old)
 
@@ -309,7 +309,7 @@ def commit_changes(
     *,
     parent: Commit | None = None,
 ) -> Changes:
-    """What a commit changed against its first parent, which is looked up unless it is given."""
+    """The changes of a commit against its first parent, which is looked up unless it is given."""
     if commit.parent is None:
         raise NoChanges("parentless_commit", commit.id)
     with readable(commit.id):
@@ -319,7 +319,7 @@ def commit_changes(
 
 @contextmanager
 def readable(commit_id: str) -> Iterator[None]:
-    """Say that the changes of a commit cannot be told when something they need was reclaimed."""
+    """Raise `ChangeFeedGap` when data that the changes of a commit need was reclaimed."""
     try:
         yield
     except ChangeFeedGap as gap:
@@ -340,12 +340,12 @@ def owners(catalog: Catalog) -> Iterator[Type]:
 
 
 def type_order(owner: Type) -> tuple[str, int]:
-    """The place of a type in the order of changes; `1` comes before `2`."""
+    """The sort key of a type in the order of changes; `1` comes before `2`."""
     return _KIND_ORDER[owner.kind], int(owner.id)
 
 
 def position_of(change: Change) -> Position:
-    """The place of a change in the order of all."""
+    """The sort key of a change in the order of all."""
     return _KIND_ORDER[Kind(change.kind)], int(change.type_id), change.id
 
 

@@ -1,6 +1,6 @@
-"""Entities of one type at one version, by row id, and which of them differ.
+"""Entity comparison: rows of one type at one version, by row id, and a mask of those that differ.
 
-Invariant: rows are aligned by position, and a row id of null is an entity that is not there. Two
+Invariant: rows are aligned by position, and a null row id stands for a missing entity. Two
 entities are equal when every property, both ends and the bytes of every blob are equal. The bytes
 of a blob are read only when nothing else decides, and never all at once.
 """
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.arrow import PROPERTY_ID, arrow_type
+from omnigraph.catalog.arrow import arrow_type, property_columns
 from omnigraph.catalog.model import EdgeType, Type
 from omnigraph.storage.lance.tables import TableReader
 
@@ -31,14 +31,14 @@ _DESCRIBED = ("size", "blob_uri")
 
 
 class Aligned(Protocol):
-    """Entities at positions 0..n, whatever version each comes from."""
+    """Entities at positions 0..n, each of any version."""
 
     @property
     def rows(self) -> pa.Table:
-        """The columns of the type in the catalog's names; blobs as what describes them."""
+        """The columns of the type in the catalog's names; blobs by their descriptions."""
 
     def digests(self, column: str, where: Mask) -> npt.NDArray[np.object_]:
-        """What identifies the bytes of a blob column, at the places of the mask."""
+        """A digest of the bytes of a blob column, at the positions of the mask."""
 
 
 class Entities:
@@ -120,18 +120,18 @@ class Picked:
 
     @property
     def rows(self) -> pa.Table:
-        """The columns of the type in the catalog's names; blobs as what describes them."""
+        """The columns of the type in the catalog's names; blobs by their descriptions."""
         if ADDRESS not in self.located.column_names:
             return self.located
         return self.located.drop([ADDRESS])
 
     @property
     def addresses(self) -> pa.Array:
-        """Where each row is in the version; null where there is none. Only of located ones."""
+        """The row address of each entity in the version, null for a missing one; if located."""
         return self.located[ADDRESS].combine_chunks()
 
     def take(self, positions: pa.Array) -> "Picked":
-        """Those at some places."""
+        """The entities at these positions."""
         return Picked(self.entities, self.row_ids.take(positions), self.located.take(positions))
 
     def digests(self, column: str, where: Mask) -> npt.NDArray[np.object_]:
@@ -153,7 +153,7 @@ class Picked:
 
 
 def _aligned(rows: pa.Table, row_ids: pa.Array) -> pa.Table:
-    """The rows at the places of the row ids; nulls where a row id is null."""
+    """Rows at the positions of their row ids; nulls where a row id is null."""
     if row_ids.null_count == 0:
         return rows
     present = row_ids.is_valid()
@@ -171,7 +171,7 @@ def _fitting(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Entities taken place by place from one of two."""
+    """Entities chosen by position from one of two."""
 
     first: Mask
     yes: Aligned
@@ -196,8 +196,8 @@ def rows_a_chunk(owner: Type) -> int:
 
 
 def present(entities: Aligned) -> Mask:
-    """Where there is an entity."""
-    return _mask(entities.rows["id"].combine_chunks().is_valid())
+    """A mask of the entities that are not missing."""
+    return mask_of(entities.rows["id"].combine_chunks().is_valid())
 
 
 def differ(left: Aligned, right: Aligned) -> Mask:
@@ -226,8 +226,8 @@ def differ_in(left: Aligned, right: Aligned, column: str) -> Mask:
 
 def unequal(one: pa.Array, other: pa.Array) -> Mask:
     """Where two columns differ. Null equals null, and a number equals itself, NaN too."""
-    nulls = _mask(one.is_null()) != _mask(other.is_null())
-    both = _mask(one.is_valid()) & _mask(other.is_valid())
+    nulls = mask_of(one.is_null()) != mask_of(other.is_null())
+    both = mask_of(one.is_valid()) & mask_of(other.is_valid())
     kind = one.type
     if pa.types.is_fixed_size_list(kind):
         width = kind.list_size
@@ -238,14 +238,14 @@ def unequal(one: pa.Array, other: pa.Array) -> Mask:
     elif pa.types.is_list(kind):
         values = np.array([repr(a) != repr(b) for a, b in zip(one, other, strict=True)], dtype=bool)
     else:
-        values = _mask(pc.fill_null(pc.not_equal(one, other), False))
+        values = mask_of(pc.fill_null(pc.not_equal(one, other), False))
     wrong: Mask = nulls | (both & values)
     return wrong
 
 
 def _blobs_differ(left: Aligned, right: Aligned, column: str, undecided: Mask) -> Mask:
     ours, theirs = left.rows[column].combine_chunks(), right.rows[column].combine_chunks()
-    valid = _mask(ours.is_valid()), _mask(theirs.is_valid())
+    valid = mask_of(ours.is_valid()), mask_of(theirs.is_valid())
     wrong: Mask = undecided & (valid[0] != valid[1])
     both = undecided & valid[0] & valid[1]
     if both.any():
@@ -280,13 +280,14 @@ def _bits(values: pa.Array) -> npt.NDArray[np.unsignedinteger]:
     return bits
 
 
-def _mask(values: pa.Array) -> Mask:
+def mask_of(values: pa.Array) -> Mask:
+    """A boolean array of Arrow as numpy has it."""
     mask: Mask = np.asarray(values.to_numpy(zero_copy_only=False), dtype=bool)
     return mask
 
 
 def _budgeted(positions: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
-    """The places in groups whose bytes fit into memory together."""
+    """Positions in groups whose bytes fit into memory together."""
     groups: list[list[int]] = []
     size = _PAYLOAD_BYTES + 1
     for position in positions:
@@ -300,18 +301,13 @@ def _budgeted(positions: Sequence[int], sizes: Sequence[int]) -> list[list[int]]
 
 def _column_names(owner: Type, schema: pa.Schema) -> dict[str, str | None]:
     """Each column of a type with its name in a version: renamed ones are found by identity."""
-    key = PROPERTY_ID.encode()
-    by_id = {
-        field.metadata[key].decode(): field.name
-        for field in schema
-        if field.metadata and key in field.metadata
-    }
+    by_id = property_columns(schema)
     names: dict[str, str | None] = {"id": "id"}
     if isinstance(owner, EdgeType):
         names |= {"src": "src", "dst": "dst"}
     for prop in sorted(owner.properties, key=lambda each: each.id):
         same_name = prop.name if prop.name in schema.names else None
-        names[prop.name] = by_id.get(str(prop.id), same_name if prop.type.is_blob else None)
+        names[prop.name] = by_id.get(prop.id, same_name if prop.type.is_blob else None)
     return names
 
 

@@ -1,4 +1,4 @@
-"""A graph as files: NDJSON that loads again as it is, or Parquet a type.
+"""Export: one snapshot as NDJSON that loads again, or as Parquet files by type.
 
 Invariant: one snapshot throughout. Edges come before nodes, types in name order, rows in id order,
 and every property of every row is there, so that loading the export gives the same graph.
@@ -14,7 +14,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from omnigraph.catalog.arrow import PROPERTY_ID, arrow_type
+from omnigraph.catalog.arrow import arrow_type, property_columns
 from omnigraph.catalog.model import Catalog, EdgeType, Property, Type
 from omnigraph.errors import AlreadyExists, BadRequest
 from omnigraph.exec.load.request import Progress
@@ -33,7 +33,7 @@ _ROWS_A_FILE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """What was written: rows by type, in name order, and the commit they were read from."""
+    """Rows written by type, in name order, and the commit they were read from."""
 
     nodes: dict[str, int]
     edges: dict[str, int]
@@ -47,7 +47,7 @@ class ExportResult:
 
 @dataclass(slots=True)
 class Meter:
-    """Counts rows as they leave and tells whoever wants to know."""
+    """Progress meter: counts rows and reports them to a callback."""
 
     tell: Callable[[Progress], None] | None = None
     rows: int = 0
@@ -61,7 +61,7 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class Exporting:
-    """One snapshot on its way out."""
+    """The export of one snapshot."""
 
     store: Store
     snapshot: Snapshot
@@ -69,7 +69,7 @@ class Exporting:
     meter: Meter
 
     def chunks(self) -> Iterator[bytes]:
-        """Everything as NDJSON, some lines at a time."""
+        """Everything as NDJSON, a batch of lines at a time."""
         for owner in self.owners:
             for batch in self._batches(owner):
                 yield b"".join(_lines_of(batch, owner))
@@ -134,7 +134,7 @@ def rows_as_now(
 ) -> Iterator[pa.RecordBatch]:
     """Rows of any version with the columns that the type has now, or some of them; a column that
     the version lacks is null. `options` are those of `TableReader.batches`."""
-    names = _names(reader)
+    names = property_columns(reader.schema)
     ends = ["src", "dst"] if isinstance(owner, EdgeType) else []
     shown = ["id", *ends, *(p.name for p in owner.properties)]
     shown = shown if columns is None else [name for name in columns if name in shown]
@@ -153,12 +153,6 @@ def rows_as_now(
 def column_type(prop: Property) -> pa.DataType:
     """The type of a property's column as it leaves the graph."""
     return pa.large_binary() if prop.type.is_blob else arrow_type(prop.type)
-
-
-def _names(reader: TableReader) -> dict[int, str]:
-    """The column of each property: an older snapshot may know it by another name."""
-    key = PROPERTY_ID.encode()
-    return {int(f.metadata[key]): f.name for f in reader.schema if key in (f.metadata or {})}
 
 
 def choose_owners(catalog: Catalog, types: Iterable[str] | None) -> tuple[Type, ...]:

@@ -1,4 +1,4 @@
-"""The change feed: the commits of one branch, oldest first, each with what it changed.
+"""Change feed: the commits of one branch, oldest first, each with its changes.
 
     start ─▶ blocks … next_page_token ─▶ blocks … cursor ─▶ (later) blocks …
 
@@ -38,13 +38,13 @@ NOW, BEGINNING, AFTER = "now", "beginning", "after:"
 
 @dataclass(frozen=True, slots=True)
 class FeedBlock:
-    """One commit, and what it changed; one that a page cuts is told again on the next."""
+    """One commit and its changes; a commit that a page cuts comes again on the next."""
 
     cause: Commit
     changes: tuple[Change, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The block as a server tells it."""
+        """The block as a server sends it."""
         cause = self.cause
         shown = {
             "graph_commit_id": cause.id,
@@ -70,7 +70,7 @@ class FeedPage:
 
 @dataclass(frozen=True, slots=True)
 class _PageBounds:
-    """Where a page begins: beyond a commit, or inside the one after it, up to a last commit."""
+    """The range of a page: from beyond a commit, or inside the next, up to a last commit."""
 
     beyond: CommitId
     last: CommitId
@@ -91,7 +91,7 @@ class Feed:
         self._scope = [self._chain[0].id, branch, state.identity, filters.to_json()]
 
     def baseline(self) -> Baseline:
-        """Everything as it is at the head, and the cursor of whoever has it."""
+        """A baseline of the head, and the cursor that goes on from it."""
         head = self._head
         owners = choose_owners(self._schemas.of(head).catalog, None)
         chosen = tuple(filter(self._filters.take, owners))
@@ -107,7 +107,7 @@ class Feed:
         limit: int = PAGE_CHANGES,
         commits: int = POLL_COMMITS,
     ) -> FeedPage:
-        """What happened since a place, at most `limit` changes of at most `commits` commits."""
+        """The commits since a start or a cursor: at most `commits` of them, `limit` changes."""
         try:
             return self._poll(start, cursor, page_token, limit, commits)
         except ChangeFeedGap as gap:
@@ -136,7 +136,7 @@ class Feed:
         return self._page(page, limit)
 
     def cursor_at(self, commit_id: CommitId) -> str:
-        """The cursor of somebody who has everything up to a commit."""
+        """The cursor behind a commit."""
         return sealed("cursor", self._scope, commit_id)
 
     def _beginning(self, start: str | None, cursor: str | None) -> CommitId:

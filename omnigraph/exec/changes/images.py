@@ -1,7 +1,7 @@
-"""What an entity looks like at one point of history, as JSON has it.
+"""Entity images: the JSON of an entity at one point of history.
 
 Invariant: an image is complete: every property of the type is in it, null ones too. Dates are
-days and moments milliseconds since the epoch, as in an export; a blob is a short text about it.
+days and moments milliseconds since the epoch, as in an export; a blob is described by its size.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Image(NamedTuple):
 
 
 def image(names: Sequence[str], values: Values) -> Image:
-    """What values say of an entity."""
+    """The image of an entity with these values."""
     ends = values[len(names) :]
     return Image(dict(zip(names, values, strict=False)), (ends[0], ends[1]) if ends else None)
 

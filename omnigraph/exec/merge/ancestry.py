@@ -1,7 +1,7 @@
-"""Where two lines of history met last.
+"""Merge bases: the best common ancestors of two heads in the commit DAG.
 
 Invariant: a merge base is an ancestor of both heads, and no other common ancestor descends from it.
-There may be several (each side merged the other): then none alone tells who changed what since, and
+There may be several (criss-cross merges): then no single one shows which side made a change, and
 the merge reads them together.
 """
 
@@ -20,7 +20,7 @@ Lookup = Callable[[CommitId], Commit | None]
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Where two heads met last.
+    """The merge bases of two heads.
 
     `bases` are the best common ancestors: the nearest to both heads first, then the newer.
     `forgotten` are merges on our side of commits that their side has merged too and that went away
@@ -32,7 +32,7 @@ class Meeting:
 
 
 def meeting(lookup: Lookup, ours: CommitId, theirs: CommitId) -> Meeting:
-    """Where two heads met last. Where they met once, only what was committed since is walked."""
+    """The merge bases of two heads. With a single base, only newer commits are walked."""
     base = _only_base(lookup, ours, theirs)
     return _meeting(lookup, ours, theirs) if base is None else Meeting((base,))
 
@@ -44,14 +44,14 @@ _BOTH = _OURS | _THEIRS
 def _only_base(lookup: Lookup, ours: CommitId, theirs: CommitId) -> Commit | None:
     """The one best common ancestor, or None if there may be several or none.
 
-    Walks back from both heads, the newest commit first, and marks who comes by. Ancestors of a
-    commit that both have passed are of no interest, and the walk ends when only such are left. The
-    order is only a guess (versions of two branches say little about each other), so a mark that
+    Walks back from both heads, the newest commit first, and marks each commit with the heads that
+    reach it. Ancestors of a common commit need no look, and the walk ends when only such are left.
+    The order is only a guess (versions of two branches say little about each other), so a mark that
     comes late to a commit is carried on from there: every best common ancestor is marked by both.
     """
     marks: dict[CommitId, int] = {}
     waiting: list[tuple[int, CommitId]] = []
-    open_ids: set[CommitId] = set()  # those that wait and are of interest
+    open_ids: set[CommitId] = set()  # queued, and not known to be an ancestor of a common commit
     common: dict[CommitId, Commit] = {}
 
     def reach(commit_id: CommitId, mark: int) -> None:
@@ -128,7 +128,7 @@ def _distances(lookup: Lookup, head: CommitId) -> dict[CommitId, int]:
 
 
 class _Commits:
-    """Commits of some branches, and of others once they do not suffice.
+    """Commit lookup in a few branches, and in others once those do not suffice.
 
     A merge says where the commit it merged was written: only that branch is asked, and none if it
     is gone, and its commits with it. Where a merge says nothing, or names a branch that lacks the

@@ -1,4 +1,4 @@
-"""The rules of the schema on a merged graph, asked of what the two sides changed.
+"""Rule checks of a merged graph, over the rows in which the two sides differ.
 
 Both sides satisfy the schema by themselves. So rows that break a rule together come from different
 sides, and both differ between the sides: nothing else is looked at. Only a row that neither side
@@ -38,7 +38,7 @@ class Merged:
 
     merge: TypeMerge
     source_rows: pa.Array  # taken from the source, null: removed
-    target_rows: pa.Array  # what they replace, null: nothing
+    target_rows: pa.Array  # the rows they replace, null: none
     made: pa.Table  # rows that neither side has
     made_rows: pa.Array
 
@@ -156,7 +156,7 @@ def _unknown_ends(graph: MergedGraph, part: Merged, rule: Endpoint) -> pa.Table:
     nodes = graph.parts.get(rule.node_table)
     existing = _ids(rows_by_key(graph.target(rule.node_table), "id", ends, ["id"]))
     added = existing.slice(0, 0) if nodes is None else _ids(nodes.incoming(["id"]))
-    missing = _missing(graph, rule.node_table)  # already told
+    missing = _missing(graph, rule.node_table)  # reported there
     known = pa.concat_arrays([existing, added, missing])
     return rows.filter(pc.invert(pc.is_in(rows[rule.end], value_set=known)))
 

@@ -1,8 +1,8 @@
-"""Decisions for entities that both sides changed: by property, by rule, or one by one.
+"""Conflict resolution: entities that both sides changed, by property, by side, or by an answer.
 
-Invariant: a conflict is settled only by what the caller asked for. A merge by property settles an
+Invariant: a conflict is settled only as the caller asked. A merge by property settles an
 update when no property was changed on both sides to different values; everything else waits for
-`resolve`, and what that does not answer stays a conflict.
+`resolve`, and without an answer stays a conflict. An answer is read as a load reads a value.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ _TEXTS = {
 
 @dataclass
 class Settled:
-    """The outcome for one type: rows made by hand or by property, and what is still open."""
+    """The outcome for one type: rows made by hand or by property, and open conflicts."""
 
     made: list[pa.Table] = field(default_factory=list)
     made_rows: list[pa.Array] = field(default_factory=list)  # the target's row each replaces
@@ -58,7 +58,7 @@ def check_options(by: str, resolve: Resolve) -> None:
 
 
 def settle(merge: TypeMerge, undecided: Undecided, by: str, resolve: Resolve, to: Settled) -> None:
-    """Settle what the options settle, and list the rest."""
+    """Settle conflicts by the options, and list the rest as open."""
     clashes = _clashes(undecided) if by == PROPERTY else None
     fitting = []
     for position, conflict in enumerate(_conflicts(merge, undecided, clashes)):
@@ -146,7 +146,7 @@ def _clashes(undecided: Undecided) -> list[list[str]]:
 
 
 def _by_property(merge: TypeMerge, undecided: Undecided, positions: pa.Array) -> pa.Table:
-    """The target's rows with what the source changed in them."""
+    """The target's rows with the properties that the source changed."""
     ours = merge.target.reader.stageable(undecided.target_rows.take(positions))
     theirs = merge.source.reader.stageable(undecided.source_rows.take(positions))
     count = len(positions)
@@ -174,7 +174,7 @@ def _by_hand(
 
 
 def _with_value(merge: TypeMerge, row: pa.Table, name: str, value: Any) -> pa.Table:
-    """The row with one property set to what a load would store of the answer."""
+    """The row with one property set to the answer, read as a load reads a value."""
     owner = merge.owner
     if name == "id" or name in owner.key:
         raise BadRequest(f"a resolution cannot change {owner.name}.{name}", "leave out the key")

@@ -1,11 +1,11 @@
-"""Merge one branch into another as one commit.
+"""Branch merge: one branch into another, as one commit with two parents.
 
     heads ─▶ bases ─▶ decide ─▶ rules on the ─▶ stage ─▶ commit
     pinned   in the   type by   merged graph    only     parents: target
              DAG      type                      changed  head, source head
 
 Invariant: both heads are pinned at the start. The commit holds only if the target is still there,
-and what it contains is exactly the two pinned heads merged. A target that moved is pinned and
+and its content is exactly the two pinned heads merged. A target that moved is pinned and
 decided on anew, a few times; the source stays pinned where it was. Rows are copied: nothing the
 target reads afterwards belongs to the source.
 """
@@ -52,7 +52,7 @@ Done = tuple[str, Commit | None]
 
 @dataclass(frozen=True, slots=True)
 class MergeOutcome:
-    """What a merge did. `commit` is None when there was nothing to do.
+    """The outcome of a merge. `commit` is None when the target had everything.
 
     `branch_deleted` is None unless deleting the source was asked for.
     """
@@ -66,7 +66,7 @@ class MergeOutcome:
     branch_delete_error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The outcome as a server tells it."""
+        """The outcome as a server sends it."""
         shown: dict[str, Any] = {
             "source": self.source,
             "target": self.target,
@@ -82,7 +82,7 @@ class MergeOutcome:
 
 @dataclass(frozen=True, slots=True)
 class MergeRequest:
-    """Which branch goes where, and how conflicts are settled."""
+    """Source and target branch, and how conflicts are settled."""
 
     source: str
     into: str = MAIN
@@ -115,8 +115,8 @@ def run_merge(store: Store, catalog: Catalog, asked: MergeRequest) -> MergeOutco
 
 
 def _beside_deletions(attempt: Callable[[], Done]) -> Done:
-    """Other branches that history leads to may be deleted while they are read. Who looks again does
-    without them; what is missing twice is missing."""
+    """Try again when a branch that history leads to was deleted meanwhile: the next attempt does
+    without it. The same error twice in a row is raised."""
     last_missing = ""
     for _ in range(_ATTEMPTS - 1):
         try:
@@ -241,7 +241,7 @@ class _Bases:
     def _joined(self, owner: Type, sides: _Sides, commits: tuple[Commit, ...]) -> Base:
         joined = self._one(owner, sides, commits[0])
         for index, commit in enumerate(commits[1:], start=1):
-            # What the commits so far have in common with the next one: their own bases.
+            # The base of the commits so far and the next one: their own merge bases.
             below = merge_bases(self._lookup, commits[index - 1].id, commit.id)
             joined = MergedBase(
                 joined, self._one(owner, sides, commit), self._joined(owner, sides, below)
@@ -262,7 +262,7 @@ class _Bases:
 
 
 def _stage(write: Write, table_key: TableKey, part: Merged) -> None:
-    """Stage what changes in one table: one version, whatever it does."""
+    """Stage the changes of one table, as one version."""
     leaving, taken = part.leaving(), part.source_rows.drop_null()
     if not len(leaving) and not len(taken) and not part.made.num_rows:
         return

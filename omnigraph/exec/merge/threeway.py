@@ -1,6 +1,6 @@
-"""Three-way merge of one type: what the target takes from the source, and what needs a decision.
+"""Three-way merge of one type: base, source and target compared entity by entity.
 
-An entity is decided by three looks. Equal on both sides: nothing to do. Equal to the base on the
+Three comparisons decide an entity. Equal on both sides: nothing to do. Equal to the base on the
 source: the target's stays. Equal to the base on the target: the source's is taken. Otherwise both
 sides changed it, differently: a conflict.
 
@@ -25,6 +25,7 @@ from omnigraph.exec.changes.entities import (
     Mask,
     Picked,
     differ,
+    mask_of,
     present,
     rows_a_chunk,
 )
@@ -41,7 +42,7 @@ DELETE_VS_UPDATE = "delete_vs_update"
 
 
 class Base(Protocol):
-    """What both sides started from: one commit, or what several come to."""
+    """The merge base of both sides: one commit, or several combined."""
 
     def ids(self) -> pa.Array:
         """The ids in which the source may differ from it."""
@@ -50,7 +51,7 @@ class Base(Protocol):
         """Its entities of these ids, and where it has none to offer because its parts disagree."""
 
     def as_target(self, ids: pa.Array) -> Mask:
-        """Where the target surely has what it has, without reading either."""
+        """Where the target is known to equal the base without reading either."""
 
 
 class CommitBase:
@@ -71,14 +72,14 @@ class CommitBase:
     def entities_of(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
         """An id that is not listed has the source's content."""
         positions = pc.index_in(ids, self._ids)
-        listed = np.asarray(positions.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+        listed = mask_of(positions.is_valid())
         own = self._entities.pick(self._touched[AFTER].combine_chunks().take(positions), ids)
         entities: Aligned = own if listed.all() else Chosen(listed, own, source)
         return entities, np.zeros(len(ids), dtype=bool)
 
     def as_target(self, ids: pa.Array) -> Mask:
         """An id that the target did not write since has the base's content there."""
-        return ~_mask(pc.is_in(ids, value_set=self._moved))
+        return ~mask_of(pc.is_in(ids, value_set=self._moved))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +106,14 @@ class MergedBase:
         return merged, (apart & first_moved & second_moved) | no_first | no_second
 
     def as_target(self, ids: pa.Array) -> Mask:
-        """Several commits: that takes a look at each."""
+        """Never known without reading: there are several commits."""
         return np.zeros(len(ids), dtype=bool)
 
 
 @dataclass(frozen=True, slots=True)
 class ForgottenBase:
-    """A base beside which both sides merged a commit that is gone. What the merge of it changed is
-    what it had; for the rest the base stands."""
+    """A base beside which both sides merged a commit that is gone. The changes of that merge stand
+    for the lost commit; elsewhere the base holds."""
 
     merge: Base
     before: Base
@@ -130,7 +131,7 @@ class ForgottenBase:
         return Chosen(brought, after, below), baseless & ~brought
 
     def as_target(self, ids: pa.Array) -> Mask:
-        """Several commits: that takes a look at each."""
+        """Never known without reading: there are several commits."""
         return np.zeros(len(ids), dtype=bool)
 
 
@@ -139,7 +140,7 @@ class ForgottenBase:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """Entities that both sides changed, as each has them. Positions agree; null: not there."""
+    """Entities that both sides changed, as each has them. Positions agree; null: missing."""
 
     ids: pa.Array
     base: Aligned
@@ -161,7 +162,7 @@ class Undecided:
 
 @dataclass
 class TakenRows:
-    """What the target takes: row ids of the source, each with the target's row it replaces.
+    """Rows the target takes: row ids of the source, each with the target's row it replaces.
 
     Rows that were read to decide are kept, so that they need not be read again to be written.
     """
@@ -172,7 +173,7 @@ class TakenRows:
     addresses: list[pa.Array] | None = field(default_factory=list)
 
     def take(self, theirs: Picked, ours: Picked) -> None:
-        """Take these entities. One that is null there removes the target's."""
+        """Take these entities. A missing one removes the target's."""
         self.source_rows.append(theirs.row_ids)
         self.target_rows.append(ours.row_ids)
         if self.kept is not None:
@@ -207,8 +208,8 @@ class TypeMerge:
         self._base = base
 
     def decide(self, compared: Callable[[int], None]) -> Iterator[Undecided]:
-        """Decide every entity that decides itself, and yield the others, some at a time. `told` is
-        how many were looked at."""
+        """Decide every entity without a conflict, and yield the others, a chunk at a time.
+        `compared` is called with the number of entities of each chunk."""
         mask = pc.is_in(self.touched["id"], value_set=self._base.ids())
         candidates = self.touched.filter(mask)
         rows = rows_a_chunk(self.owner)
@@ -267,11 +268,6 @@ class TypeMerge:
             return self.target.stored(self.source.stageable(source_rows.drop_null()))
         nothing = self.target.reader.schema.empty_table()
         return pa.concat_tables([nothing, *map(self.target.stored, self.taken.kept)])
-
-
-def _mask(values: pa.Array) -> Mask:
-    mask: Mask = np.asarray(values.to_numpy(zero_copy_only=False), dtype=bool)
-    return mask
 
 
 def _in_one(parts: Sequence[pa.Array]) -> pa.Array:

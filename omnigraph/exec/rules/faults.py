@@ -1,4 +1,4 @@
-"""What is wrong with an input: all of it counted, the first of each kind told.
+"""Faults of an input: every violation counted, the first of each rule listed.
 
 Invariant: merging the faults of the parts of an input, in any order, gives the faults of the whole.
 Lines count from 1 in a file; `part` says which part of the input a line belongs to.
@@ -54,7 +54,7 @@ class Faults:
             self.rejects.append(Reject(part, violation, record))
 
     def add_many(self, part: int, violations: Sequence[Violation], total: int) -> None:
-        """Several faults of one rule, of which some are named."""
+        """Several faults of one rule, `total` in all, of which `violations` are listed."""
         if not total:
             return
         self.counts[violations[0].rule] += total

@@ -30,8 +30,8 @@ from omnigraph.exec.rules.rules import (
 def check_rows(
     rules: Iterable[RowRule], rows: pa.Table, *, listed: int | None = VIOLATIONS_LISTED
 ) -> RuleViolations:
-    """Every row rule over every row; `listed` None lists every violation. A rule whose column is
-    not there is not asked."""
+    """Every row rule over every row; `listed` None lists every violation. A rule is
+    skipped when the rows lack its column."""
     names = set(rows.schema.names)
     asked = (rule for rule in rules if rule.column in names)
     return joined([_check(rule, rows, listed) for rule in asked], listed=listed)

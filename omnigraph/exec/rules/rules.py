@@ -1,11 +1,11 @@
-"""The rules that the schema sets for data, each stated once.
+"""Schema rules as values: required, enum, range, regex, unique, endpoint and cardinality.
 
 A rule is a value derived from the catalog. Row rules look at one row by itself and are checked by
 `row_rules` over Arrow batches. Key rules compare rows with other rows and are checked by
 `key_rules` as SQL over the keys that matter. Mutations, loads and merges ask the same rules.
 
-Invariant: data that passes every rule of its type, seen together with what the write leaves alone,
-is data that the schema allows.
+Invariant: data that passes every rule of its type, seen together with the rows that the
+write leaves alone, is data that the schema allows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -218,7 +218,7 @@ def _value_rules(type_name: str, column: str, value_type: ValueType) -> Iterable
         yield WholeItems(type_name, column)
 
 
-# ---- what a check finds
+# ---- the outcome of a check
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ class RuleViolations:
     total: int = 0
 
     def require_none(self) -> None:
-        """Pass only when nothing was found."""
+        """Pass only when there is no violation."""
         if self.total:
             raise ConstraintViolated(self.violations, self.total)
 
@@ -237,6 +237,6 @@ class RuleViolations:
 def joined(
     parts: Sequence[RuleViolations], *, listed: int | None = VIOLATIONS_LISTED
 ) -> RuleViolations:
-    """What several checks found, the first of them first."""
+    """The violations of several checks, in their order."""
     every = (violation for part in parts for violation in part.violations)
     return RuleViolations(tuple(every)[:listed], sum(part.total for part in parts))

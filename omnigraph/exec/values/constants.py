@@ -1,4 +1,4 @@
-"""Constants of a request, and how a constant fits the numbers a column can hold.
+"""Constants of a request, and the exact rewrite of a comparison to a column's number type.
 
 Invariant: `fit` changes how a comparison is written, never which numbers satisfy it. It is exact
 where a cast would round, so that `I32 < 2.7` holds for 2 and `F32 = 0.1` for nothing.

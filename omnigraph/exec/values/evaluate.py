@@ -1,7 +1,7 @@
-"""Expressions over rows: Arrow arrays in, Arrow arrays out.
+"""Expression evaluator: typed expressions over rows, as Arrow arrays.
 
 Invariant: a condition evaluates to true, false or null for unknown, by three-valued logic, and
-agrees with the filter that `predicates` writes for the same expression.
+agrees with the filter that `pushdown` writes for the same expression.
 """
 
 from collections.abc import Callable

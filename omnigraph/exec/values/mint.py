@@ -1,4 +1,4 @@
-"""Fresh ids, many at a time.
+"""ULID generator: fresh ids, many at a time.
 
 Invariant: ids are ULIDs: 26 characters, the first ten the time. The ids of one call ascend, and two
 calls never share one: each draws 48 random bits of its own and counts in the other 32.

@@ -1,7 +1,7 @@
-"""Conditions of a scan as Lance filters.
+"""Predicate pushdown: conditions of a scan as SQL filters of Lance.
 
-Invariant: a filter is true for exactly the rows for which the condition is; what a filter cannot
-say exactly is not said, and stays with `evaluate`. Nothing of a value can end its literal, and
+Invariant: a filter is true for exactly the rows for which the condition is; a condition that no
+filter expresses exactly stays with `evaluate`. Nothing of a value can end its literal, and
 column names stand in backticks, because a quoted name would be a string to Lance.
 """
 
@@ -26,7 +26,7 @@ Op = ir.CompareOp
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """A condition in two halves: the filter for Lance, and what is left to evaluate."""
+    """A condition in two halves: the filter for Lance, and the rest to evaluate."""
 
     filter: str | None
     rest: ir.Expr | None
@@ -53,7 +53,7 @@ def ids_filter(ids: list[str], column: str = "id") -> str:
 
 
 class _FilterWriter:
-    """Writes conditions; None for what it cannot write exactly."""
+    """Writes conditions; None for a condition that no filter expresses exactly."""
 
     def __init__(self, given: Given, name_of: NameOf) -> None:
         self._given = given

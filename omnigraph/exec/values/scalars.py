@@ -50,7 +50,7 @@ class Reason(StrEnum):
 
 
 class Misfit(ValueError):
-    """A value that a scalar cannot hold. `detail` is what a parser said of it, if one did."""
+    """A value that a scalar cannot hold. `detail` is a parser's message, if one has it."""
 
     def __init__(self, reason: Reason, detail: str = "") -> None:
         super().__init__(reason, detail)
@@ -70,13 +70,13 @@ class JsonForm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScalarRow:
-    """What the room must know of one scalar. A vector's row is that of one of its numbers."""
+    """Every conversion of one scalar. A vector's row is that of one of its numbers."""
 
     expected: str
-    """What an input must be, in the words of a refusal."""
+    """The demand on an input, in the words of a refusal."""
 
     from_json: Callable[[Any, ReadExternal], Any]
-    """The stored value of what a file or a caller writes, or `Misfit`."""
+    """The stored value of a JSON or Python value, or `Misfit`."""
 
     from_constant: Callable[[ir.Constant, ReadExternal], Any]
     """The stored value of a constant of a compatible type, or `Misfit`."""

@@ -1,4 +1,4 @@
-"""Rows that satisfy a condition or hold a key: committed ones through Lance, pending ones in Arrow.
+"""Row selection by condition or key: committed rows through Lance, pending rows in Arrow.
 
 Invariant: both ways select the same rows for the same condition, because the filter and the
 evaluation come from the same translation. Rows leave with the columns of the type's schema, blobs

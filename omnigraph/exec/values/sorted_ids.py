@@ -1,4 +1,4 @@
-"""Ids in order, and others put among them.
+"""Merge of two sorted id arrays: binary insertion of a few, a sort of many.
 
 Invariant: ids are ordered by their UTF-8 bytes, which is the order of Python's strings too.
 """
@@ -27,7 +27,7 @@ def joined(ids: pa.Array, more: pa.Array) -> tuple[pa.Array, Numbers, Numbers]:
 def _order(ids: pa.Array, more: pa.Array, both: pa.Array) -> Numbers:
     if len(more) > _INSERTED_MAX:
         return pc.sort_indices(both).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
-    # Few are put into their places; sorting again would cost a sort of all.
+    # A few are inserted by binary search, which costs less than to sort all again.
     rows = range(len(ids))
     added = more.to_pylist()
     positions = [bisect_left(rows, each, key=lambda row: ids[row].as_py()) for each in added]

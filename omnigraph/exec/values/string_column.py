@@ -1,4 +1,4 @@
-"""Single strings of an Arrow column, found without an Arrow scalar for each look.
+"""Binary search in a string column of Arrow, over its raw buffers.
 
 Invariant: texts compare by their UTF-8 bytes, as Arrow sorts them. An Arrow scalar costs more than
 everything else a step of a binary search does, so the search reads the buffers.
@@ -30,7 +30,7 @@ class StringColumn:
         return self._data[offsets[position] : offsets[position + 1]].tobytes()
 
     def first_not_less(self, order: memoryview, text: bytes) -> int:
-        """The first place in an ascending order of positions whose text is not less."""
+        """Lower bound: the first index in an ascending order of positions with no lesser text."""
         offsets, data = self._offsets, self._data
         low, high = 0, len(order)
         while low < high:
@@ -43,7 +43,7 @@ class StringColumn:
         return low
 
     def equal_to(self, order: memoryview, text: bytes) -> tuple[int, int]:
-        """The places in the order, first and behind the last, whose text this is."""
+        """Equal range: the first index in the order with this text, and the one behind the last."""
         first = last = self.first_not_less(order, text)
         if first == len(order) or self.bytes_at(order[first]) != text:
             return first, first
