@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, assert_never
 
 import typer
 
@@ -16,6 +15,7 @@ from omnigraph.cli.filters import Kinds, Ops, wanted
 from omnigraph.cli.options import GraphPath, Json, Store, Types, Uri, exclusive
 from omnigraph.cli.terminal import show, show_json, told_plainly
 from omnigraph.cli.told import diff_lines
+from omnigraph.exec.values.json_text import compact_text
 
 if TYPE_CHECKING:
     from omnigraph.exec.changes.diff import Change
@@ -55,7 +55,8 @@ def diff(
     with told_plainly(), open_graph(graph_uri(path, uri, store), read_only=True) as graph:
         changes = graph.diff(before, after, **wanted(kind, type_, op))
         ends = changes.between
-        match DiffFormat.JSON if json else format or DiffFormat.DIFF:
+        shape = DiffFormat.JSON if json else format or DiffFormat.DIFF
+        match shape:
             case DiffFormat.JSON:
                 show_json(_document(ends, list(changes)))
             case DiffFormat.JSONL:
@@ -65,6 +66,8 @@ def diff(
                     show(line)
             case DiffFormat.DIFF:
                 _show_diff(changes, before, after)
+            case _:
+                assert_never(shape)
 
 
 def _document(between: tuple[str, str], changes: list[Change]) -> dict[str, object]:
@@ -82,7 +85,7 @@ def _document(between: tuple[str, str], changes: list[Change]) -> dict[str, obje
 
 def _show_jsonl(changes: Iterable[Change]) -> None:
     for change in changes:
-        show(json.dumps(change.to_json(), ensure_ascii=False, separators=(",", ":")))
+        show(compact_text(change.to_json()))
 
 
 def _show_diff(changes: Iterable[Change], before: str, after: str) -> None:

@@ -20,8 +20,7 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.catalog import codec
-from omnigraph.catalog.arrow import edge_schema, node_schema
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.catalog.model import Catalog
 from omnigraph.errors import StorageFailed
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import SchemaId, Snapshot
@@ -56,12 +55,7 @@ def accepted(text: str, catalog: Catalog) -> Accepted:
 
 def schema_tables(catalog: Catalog) -> list[tuple[TableKey, pa.Schema]]:
     """The tables that hold the nodes and edges of a schema."""
-    return [(owner.table, table_schema(owner)) for owner in catalog.types]
-
-
-def table_schema(owner: NodeType | EdgeType) -> pa.Schema:
-    """The columns of a type's table."""
-    return node_schema(owner) if isinstance(owner, NodeType) else edge_schema(owner)
+    return [(owner.table, owner.schema) for owner in catalog.types]
 
 
 class Schemas:
@@ -73,18 +67,18 @@ class Schemas:
         self._known: Accepted | None = None
         self._turn = Lock()
 
-    def at(self, snapshot: Snapshot) -> Accepted:
+    def of(self, snapshot: Snapshot) -> Accepted:
         """The schema that a snapshot was written under."""
-        found = self._read.get(snapshot.schema)
-        if found is None:
-            found = _read(self._store, snapshot.schema)
+        accepted_schema = self._read.get(snapshot.schema)
+        if accepted_schema is None:
+            accepted_schema = _read(self._store, snapshot.schema)
             with self._turn:
-                self._read[snapshot.schema] = found
-        return found
+                self._read[snapshot.schema] = accepted_schema
+        return accepted_schema
 
     def current(self) -> Accepted:
         """The schema that holds now: a look at the head of main."""
-        self._known = self.at(self._store.snapshot(MAIN))
+        self._known = self.of(self._store.snapshot(MAIN))
         return self._known
 
     def known(self) -> Accepted:
@@ -138,9 +132,9 @@ def _read(store: Store, schema_id: SchemaId | None) -> Accepted:
     may still hold the schema before it."""
     text, document = (store.objects.get(path) for path in (SCHEMA_TEXT, SCHEMA_IR))
     if text is not None and document is not None:
-        found = _hash(text.data, document.data)
-        if schema_id in (None, found):
-            return Accepted(found, text.data.decode(), _decoded(document.data, found))
+        actual = _hash(text.data, document.data)
+        if schema_id in (None, actual):
+            return Accepted(actual, text.data.decode(), _decoded(document.data, actual))
     if schema_id is not None:
         old_text, old = (store.objects.get(path) for path in _archived(schema_id))
         if old_text is not None and old is not None:

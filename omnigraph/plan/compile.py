@@ -1,7 +1,7 @@
-"""Text to plan in one call, remembered.
+"""Plan cache: query text to plan in one call, kept in an LRU.
 
 Invariant: a plan depends on the text, the query's name and the schema's fingerprint alone, so a
-remembered one is as good as a new one. Failures are not remembered.
+cached one is as good as a new one. Failures are not cached.
 """
 
 from collections import OrderedDict
@@ -12,8 +12,8 @@ from omnigraph.errors import BadRequest
 from omnigraph.language.query import ast
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.plan.check import check_query
-from omnigraph.plan.ir import Plan
 from omnigraph.plan.lower import lower
+from omnigraph.plan.mutation_ir import Plan
 
 _PLANS_MAX = 1024
 

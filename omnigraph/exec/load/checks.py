@@ -9,13 +9,14 @@ Invariant: the committed keys that a check sees are those of rows that the load 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import Violation
-from omnigraph.exec.load.records import Owner, Rows, schema_of
+from omnigraph.exec.load.records import Owner, Rows
 from omnigraph.exec.load.spill import AT, KeySet, places
 from omnigraph.exec.rules.key_rules import check_keys
 from omnigraph.exec.rules.row_rules import shown
@@ -191,7 +192,7 @@ def _matching(held: pa.Table | None, names: list[str], rule: KeyRule, owner: Own
     wanted = ["id"] if isinstance(rule, Endpoint | FreeIds | DistinctIds) else names
     if held is not None:
         return held.select(wanted)
-    schema = schema_of(owner)
+    schema = owner.schema
     return pa.schema([schema.field(name) for name in wanted]).empty_table()
 
 
@@ -204,8 +205,10 @@ def _place(rule: KeyRule, incoming: pa.Table, violation: Violation) -> int | Non
             mask = pc.equal(incoming.column("src"), violation.id)
         case Unique(columns=columns):
             mask = pa.array(list(_tuples_equal(incoming, columns, violation)), pa.bool_())
-        case _:
+        case DistinctIds() | FreeIds():
             mask = pc.equal(incoming.column("id"), violation.id)
+        case _:
+            assert_never(rule)
     found = incoming.column(AT).filter(mask).to_pylist()
     # Of rows that clash with each other the last is the one too many.
     is_last = isinstance(rule, DistinctIds | Unique | EdgesPerSource)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.values.rows import as_numpy
-from omnigraph.exec.values.texts import Texts
+from omnigraph.exec.values.string_column import StringColumn
 
 _SEARCH_COST = 100
 """A binary search costs as much as hashing this many ids, which `locate` does without an order."""
@@ -36,7 +36,7 @@ class Ids:
         self.family = family if family is not None else object()
         self._order: np.ndarray | None = None
         self._rank: np.ndarray | None = None
-        self._texts: Texts | None = None
+        self._texts: StringColumn | None = None
         self._turn = Lock()
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ class Ids:
         """The number of one id, or -1."""
         data = wanted.encode("utf-8", "surrogatepass")
         order = self.order.data
-        place = self.texts.place(order, data)
+        place = self.texts.first_not_less(order, data)
         if place < len(order):
             number: int = order[place]
             if self.texts.bytes_at(number) == data:
@@ -81,10 +81,10 @@ class Ids:
         return -1
 
     @property
-    def texts(self) -> Texts:
+    def texts(self) -> StringColumn:
         """The ids one by one."""
         if self._texts is None:
-            self._texts = Texts(self.strings)
+            self._texts = StringColumn(self.strings)
         return self._texts
 
     def locate(self, wanted: pa.Array) -> np.ndarray:
@@ -106,5 +106,5 @@ class Ids:
         among = pc.array_sort_indices(more).to_numpy().astype(np.int64)
         order = self.order.data
         new = (more[int(each)].as_py().encode() for each in among)
-        places = [self.texts.place(order, each) for each in new]
+        places = [self.texts.first_not_less(order, each) for each in new]
         return np.insert(self.order, places, len(self) + among)

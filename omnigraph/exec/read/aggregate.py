@@ -6,6 +6,7 @@ for several that differ in nothing anybody asks for: its weight says how many.
 """
 
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -97,6 +98,8 @@ class _Measurer:
                 return self._sum(measure, chosen, group_of)
             case Op.MIN | Op.MAX:
                 return self._extreme(measure, chosen, group_of)
+            case _:
+                assert_never(measure.op)
 
     def _count_rows(self) -> np.ndarray:
         group_of = self._groups.of_rows
@@ -124,7 +127,7 @@ class _Measurer:
 
     def _there(self, operand: ir.Expr) -> np.ndarray:
         if isinstance(operand, ir.EntityId):
-            return self._rows.bindings[operand.var].at >= 0
+            return self._rows.bindings[operand.var].positions >= 0
         return present(self._evaluator.values(operand, self._rows))
 
     def _sum(

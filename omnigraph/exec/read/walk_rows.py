@@ -8,7 +8,7 @@ compare alike as code points and as bytes.
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -16,21 +16,32 @@ import pyarrow as pa
 from omnigraph.exec.memory.resident import Edges, Nodes
 from omnigraph.exec.memory.view import TablesView
 from omnigraph.exec.values.constants import CONSTANTS, Given
-from omnigraph.exec.values.rows import Binding, Rows
+from omnigraph.exec.values.rows import BoundEntities, Rows
 from omnigraph.plan import ir
-from omnigraph.types import INTEGERS, NUMERICS, Scalar, ValueType
+from omnigraph.types import NUMERICS, Scalar, ValueType
 
 Positions = list[int]
 Side = ir.Column | ir.EntityId
 
-_COMPARED: dict[ir.CompareOp, Callable[[Any, Any], bool]] = {
-    ir.CompareOp.EQ: operator.eq,
-    ir.CompareOp.NE: operator.ne,
-    ir.CompareOp.LT: operator.lt,
-    ir.CompareOp.LE: operator.le,
-    ir.CompareOp.GT: operator.gt,
-    ir.CompareOp.GE: operator.ge,
-}
+
+def _compared(op: ir.CompareOp) -> Callable[[Any, Any], bool]:
+    match op:
+        case ir.CompareOp.EQ:
+            return operator.eq
+        case ir.CompareOp.NE:
+            return operator.ne
+        case ir.CompareOp.LT:
+            return operator.lt
+        case ir.CompareOp.LE:
+            return operator.le
+        case ir.CompareOp.GT:
+            return operator.gt
+        case ir.CompareOp.GE:
+            return operator.ge
+        case _:
+            assert_never(op)
+
+
 _INTEGRAL = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}
 
 
@@ -54,7 +65,8 @@ class Frame:
     def rows(self) -> Rows:
         """The same rows for the operators."""
         bindings = {
-            var: Binding(self.domains[var], np.array(at, np.int64)) for var, at in self.at.items()
+            var: BoundEntities(self.domains[var], np.array(at, np.int64))
+            for var, at in self.at.items()
         }
         return Rows(self.length, bindings, {})
 
@@ -63,11 +75,15 @@ def kind_of(type_: ValueType) -> str | None:
     """What values of a type compare with; None for those that only the operators compare."""
     if type_.is_list or type_.is_vector:
         return None
-    if type_.scalar in INTEGERS:
-        return "integer"
-    if type_.scalar in (Scalar.STRING, Scalar.BOOL, Scalar.DATE, Scalar.DATETIME):
-        return str(type_.scalar)
-    return None
+    match type_.scalar:
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
+            return "integer"
+        case Scalar.STRING | Scalar.BOOL | Scalar.DATE | Scalar.DATETIME:
+            return str(type_.scalar)
+        case Scalar.F32 | Scalar.F64 | Scalar.BLOB | Scalar.VECTOR:
+            return None
+        case _:
+            assert_never(type_.scalar)
 
 
 class Reader:
@@ -131,7 +147,7 @@ def comparison_of(expr: ir.Expr) -> Comparison | None:
     """A condition that a few rows can be asked; None for any other."""
     if not isinstance(expr, ir.Compare):
         return None
-    compare, left, right = _COMPARED[expr.op], expr.left, expr.right
+    compare, left, right = _compared(expr.op), expr.left, expr.right
     if isinstance(left, Side) and isinstance(right, Side):
         kind = kind_of(left.type)
         alike = kind is not None and kind == kind_of(right.type)

@@ -12,6 +12,7 @@ Filters come first: `among` names the ids that may be returned, None means all.
 """
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -67,10 +68,13 @@ def matching_ids(
     if mode is TextMode.ANY_TOKEN and ask_disk(reader, column, cache):
         return matching_on_disk(reader, column, query, among)
     index = text(reader, column, cache=cache)
-    if mode is TextMode.FUZZY:
-        found = index.matching_fuzzily(query, edits_allowed(edits_max))
-    else:
-        found = index.matching(query)
+    match mode:
+        case TextMode.FUZZY:
+            found = index.matching_fuzzily(query, edits_allowed(edits_max))
+        case TextMode.ANY_TOKEN:
+            found = index.matching(query)
+        case _:
+            assert_never(mode)
     return index.ids.take(pa.array(_among(index.ids, found, among)))
 
 

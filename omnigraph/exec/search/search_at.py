@@ -7,7 +7,7 @@ touches no id at all.
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -57,10 +57,13 @@ def matching_at(
         ids = search.matching_on_disk(reader, column, query, None)
         return _only(numbering.locate(ids), among, len(numbering))
     index = search.text(reader, column, cache=cache)
-    if mode is TextMode.FUZZY:
-        found = index.matching_fuzzily(query, search.edits_allowed(edits_max))
-    else:
-        found = index.matching(query)
+    match mode:
+        case TextMode.FUZZY:
+            found = index.matching_fuzzily(query, search.edits_allowed(edits_max))
+        case TextMode.ANY_TOKEN:
+            found = index.matching(query)
+        case _:
+            assert_never(mode)
     places = _places(key_of(search.TEXT, reader.pin, column), index.ids, numbering, cache)
     return _only(places.number_of[found], among, len(numbering))
 

@@ -6,9 +6,10 @@ its kind, so it is recognised after a rename.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import assert_never
 
 from omnigraph.catalog.indexes import IndexKind, index_kind
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.catalog.model import Catalog, EdgeType, Type
 from omnigraph.storage.lance.indexing import IndexFacts
 from omnigraph.types import TableKey
 
@@ -30,17 +31,15 @@ def is_kind(index: IndexFacts, kind: IndexKind) -> bool:
 
 def wanted_indexes(catalog: Catalog) -> tuple[Wanted, ...]:
     """Every index the schema asks for."""
-    types: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
-    return tuple(wanted for each in types for wanted in indexes_of(each))
+    return tuple(wanted for each in catalog.types for wanted in indexes_of(each))
 
 
-def indexes_of(each: NodeType | EdgeType) -> Iterator[Wanted]:
+def indexes_of(each: Type) -> Iterator[Wanted]:
     """Every index the schema asks for of one type."""
     ends = ("src", "dst") if isinstance(each, EdgeType) else ()
     for column in ("id", *ends):
         yield Wanted(each.table, column, IndexKind.ORDERED, f"{column}:{IndexKind.ORDERED}")
-    key = each.key if isinstance(each, NodeType) else ()
-    for name in dict.fromkeys((*key, *each.indexes)):
+    for name in dict.fromkeys((*each.key, *each.indexes)):
         prop = each.property(name)
         if prop is None:
             continue  # an edge's own ends, which are indexed in any case
@@ -49,10 +48,16 @@ def indexes_of(each: NodeType | EdgeType) -> Iterator[Wanted]:
 
 
 def _kinds(kind: IndexKind | None) -> tuple[IndexKind, ...]:
-    if kind is None:
-        return ()
-    # Text is also asked for as a whole, which an index of its terms cannot answer.
-    return (kind, IndexKind.ORDERED) if kind is IndexKind.FULL_TEXT else (kind,)
+    match kind:
+        case None:
+            return ()
+        case IndexKind.FULL_TEXT:
+            # Text is also asked for as a whole, which an index of its terms cannot answer.
+            return kind, IndexKind.ORDERED
+        case IndexKind.ORDERED | IndexKind.VECTOR:
+            return (kind,)
+        case _:
+            assert_never(kind)
 
 
 def by_table(all_wanted: Iterable[Wanted]) -> Iterator[tuple[TableKey, list[Wanted]]]:

@@ -6,7 +6,7 @@ this ran and after. One run is one commit, or none when nothing was to be done.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from omnigraph.catalog.indexes import IndexKind
 from omnigraph.catalog.model import Catalog
@@ -27,11 +27,17 @@ VECTORS_MIN = 256
 _VECTORS_A_PARTITION = 4096
 _VECTORS_BEHIND_SHARE = 0.1
 
-_LANCE_TYPES = {
-    IndexKind.ORDERED: "BTREE",
-    IndexKind.FULL_TEXT: "INVERTED",
-    IndexKind.VECTOR: "IVF_FLAT",
-}
+
+def _lance_type(kind: IndexKind) -> str:
+    match kind:
+        case IndexKind.ORDERED:
+            return "BTREE"
+        case IndexKind.FULL_TEXT:
+            return "INVERTED"
+        case IndexKind.VECTOR:
+            return "IVF_FLAT"
+        case _:
+            assert_never(kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,5 +152,5 @@ def _decided_vectors(
 
 
 def _request(wanted: Wanted, parameters: dict[str, Any], *, anew: bool = False) -> IndexRequest:
-    lance_type = _LANCE_TYPES[wanted.kind]
+    lance_type = _lance_type(wanted.kind)
     return IndexRequest(wanted.column, lance_type, wanted.name, parameters, anew)

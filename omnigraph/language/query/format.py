@@ -178,8 +178,12 @@ def _literal(literal: ast.Literal) -> str:
             return f'datetime("{format_datetime(int(value or 0))}")'
         case Scalar.F64:
             return _float(float(value or 0))
-        case _:
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64 | Scalar.F32:
             return str(value)
+        case Scalar.BLOB | Scalar.VECTOR:
+            raise AssertionError("the grammar has no literal of this type")
+        case _:
+            assert_never(literal.scalar)
 
 
 def _float(value: float) -> str:

@@ -1,8 +1,10 @@
-"""Text conditions and rankings to typed calls.
+"""Type checking of search calls: text conditions, BM25, nearest neighbours and rank fusion.
 
 Invariant: a call names a property that can be searched that way and a query value that fits it, so
 no executor meets a text search on a number or a vector of another length.
 """
+
+from typing import assert_never
 
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
@@ -17,24 +19,32 @@ from omnigraph.types import INTEGERS, Scalar, Span, ValueType
 FUZZY_EDITS = ir.Const(2, ValueType(Scalar.I64))
 RRF_K = ir.Const(60, ValueType(Scalar.I64))
 
-_TEXT_CODES = {
-    ast.TextFunction.SEARCH: "T19",
-    ast.TextFunction.FUZZY: "T19",
-    ast.TextFunction.MATCH_TEXT: "T20",
-}
-
 
 def text_match(scope: Scope, call: ast.TextCall) -> ir.TextMatch:
     """The predicate of `search`, `match_text` or `fuzzy`."""
-    code = _TEXT_CODES[call.function]
+    code = _text_code(call.function)
     column = _text_column(scope, call.subject, str(call.function), code)
     query = _text_query(scope, call.query, str(call.function), code)
-    if call.function is not ast.TextFunction.FUZZY:
-        return ir.TextMatch(ir.TextMode.ANY_TOKEN, column, query)
-    edits: ir.Expr = FUZZY_EDITS
-    if call.edits is not None:
-        edits = _integer(scope, call.edits, "the edit distance of fuzzy", code, low=0)
-    return ir.TextMatch(ir.TextMode.FUZZY, column, query, edits)
+    match call.function:
+        case ast.TextFunction.SEARCH | ast.TextFunction.MATCH_TEXT:
+            return ir.TextMatch(ir.TextMode.ANY_TOKEN, column, query)
+        case ast.TextFunction.FUZZY:
+            edits: ir.Expr = FUZZY_EDITS
+            if call.edits is not None:
+                edits = _integer(scope, call.edits, "the edit distance of fuzzy", code, low=0)
+            return ir.TextMatch(ir.TextMode.FUZZY, column, query, edits)
+        case _:
+            assert_never(call.function)
+
+
+def _text_code(function: ast.TextFunction) -> str:
+    match function:
+        case ast.TextFunction.SEARCH | ast.TextFunction.FUZZY:
+            return "T19"
+        case ast.TextFunction.MATCH_TEXT:
+            return "T20"
+        case _:
+            assert_never(function)
 
 
 def ranking(scope: Scope, call: ast.Rank, limit: int | None) -> ir.Ranking:
@@ -46,6 +56,8 @@ def ranking(scope: Scope, call: ast.Rank, limit: int | None) -> ir.Ranking:
             return _bm25(scope, call)
         case ast.Rrf():
             return _rrf(scope, call, limit)
+        case _:
+            assert_never(call)
 
 
 def _text_column(scope: Scope, subject: ast.Expr, function: str, code: str) -> ir.Column:
@@ -70,8 +82,8 @@ def _require_node(scope: Scope, subject: ast.PropertyRef, function: str) -> None
 def _text_query(scope: Scope, query: ast.Expr, function: str, code: str) -> ir.Expr:
     value = _given(scope, query)
     if value is None or not value.type.is_text:
-        found = "" if value is None else f", not {value.type}"
-        text = f"the query of {function} must be a String{found}"
+        actual = "" if value is None else f", not {value.type}"
+        text = f"the query of {function} must be a String{actual}"
         hint = "write a string or a String parameter"
         raise scope.names.fail(query.span, text, code=code, hint=hint)
     return value

@@ -1,4 +1,4 @@
-"""The codes a schema change can be marked with.
+"""Lint codes of schema changes: tier, severity and meaning of each.
 
 Invariant: a code is in this table before anything emits it, and keeps its meaning for good.
 """
@@ -16,7 +16,7 @@ class Tier(StrEnum):
 
 
 class Severity(StrEnum):
-    """How loudly it is said."""
+    """The severity of a lint code."""
 
     ERROR = "error"
     WARN = "warn"
@@ -49,7 +49,7 @@ class LintCode:
 
     @property
     def family(self) -> str:
-        """What the letters in the middle stand for."""
+        """The meaning of the letters in the middle."""
         return FAMILIES[self.code.split("-")[1]]
 
 

@@ -1,11 +1,12 @@
-"""Tree to draft: do the declarations of a schema fit together?
+"""Name resolution of schema declarations: AST to draft, interfaces expanded.
 
-Invariant: `resolve` returns a draft in which every name resolves and interfaces are expanded, or
-raises `Fault` at the piece of text to change.
+Invariant: `resolve` returns a draft in which every name refers to a declaration, or raises `Fault`
+at the piece of text to change.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from omnigraph.catalog.annotations import Declared, read_property, read_type_notes
 from omnigraph.catalog.constraints import Owner, read_constraints
@@ -15,11 +16,16 @@ from omnigraph.language.reader import Fault
 from omnigraph.language.schema import ast
 from omnigraph.types import RESERVED_COLUMNS, Kind, Span, ValueType
 
-_PHYSICAL = {
-    Kind.INTERFACE: frozenset({"id"}),
-    Kind.NODE: frozenset({"id"}),
-    Kind.EDGE: frozenset({"id", "src", "dst", "from", "to"}),
-}
+
+def _physical(kind: Kind) -> frozenset[str]:
+    """The names of the columns that are no properties."""
+    match kind:
+        case Kind.INTERFACE | Kind.NODE:
+            return frozenset({"id"})
+        case Kind.EDGE:
+            return frozenset({"id", "src", "dst", "from", "to"})
+        case _:
+            assert_never(kind)
 
 
 def resolve(schema: ast.Schema) -> Draft:
@@ -83,15 +89,15 @@ class _Resolver:
         name = declaration.name.text
         declared = self._properties(Kind.INTERFACE, name, declaration.properties)
         self.interfaces[name] = declared
-        found = read_constraints(Owner(Kind.INTERFACE, name, _types(declared)), declared, ())
+        constraints = read_constraints(Owner(Kind.INTERFACE, name, _types(declared)), declared, ())
         self._keep_hints(Kind.INTERFACE, name, declared)
         return Interface(
             NO_TYPE_ID,
             name,
             tuple(item.property for item in declared),
-            keys=tuple(column for key in found.keys for column in key),
-            uniques=tuple(column for unique in found.uniques.values() for column in unique),
-            indexes=tuple(found.indexes),
+            keys=tuple(column for key in constraints.keys for column in key),
+            uniques=tuple(column for unique in constraints.uniques.values() for column in unique),
+            indexes=tuple(constraints.indexes),
         )
 
     def node(self, declaration: ast.Node) -> NodeType:
@@ -101,7 +107,9 @@ class _Resolver:
         declared = own + self._injected(declaration, {item.property.name: item for item in own})
         types = _types(declared)
         _require_embed_sources(name, declared, types)
-        found = read_constraints(Owner(Kind.NODE, name, types), declared, declaration.constraints)
+        constraints = read_constraints(
+            Owner(Kind.NODE, name, types), declared, declaration.constraints
+        )
         self._keep_hints(Kind.NODE, name, declared)
         if notes.hint:
             self.hints[entity(Kind.NODE, name)] = notes.hint
@@ -109,11 +117,11 @@ class _Resolver:
             NO_TYPE_ID,
             name,
             tuple(item.property for item in declared),
-            key=found.keys[0] if found.keys else (),
-            uniques=tuple(found.uniques.values()),
-            indexes=tuple(found.indexes),
-            ranges=tuple(found.ranges),
-            checks=tuple(found.checks),
+            key=constraints.keys[0] if constraints.keys else (),
+            uniques=tuple(constraints.uniques.values()),
+            indexes=tuple(constraints.indexes),
+            ranges=tuple(constraints.ranges),
+            checks=tuple(constraints.checks),
             implements=tuple(interface.text for interface in declaration.implements),
             annotations=notes.annotations,
         )
@@ -125,7 +133,7 @@ class _Resolver:
         notes = read_type_notes(Kind.EDGE, declaration.annotations)
         declared = self._properties(Kind.EDGE, name, declaration.properties)
         owner = Owner(Kind.EDGE, name, _types(declared))
-        found = read_constraints(owner, declared, declaration.constraints)
+        constraints = read_constraints(owner, declared, declaration.constraints)
         self._keep_hints(Kind.EDGE, name, declared)
         if notes.hint:
             self.hints[entity(Kind.EDGE, name)] = notes.hint
@@ -137,8 +145,8 @@ class _Resolver:
             declaration.target.text,
             tuple(item.property for item in declared),
             cardinality=Cardinality(card.low, card.high) if card else Cardinality(),
-            uniques=tuple(found.uniques.values()),
-            indexes=tuple(found.indexes),
+            uniques=tuple(constraints.uniques.values()),
+            indexes=tuple(constraints.indexes),
             annotations=notes.annotations,
         )
 
@@ -212,7 +220,7 @@ def _require_free(kind: Kind, name: ast.Name) -> None:
             code="reserved-column",
             hint="choose another name",
         )
-    if name.text in _PHYSICAL[kind]:
+    if name.text in _physical(kind):
         raise Fault(
             name.span,
             f"property name '{name}' is reserved: every {_bearer(kind)} has its own",
@@ -258,7 +266,7 @@ def _require_agreement(
 
 
 def _meaning(item: Declared) -> tuple[object, ...]:
-    """What two interfaces must agree on. Texts for people may differ."""
+    """The part of a property that two interfaces must agree on. Texts for people may differ."""
     notes = sorted(repr(note) for note in item.property.annotations if note.name != "description")
     old = item.hint.old if item.hint else None
     return item.property.type, set(item.flags), item.property.embed, notes, old, item.backfill

@@ -1,4 +1,4 @@
-"""Migration planning: from the accepted schema to the desired one, step by step.
+"""Schema diff and migration planning: the steps from the accepted schema to the desired one.
 
 Invariant: old and new are compared by identity, never by name, and every difference yields a step.
 A plan without steps means that both have the same fingerprint.
@@ -7,15 +7,15 @@ A plan without steps means that both have the same fingerprint.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from omnigraph.catalog.accept import Admission, Diagnostic, admit
 from omnigraph.catalog.annotations import METADATA
 from omnigraph.catalog.demands import demands
 from omnigraph.catalog.documents import annotation_document
 from omnigraph.catalog.draft import AnyType, entity
-from omnigraph.catalog.lint import PROPERTY_TYPE_CHANGED, REQUIRED_PROPERTY_ADDED
 from omnigraph.catalog.model import Annotation, Catalog, EdgeType, Literal, NodeType, Property
+from omnigraph.catalog.schema_lint import PROPERTY_TYPE_CHANGED, REQUIRED_PROPERTY_ADDED
 from omnigraph.catalog.steps import (
     HARD,
     SOFT,
@@ -41,7 +41,7 @@ from omnigraph.types import Kind, TypeId, ValueType
 
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
-    """What has to happen, in order, and the catalog that holds afterwards."""
+    """The steps of a migration, in order, and the catalog that holds afterwards."""
 
     steps: tuple[Step, ...]
     diagnostics: tuple[Diagnostic, ...]
@@ -94,13 +94,13 @@ def plan_migration(
 
 
 def _fillings(new: Catalog, admission: Admission, given: Mapping[str, str]) -> dict[str, str]:
-    """The expression for each entity that has one. What is given by hand comes first."""
-    found = {name: _as_sql(value) for name, value in admission.backfills.items()}
+    """The backfill expression of each entity that has one. A caller's wins over an annotation."""
+    expressions = {name: _as_sql(value) for name, value in admission.backfills.items()}
     for name, expression in given.items():
-        owner = name.partition(".")[0]
+        owner, _, prop = name.partition(".")
         kind = Kind.NODE if owner in new.nodes else Kind.EDGE
-        found[f"{kind}:{name}"] = expression
-    return found
+        expressions[entity(kind, owner, prop)] = expression
+    return expressions
 
 
 def _as_sql(value: Literal) -> str:
@@ -109,8 +109,10 @@ def _as_sql(value: Literal) -> str:
             return "true" if value else "false"
         case str():
             return "'" + value.replace("'", "''") + "'"
-        case _:
+        case int() | float():
             return repr(value)
+        case _:
+            assert_never(value)
 
 
 def _require_used(steps: Iterable[Step], given: Mapping[str, str]) -> None:
@@ -131,9 +133,8 @@ class _Diff:
     fillings: Mapping[str, str]
 
     def steps(self) -> Iterator[Step]:
-        yield from self._kind(Kind.INTERFACE, self.old.interfaces, self.new.interfaces)
-        yield from self._kind(Kind.NODE, self.old.nodes, self.new.nodes)
-        yield from self._kind(Kind.EDGE, self.old.edges, self.new.edges)
+        for kind in (Kind.INTERFACE, Kind.NODE, Kind.EDGE):
+            yield from self._kind(kind, self.old.declared(kind), self.new.declared(kind))
 
     def _kind(
         self, kind: Kind, old: Mapping[str, AnyType], new: Mapping[str, AnyType]
