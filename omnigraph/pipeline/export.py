@@ -19,15 +19,14 @@ from omnigraph.errors import AlreadyExists, BadRequest, StorageFailed
 from omnigraph.exec.changes import export as files_export
 from omnigraph.exec.changes.export import (
     ExportResult,
-    Meter,
     choose_owners,
     rows_as_now,
     write_lines,
 )
 from omnigraph.exec.load.files import Options, is_remote, opened
 from omnigraph.exec.load.records import Owner
-from omnigraph.exec.load.request import Progress
 from omnigraph.exec.load.upsert import Each, at_hand, grouped
+from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.schemas import Schemas
 from omnigraph.storage.records import Snapshot, TablePin
 from omnigraph.storage.store import Store, open_store

@@ -27,10 +27,11 @@ from omnigraph.exec.load.finish import Finish, Losers, add_outcome
 from omnigraph.exec.load.inputs import Input
 from omnigraph.exec.load.local import bucket_count
 from omnigraph.exec.load.records import Owner
-from omnigraph.exec.load.request import LoadRequest, Progress
+from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.scratch import scratch_folder
 from omnigraph.exec.load.sources import Part
 from omnigraph.exec.load.spill import KeyFile, Spill
+from omnigraph.exec.progress import Progress
 from omnigraph.exec.rules.faults import Faults
 from omnigraph.pipeline import tasks
 from omnigraph.pipeline.scratch import scratch_parent

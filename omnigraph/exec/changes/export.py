@@ -6,9 +6,8 @@ and every property of every row is there, so that loading the export gives the s
 
 import base64
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,7 +19,7 @@ from omnigraph.catalog.arrow import PROPERTY_ID, arrow_type
 from omnigraph.catalog.model import Catalog, EdgeType, Property
 from omnigraph.errors import AlreadyExists, BadRequest
 from omnigraph.exec.load.records import Owner
-from omnigraph.exec.load.request import Progress
+from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.values.from_input import BLOB_PREFIX
 from omnigraph.storage.lance.tables import TableReader
 from omnigraph.storage.records import Snapshot
@@ -43,20 +42,6 @@ class ExportResult:
     def total_entities(self) -> int:
         """Nodes and edges together."""
         return sum(self.nodes.values()) + sum(self.edges.values())
-
-
-@dataclass(slots=True)
-class Meter:
-    """Counts rows as they leave and tells whoever wants to know."""
-
-    tell: Callable[[Progress], None] | None = None
-    rows: int = 0
-    started: float = field(default_factory=time.monotonic)
-
-    def add(self, rows: int, stage: str = "export") -> None:
-        self.rows += rows
-        if self.tell is not None:
-            self.tell(Progress(stage, self.rows, time.monotonic() - self.started))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,9 @@ next one as far as it is still good.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
 from pathlib import Path
-from typing import TypeVar
 
 import orjson
 import pyarrow as pa
@@ -27,6 +24,7 @@ from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.spill import Spill, place_of
 from omnigraph.exec.load.upsert import Each, Upsert, at_hand, kept_rows, row_keys
 from omnigraph.exec.rules.faults import Faults, Reject
+from omnigraph.exec.threads import in_order
 from omnigraph.exec.values.selection import KEYS_MAX
 from omnigraph.storage.lance.tables import Fragments, TableReader
 from omnigraph.storage.protocol.write import Write
@@ -34,11 +32,12 @@ from omnigraph.storage.records import Commit, TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 
-Item = TypeVar("Item")
-Done = TypeVar("Done")
 Losers = dict[TableKey, pa.Array]
 RunChecks = Callable[[list[Planned], Spill, Spill, Losers], Faults]
-_AHEAD = 2
+AHEAD = 2
+"""Calls beyond the one whose result is used: memory follows this number."""
+
+THREADS = min(AHEAD, os.cpu_count() or 1)
 
 
 @dataclass(slots=True)
@@ -175,7 +174,9 @@ def run_all(planned: list[Planned], keys: Spill, held: Spill, losers: Losers) ->
     read_kept = without_losers(read, losers)
 
     asked = [(check, owner, bucket) for check, owner in planned for bucket in range(keys.buckets)]
-    outcomes = ahead(lambda each: run_check(*each, read_kept), iter(asked))
+    outcomes = in_order(
+        lambda each: run_check(*each, read_kept), asked, threads=THREADS, ahead=AHEAD
+    )
     for outcome in outcomes:
         add_outcome(faults, outcome)
     return faults
@@ -216,20 +217,3 @@ def write_rejects(folder: Path, rejects: list[Reject]) -> None:
                 "record": reject.record,
             }
             file.write(orjson.dumps(entry) + b"\n")
-
-
-def ahead(work: Callable[[Item], Done], items: Iterator[Item]) -> Iterator[Done]:
-    """The results in order, a few of them worked out ahead in other threads. A single one is worked
-    out here."""
-    first = list(islice(items, 2))
-    if len(first) < 2:
-        yield from map(work, first)
-        return
-    with ThreadPoolExecutor(min(_AHEAD, os.cpu_count() or 1)) as pool:
-        waiting: list[Future[Done]] = []
-        for item in chain(first, items):
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > _AHEAD:
-                yield waiting.pop(0).result()
-        for job in waiting:
-            yield job.result()

@@ -7,8 +7,8 @@ in its result and nowhere else, so the result of a task that ran twice counts on
 import os
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from omnigraph.exec.load.upsert import row_keys
 from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.rules.row_rules import broken, check_rows
 from omnigraph.exec.rules.rules import rules_of
+from omnigraph.exec.threads import Jobs
 from omnigraph.storage.lance.tables import Fragments, Tables
 from omnigraph.storage.records import TablePin
 from omnigraph.types import TableKey
@@ -100,8 +101,7 @@ class FragmentSink:
         self._base = base
         self._replacing = replacing
         self._held: dict[TableKey, list[pa.Table]] = {}
-        self._pool = ThreadPoolExecutor(concurrency())
-        self._writing: list[tuple[TableKey, Future[Fragments]]] = []
+        self._writing: Jobs[tuple[TableKey, Fragments]] = Jobs(concurrency())
         self.written: dict[TableKey, Fragments] = {}
 
     def add(self, rows: Rows, part: int) -> None:
@@ -120,20 +120,19 @@ class FragmentSink:
         for table in list(self._held):
             self._write(table)
         self._settle(0)
-        self._pool.shutdown()
+        self._writing.close()
 
     def _write(self, table: TableKey) -> None:
         rows = pa.concat_tables(self._held.pop(table))
         base = self._base(table)
         self._settle(concurrency())
-        job = self._pool.submit(self._tables.write_fragments, base, rows, replacing=self._replacing)
-        self._writing.append((table, job))
+        stage = partial(self._tables.write_fragments, base, rows, replacing=self._replacing)
+        self._writing.start(lambda: (table, stage()))
 
     def _settle(self, waiting_max: int) -> None:
         """Wait until at most so many files are being written: memory follows that number."""
-        while len(self._writing) > waiting_max or (self._writing and not waiting_max):
-            table, job = self._writing.pop(0)
-            self.written[table] = (*self.written.get(table, ()), *job.result())
+        for table, fragments in self._writing.results(left=waiting_max):
+            self.written[table] = (*self.written.get(table, ()), *fragments)
 
 
 def concurrency() -> int:

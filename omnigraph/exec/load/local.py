@@ -5,19 +5,20 @@
 Invariant: memory follows the size of a block and of a bucket of keys, not that of the input.
 """
 
-import time
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.exec.load.finish import Finish, Taken, ahead
+from omnigraph.exec.load.finish import AHEAD, THREADS, Finish, Taken
 from omnigraph.exec.load.intake import FRAGMENT_BYTES, FragmentSink, Intake, Ready, RowSink
 from omnigraph.exec.load.pieces import Piece, ready_piece
-from omnigraph.exec.load.request import LoadRequest, Progress
+from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.scratch import scratch_folder
 from omnigraph.exec.load.spill import Spill
+from omnigraph.exec.progress import Meter
 from omnigraph.exec.rules.faults import Faults
+from omnigraph.exec.threads import in_order
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
@@ -58,7 +59,7 @@ class Loading:
         self._folder = folder
         self._keys = Spill(folder, buckets)
         self._files: list[str | None] = []
-        self._started = time.monotonic()
+        self._meter = Meter(request.progress)
 
     def run(self, pieces: Iterator[Piece]) -> tuple[Commit, dict[TableKey, int]]:
         """Read everything, check everything, commit once."""
@@ -69,7 +70,7 @@ class Loading:
         finish = Finish(
             self._store, self._catalog, request, self._keys, taken, self._folder, self._files
         )
-        commit = finish.commit(write, self._told)
+        commit = finish.commit(write, self._meter.report)
         return commit, taken.counts
 
     def _take(self, write: Write, pieces: Iterator[Piece]) -> Taken:
@@ -84,13 +85,13 @@ class Loading:
         def ready(piece: Piece) -> tuple[Piece, Faults, list[Ready]]:
             return piece, *ready_piece(self._catalog, request, piece, self._keys.buckets)
 
-        for piece, faults, some in ahead(ready, pieces):
+        for piece, faults, some in in_order(ready, pieces, threads=THREADS, ahead=AHEAD):
             if piece.part >= len(self._files):
                 self._files += [piece.file] * (piece.part + 1 - len(self._files))
             intake.faults.merge(faults)
             for each in some:
                 intake.take(each, piece.part)
-            self._told("read", intake.counts.total())
+            self._meter.report("read", intake.counts.total())
         sink.finish()
         taken = Taken(dict(intake.counts), intake.faults)
         if isinstance(sink, RowSink):
@@ -98,10 +99,6 @@ class Loading:
         else:
             taken.fragments = sink.written
         return taken
-
-    def _told(self, stage: str, rows: int) -> None:
-        if self._request.progress is not None:
-            self._request.progress(Progress(stage, rows, time.monotonic() - self._started))
 
 
 def bucket_count(size_bytes: int) -> int:

@@ -3,27 +3,18 @@
 Invariant: these are values. Who loads, and where, decides nothing that is not in them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from omnigraph.exec.load.committed import Mode
 from omnigraph.exec.load.records import Owner
+from omnigraph.exec.progress import OnProgress
 from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit
 
 MODES: tuple[Mode, ...] = ("append", "merge", "overwrite")
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a load, an export or a merge is: the stage, the rows it has seen and the seconds it
-    has run."""
-
-    stage: str
-    rows: int
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +27,7 @@ class LoadRequest:
     columns: Mapping[str, str] = field(default_factory=dict)
     rejects: Path | None = None
     actor: str | None = None
-    progress: Callable[[Progress], None] | None = None
+    progress: OnProgress | None = None
     permissive: bool = False  # the older, forgiving format, read as a whole
     once: str | None = None  # a name of this load: a branch has one commit of it at most
     external: ExternalBlobs = field(default_factory=lambda: ExternalBlobs(()))

@@ -10,7 +10,6 @@ table. What a bucket wrote stays good as long as it replaces the same rows.
 
 import hashlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ import pyarrow.compute as pc
 from omnigraph.exec.load.checks import id_keys
 from omnigraph.exec.load.records import Owner, schema_of
 from omnigraph.exec.load.spill import AT, KeyFile, KeySet, Spill, read_keys
+from omnigraph.exec.threads import in_order
 from omnigraph.exec.values.buckets import bucket_numbers
 from omnigraph.storage.lance.tables import Fragments, Tables
 from omnigraph.storage.protocol.write import Write
@@ -40,8 +40,7 @@ Item = TypeVar("Item")
 
 def at_hand(work: Callable[[Item], Any], items: Sequence[Item]) -> list[Any]:
     """Every job in this process, two at a time; the results in the order of the items."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(work, items))
+    return list(in_order(work, items, threads=_AT_ONCE))
 
 
 def row_keys(table: TableKey) -> KeySet:

@@ -11,7 +11,6 @@ The head of a live branch is always kept. Without `confirm` nothing changes.
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -19,6 +18,7 @@ from itertools import combinations
 
 from omnigraph.errors import BadRequest
 from omnigraph.exec.merge.ancestry import lookup_in, meeting
+from omnigraph.exec.threads import in_order
 from omnigraph.exec.upkeep.optimize import concurrency
 from omnigraph.storage.manifest import manifest
 from omnigraph.storage.names import MAIN
@@ -128,10 +128,7 @@ def _cleanup(
 
 def _here(store: Store, tasks: Sequence[LineTask]) -> list[TableCleanup]:
     """Do tasks in this process, several at once: most of the time is waiting for the store."""
-    if not tasks:
-        return []
-    with ThreadPoolExecutor(min(len(tasks), concurrency())) as pool:
-        return list(pool.map(store.reclaimer.run, tasks))
+    return list(in_order(store.reclaimer.run, tasks, threads=concurrency())) if tasks else []
 
 
 def _recent(line: Iterable[Commit], window_s: float) -> Iterator[Commit]:

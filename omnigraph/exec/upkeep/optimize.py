@@ -9,12 +9,13 @@ keep changing under the work is left for another run and said so.
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, OmnigraphError, VersionMismatch
+from omnigraph.exec.progress import OnUpkeepProgress, UpkeepProgress
 from omnigraph.exec.search.wanted import Wanted, by_table, wanted_indexes
+from omnigraph.exec.threads import in_order
 from omnigraph.exec.upkeep.ensure_indices import IndexNote, requests_of
 from omnigraph.storage.locks.turns import WRITE_ATTEMPTS
 from omnigraph.storage.manifest.manifest import LOCATION as MANIFEST
@@ -31,17 +32,6 @@ _ROUNDS = 3
 """How often a table that changed under the work is done again."""
 
 
-@dataclass(frozen=True, slots=True)
-class UpkeepProgress:
-    """How far upkeep is: so many of so many pieces of a stage."""
-
-    stage: str
-    done: int
-    total: int
-    table: str = ""
-
-
-Progress = Callable[[UpkeepProgress], None]
 Run = Callable[[Sequence[Task]], Sequence[Outcome]]
 
 
@@ -92,7 +82,7 @@ class Optimizer:
     catalog: Catalog
     branch: str = MAIN
     actor: str | None = None
-    progress: Progress | None = None
+    progress: OnUpkeepProgress | None = None
     run: Run | None = None
     parts: int = 1
     engine: str = "local"
@@ -174,10 +164,10 @@ class Optimizer:
         return list(self._run_here(tasks))
 
     def _run_here(self, tasks: Sequence[Task]) -> Iterable[Outcome]:
-        with ThreadPoolExecutor(min(len(tasks), concurrency())) as pool:
-            for number, outcome in enumerate(pool.map(self.store.compactor.run, tasks), start=1):
-                self._tell("tasks", number, len(tasks), tasks[number - 1].base.table_key)
-                yield outcome
+        outcomes = in_order(self.store.compactor.run, tasks, threads=concurrency())
+        for number, outcome in enumerate(outcomes, start=1):
+            self._tell("tasks", number, len(tasks), tasks[number - 1].base.table_key)
+            yield outcome
 
     # Committing
 

@@ -28,7 +28,7 @@ from omnigraph.storage.records import (
     head_row,
     manifest_batch,
 )
-from tests.exec.upkeep import KNOWS, PERSON, PLACE, add, foreign_append, friends, made, people
+from tests.exec.maintained import KNOWS, PERSON, PLACE, add, foreign_append, friends, made, people
 from tests.exec.upkeep.test_cleanup import everything
 
 
