@@ -24,8 +24,8 @@ from omnigraph.exec.changes.export import (
     write_lines,
 )
 from omnigraph.exec.load.files import Options, is_remote, opened
-from omnigraph.exec.load.records import Owner
-from omnigraph.exec.load.upsert import Each, at_hand, grouped
+from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.load.upsert import RunJobs, grouped, in_process
 from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.schemas import Schemas
 from omnigraph.storage.records import Snapshot, TablePin
@@ -101,9 +101,9 @@ def _in_parts(
     )
 
 
-def _each(order: ExportOrder) -> Each:
+def _each(order: ExportOrder) -> RunJobs:
     if order.engine == "local":
-        return at_hand
+        return in_process
     # Spark is loaded by those who use it.
     from omnigraph.pipeline.session import session  # noqa: PLC0415
     from omnigraph.pipeline.spark_load import in_tasks  # noqa: PLC0415

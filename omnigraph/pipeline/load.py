@@ -16,7 +16,7 @@ from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.load.files import Options
 from omnigraph.exec.load.inputs import Input, open_input, open_whole
 from omnigraph.exec.load.local import load_local
-from omnigraph.exec.load.records import Owner
+from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.request import MODES, LoadRequest, LoadResult
 from omnigraph.exec.progress import Progress
 from omnigraph.storage.names import MAIN

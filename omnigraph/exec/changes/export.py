@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from omnigraph.catalog.arrow import PROPERTY_ID, arrow_type
 from omnigraph.catalog.model import Catalog, EdgeType, Property
 from omnigraph.errors import AlreadyExists, BadRequest
-from omnigraph.exec.load.records import Owner
+from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.values.from_input import BLOB_PREFIX
 from omnigraph.storage.lance.tables import TableReader

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import Violation
-from omnigraph.exec.load.records import Owner, Rows, schema_of
+from omnigraph.exec.load.ndjson import Owner, TypedRows, schema_of
 from omnigraph.exec.load.spill import AT, KeySet, places
 from omnigraph.exec.rules.key_rules import check_keys
 from omnigraph.exec.rules.row_rules import shown
@@ -60,7 +60,7 @@ def committed(keys: KeySet) -> KeySet:
     return replace(keys, name=keys.name.replace("#", "@"))
 
 
-def incoming_keys(rows: Rows, part: int) -> list[tuple[KeySet, pa.Table]]:
+def incoming_keys(rows: TypedRows, part: int) -> list[tuple[KeySet, pa.Table]]:
     """The keys of some rows for the rules of their type."""
     owner, rules = rows.owner, rules_of(rows.owner)
     found: list[tuple[KeySet, pa.Table]] = []
@@ -113,7 +113,7 @@ def _distinct_share(values: pa.Array) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class KeyCheck:
     """One rule and the key sets it compares: incoming rows with all the committed sets together.
 
     `touched` are sources that lose an edge; of these, only those that `nodes` hold are counted.
@@ -127,32 +127,32 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CheckOutcome:
     """What a check found in one bucket: some violations with their places, and how many in all."""
 
     violations: tuple[tuple[int | None, Violation], ...] = ()
     total: int = 0
 
 
-def run_check(check: Check, owner: Owner, bucket: int, read: ReadBucket) -> Outcome:
+def run_check(check: KeyCheck, owner: Owner, bucket: int, read: ReadBucket) -> CheckOutcome:
     """Check one rule over one bucket of keys."""
     incoming = read(check.incoming, bucket)
     if check.touched is not None:
         incoming = _with_touched(incoming, read(check.touched, bucket), check, bucket, read)
     if incoming is None:
-        return Outcome()
+        return CheckOutcome()
     held = _together(read(name, bucket) for name in check.committed)
     names = [name for name in incoming.column_names if name != AT]
     other = _matching(held, names, check.rule, owner)
     found = check_keys(incoming.select(names), other, check.rule)
     located = tuple((_place(check.rule, incoming, v), v) for v in found.violations)
-    return Outcome(located, found.total)
+    return CheckOutcome(located, found.total)
 
 
 def _with_touched(
     incoming: pa.Table | None,
     touched: pa.Table | None,
-    check: Check,
+    check: KeyCheck,
     bucket: int,
     read: ReadBucket,
 ) -> pa.Table | None:

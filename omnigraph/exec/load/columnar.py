@@ -18,7 +18,7 @@ from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import Violation
 from omnigraph.exec.load.json_columns import NotSure, derived_ids
-from omnigraph.exec.load.records import Owner, Rows, bad, end_id, schema_of
+from omnigraph.exec.load.ndjson import Owner, TypedRows, bad, end_id, schema_of
 from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.values.from_input import Unfit, column, kind_of, stored
 from omnigraph.exec.values.mint import ulids
@@ -38,9 +38,9 @@ def rows_of(
     part: int = 0,
     file: str | None = None,
     keep_rejects: bool = False,
-) -> tuple[Rows | None, Faults]:
+) -> tuple[TypedRows | None, Faults]:
     """The rows of a table of columns, and what is wrong with the others."""
-    reading = _Reading(catalog, owner, table.num_rows, is_text)
+    reading = _ColumnsReading(catalog, owner, table.num_rows, is_text)
     named = _named(owner, table, rename, reading)
     if named is not None:
         reading.read(named)
@@ -52,7 +52,7 @@ def rows_of(
 
 
 def _named(
-    owner: Owner, table: pa.Table, rename: Mapping[str, str], reading: "_Reading"
+    owner: Owner, table: pa.Table, rename: Mapping[str, str], reading: "_ColumnsReading"
 ) -> dict[str, pa.Array] | None:
     """The columns by the name of what they fill."""
     allowed = {"id", *(prop.name for prop in owner.properties)}
@@ -74,7 +74,7 @@ def _named(
     return None if reading.wrong else found
 
 
-class _Reading:
+class _ColumnsReading:
     """One table of columns on its way to rows."""
 
     def __init__(self, catalog: Catalog, owner: Owner, count: int, is_text: bool) -> None:
@@ -105,11 +105,11 @@ class _Reading:
         if not self.wrong:
             self._ids(named.get("id"))
 
-    def rows(self, first: int) -> Rows:
+    def rows(self, first: int) -> TypedRows:
         schema = schema_of(self._owner)
         table = pa.Table.from_arrays([self._columns[n] for n in schema.names], schema=schema)
         lines = pa.array(np.arange(first, first + self._count, dtype=np.int64))
-        return Rows(self._owner, table, lines, self._given)
+        return TypedRows(self._owner, table, lines, self._given)
 
     def _typed(self, name: str, value_type: ValueType, values: pa.Array) -> pa.Array:
         try:

@@ -17,16 +17,16 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.exec.load.checks import (
-    Check,
+    KeyCheck,
     committed,
     end_keys,
     id_keys,
     source_keys,
     unique_keys,
 )
-from omnigraph.exec.load.records import Owner
+from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.spill import AT, KeyFile, KeySet, Spill
-from omnigraph.exec.load.upsert import FRAGMENTS_ROWS, Each, at_hand, grouped
+from omnigraph.exec.load.upsert import FRAGMENTS_ROWS, RunJobs, grouped, in_process
 from omnigraph.exec.rules.rules import EdgesPerSource, Endpoint, Unique, rules_of
 from omnigraph.exec.values.selection import KEYS_MAX, rows_by_key, rows_by_values, without_ids
 from omnigraph.storage.lance.tables import TableReader
@@ -38,7 +38,7 @@ _AT_ONCE_MAX = 20 * KEYS_MAX
 """Incoming keys that are looked at all at once, as few of them may be distinct."""
 
 Mode = Literal["append", "merge", "overwrite"]
-Planned = tuple[Check, Owner]
+Planned = tuple[KeyCheck, Owner]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Committed:
     reader: Callable[[TableKey], TableReader]
     keys: Spill  # of the input
     spill: Spill  # of committed rows
-    each: Each = at_hand
+    run_jobs: RunJobs = in_process
     store: Store | None = None  # what jobs elsewhere open
     _scanned: set[str] = field(default_factory=set)
 
@@ -99,24 +99,24 @@ class Committed:
         """Whether incoming keys may be looked at all at once."""
         return self.keys.rows(keys.name) <= _AT_ONCE_MAX
 
-    def _of(self, owner: Owner) -> Iterator[Check]:
+    def _of(self, owner: Owner) -> Iterator[KeyCheck]:
         rules = rules_of(owner)
         ids = id_keys(owner.table)
         if self.mode != "merge" or (isinstance(owner, NodeType) and owner.key):
-            yield Check(rules.distinct, ids.name)
+            yield KeyCheck(rules.distinct, ids.name)
         if self.mode == "append":
             held = self._looked_up(owner.table, ids, "id", ids)
-            yield Check(rules.free, ids.name, held)
+            yield KeyCheck(rules.free, ids.name, held)
         for number, unique in enumerate(rules.uniques):
             keys = unique_keys(owner.table, number, unique)
-            yield Check(unique, keys.name, self._unique(owner, keys, unique))
+            yield KeyCheck(unique, keys.name, self._unique(owner, keys, unique))
         for endpoint in rules.endpoints:
             keys = end_keys(owner.table, endpoint.end)
-            yield Check(endpoint, keys.name, self._nodes(endpoint, keys))
+            yield KeyCheck(endpoint, keys.name, self._nodes(endpoint, keys))
         if rules.cardinality is not None and isinstance(owner, EdgeType):
             yield self._edges_per_source(owner, rules.cardinality)
 
-    def _left_behind(self, edge: EdgeType) -> Iterator[Check]:
+    def _left_behind(self, edge: EdgeType) -> Iterator[KeyCheck]:
         """Edges that stay although nodes of their ends are replaced."""
         for endpoint in rules_of(edge).endpoints:
             if endpoint.node_table in self.touched:
@@ -125,7 +125,7 @@ class Committed:
                     rows = pa.Table.from_batches([batch])
                     none = pa.repeat(pa.scalar(-1, pa.int64()), rows.num_rows)
                     self.spill.add(keys, rows.append_column(AT, none))
-                yield Check(endpoint, keys.name, (id_keys(endpoint.node_table).name,))
+                yield KeyCheck(endpoint, keys.name, (id_keys(endpoint.node_table).name,))
 
     # Which committed keys
 
@@ -187,25 +187,25 @@ class Committed:
                 rows = without_ids(rows, stated.column("id").combine_chunks())
         return rows
 
-    def _edges_per_source(self, edge: EdgeType, rule: EdgesPerSource) -> Check:
+    def _edges_per_source(self, edge: EdgeType, rule: EdgesPerSource) -> KeyCheck:
         keys = source_keys(edge.table)
         held = committed(keys)
         reader = self.reader(edge.table)
         if self.mode == "overwrite":
             return self._replaced_edges(edge, rule, keys, reader)
         if not reader.count():
-            return Check(rule, keys.name)
+            return KeyCheck(rule, keys.name)
         lost = KeySet(f"{edge.table}@lost", keys.columns, keys.by)
         if self.mode == "merge":
             if not self._few_edges(edge, reader, keys, held, lost):
                 self._retained(edge, reader, held, lost)
-            return Check(rule, keys.name, (held.name,), touched=lost.name)
+            return KeyCheck(rule, keys.name, (held.name,), touched=lost.name)
         mentioned = self._mentioned(keys, "src") if self._are_few(keys) else None
         if mentioned is not None and len(mentioned) <= KEYS_MAX:
             self._add(held, [rows_by_key(reader, "src", mentioned, list(keys.columns))])
         else:
             self._scan(reader, held)
-        return Check(rule, keys.name, (held.name,))
+        return KeyCheck(rule, keys.name, (held.name,))
 
     def _few_edges(
         self, edge: EdgeType, reader: TableReader, keys: KeySet, held: KeySet, lost: KeySet
@@ -229,10 +229,10 @@ class Committed:
 
     def _replaced_edges(
         self, edge: EdgeType, rule: EdgesPerSource, keys: KeySet, reader: TableReader
-    ) -> Check:
+    ) -> KeyCheck:
         """Sources that had edges must have enough of the new ones, if they are still there."""
         if rule.low == 0:
-            return Check(rule, keys.name)
+            return KeyCheck(rule, keys.name)
         lost = KeySet(f"{edge.table}@lost", keys.columns, keys.by)
         self._scan(reader, lost)
         node = rules_of(edge).endpoints[0].node_table
@@ -242,7 +242,7 @@ class Committed:
             held = committed(own)
             self._scan(self.reader(node), held)
             nodes = (held.name,)
-        return Check(rule, keys.name, touched=lost.name, nodes=nodes)
+        return KeyCheck(rule, keys.name, touched=lost.name, nodes=nodes)
 
     # Reading
 
@@ -250,7 +250,7 @@ class Committed:
         if keys.name in self._scanned:
             return
         self._scanned.add(keys.name)
-        if self.store is not None and self.each is not at_hand:
+        if self.store is not None and self.run_jobs is not in_process:
             self._scan_elsewhere(self.store, reader, keys)
             return
         names = list(dict.fromkeys(keys.columns))
@@ -262,7 +262,7 @@ class Committed:
             ScanJob(where.uri, where.storage_options, reader.pin, group, keys, folder, buckets)
             for group in grouped(reader.fragments(), FRAGMENTS_ROWS)
         ]
-        for files in self.each(scan_keys, jobs):
+        for files in self.run_jobs(scan_keys, jobs):
             self.spill.files += files
 
     def _retained(

@@ -16,13 +16,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import Violation
 from omnigraph.exec.load.json_columns import NotSure, read_lines
 from omnigraph.exec.load.lines import lines_of
-from omnigraph.exec.load.records import Owner, Records, Rows
+from omnigraph.exec.load.ndjson import Owner, Records, TypedRows
 from omnigraph.exec.rules.faults import LIMITS, Faults
 
 LINE_BYTES_MAX = LIMITS["line_bytes"][1]
@@ -34,7 +33,7 @@ _RECORD_SHOWN_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class LineBlock:
     """Whole lines of one file. `line` is the number of the first, counted in its part."""
 
     data: bytes
@@ -47,7 +46,7 @@ class Block:
 class Decoded:
     """Typed rows and faults of some lines."""
 
-    rows: list[Rows] = field(default_factory=list)
+    rows: list[TypedRows] = field(default_factory=list)
     faults: Faults = field(default_factory=Faults)
 
 
@@ -67,7 +66,7 @@ class Decoder:
         self._rename = rename or {}
         self._keep_rejects = keep_rejects
 
-    def decode(self, block: Block) -> Decoded:
+    def decode(self, block: LineBlock) -> Decoded:
         """The rows of a block of lines, and what is wrong with the others."""
         done = Decoded(faults=Faults(self._keep_rejects))
         data = block.data.removeprefix(_BYTE_ORDER_MARK) if block.line == 1 else block.data
@@ -100,7 +99,7 @@ class Decoder:
         for places in alike.values():
             yield b"\n".join([lines[place] for place in places]) + b"\n", places
 
-    def _fast(self, data: bytes, places: Iterable[int], first: int) -> Rows | None:
+    def _fast(self, data: bytes, places: Iterable[int], first: int) -> TypedRows | None:
         try:
             sample = [json.loads(line) for line in _head(data)]
             owner = _owner_of(self._catalog, sample[0])
@@ -116,11 +115,11 @@ class Decoder:
         )
         if table.num_rows != len(at):
             return None
-        return Rows(owner, table, pa.array(at + first), given)
+        return TypedRows(owner, table, pa.array(at + first), given)
 
     # Line by line
 
-    def _slow(self, data: bytes, places: Iterable[int], block: Block, done: Decoded) -> None:
+    def _slow(self, data: bytes, places: Iterable[int], block: LineBlock, done: Decoded) -> None:
         records = Records(self._catalog)
         for place, line in zip(places, data.split(b"\n"), strict=False):
             number = block.line + place
@@ -144,7 +143,7 @@ class Decoder:
             yield from records.take_row(self._owner, record, number)
 
 
-def decode_stream(catalog: Catalog, block: Block) -> Decoded:
+def decode_stream(catalog: Catalog, block: LineBlock) -> Decoded:
     """The older, forgiving format: JSON values one after the other, however they are laid out."""
     records = Records(catalog, permissive=True)
     done = Decoded()
@@ -265,13 +264,3 @@ def _owner_of(catalog: Catalog, record: Any) -> Owner | None:
     if not isinstance(name, str):
         return None
     return catalog.node(name) if "type" in record else catalog.edge(name)
-
-
-def concatenated(parts: list[Rows]) -> Rows:
-    """Rows of one type as one."""
-    return Rows(
-        parts[0].owner,
-        pa.concat_tables([part.table for part in parts]),
-        pa.concat_arrays([part.lines for part in parts]),
-        pa.concat_arrays([pc.cast(part.given, pa.bool_()) for part in parts]),
-    )

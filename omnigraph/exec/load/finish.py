@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, NodeType
 from omnigraph.errors import NotFound
-from omnigraph.exec.load.checks import Outcome, id_keys, losers_of, run_check, without_losers
+from omnigraph.exec.load.checks import CheckOutcome, id_keys, losers_of, run_check, without_losers
 from omnigraph.exec.load.committed import Committed, Planned
+from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.recheck import Rechecked, inserted_since
-from omnigraph.exec.load.records import Owner
 from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.spill import Spill, place_of
-from omnigraph.exec.load.upsert import Each, Upsert, at_hand, kept_rows, row_keys
+from omnigraph.exec.load.upsert import RunJobs, Upsert, in_process, kept_rows, row_keys
 from omnigraph.exec.rules.faults import Faults, Reject
 from omnigraph.exec.threads import in_order
 from omnigraph.exec.values.selection import KEYS_MAX
@@ -41,7 +41,7 @@ THREADS = min(AHEAD, os.cpu_count() or 1)
 
 
 @dataclass(slots=True)
-class Taken:
+class IntakeResult:
     """What was read: counts, faults, keys and where the rows are."""
 
     counts: dict[TableKey, int]
@@ -58,12 +58,12 @@ class Finish:
     catalog: Catalog
     request: LoadRequest
     keys: Spill
-    taken: Taken
+    taken: IntakeResult
     folder: Path
     files: Sequence[str | None] = ()
     first_lines: Sequence[int] = ()
     run_checks: RunChecks = field(default_factory=lambda: run_all)
-    each: Each = at_hand
+    run_jobs: RunJobs = in_process
     _losers: Losers = field(default_factory=dict)
     _upsert: Upsert | None = None
     _checked: dict[TableKey, TablePin] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Finish:
 
         mode = self.request.mode
         inserted = inserted_since(self.store, self._checked, read) if self._checked else None
-        asked = (self.catalog, mode, self.touched, read, self.keys, held, self.each, self.store)
+        asked = (self.catalog, mode, self.touched, read, self.keys, held, self.run_jobs, self.store)
         planned = (
             Committed(*asked) if inserted is None else Rechecked(*asked, inserted=inserted)
         ).checks()
@@ -159,7 +159,7 @@ class Finish:
             (write.upsert if replaces else write.append)(table, few)
             return
         if self._upsert is None:
-            self._upsert = Upsert(self.store, self.folder, self.each)
+            self._upsert = Upsert(self.store, self.folder, self.run_jobs)
         self._upsert.stage(write, owner, self.keys, rows, losers)
 
 
@@ -182,7 +182,7 @@ def run_all(planned: list[Planned], keys: Spill, held: Spill, losers: Losers) ->
     return faults
 
 
-def add_outcome(faults: Faults, outcome: Outcome) -> None:
+def add_outcome(faults: Faults, outcome: CheckOutcome) -> None:
     """Count what a check found, each with the part and line it came from."""
     for at, violation in outcome.violations:
         part, line = (0, None) if at is None else place_of(at)

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.errors import BadRequest
-from omnigraph.exec.load.decode import Block
+from omnigraph.exec.load.decode import LineBlock
 from omnigraph.exec.load.files import Options
 from omnigraph.exec.load.pieces import Piece, pieces_of
 from omnigraph.exec.load.sources import Part, blocks, find_files
@@ -87,7 +87,7 @@ def open_whole(source: Any, options: Options = ()) -> Input:
         data, label = bytes(source.read()), None
     else:
         raise BadRequest(f"the older format is text, not a {type(source).__name__}")
-    whole = Piece(0, label, 1, Block(data, 1, 0, label))
+    whole = Piece(0, label, 1, LineBlock(data, 1, 0, label))
     return Input(None, iter([whole]), len(data))
 
 
@@ -137,7 +137,7 @@ def _records(records: Iterable[Any]) -> Iterator[Piece]:
 
 def _lines(data: bytes, line: int) -> Iterator[Piece]:
     if data:
-        yield Piece(0, None, line, Block(data, line))
+        yield Piece(0, None, line, LineBlock(data, line))
 
 
 def _stream(source: Any) -> Iterator[Piece]:

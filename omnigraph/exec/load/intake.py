@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.load.checks import incoming_keys
-from omnigraph.exec.load.records import Rows
+from omnigraph.exec.load.ndjson import TypedRows
 from omnigraph.exec.load.spill import AT, Cut, Spill, cut, places
 from omnigraph.exec.load.upsert import row_keys
 from omnigraph.exec.rules.faults import Faults
@@ -35,7 +35,7 @@ _REJECTS_SHOWN = 1_000
 class Sink(Protocol):
     """Where good rows go."""
 
-    def add(self, rows: Rows, part: int) -> None:
+    def add(self, rows: TypedRows, part: int) -> None:
         """Take some rows of one part."""
 
     def finish(self) -> None:
@@ -46,13 +46,13 @@ class Sink(Protocol):
 class Ready:
     """Rows with all that can be said of them alone: their keys, and what is wrong."""
 
-    rows: Rows
+    rows: TypedRows
     keys: list[Cut]
     faults: Faults
 
 
 def made_ready(
-    rows: Rows, part: int, file: str | None, *, buckets: int, keep_rejects: bool
+    rows: TypedRows, part: int, file: str | None, *, buckets: int, keep_rejects: bool
 ) -> Ready:
     """Check each row by itself and cut its keys out. Needs nobody, so many may be at it at once."""
     faults = Faults(keep_rejects)
@@ -104,7 +104,7 @@ class FragmentSink:
         self._writing: Jobs[tuple[TableKey, Fragments]] = Jobs(concurrency())
         self.written: dict[TableKey, Fragments] = {}
 
-    def add(self, rows: Rows, part: int) -> None:
+    def add(self, rows: TypedRows, part: int) -> None:
         """Hold the rows until they fill a file."""
         table = rows.owner.table
         held = self._held.setdefault(table, [])
@@ -146,7 +146,7 @@ class RowSink:
 
     spill: Spill
 
-    def add(self, rows: Rows, part: int) -> None:
+    def add(self, rows: TypedRows, part: int) -> None:
         """Keep the rows with the places they came from."""
         whole = rows.table.append_column(AT, places(part, rows.lines))
         self.spill.add(row_keys(rows.owner.table), whole)

@@ -18,7 +18,7 @@ import pyarrow.json as pj
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.ids import entity_id
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.exec.load.records import Owner, schema_of
+from omnigraph.exec.load.ndjson import Owner, schema_of
 from omnigraph.exec.values.from_input import BLOB_PREFIX, DAYS, MILLISECONDS
 from omnigraph.exec.values.mint import ulids
 from omnigraph.types import FLOATS, INTEGERS, Scalar, ValueType

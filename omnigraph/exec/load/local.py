@@ -10,7 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.exec.load.finish import AHEAD, THREADS, Finish, Taken
+from omnigraph.exec.load.finish import AHEAD, THREADS, Finish, IntakeResult
 from omnigraph.exec.load.intake import FRAGMENT_BYTES, FragmentSink, Intake, Ready, RowSink
 from omnigraph.exec.load.pieces import Piece, ready_piece
 from omnigraph.exec.load.request import LoadRequest
@@ -73,7 +73,7 @@ class Loading:
         commit = finish.commit(write, self._meter.report)
         return commit, taken.counts
 
-    def _take(self, write: Write, pieces: Iterator[Piece]) -> Taken:
+    def _take(self, write: Write, pieces: Iterator[Piece]) -> IntakeResult:
         request = self._request
         sink = (
             RowSink(Spill(self._folder, self._keys.buckets, FRAGMENT_BYTES))
@@ -93,7 +93,7 @@ class Loading:
                 intake.take(each, piece.part)
             self._meter.report("read", intake.counts.total())
         sink.finish()
-        taken = Taken(dict(intake.counts), intake.faults)
+        taken = IntakeResult(dict(intake.counts), intake.faults)
         if isinstance(sink, RowSink):
             taken.rows = sink.spill
         else:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest
 from omnigraph.exec.load.columnar import rows_of
-from omnigraph.exec.load.decode import Block, Decoded, Decoder, decode_records, decode_stream
+from omnigraph.exec.load.decode import Decoded, Decoder, LineBlock, decode_records, decode_stream
 from omnigraph.exec.load.intake import Ready, made_ready
 from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.sources import Part, blocks, read_records, tables
@@ -28,7 +28,7 @@ class Piece:
     part: int
     file: str | None
     first: int
-    data: Block | pa.Table | tuple[Any, ...]
+    data: LineBlock | pa.Table | tuple[Any, ...]
     is_text: bool = False
 
 
@@ -56,9 +56,9 @@ def pieces_of_part(part: Part) -> Iterator[Piece]:
 def decode_piece(catalog: Catalog, request: LoadRequest, piece: Piece) -> Decoded:
     """Typed rows and faults of a piece."""
     keep = request.rejects is not None
-    if isinstance(piece.data, Block) and request.permissive:
+    if isinstance(piece.data, LineBlock) and request.permissive:
         return decode_stream(catalog, piece.data)
-    if isinstance(piece.data, Block):
+    if isinstance(piece.data, LineBlock):
         decoder = Decoder(
             catalog, owner=request.owner, rename=dict(request.columns), keep_rejects=keep
         )

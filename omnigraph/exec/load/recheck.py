@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.exec.load.checks import Check, committed, id_keys, unique_keys
+from omnigraph.exec.load.checks import KeyCheck, committed, id_keys, unique_keys
 from omnigraph.exec.load.committed import Committed
-from omnigraph.exec.load.records import Owner
+from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.rules.rules import rules_of
 from omnigraph.storage.lance.spans import AFTER, BEFORE
 from omnigraph.storage.lance.tables import TableReader
@@ -58,7 +58,7 @@ class Rechecked(Committed):
 
     inserted: Mapping[TableKey, pa.Array] = field(default_factory=dict)
 
-    def _of(self, owner: Owner) -> Iterator[Check]:
+    def _of(self, owner: Owner) -> Iterator[KeyCheck]:
         new = self.inserted.get(owner.table)
         if new is None or self.mode == "overwrite":
             return
@@ -67,13 +67,13 @@ class Rechecked(Committed):
         if self.mode == "append":
             held = committed(ids)
             self._add(held, [reader.by_row_id(new, ["id"])])
-            yield Check(rules.free, ids.name, (held.name,))
+            yield KeyCheck(rules.free, ids.name, (held.name,))
         for number, unique in enumerate(rules.uniques):
             keys = unique_keys(owner.table, number, unique)
             held = committed(keys)
             rows = reader.by_row_id(new, list(dict.fromkeys(keys.columns))).drop_null()
             self._add(held, [self._without_replaced(owner, rows)])
-            yield Check(unique, keys.name, (held.name,))
+            yield KeyCheck(unique, keys.name, (held.name,))
         if rules.cardinality is not None:
             # Counting needs the other edges of a source too.
             yield from (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from omnigraph.exec.load.committed import Mode
-from omnigraph.exec.load.records import Owner
+from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.progress import OnProgress
 from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.names import MAIN

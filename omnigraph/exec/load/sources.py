@@ -20,7 +20,7 @@ import pyarrow.fs as pfs
 import pyarrow.parquet as pq
 
 from omnigraph.errors import BadRequest, NotFound, StorageFailed
-from omnigraph.exec.load.decode import LINE_BYTES_MAX, Block
+from omnigraph.exec.load.decode import LINE_BYTES_MAX, LineBlock
 from omnigraph.exec.load.files import Options, is_remote, opened
 from omnigraph.exec.load.lines import line_count
 from omnigraph.storage.lance.foreign import look_at, read_batches
@@ -152,11 +152,11 @@ def _format(name: str) -> Format:
 # Reading lines
 
 
-def blocks(part: Part, *, block_bytes: int = _BLOCK_BYTES) -> Iterator[Block]:
+def blocks(part: Part, *, block_bytes: int = _BLOCK_BYTES) -> Iterator[LineBlock]:
     """The lines of a part, many at a time; a line that is too long comes alone, cut off."""
     line = part.first
     for data in _whole_lines(part, block_bytes):
-        yield Block(data, line, part.index, part.label)
+        yield LineBlock(data, line, part.index, part.label)
         line += max(1, line_count(data) + (not data.endswith(b"\n")))
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.load.checks import id_keys
-from omnigraph.exec.load.records import Owner, schema_of
+from omnigraph.exec.load.ndjson import Owner, schema_of
 from omnigraph.exec.load.spill import AT, KeyFile, KeySet, Spill, read_keys
 from omnigraph.exec.threads import in_order
 from omnigraph.exec.values.buckets import bucket_numbers
@@ -34,11 +34,11 @@ _AT_ONCE = 2
 FRAGMENTS_ROWS = 1 << 20
 """Fragments that one job looks at hold about this many rows."""
 
-Each = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
+RunJobs = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 Item = TypeVar("Item")
 
 
-def at_hand(work: Callable[[Item], Any], items: Sequence[Item]) -> list[Any]:
+def in_process(work: Callable[[Item], Any], items: Sequence[Item]) -> list[Any]:
     """Every job in this process, two at a time; the results in the order of the items."""
     return list(in_order(work, items, threads=_AT_ONCE))
 
@@ -175,7 +175,7 @@ class Upsert:
 
     store: Store
     folder: Path
-    each: Each
+    run_jobs: RunJobs
     _done: dict[tuple[TableKey, int], BucketDone] = field(default_factory=dict)
 
     def stage(
@@ -194,7 +194,7 @@ class Upsert:
             )
             for g in groups
         ]
-        taken: list[TakenOut] = self.each(take_out, find if stated else [])
+        taken: list[TakenOut] = self.run_jobs(take_out, find if stated else [])
         replaced = tuple(file for each in taken for file in each.replaced)
         brought = tuple(f for f in rows.files if f.name == row_keys(owner.table).name)
         buckets = sorted({file.bucket for file in brought})
@@ -212,7 +212,7 @@ class Upsert:
             )
             for bucket in buckets
         ]
-        done: list[BucketDone] = self.each(write_bucket, jobs)
+        done: list[BucketDone] = self.run_jobs(write_bucket, jobs)
         self._done |= {(owner.table, b): d for b, d in zip(buckets, done, strict=True)}
         added = tuple(fragment for each in done for fragment in each.fragments)
         left = tuple(fragment for each in taken for fragment in each.left)

@@ -105,7 +105,9 @@ def broken(
         filling.values(_nothing(reader, list(filling.columns)))
     with scratch_folder() as folder:
         buckets = bucket_count(reader.pin.row_count * _KEY_BYTES)
-        return _Look(new, rules, folder, buckets).through(_rows(reader, old, new, filling, rules))
+        return _RulesCheck(new, rules, folder, buckets).violations(
+            _rows(reader, old, new, filling, rules)
+        )
 
 
 def _nothing(reader: TableReader, names: list[str]) -> pa.RecordBatch:
@@ -130,13 +132,13 @@ def _rows(
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _RulesCheck:
     owner: Owner
     rules: NewRules
     folder: Path
     buckets: int
 
-    def through(self, tables: Iterable[pa.Table]) -> Found:
+    def violations(self, tables: Iterable[pa.Table]) -> Found:
         found = []
         spill = Spill(self.folder, self.buckets)
         keyed = list(self._key_rules())

@@ -22,7 +22,7 @@ from omnigraph.exec.rules.rules import Found, joined
 from omnigraph.exec.schema.backfill import Filling, fillings
 from omnigraph.exec.schema.conform import broken, new_rules
 from omnigraph.exec.schemas import Accepted, Schemas, accepted, table_schema
-from omnigraph.exec.search.wanted import Wanted, indexes_of
+from omnigraph.exec.search.schema_indexes import SchemaIndex, indexes_of
 from omnigraph.exec.upkeep.ensure_indices import decided
 from omnigraph.storage.lance.evolution import Evolution
 from omnigraph.storage.lance.indexing import IndexRequest
@@ -76,13 +76,13 @@ def apply_migration(
     old, new = schemas.current(), accepted(text, plan.catalog)
     schemas.archive(old)
     schemas.archive(new)
-    commit = store.turns.prepared_again(lambda: _Change(old, new, plan).commit(store, actor))
+    commit = store.turns.prepared_again(lambda: _Migration(old, new, plan).commit(store, actor))
     schemas.current()
     return SchemaApplied(plan.steps, commit, commit.manifest_version)
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
+class _Migration:
     """The way from one schema to another, table by table."""
 
     old: Accepted
@@ -171,7 +171,7 @@ def _change_table(
 class _IndexChange:
     """Indexes of columns that were there: those that are asked for now, and those that were."""
 
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[SchemaIndex, ...]
     gone: frozenset[str]
 
     def __bool__(self) -> bool:

@@ -154,7 +154,7 @@ def _checked(vector: list[Any], dimension: int, client: Client) -> Vector:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _ProviderKind:
     base_url: str
     model: str
     key_variable: str
@@ -164,16 +164,16 @@ class _Kind:
 
 _BEARER = ("Authorization", "Bearer ")
 _KINDS = {
-    "openai-compatible": _Kind(
+    "openai-compatible": _ProviderKind(
         "https://openrouter.ai/api/v1",
         "openai/text-embedding-3-large",
         "OPENROUTER_API_KEY",
         *_BEARER,
     ),
-    "openai": _Kind(
+    "openai": _ProviderKind(
         "https://api.openai.com/v1", "text-embedding-3-large", "OPENAI_API_KEY", *_BEARER
     ),
-    "gemini": _Kind(
+    "gemini": _ProviderKind(
         "https://generativelanguage.googleapis.com/v1beta",
         "gemini-embedding-2",
         "GEMINI_API_KEY",

@@ -30,7 +30,7 @@ class Fill(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class VectorRecipe:
     """What a type's vector is made of."""
 
     target: str
@@ -42,7 +42,7 @@ class Spec:
     """The dimension, and a recipe a type."""
 
     dimension: int
-    types: Mapping[str, Recipe]
+    types: Mapping[str, VectorRecipe]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class _Line:
 
 
 @dataclass(slots=True)
-class _Run:
+class _SeedRun:
     order: SeedOrder
     provider: Provider | None
     done: SeedResult = field(default_factory=SeedResult)
@@ -133,7 +133,7 @@ class _Run:
         choices = self.order.choices
         return not choices or any(choice.takes(name, data) for choice in choices)
 
-    def _chosen(self, raw: bytes, document: dict[str, Any], recipe: Recipe) -> _Line:
+    def _chosen(self, raw: bytes, document: dict[str, Any], recipe: VectorRecipe) -> _Line:
         data = document["data"]
         if self.order.fill is Fill.CLEAN:
             if recipe.target not in data:
@@ -164,7 +164,7 @@ def embed_seed(order: SeedOrder, provider: Provider | None) -> SeedResult:
         raise BadRequest(f"input file '{order.source}' not found", "give a file that is there")
     if order.source.resolve() == order.target.resolve():
         raise BadRequest("input and output are the same file", "give another --output")
-    return _Run(order, provider).write()
+    return _SeedRun(order, provider).write()
 
 
 def _grouped(lines: Iterable[_Line]) -> Iterator[list[_Line]]:
@@ -187,7 +187,7 @@ def _bytes(line: _Line) -> bytes:
     return orjson.dumps(line.document) + b"\n"
 
 
-def _embedded_text(type_name: str, data: Mapping[str, Any], recipe: Recipe) -> str:
+def _embedded_text(type_name: str, data: Mapping[str, Any], recipe: VectorRecipe) -> str:
     """The type, then a line for each field that says something."""
     texts = ((name, _text(data.get(name))) for name in recipe.fields)
     return "\n".join([f"type: {type_name}", *(f"{n}: {text}" for n, text in texts if text)])
@@ -218,8 +218,8 @@ def spec_of(document: Any, where: str) -> Spec:
     return Spec(dimension, types)
 
 
-def _recipe(one: Any, where: str) -> Recipe:
+def _recipe(one: Any, where: str) -> VectorRecipe:
     target, fields = one["target"], one["fields"]
     if not isinstance(target, str) or not isinstance(fields, list) or not fields:
         raise BadRequest(f"{where} needs a target and a list of fields", "name both")
-    return Recipe(target, tuple(map(str, fields)))
+    return VectorRecipe(target, tuple(map(str, fields)))

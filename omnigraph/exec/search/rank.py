@@ -15,14 +15,14 @@ from omnigraph.errors import BadRequest
 from omnigraph.exec.memory.numbering import Ids
 from omnigraph.exec.memory.resident import Nodes
 from omnigraph.exec.memory.view import TablesView
-from omnigraph.exec.search import embed, search, search_at
+from omnigraph.exec.search import embed, search, search_numbers
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.rows import Binding, Rows, as_numpy
 from omnigraph.plan import ir
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TopK:
     """How many of the best entities a query can show; whether their ids decide between ties."""
 
     count: int
@@ -55,7 +55,7 @@ class Ranker:
             )
             places = subject.places(ids)
         else:
-            at = search_at.matching_at(
+            at = search_numbers.matching_numbers(
                 *asked,
                 mode=match.mode,
                 edits_max=edits_max,
@@ -70,7 +70,7 @@ class Ranker:
 
     # Numbers
 
-    def score(self, score: ir.Score, rows: Rows, wanted: Wanted | None) -> Rows:
+    def score(self, score: ir.Score, rows: Rows, wanted: TopK | None) -> Rows:
         """The rows with their number; with `required` only those that have one."""
         ranking = score.ranking
         if isinstance(ranking, ir.Rrf):
@@ -96,18 +96,18 @@ class Ranker:
         some = np.array(sorted(set(at)), np.int64)
         reader, cache = domain.source.reader, self._cache
         if isinstance(ranking, ir.Bm25):
-            found, numbers = search_at.bm25_at(
+            found, numbers = search_numbers.bm25_numbers(
                 reader, name, str(query), numbering=domain.ids, among=some, cache=cache
             )
         else:
             vector = self._vector(ranking, query)
-            found, numbers = search_at.nearest_at(
+            found, numbers = search_numbers.nearest_numbers(
                 reader, name, vector, numbering=domain.ids, among=some, k=len(some), cache=cache
             )
         return dict(zip(found.tolist(), numbers.tolist(), strict=True))
 
     def _ranked(
-        self, ranking: ir.Nearest | ir.Bm25, subject: "_Subject", wanted: Wanted | None
+        self, ranking: ir.Nearest | ir.Bm25, subject: "_Subject", wanted: TopK | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Places of the subject's entities, best first, and their numbers."""
         query = self._given.of(ranking.query)
@@ -127,7 +127,7 @@ class Ranker:
         if subject.numbering is None:
             ids, numbers = search.bm25(*asked, among=subject.among, k=k, cache=cache)
             return subject.places(ids), numbers
-        at, numbers = search_at.bm25_at(
+        at, numbers = search_numbers.bm25_numbers(
             *asked, numbering=subject.numbering, among=subject.some, k=k, cache=cache
         )
         return subject.places_of(at), numbers
@@ -138,7 +138,7 @@ class Ranker:
         if subject.numbering is None:
             ids, numbers = search.nearest(*asked, among=subject.among, k=k, cache=cache)
             return subject.places(ids), numbers
-        at, numbers = search_at.nearest_at(
+        at, numbers = search_numbers.nearest_numbers(
             *asked, numbering=subject.numbering, among=subject.some, k=k, cache=cache
         )
         return subject.places_of(at), numbers
@@ -172,7 +172,7 @@ class Ranker:
     ) -> np.ndarray:
         """The rank of each primary entity in one arm, -1 for those it does not hold."""
         subject = _Subject(self._tables, arm.column, rows)
-        deep = Wanted(depth, ties_by_id=True) if isinstance(arm, ir.Nearest) else None
+        deep = TopK(depth, ties_by_id=True) if isinstance(arm, ir.Nearest) else None
         order, _ = self._ranked(arm, subject, deep)
         if isinstance(arm, ir.Nearest):
             order = order[:depth]
@@ -187,7 +187,7 @@ Ranked = tuple[np.ndarray, np.ndarray]
 """Places among a subject's entities, best first, and the numbers of these."""
 
 
-def _best(ranked: Callable[[int | None], Ranked], wanted: "Wanted | None") -> Ranked:
+def _best(ranked: Callable[[int | None], Ranked], wanted: "TopK | None") -> Ranked:
     """The best that are wanted, and those that tie with the last of them, unless ids decide."""
     if wanted is None or not wanted.count:
         return ranked(None)

@@ -24,9 +24,9 @@ from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.incremental import Recipe, derived, key_of
 from omnigraph.exec.search import text_index, vectors
 from omnigraph.exec.search.analyse import terms
+from omnigraph.exec.search.schema_indexes import is_kind
 from omnigraph.exec.search.text_index import TextIndex
 from omnigraph.exec.search.vectors import Vectors
-from omnigraph.exec.search.wanted import is_kind
 from omnigraph.plan.ir import TextMode
 from omnigraph.storage.lance.tables import TableReader
 

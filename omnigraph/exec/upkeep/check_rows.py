@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import OmnigraphError, Violation
-from omnigraph.exec.load.records import schema_of
+from omnigraph.exec.load.ndjson import schema_of
 from omnigraph.exec.rules.key_rules import check_keys
 from omnigraph.exec.rules.row_rules import check_rows
 from omnigraph.exec.rules.rules import (

@@ -11,7 +11,7 @@ from typing import Any
 from omnigraph.catalog.indexes import IndexKind
 from omnigraph.catalog.model import Catalog
 from omnigraph.exec.search.analyse import INDEX_PARAMETERS
-from omnigraph.exec.search.wanted import Wanted, by_table, wanted_indexes
+from omnigraph.exec.search.schema_indexes import SchemaIndex, by_table, schema_indexes
 from omnigraph.storage.lance.indexing import IndexFacts, IndexRequest
 from omnigraph.storage.lance.tables import TableReader
 from omnigraph.storage.names import MAIN
@@ -67,7 +67,7 @@ def _attempt(store: Store, catalog: Catalog, branch: str, actor: str | None) -> 
     built: list[IndexNote] = []
     kept: list[IndexNote] = []
     pending: list[IndexNote] = []
-    for table, group in by_table(wanted_indexes(catalog)):
+    for table, group in by_table(schema_indexes(catalog)):
         reader = store.reader(snapshot, table)
         requests = []
         for wanted in group:
@@ -85,12 +85,12 @@ def _attempt(store: Store, catalog: Catalog, branch: str, actor: str | None) -> 
     return IndexReport(tuple(built), tuple(kept), tuple(pending), commit_id)
 
 
-def _note(wanted: Wanted, reason: str = "") -> IndexNote:
+def _note(wanted: SchemaIndex, reason: str = "") -> IndexNote:
     return IndexNote(wanted.table, wanted.column, wanted.kind, reason)
 
 
 def requests_of(
-    reader: TableReader, wanted: Iterable[Wanted]
+    reader: TableReader, wanted: Iterable[SchemaIndex]
 ) -> tuple[list[IndexRequest], list[IndexNote]]:
     """The indexes a table should have over every row, those that it has included; and those that
     wait, each with its reason."""
@@ -108,7 +108,7 @@ def requests_of(
 
 
 def decided(
-    reader: TableReader, wanted: Wanted, *, behind_share: float = _VECTORS_BEHIND_SHARE
+    reader: TableReader, wanted: SchemaIndex, *, behind_share: float = _VECTORS_BEHIND_SHARE
 ) -> IndexRequest | str:
     """The index to build; why it has to wait; or nothing to do, which is an empty text."""
     found = next((each for each in reader.indexes() if each.name == wanted.name), None)
@@ -126,7 +126,7 @@ def decided(
 
 
 def _decided_vectors(
-    reader: TableReader, wanted: Wanted, found: IndexFacts | None, behind_share: float
+    reader: TableReader, wanted: SchemaIndex, found: IndexFacts | None, behind_share: float
 ) -> IndexRequest | str:
     # Rows that the index does not cover are compared one by one, so a few may wait for more. Its
     # partitions are those of all vectors together: it is built anew, never extended.
@@ -140,6 +140,8 @@ def _decided_vectors(
     return _request(wanted, {"metric": "L2", "num_partitions": partitions}, anew=True)
 
 
-def _request(wanted: Wanted, parameters: dict[str, Any], *, anew: bool = False) -> IndexRequest:
+def _request(
+    wanted: SchemaIndex, parameters: dict[str, Any], *, anew: bool = False
+) -> IndexRequest:
     lance_type = _LANCE_TYPES[wanted.kind]
     return IndexRequest(wanted.column, lance_type, wanted.name, parameters, anew)

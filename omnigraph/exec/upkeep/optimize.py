@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, OmnigraphError, VersionMismatch
 from omnigraph.exec.progress import OnUpkeepProgress, UpkeepProgress
-from omnigraph.exec.search.wanted import Wanted, by_table, wanted_indexes
+from omnigraph.exec.search.schema_indexes import SchemaIndex, by_table, schema_indexes
 from omnigraph.exec.threads import in_order
 from omnigraph.exec.upkeep.ensure_indices import IndexNote, requests_of
 from omnigraph.storage.locks.turns import WRITE_ATTEMPTS
@@ -67,7 +67,7 @@ class OptimizeReport:
 class _Table:
     """A table on its way through a run."""
 
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[SchemaIndex, ...]
     report: TableReport
     done: TableDone | None = None
     rounds: int = 0
@@ -105,7 +105,7 @@ class Optimizer:
 
     def _look(self) -> None:
         snapshot = self.store.snapshot(self.branch)
-        wanted = dict(by_table(wanted_indexes(self.catalog)))
+        wanted = dict(by_table(schema_indexes(self.catalog)))
         for key, pin in sorted(snapshot.tables.items()):
             report = TableReport(key, pin.row_count, 0, 0, skipped=self._why_not(key, pin))
             self._tables[key] = _Table(tuple(wanted.get(key, ())), report)

@@ -14,7 +14,7 @@ from omnigraph.types import TableKey
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SchemaIndex:
     """An index that the schema asks for."""
 
     table: TableKey
@@ -28,24 +28,24 @@ def is_kind(index: IndexFacts, kind: IndexKind) -> bool:
     return index.name.endswith(f":{kind}")
 
 
-def wanted_indexes(catalog: Catalog) -> tuple[Wanted, ...]:
+def schema_indexes(catalog: Catalog) -> tuple[SchemaIndex, ...]:
     """Every index the schema asks for."""
     types: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
     return tuple(wanted for each in types for wanted in indexes_of(each))
 
 
-def indexes_of(each: NodeType | EdgeType) -> Iterator[Wanted]:
+def indexes_of(each: NodeType | EdgeType) -> Iterator[SchemaIndex]:
     """Every index the schema asks for of one type."""
     ends = ("src", "dst") if isinstance(each, EdgeType) else ()
     for column in ("id", *ends):
-        yield Wanted(each.table, column, IndexKind.ORDERED, f"{column}:{IndexKind.ORDERED}")
+        yield SchemaIndex(each.table, column, IndexKind.ORDERED, f"{column}:{IndexKind.ORDERED}")
     key = each.key if isinstance(each, NodeType) else ()
     for name in dict.fromkeys((*key, *each.indexes)):
         prop = each.property(name)
         if prop is None:
             continue  # an edge's own ends, which are indexed in any case
         for kind in _kinds(index_kind(prop.type)):
-            yield Wanted(each.table, name, kind, f"{prop.id}:{kind}")
+            yield SchemaIndex(each.table, name, kind, f"{prop.id}:{kind}")
 
 
 def _kinds(kind: IndexKind | None) -> tuple[IndexKind, ...]:
@@ -55,9 +55,9 @@ def _kinds(kind: IndexKind | None) -> tuple[IndexKind, ...]:
     return (kind, IndexKind.ORDERED) if kind is IndexKind.FULL_TEXT else (kind,)
 
 
-def by_table(all_wanted: Iterable[Wanted]) -> Iterator[tuple[TableKey, list[Wanted]]]:
+def by_table(all_wanted: Iterable[SchemaIndex]) -> Iterator[tuple[TableKey, list[SchemaIndex]]]:
     """What each table should have."""
-    groups: dict[TableKey, list[Wanted]] = {}
+    groups: dict[TableKey, list[SchemaIndex]] = {}
     for wanted in all_wanted:
         groups.setdefault(wanted.table, []).append(wanted)
     yield from groups.items()

@@ -29,7 +29,7 @@ def schema_of(owner: Owner) -> pa.Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TypedRows:
     """Typed rows of one type. `given` is false where the id was made up here."""
 
     owner: Owner
@@ -104,7 +104,7 @@ class Records:
                 ends[word] = end_id(self._catalog.nodes[node], end)
         yield from self._keep(owner, ends, data, line)
 
-    def rows(self) -> Iterator[Rows]:
+    def rows(self) -> Iterator[TypedRows]:
         """What was kept, by type."""
         for pending in self._pending.values():
             if pending.lines:
@@ -245,7 +245,7 @@ class Records:
 
     # Columns
 
-    def _rows(self, pending: _Pending) -> Rows:
+    def _rows(self, pending: _Pending) -> TypedRows:
         owner = pending.owner
         minted = ulids(sum(entity is None for entity in pending.ids)).to_pylist()
         fresh = iter(minted)
@@ -260,7 +260,7 @@ class Records:
         for prop in owner.properties:
             columns[prop.name] = column(pending.values[prop.name], prop.type)
         schema = schema_of(owner)
-        return Rows(
+        return TypedRows(
             owner,
             pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema),
             pa.array(pending.lines, pa.int64()),

@@ -39,7 +39,7 @@ class Numbering(Protocol):
         ...
 
 
-def matching_at(
+def matching_numbers(
     reader: TableReader,
     column: str,
     query: str,
@@ -65,7 +65,7 @@ def matching_at(
     return _only(places.number_of[found], among, len(numbering))
 
 
-def bm25_at(
+def bm25_numbers(
     reader: TableReader,
     column: str,
     query: str,
@@ -88,7 +88,7 @@ def bm25_at(
     return places.number_of[found[order]], scores[order]
 
 
-def nearest_at(
+def nearest_numbers(
     reader: TableReader,
     column: str,
     vector: Sequence[float],
@@ -112,7 +112,7 @@ def nearest_at(
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
+class _RowNumbers:
     """The number of each row of a searched column, and the row of each number."""
 
     number_of: Numbers
@@ -125,13 +125,13 @@ class _Places:
         return np.unique(rows[rows >= 0])
 
 
-def _places(key: Hashable, ids: pa.Array, numbering: Numbering, cache: Cache) -> _Places:
-    def make() -> tuple[_Places, int]:
+def _places(key: Hashable, ids: pa.Array, numbering: Numbering, cache: Cache) -> _RowNumbers:
+    def make() -> tuple[_RowNumbers, int]:
         number_of = numbering.locate(ids)
         assert number_of.min(initial=0) >= 0, "a dictionary knows the ids of its own version"
         row_of = np.full(int(number_of.max(initial=-1)) + 1, -1)
         row_of[number_of] = np.arange(len(ids))
-        return _Places(number_of, row_of), number_of.nbytes + row_of.nbytes
+        return _RowNumbers(number_of, row_of), number_of.nbytes + row_of.nbytes
 
     return cache.made(("places", key, numbering.family), make)
 
