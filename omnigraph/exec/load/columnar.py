@@ -1,8 +1,8 @@
-"""Columns that a caller or a file brings, turned into the columns of a type.
+"""Columnar input (Arrow, Parquet, CSV, pandas, polars): conversion to the columns of a type.
 
-Invariant: a value means here what it means in graph NDJSON; a column that Arrow can turn as a whole
-is turned as a whole, and otherwise value by value through `stored`. Formats with types of their own
-may also bring dates, moments and bytes, whole numbers as floats, and endpoints as key values.
+Invariant: a value means here what it means in graph NDJSON. A column is cast as a whole where Arrow
+can, and otherwise value by value through `stored`. Formats with types of their own may also bring
+dates, timestamps and bytes, whole numbers as floats, and endpoints as key values.
 """
 
 import json
@@ -39,7 +39,7 @@ def rows_of(
     file: str | None = None,
     keep_rejects: bool = False,
 ) -> tuple[TypedRows | None, Faults]:
-    """The rows of a table of columns, and what is wrong with the others."""
+    """The typed rows of a table of columns, or the faults that refuse it."""
     reading = _ColumnsReading(catalog, owner, table.num_rows, is_text)
     named = _named(owner, table, rename, reading)
     if named is not None:
@@ -54,11 +54,11 @@ def rows_of(
 def _named(
     owner: Owner, table: pa.Table, rename: Mapping[str, str], reading: "_ColumnsReading"
 ) -> dict[str, pa.Array] | None:
-    """The columns by the name of what they fill."""
+    """The columns by the property, endpoint or id they fill."""
     allowed = {"id", *(prop.name for prop in owner.properties)}
     if isinstance(owner, EdgeType):
         allowed |= {"src", "dst"}
-    found: dict[str, pa.Array] = {}
+    columns: dict[str, pa.Array] = {}
     for name in table.column_names:
         target = rename.get(name, name)
         if isinstance(owner, EdgeType):
@@ -66,16 +66,16 @@ def _named(
         if target not in allowed:
             text = f"unknown property '{target}' of {owner.name}"
             reading.fault(None, bad("property", text, owner=owner.name, prop=target).violation)
-        elif target in found:
+        elif target in columns:
             text = f"two columns fill {owner.name}.{target}"
             reading.fault(None, bad("property", text, owner=owner.name, prop=target).violation)
         else:
-            found[target] = table.column(name).combine_chunks()
-    return None if reading.wrong else found
+            columns[target] = table.column(name).combine_chunks()
+    return None if reading.wrong else columns
 
 
 class _ColumnsReading:
-    """One table of columns on its way to rows."""
+    """Conversion of one table of columns; collects violations by row."""
 
     def __init__(self, catalog: Catalog, owner: Owner, count: int, is_text: bool) -> None:
         self._catalog = catalog
@@ -190,7 +190,7 @@ def _is_string(kind: pa.DataType) -> bool:
 
 
 def _whole(values: pa.Array, value_type: ValueType, is_text: bool) -> pa.Array:
-    """The column turned at once, where every value of it means the same either way."""
+    """The column cast at once, where that gives what `stored` gives for every value."""
     target = arrow_type(value_type)
     scalar, source = value_type.scalar, values.type
     if pa.types.is_dictionary(source):
@@ -217,10 +217,10 @@ def _whole(values: pa.Array, value_type: ValueType, is_text: bool) -> pa.Array:
 
 
 def _finite(values: pa.Array, target: pa.DataType) -> pa.Array:
-    found = values.cast(target, safe=False)
-    if pc.all(pc.is_finite(found)).as_py() is False:
+    numbers = values.cast(target, safe=False)
+    if pc.all(pc.is_finite(numbers)).as_py() is False:
         raise NotSure
-    return pc.add(found, pa.scalar(0, target))
+    return pc.add(numbers, pa.scalar(0, target))
 
 
 # Values one by one
@@ -235,7 +235,7 @@ def _value_reader(value_type: ValueType) -> Callable[[Any], Any]:
 
 
 def _text_reader(value_type: ValueType) -> Callable[[Any], Any]:
-    """Cells of a format that has text alone: numbers and lists are JSON inside the text."""
+    """Reader for cells of a format without types (CSV): numbers and lists are JSON in the text."""
     if value_type.is_text or value_type.is_blob:
         return lambda value: value
     if value_type.scalar in (Scalar.DATE, Scalar.DATETIME) and not value_type.is_list:

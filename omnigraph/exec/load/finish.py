@@ -1,9 +1,9 @@
-"""The second half of a load, from rows that were read to the commit: the same for every engine.
+"""Second half of a bulk load, for every engine: key rules, staging, commit, retry on conflict.
 
     key rules ─▶ stage ─▶ commit;  again from a new base when a writer of other rows came first
 
-Invariant: no table head moves before every rule was asked. What an attempt wrote is used by the
-next one as far as it is still good.
+Invariant: no table head moves before every rule was checked. Fragments that an attempt wrote are
+reused by the next one where they still apply.
 """
 
 import os
@@ -21,7 +21,7 @@ from omnigraph.exec.load.committed import Committed, Planned
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.recheck import Rechecked, inserted_since
 from omnigraph.exec.load.request import LoadRequest
-from omnigraph.exec.load.spill import Spill, place_of
+from omnigraph.exec.load.spill import Spill, part_and_line
 from omnigraph.exec.load.upsert import RunJobs, Upsert, in_process, kept_rows, row_keys
 from omnigraph.exec.rules.faults import Faults, Reject
 from omnigraph.exec.threads import in_order
@@ -42,7 +42,7 @@ THREADS = min(AHEAD, os.cpu_count() or 1)
 
 @dataclass(slots=True)
 class IntakeResult:
-    """What was read: counts, faults, keys and where the rows are."""
+    """Result of the intake: counts, faults, and the fragments or spill files of the rows."""
 
     counts: dict[TableKey, int]
     faults: Faults
@@ -52,7 +52,7 @@ class IntakeResult:
 
 @dataclass(slots=True)
 class Finish:
-    """From rows that were read to the commit: the same for every engine."""
+    """Commits the rows of an intake. `run_checks` and `run_jobs` choose the engine."""
 
     store: Store
     catalog: Catalog
@@ -68,9 +68,9 @@ class Finish:
     _upsert: Upsert | None = None
     _checked: dict[TableKey, TablePin] = field(default_factory=dict)
 
-    def commit(self, write: Write, told: Callable[[str, int], None]) -> Commit:
+    def commit(self, write: Write, report: Callable[[str, int], None]) -> Commit:
         """Check the key rules, stage and publish; again from a new base when a writer of other
-        rows came first. Files that were written stay good for the next attempt."""
+        rows came first."""
         attempts = iter([write])
 
         def attempt() -> Commit:
@@ -78,19 +78,19 @@ class Finish:
             current = next(attempts, None) or self.store.begin(
                 request.branch, kind="load", actor=request.actor, schema=self.catalog.schema_id
             )
-            told("check", sum(self.taken.counts.values()))
+            report("check", sum(self.taken.counts.values()))
             self._check(current)
-            told("stage", sum(self.taken.counts.values()))
+            report("stage", sum(self.taken.counts.values()))
             self._stage(current)
             return current.commit(mark=request.once)
 
-        # An overwrite is what its caller saw or nothing.
+        # An overwrite does not retry: the caller replaces the rows it has seen.
         done = (
             attempt()
             if self.request.mode == "overwrite"
             else self.store.turns.prepared_again(attempt)
         )
-        told("done", sum(self.taken.counts.values()))
+        report("done", sum(self.taken.counts.values()))
         return done
 
     @property
@@ -102,7 +102,7 @@ class Finish:
         faults = Faults(self.taken.faults.keep_rejects)
         faults.merge(self.taken.faults)
         self._losers = self._find_losers()
-        held = Spill(self.folder, self.keys.buckets)
+        stored = Spill(self.folder, self.keys.buckets)
         seen: dict[TableKey, TablePin] = {}
 
         def read(table: TableKey) -> TableReader:
@@ -112,21 +112,30 @@ class Finish:
 
         mode = self.request.mode
         inserted = inserted_since(self.store, self._checked, read) if self._checked else None
-        asked = (self.catalog, mode, self.touched, read, self.keys, held, self.run_jobs, self.store)
+        asked = (
+            self.catalog,
+            mode,
+            self.touched,
+            read,
+            self.keys,
+            stored,
+            self.run_jobs,
+            self.store,
+        )
         planned = (
             Committed(*asked) if inserted is None else Rechecked(*asked, inserted=inserted)
         ).checks()
-        faults.merge(self.run_checks(planned, self.keys, held, self._losers))
+        faults.merge(self.run_checks(planned, self.keys, stored, self._losers))
         if faults:
-            told = faults.located(self.files, self.first_lines)
+            located = faults.located(self.files, self.first_lines)
             if self.request.rejects is not None:
-                write_rejects(self.request.rejects, told.rejects)
-            raise told.error()
+                write_rejects(self.request.rejects, located.rejects)
+            raise located.error()
         self._checked = seen
 
     def _find_losers(self) -> Losers:
-        """Rows that a later one of the same id replaces. A key that comes twice is refused."""
-        found: Losers = {}
+        """Origins of rows that a later row of the same id replaces. A duplicate @key is refused."""
+        losers: Losers = {}
         if self.request.mode == "merge":
             for table in self.touched:
                 owner = _owner(self.catalog, table)
@@ -134,8 +143,8 @@ class Finish:
                     continue
                 lost = losers_of(owner, self.keys.buckets, self.keys.read)
                 if len(lost):
-                    found[table] = lost
-        return found
+                    losers[table] = lost
+        return losers
 
     def _stage(self, write: Write) -> None:
         replacing = self.request.mode == "overwrite"
@@ -154,7 +163,7 @@ class Finish:
         owner, losers = _owner(self.catalog, table), self._losers.get(table)
         replaces = write.read(table).count() and self.keys.rows(id_keys(table).name)
         if count <= KEYS_MAX:
-            # Few rows are found by their ids, which have an index.
+            # A few rows are found by the index of their ids.
             few = kept_rows(owner, rows.every(row_keys(table).name), losers)
             (write.upsert if replaces else write.append)(table, few)
             return
@@ -163,13 +172,13 @@ class Finish:
         self._upsert.stage(write, owner, self.keys, rows, losers)
 
 
-def run_all(planned: list[Planned], keys: Spill, held: Spill, losers: Losers) -> Faults:
-    """Every check over every bucket, a few of them at once."""
+def run_all(planned: list[Planned], keys: Spill, stored: Spill, losers: Losers) -> Faults:
+    """Run every check over every bucket, in threads of this process."""
     faults = Faults(keep_rejects=True)
 
     def read(name: str, bucket: int) -> pa.Table | None:
-        parts = [t for t in (keys.read(name, bucket), held.read(name, bucket)) if t is not None]
-        return pa.concat_tables(parts) if parts else None
+        tables = [t for t in (keys.read(name, bucket), stored.read(name, bucket)) if t is not None]
+        return pa.concat_tables(tables) if tables else None
 
     read_kept = without_losers(read, losers)
 
@@ -183,9 +192,9 @@ def run_all(planned: list[Planned], keys: Spill, held: Spill, losers: Losers) ->
 
 
 def add_outcome(faults: Faults, outcome: CheckOutcome) -> None:
-    """Count what a check found, each with the part and line it came from."""
-    for at, violation in outcome.violations:
-        part, line = (0, None) if at is None else place_of(at)
+    """Add the violations of a check to the faults, each with its part and line."""
+    for origin, violation in outcome.violations:
+        part, line = (0, None) if origin is None else part_and_line(origin)
         faults.add(part, replace(violation, line=line))
     more = outcome.total - len(outcome.violations)
     if more > 0:
@@ -194,10 +203,10 @@ def add_outcome(faults: Faults, outcome: CheckOutcome) -> None:
 
 def _owner(catalog: Catalog, table: TableKey) -> Owner:
     kind, _, name = table.partition(":")
-    found = catalog.nodes.get(name) if kind == "node" else catalog.edges.get(name)
-    if found is None:
+    owner = catalog.nodes.get(name) if kind == "node" else catalog.edges.get(name)
+    if owner is None:
         raise NotFound("type", name)
-    return found
+    return owner
 
 
 def write_rejects(folder: Path, rejects: list[Reject]) -> None:

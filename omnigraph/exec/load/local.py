@@ -1,8 +1,8 @@
 """Bulk load in one process: any input, any size, one commit.
 
-    read ─▶ decode ─▶ row rules ─▶ keys aside, rows to files ─▶ key rules ─▶ stage ─▶ commit
+    read ─▶ decode ─▶ row rules ─▶ keys spilled, rows to files ─▶ key rules ─▶ stage ─▶ commit
 
-Invariant: memory follows the size of a block and of a bucket of keys, not that of the input.
+Invariant: memory is bounded by a block of input and a bucket of keys, not by the input.
 """
 
 from collections.abc import Iterator
@@ -36,8 +36,7 @@ def load_local(
     *,
     size_bytes: int | None,
 ) -> tuple[Commit, dict[TableKey, int]]:
-    """Load in this process. `size_bytes` is a guess of the size that the input's rows have; an
-    input of unknown size may be of any."""
+    """Load in this process. `size_bytes` estimates the rows of the input; None is unknown."""
     if size_bytes is None:
         begin = tuple(islice(pieces, 2))
         size_bytes = _UNKNOWN_BYTES if len(begin) > 1 else 0
@@ -85,12 +84,12 @@ class Loading:
         def ready(piece: Piece) -> tuple[Piece, Faults, list[Ready]]:
             return piece, *ready_piece(self._catalog, request, piece, self._keys.buckets)
 
-        for piece, faults, some in in_order(ready, pieces, threads=THREADS, ahead=AHEAD):
+        for piece, faults, batches in in_order(ready, pieces, threads=THREADS, ahead=AHEAD):
             if piece.part >= len(self._files):
                 self._files += [piece.file] * (piece.part + 1 - len(self._files))
             intake.faults.merge(faults)
-            for each in some:
-                intake.take(each, piece.part)
+            for rows in batches:
+                intake.take(rows, piece.part)
             self._meter.report("read", intake.counts.total())
         sink.finish()
         taken = IntakeResult(dict(intake.counts), intake.faults)

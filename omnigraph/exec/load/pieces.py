@@ -1,7 +1,7 @@
-"""Input on its way to rows: pieces of files and tables, decoded and made ready.
+"""Pieces of a bulk load's input: blocks of lines, tables or records, decoded to typed rows.
 
-Invariant: a piece knows its part of the input and the number of its first line or row, so that
-whoever decodes it can say where a fault is.
+Invariant: a piece knows its part of the input and the number of its first line or row, so a fault
+found while decoding names its line.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from omnigraph.exec.values.from_input import copying
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some of the input on its way: lines of a file, or columns."""
+    """A piece of one part of the input: lines of a file, columns, or records."""
 
     part: int
     file: str | None
@@ -93,8 +93,8 @@ def decode_piece(catalog: Catalog, request: LoadRequest, piece: Piece) -> Decode
 def ready_piece(
     catalog: Catalog, request: LoadRequest, piece: Piece, buckets: int
 ) -> tuple[Faults, list[Ready]]:
-    """What is wrong with a piece as a whole, and its rows with all that can be said of them."""
-    # Bytes that were copied are held as long as the piece, not as long as the load.
+    """The faults of a piece as a whole, and its rows with their keys and row-rule faults."""
+    # Copied bytes live as long as the piece, not as long as the load.
     with copying(request.external.afresh().read):
         decoded = decode_piece(catalog, request, piece)
     keep = request.rejects is not None

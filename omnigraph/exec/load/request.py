@@ -1,6 +1,6 @@
-"""What a load is told, and what it says of itself.
+"""Request and result of a bulk load.
 
-Invariant: these are values. Who loads, and where, decides nothing that is not in them.
+Invariant: plain values. A request decides everything about a load but its engine.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ MODES: tuple[Mode, ...] = ("append", "merge", "overwrite")
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """What to load, with everything decided but the engine."""
+    """The parameters of a load; the input and the engine are passed beside it."""
 
     mode: Mode
     branch: str = MAIN
