@@ -1,7 +1,7 @@
-"""Vectors for a file of records, before it is loaded.
+"""Embedding of an NDJSON file before it is loaded: adds vectors to its node records.
 
-Invariant: a line that is no node record, or of no type that was asked for, goes out byte for byte
-as it came in. The output appears when it is whole, and the order of lines never changes.
+Invariant: a line that is no node record of a selected type is copied byte for byte. The output file
+appears atomically, and the order of lines never changes.
 """
 
 import os
@@ -31,7 +31,7 @@ class Fill(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class VectorRecipe:
-    """What a type's vector is made of."""
+    """The property of a type that holds its vector, and the fields whose text is embedded."""
 
     target: str
     fields: tuple[str, ...]
@@ -61,7 +61,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class SeedOrder:
-    """What to do with a file."""
+    """A request to embed a file."""
 
     source: Path
     target: Path
@@ -73,7 +73,7 @@ class SeedOrder:
 
 @dataclass(slots=True)
 class SeedResult:
-    """What was done."""
+    """Counts of an embedding run."""
 
     records: int = 0
     selected: int = 0
@@ -159,7 +159,7 @@ class _SeedRun:
 
 
 def embed_seed(order: SeedOrder, provider: Provider | None) -> SeedResult:
-    """Write the file again, with vectors."""
+    """Copy the file with vectors added."""
     if not order.source.is_file():
         raise BadRequest(f"input file '{order.source}' not found", "give a file that is there")
     if order.source.resolve() == order.target.resolve():
@@ -168,7 +168,7 @@ def embed_seed(order: SeedOrder, provider: Provider | None) -> SeedResult:
 
 
 def _grouped(lines: Iterable[_Line]) -> Iterator[list[_Line]]:
-    """The lines in groups, each with as many texts as one call takes."""
+    """Batches of lines, each with as many texts as one provider call takes."""
     group: list[_Line] = []
     texts = 0
     for line in lines:
@@ -188,7 +188,7 @@ def _bytes(line: _Line) -> bytes:
 
 
 def _embedded_text(type_name: str, data: Mapping[str, Any], recipe: VectorRecipe) -> str:
-    """The type, then a line for each field that says something."""
+    """The text to embed: the type, then a line for each non-empty field."""
     texts = ((name, _text(data.get(name))) for name in recipe.fields)
     return "\n".join([f"type: {type_name}", *(f"{n}: {text}" for n, text in texts if text)])
 

@@ -24,14 +24,14 @@ class SchemaIndex:
 
 
 def is_kind(index: IndexFacts, kind: IndexKind) -> bool:
-    """Whether an index is one of ours of this kind."""
+    """Whether an index, built for a schema, is of this kind."""
     return index.name.endswith(f":{kind}")
 
 
 def schema_indexes(catalog: Catalog) -> tuple[SchemaIndex, ...]:
     """Every index the schema asks for."""
     types: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
-    return tuple(wanted for each in types for wanted in indexes_of(each))
+    return tuple(index for each in types for index in indexes_of(each))
 
 
 def indexes_of(each: NodeType | EdgeType) -> Iterator[SchemaIndex]:
@@ -55,9 +55,9 @@ def _kinds(kind: IndexKind | None) -> tuple[IndexKind, ...]:
     return (kind, IndexKind.ORDERED) if kind is IndexKind.FULL_TEXT else (kind,)
 
 
-def by_table(all_wanted: Iterable[SchemaIndex]) -> Iterator[tuple[TableKey, list[SchemaIndex]]]:
-    """What each table should have."""
+def by_table(indexes: Iterable[SchemaIndex]) -> Iterator[tuple[TableKey, list[SchemaIndex]]]:
+    """The indexes grouped by table."""
     groups: dict[TableKey, list[SchemaIndex]] = {}
-    for wanted in all_wanted:
-        groups.setdefault(wanted.table, []).append(wanted)
+    for index in indexes:
+        groups.setdefault(index.table, []).append(index)
     yield from groups.items()

@@ -1,8 +1,12 @@
-"""Text and vector search for rows that hold numbers in place of ids.
+"""Fast path of: search/search.py. Full-text and vector search over nodes that are numbered.
 
-Invariant: a function here returns the numbers of the ids that its namesake in `search` returns, in
-the same order. Which number a document has is looked up once a table version, so that a search
-touches no id at all.
+Reference: `matching_ids`, `bm25` and `nearest` of search/search.py, which return ids.
+Held equal by: tests/exec/search/test_search.py, test_search_agrees_with_its_definition.
+Falls back: entities without a numbering (their table is not in memory) use the reference, and so
+does a vector column that is too large for the cache.
+
+Invariant: a function here returns the numbers of the ids that its reference returns, in the same
+order. The number of each document is looked up once a table version, so a search touches no id.
 """
 
 from collections.abc import Hashable, Sequence
@@ -27,15 +31,15 @@ _NONE = np.empty(0, np.int64)
 
 
 class Numbering(Protocol):
-    """Numbers of ids. Dictionaries of one family agree on every id they share."""
+    """Dictionary from ids to numbers. Dictionaries of one family agree on every id they share."""
 
     family: Hashable
     strings: pa.Array  # by number
 
     def __len__(self) -> int: ...
 
-    def locate(self, wanted: pa.Array) -> np.ndarray:
-        """The number of each id, -1 for those it does not know."""
+    def locate(self, ids: pa.Array) -> np.ndarray:
+        """The number of each id, -1 for an unknown id."""
         ...
 
 
@@ -58,11 +62,11 @@ def matching_numbers(
         return _only(numbering.locate(ids), among, len(numbering))
     index = search.text(reader, column, cache=cache)
     if mode is TextMode.FUZZY:
-        found = index.matching_fuzzily(query, search.edits_allowed(edits_max))
+        documents = index.matching_fuzzily(query, search.edits_allowed(edits_max))
     else:
-        found = index.matching(query)
-    places = _places(key_of(search.TEXT, reader.pin, column), index.ids, numbering, cache)
-    return _only(places.number_of[found], among, len(numbering))
+        documents = index.matching(query)
+    mapping = _row_numbers(key_of(search.TEXT, reader.pin, column), index.ids, numbering, cache)
+    return _only(mapping.number_of[documents], among, len(numbering))
 
 
 def bm25_numbers(
@@ -79,13 +83,13 @@ def bm25_numbers(
     if not terms(query):
         return _NONE, np.empty(0, np.float64)
     index = search.text(reader, column, cache=cache)
-    places = _places(key_of(search.TEXT, reader.pin, column), index.ids, numbering, cache)
-    found, scores = index.scored(query)
+    mapping = _row_numbers(key_of(search.TEXT, reader.pin, column), index.ids, numbering, cache)
+    documents, scores = index.scored(query)
     if among is not None:
-        kept = _flags(among, len(numbering))[places.number_of[found]]
-        found, scores = found[kept], scores[kept]
+        kept = _flags(among, len(numbering))[mapping.number_of[documents]]
+        documents, scores = documents[kept], scores[kept]
     order = search.best(scores, k)
-    return places.number_of[found[order]], scores[order]
+    return mapping.number_of[documents[order]], scores[order]
 
 
 def nearest_numbers(
@@ -104,11 +108,13 @@ def nearest_numbers(
         ids = None if among is None else numbering.strings.take(pa.array(among))
         found_ids, away = search.nearest(reader, column, vector, k=k, among=ids, cache=cache)
         return numbering.locate(found_ids), away
-    held = search.vectors_of(reader, column, cache=cache)
-    places = _places(key_of(search.VECTORS, reader.pin, column), held.ids, numbering, cache)
-    some = None if among is None else places.rows(among)
-    found, away = held.nearest(query, k, some)
-    return places.number_of[found], away
+    column_vectors = search.vectors_of(reader, column, cache=cache)
+    mapping = _row_numbers(
+        key_of(search.VECTORS, reader.pin, column), column_vectors.ids, numbering, cache
+    )
+    candidates = None if among is None else mapping.rows(among)
+    nearest_rows, away = column_vectors.nearest(query, k, candidates)
+    return mapping.number_of[nearest_rows], away
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +125,13 @@ class _RowNumbers:
     row_of: Numbers  # -1 for numbers without a row
 
     def rows(self, numbers: Numbers) -> Numbers:
-        """The rows of some numbers, ascending, without those that have none."""
+        """The rows of these numbers, ascending; numbers without a row are left out."""
         known = numbers[(numbers >= 0) & (numbers < len(self.row_of))]
         rows = self.row_of[known]
         return np.unique(rows[rows >= 0])
 
 
-def _places(key: Hashable, ids: pa.Array, numbering: Numbering, cache: Cache) -> _RowNumbers:
+def _row_numbers(key: Hashable, ids: pa.Array, numbering: Numbering, cache: Cache) -> _RowNumbers:
     def make() -> tuple[_RowNumbers, int]:
         number_of = numbering.locate(ids)
         assert number_of.min(initial=0) >= 0, "a dictionary knows the ids of its own version"
@@ -133,7 +139,7 @@ def _places(key: Hashable, ids: pa.Array, numbering: Numbering, cache: Cache) ->
         row_of[number_of] = np.arange(len(ids))
         return _RowNumbers(number_of, row_of), number_of.nbytes + row_of.nbytes
 
-    return cache.made(("places", key, numbering.family), make)
+    return cache.made(("row numbers", key, numbering.family), make)
 
 
 def _flags(among: Numbers, count: int) -> npt.NDArray[np.bool_]:
@@ -142,5 +148,5 @@ def _flags(among: Numbers, count: int) -> npt.NDArray[np.bool_]:
     return flags
 
 
-def _only(found: Numbers, among: Numbers | None, count: int) -> Numbers:
-    return found if among is None else found[_flags(among, count)[found]]
+def _only(numbers: Numbers, among: Numbers | None, count: int) -> Numbers:
+    return numbers if among is None else numbers[_flags(among, count)[numbers]]
