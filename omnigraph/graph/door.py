@@ -106,7 +106,7 @@ class Graph:
     def _planned(self, text: str, name: str | None, pinned: Snapshot) -> tuple[Plan, Snapshot]:
         """A query as the schema of its snapshot reads it. One that only today's schema understands
         sees the old data under today's names."""
-        schema = self._schemas.at(pinned)
+        schema = self._schemas.of(pinned)
         try:
             return compile_query(text, schema.catalog, name), pinned
         except TypeCheckError:
@@ -168,7 +168,7 @@ class Graph:
     ) -> Changes:
         """What turns one point into another. A point is a branch or the id of a commit."""
         old, new = self._point(before), self._point(after)
-        wanted = filters(self._schemas.at(new).catalog, kinds, types, ops)
+        wanted = filters(self._schemas.of(new).catalog, kinds, types, ops)
         return changes_between(self._store, self._schemas, old, new, wanted)
 
     def _point(self, name: str) -> Snapshot:
@@ -255,7 +255,7 @@ class Graph:
         if branch is not None and snapshot is not None:
             raise BadRequest("request may specify branch or snapshot, not both")
         pinned = self._store.snapshot(branch or MAIN, commit=snapshot)
-        catalog = self._schemas.at(pinned).catalog
+        catalog = self._schemas.of(pinned).catalog
         return find_blob(self._store, catalog, pinned, (kind, type, id, property))
 
     def branch(self, name: str) -> BranchHandle:

@@ -34,7 +34,7 @@ class SchemaView:
 
     def at(self, commit: str) -> Accepted:
         """The schema that held at a commit."""
-        return self._schemas.at(self._store.snapshot(commit=commit))
+        return self._schemas.of(self._store.snapshot(commit=commit))
 
     def plan(
         self,

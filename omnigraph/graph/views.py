@@ -81,7 +81,7 @@ class CommitsView:
         """What a commit changed against its first parent."""
         commit = self.get(commit_id)
         with readable(commit.id):
-            catalog = self._schemas.at(self._store.history.at(commit)).catalog
+            catalog = self._schemas.of(self._store.history.at(commit)).catalog
         wanted = filters(catalog, kinds, types, ops)
         return commit_changes(self._store, self._schemas, commit, wanted)
 

@@ -42,7 +42,7 @@ class Frames:
         """A DataFrame for each type, by its name. Where a node and an edge share a name, the node
         has it; the edge is at hand as `edge:<name>`."""
         pinned = self._pinned(branch, snapshot)
-        owners = choose_owners(self._schemas.at(pinned).catalog, types)
+        owners = choose_owners(self._schemas.of(pinned).catalog, types)
         running = spark or session()
         register(running)
         return self._frames(running, owners, pinned)
@@ -60,7 +60,7 @@ class Frames:
         own = beside(spark or session())
         named = {word.lower() for word in re.findall(r"\w+", statement)}
         pinned = self._pinned(branch, snapshot)
-        every = choose_owners(self._schemas.at(pinned).catalog, None)
+        every = choose_owners(self._schemas.of(pinned).catalog, None)
         owners = [owner for owner in every if owner.name.lower() in named]
         for name, frame in self._frames(own, owners, pinned).items():
             if ":" not in name:

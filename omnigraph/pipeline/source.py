@@ -83,7 +83,7 @@ def pin(options: Options) -> _Read:
     """The snapshot, the type and the columns that the options name."""
     store, schemas = options.open(read_only=True)
     snapshot = store.snapshot(options.branch, commit=options.snapshot)
-    owner = options.owner(schemas.at(snapshot).catalog)
+    owner = options.owner(schemas.of(snapshot).catalog)
     if owner.table not in snapshot.tables:
         raise NotFound("type", owner.name, "that snapshot does not have it yet")
     schema = shown(owner)

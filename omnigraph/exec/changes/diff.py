@@ -293,7 +293,7 @@ def changes_between(
     store: Store, schemas: Schemas, before: Snapshot, after: Snapshot, wanted: Filters
 ) -> Changes:
     """What turns one snapshot into another, each read under the schema it was written under."""
-    old, new = schemas.at(before).catalog, schemas.at(after).catalog
+    old, new = schemas.of(before).catalog, schemas.of(after).catalog
     return Changes(store, new, before, after, wanted, catalog_before=old)
 
 

@@ -94,7 +94,7 @@ class Feed:
     def baseline(self) -> Baseline:
         """Everything as it is at the head, and the cursor of whoever has it."""
         head = self._head
-        owners = choose_owners(self._schemas.at(head).catalog, None)
+        owners = choose_owners(self._schemas.of(head).catalog, None)
         chosen = tuple(filter(self._wanted.take, owners))
         exporting = Exporting(self._store, head, chosen, Meter())
         return Baseline(head.commit_id, self.cursor_at(head.commit_id), exporting)

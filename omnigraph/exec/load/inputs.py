@@ -48,7 +48,7 @@ class Input:
 
 
 def open_input(source: Any, options: Options = ()) -> Input:
-    """Files, columns or records, whichever the source is; `options` reach files elsewhere."""
+    """Open files, columns or records; `options` are the storage options of remote files."""
     if _names_files(source):
         parts = find_files(source, options)
         size = sum(part.size * (_INFLATES if part.is_compressed else 1) for part in parts)

@@ -47,7 +47,7 @@ def load_local(
 
 
 class Loading:
-    """One load in one process."""
+    """State of one load in one process."""
 
     def __init__(
         self, store: Store, catalog: Catalog, request: LoadRequest, folder: Path, buckets: int

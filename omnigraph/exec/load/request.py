@@ -35,7 +35,7 @@ class LoadRequest:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What a load did. `nodes` and `edges` count input rows by type, in name order."""
+    """Result of a load. `nodes` and `edges` count input rows by type, in name order."""
 
     branch: str
     base_branch: str | None

@@ -49,7 +49,7 @@ Stored = Callable[[ir.Expr, ValueType, str], Any]
 
 @dataclass(frozen=True, slots=True)
 class MutationResult:
-    """What a mutation did. `commit` is None when it changed nothing."""
+    """Result of a mutation. `commit` is None when it changed nothing."""
 
     branch: str
     query_name: str

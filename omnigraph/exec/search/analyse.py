@@ -32,7 +32,7 @@ INDEX_PARAMETERS: dict[str, Any] = {
     "ascii_folding": True,
     "with_position": False,
 }
-"""How a full-text index has to be built to agree with `terms`."""
+"""Parameters of a full-text index that agrees with `terms`."""
 
 _PIECE_BYTES_END = 40
 _TERMS_KEPT = 1 << 20
@@ -167,7 +167,7 @@ class _Separators(dict[int, str | int]):
 
 @cache
 def _characters() -> _Characters:
-    text = files("omnigraph.exec").joinpath("characters.txt").read_text(encoding="ascii")
+    text = files("omnigraph.exec.search").joinpath("characters.txt").read_text(encoding="ascii")
     tables = {name: rest.split(" ") for name, _, rest in map(_parted, text.splitlines())}
     ranges = [("30", "39"), ("41", "5a"), ("61", "7a"), *map(_range, tables["word"])]
     lower = {code: chr(code + 32) for code in range(ord("A"), ord("Z") + 1)}

@@ -21,7 +21,7 @@ Vector = list[float]
 
 
 class Purpose(StrEnum):
-    """What a text is embedded for. Some models tell the two apart."""
+    """Task type of an embedding: query or document. Some models distinguish them."""
 
     QUERY = "RETRIEVAL_QUERY"
     DOCUMENT = "RETRIEVAL_DOCUMENT"

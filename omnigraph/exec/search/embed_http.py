@@ -23,7 +23,7 @@ _EXCERPT_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait and how often to try. A deadline of 0 is none."""
+    """Timeout, deadline and retries of a request. A deadline of 0 is none."""
 
     timeout_ms: int = 30_000
     deadline_ms: int = 60_000

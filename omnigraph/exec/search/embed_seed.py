@@ -21,7 +21,7 @@ _TEXTS_A_CALL = 64
 
 
 class Fill(StrEnum):
-    """Which records get a vector."""
+    """The mode of an embedding run: the records that get a vector."""
 
     FILL_MISSING = "fill_missing"
     RESELECTED = "reembed_selected"

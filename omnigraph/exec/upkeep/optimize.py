@@ -1,10 +1,10 @@
-"""Optimize: few fragments, whole indexes, a folded manifest.
+"""Optimize: compaction of fragments, indexes over all rows, a folded manifest.
 
     plan ─▶ tasks, without a lock ─▶ stage on the newest versions ─▶ one commit ─▶ the manifest
 
-Invariant: no row changes and no version goes away. One run is one commit, or none when everything
-was in order. Writers go on meanwhile: what they append costs no repetition, and a table that they
-keep changing under the work is left for another run and said so.
+Invariant: no row changes and no version is removed. One run is one commit, or none when every table
+was in order. Writers go on meanwhile: appends cost no repetition, and a table that is rewritten
+again and again meanwhile is reported as skipped.
 """
 
 import os
@@ -29,7 +29,7 @@ from omnigraph.types import TableKey
 CONCURRENCY_VARIABLE = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
 _CONCURRENCY = 8
 _ROUNDS = 3
-"""How often a table that changed under the work is done again."""
+"""Attempts for a table whose fragments changed meanwhile."""
 
 
 Run = Callable[[Sequence[Task]], Sequence[Outcome]]
@@ -37,7 +37,7 @@ Run = Callable[[Sequence[Task]], Sequence[Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """What was done for one table, or why it was not."""
+    """Result for one table, or the reason it was skipped."""
 
     table: str
     rows: int
@@ -55,7 +55,7 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True)
 class OptimizeReport:
-    """What a run did. `commit_id` is None when every table was in order."""
+    """Result of a run. `commit_id` is None when every table was in order."""
 
     branch: str
     tables: tuple[TableReport, ...]
@@ -65,9 +65,9 @@ class OptimizeReport:
 
 @dataclass(slots=True)
 class _Table:
-    """A table on its way through a run."""
+    """State of one table during a run."""
 
-    wanted: tuple[SchemaIndex, ...]
+    indexes: tuple[SchemaIndex, ...]
     report: TableReport
     done: TableDone | None = None
     rounds: int = 0
@@ -75,8 +75,8 @@ class _Table:
 
 @dataclass(slots=True)
 class Optimizer:
-    """One run over one branch. `run` does tasks, here or elsewhere; `parts` is into how many a
-    segment of an index is cut."""
+    """One run over one branch. `run` runs tasks elsewhere, None in threads of this process; `parts`
+    is the number of tasks that share one index segment."""
 
     store: Store
     catalog: Catalog
@@ -89,12 +89,12 @@ class Optimizer:
     _tables: dict[TableKey, _Table] = field(default_factory=dict)
 
     def optimize(self) -> OptimizeReport:
-        """Bring every table of the branch, and its manifest, in order."""
+        """Compact and index every table of the branch, and fold its manifest."""
         with self.store.upkeep():
             return self._optimized()
 
     def _optimized(self) -> OptimizeReport:
-        self.store.heal()  # what cannot be settled stops the run here
+        self.store.heal()  # an unrecoverable sidecar stops the run here
         self._look()
         self._work([key for key, table in self._tables.items() if table.report.skipped is None])
         commit_id = self._commit()
@@ -105,10 +105,10 @@ class Optimizer:
 
     def _look(self) -> None:
         snapshot = self.store.snapshot(self.branch)
-        wanted = dict(by_table(schema_indexes(self.catalog)))
+        indexes = dict(by_table(schema_indexes(self.catalog)))
         for key, pin in sorted(snapshot.tables.items()):
             report = TableReport(key, pin.row_count, 0, 0, skipped=self._why_not(key, pin))
-            self._tables[key] = _Table(tuple(wanted.get(key, ())), report)
+            self._tables[key] = _Table(tuple(indexes.get(key, ())), report)
 
     def _why_not(self, key: TableKey, pin: TablePin) -> str | None:
         if pin.branch != owner_of(self.branch):
@@ -126,7 +126,7 @@ class Optimizer:
     # Working
 
     def _work(self, keys: Sequence[TableKey]) -> None:
-        """Plan these tables and do their tasks, all together."""
+        """Plan these tables and run their tasks, all together."""
         snapshot = self.store.snapshot(self.branch)
         plans = {key: self._plan(key, snapshot.tables[key]) for key in keys}
         plans = {key: plan for key, plan in plans.items() if not plan.is_empty}
@@ -138,7 +138,7 @@ class Optimizer:
 
     def _plan(self, key: TableKey, pin: TablePin) -> TablePlan:
         table = self._tables[key]
-        requests, pending = requests_of(self.store.tables.reader(pin), table.wanted)
+        requests, pending = requests_of(self.store.tables.reader(pin), table.indexes)
         plan = self.store.compactor.plan(pin, requests)
         built = {segment.request.name for segment in plan.indexes.segments}
         table.report = replace(
@@ -147,7 +147,7 @@ class Optimizer:
             fragments_before=plan.fragments,
             fragments_after=plan.fragments,
             built=tuple(
-                IndexNote(w.table, w.column, w.kind) for w in table.wanted if w.name in built
+                IndexNote(w.table, w.column, w.kind) for w in table.indexes if w.name in built
             ),
             pending=tuple(pending),
         )
@@ -172,7 +172,7 @@ class Optimizer:
     # Committing
 
     def _commit(self) -> str | None:
-        """Publish what was done on the newest versions, as one commit."""
+        """Stage the results on the newest versions and publish one commit."""
         for _ in range(WRITE_ATTEMPTS):
             self._again()
             write = self.store.begin(
@@ -180,7 +180,7 @@ class Optimizer:
             )
             if not self._stage(write):
                 if any(table.done for table in self._tables.values()):
-                    continue  # something moved while we looked: look once more
+                    continue  # a table moved since the snapshot: look again
                 return None
             try:
                 commit = write.commit()
@@ -199,7 +199,7 @@ class Optimizer:
         return None
 
     def _again(self) -> None:
-        """Do tables again whose fragments changed under the work, or leave them."""
+        """Redo tables whose fragments changed meanwhile, or skip them after too many rounds."""
         snapshot = self.store.snapshot(self.branch)
         moved = [
             key
@@ -223,7 +223,7 @@ class Optimizer:
             table.done, table.report = None, replace(table.report, built=(), skipped=reason)
 
     def _stage(self, write: Write) -> bool:
-        """Stage every table that is done; False when one moved since."""
+        """Stage every finished table; False when one has moved since."""
         ready = {key: table.done for key, table in self._tables.items() if table.done}
         for key, done in ready.items():
             now = write.base(key)
@@ -233,7 +233,7 @@ class Optimizer:
             write.upkeep(staged, *steps)
         return bool(ready)
 
-    # Telling
+    # Reporting
 
     def _final(self, key: TableKey, table: _Table) -> TableReport:
         pin = self.store.snapshot(self.branch).tables.get(key)
@@ -254,7 +254,7 @@ class Optimizer:
     def _manifest(self) -> TableReport:
         try:
             before, removed, added = self.store.folding.optimize_manifest(self.branch)
-        except OmnigraphError as cause:  # the tables are published: this waits for the next run
+        except OmnigraphError as cause:  # the tables are published: folding waits for the next run
             return TableReport(MANIFEST, 0, 0, 0, skipped=str(cause))
         snapshot = self.store.snapshot(self.branch)
         self._tell("manifest", 1, 1, MANIFEST)
@@ -276,7 +276,7 @@ class Optimizer:
 
 
 def concurrency() -> int:
-    """How many pieces of upkeep run at once in this process."""
+    """How many upkeep tasks run at once in this process."""
     text = os.environ.get(CONCURRENCY_VARIABLE, "").strip() or str(_CONCURRENCY)
     if not text.isdigit() or int(text) < 1:
         raise BadRequest(f"{CONCURRENCY_VARIABLE} is '{text}'", "set it to a positive number")
