@@ -27,6 +27,8 @@ from omnigraph.exec.rules.faults import Faults, Reject
 from omnigraph.exec.threads import in_order
 from omnigraph.exec.values.selection import KEYS_MAX
 from omnigraph.storage.lance.tables import Fragments, TableReader
+from omnigraph.storage.locks.turns import Turn
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit, TablePin
 from omnigraph.storage.store import Store
@@ -73,20 +75,24 @@ class Finish:
         rows came first."""
         attempts = iter([write])
 
-        def attempt() -> Commit:
+        def attempt(turn: Turn) -> Commit:
             request = self.request
             current = next(attempts, None) or self.store.begin(
-                request.branch, kind="load", actor=request.actor, schema=self.catalog.schema_id
+                request.branch,
+                kind=WriterKind.LOAD,
+                actor=request.actor,
+                schema=self.catalog.schema_id,
             )
+            current.turn = turn
             report("check", sum(self.taken.counts.values()))
             self._check(current)
             report("stage", sum(self.taken.counts.values()))
             self._stage(current)
-            return current.commit(mark=request.once)
+            return self.store.commit(current, mark=request.once)
 
         # An overwrite does not retry: the caller replaces the rows it has seen.
         done = (
-            attempt()
+            attempt(Turn())
             if self.request.mode == "overwrite"
             else self.store.turns.prepared_again(attempt)
         )
