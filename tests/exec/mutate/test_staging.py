@@ -52,7 +52,7 @@ def test_s1_nothing_is_written_before_the_commit(town: Graph) -> None:
     staging.table(PERSON).update(where(town, "age > 30"), {"age": 1})
     staging.stage()
     assert (rows(town, PERSON), town.snapshot().tables) == (before, versions)
-    write.commit()
+    town._store.commit(write)
     assert sorted(rows(town, PERSON)) == ["Ada", "Bob", "C"]
 
 
