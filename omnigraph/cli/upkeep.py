@@ -32,9 +32,10 @@ from omnigraph.cli.terminal import show, show_json, told_plainly
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from omnigraph.exec.progress import UpkeepProgress
     from omnigraph.exec.upkeep.check import CheckReport
     from omnigraph.exec.upkeep.cleanup import CleanupReport
-    from omnigraph.exec.upkeep.optimize import OptimizeReport, TableReport, UpkeepProgress
+    from omnigraph.exec.upkeep.optimize import OptimizeReport, TableReport
     from omnigraph.storage.upkeep.cleanup import TableCleanup
     from omnigraph.storage.upkeep.repair import RepairReport
 

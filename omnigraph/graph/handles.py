@@ -15,10 +15,11 @@ from ulid import ULID
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.exec.changes.export import ExportResult
-from omnigraph.exec.load.request import LoadResult, Progress
+from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.exec.merge.run import MergeOutcome
 from omnigraph.exec.mutate.run import MutationResult
+from omnigraph.exec.progress import Progress
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Snapshot

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection
 from omnigraph.exec.changes.baseline import Baseline
 from omnigraph.exec.changes.diff import PAGE_CHANGES, Changes, commit_changes, filters, readable
 from omnigraph.exec.changes.feed import POLL_COMMITS, Feed, FeedPage
-from omnigraph.exec.load.request import Progress
 from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.exec.merge.run import MergeOutcome, MergeRequest, run_merge
+from omnigraph.exec.progress import Progress
 from omnigraph.exec.schemas import Schemas, under_schema
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, Recovery

@@ -19,15 +19,14 @@ from omnigraph.errors import AlreadyExists, BadRequest, StorageFailed
 from omnigraph.exec.changes import export as files_export
 from omnigraph.exec.changes.export import (
     ExportResult,
-    Meter,
     choose_owners,
     rows_as_now,
     write_lines,
 )
 from omnigraph.exec.load.files import Options, is_remote, opened
-from omnigraph.exec.load.records import Owner
-from omnigraph.exec.load.request import Progress
-from omnigraph.exec.load.upsert import Each, at_hand, grouped
+from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.load.upsert import RunJobs, grouped, in_process
+from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.schemas import Schemas
 from omnigraph.storage.records import Snapshot, TablePin
 from omnigraph.storage.store import Store, open_store
@@ -103,9 +102,9 @@ def _in_parts(
     )
 
 
-def _each(order: ExportOrder) -> Each:
+def _each(order: ExportOrder) -> RunJobs:
     if order.engine == "local":
-        return at_hand
+        return in_process
     # Spark is loaded by those who use it.
     from omnigraph.pipeline.session import session  # noqa: PLC0415
     from omnigraph.pipeline.spark_load import in_tasks  # noqa: PLC0415

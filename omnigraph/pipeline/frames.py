@@ -13,7 +13,7 @@ import orjson
 from omnigraph.catalog.model import EdgeType
 from omnigraph.errors import BadRequest
 from omnigraph.exec.changes.export import choose_owners
-from omnigraph.exec.load.records import Owner
+from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.schemas import Schemas
 from omnigraph.pipeline.session import beside, register, session
 from omnigraph.storage.names import MAIN

@@ -16,8 +16,9 @@ from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.load.files import Options
 from omnigraph.exec.load.inputs import Input, open_input, open_whole
 from omnigraph.exec.load.local import load_local
-from omnigraph.exec.load.records import Owner
-from omnigraph.exec.load.request import MODES, LoadRequest, LoadResult, Progress
+from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.load.request import MODES, LoadRequest, LoadResult
+from omnigraph.exec.progress import Progress
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.commit import AlreadyMarked
 from omnigraph.storage.records import Commit

@@ -13,7 +13,7 @@ import orjson
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.load.committed import Mode
-from omnigraph.exec.load.records import Owner
+from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.schemas import Schemas
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.store import Store, open_store

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from omnigraph.errors import BadRequest, NotFound, OmnigraphError
 from omnigraph.exec.changes.export import column_type, rows_as_now
-from omnigraph.exec.load.records import Owner
+from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.upsert import grouped
 from omnigraph.pipeline.options import Options, read_options
 from omnigraph.pipeline.source_write import BatchWriter, StreamWriter

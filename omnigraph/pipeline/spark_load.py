@@ -21,16 +21,17 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import StorageFailed
-from omnigraph.exec.load.checks import Check
+from omnigraph.exec.load.checks import KeyCheck
 from omnigraph.exec.load.committed import Planned
 from omnigraph.exec.load.finish import Finish, Losers, add_outcome
 from omnigraph.exec.load.inputs import Input
 from omnigraph.exec.load.local import bucket_count
-from omnigraph.exec.load.records import Owner
-from omnigraph.exec.load.request import LoadRequest, Progress
+from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.scratch import scratch_folder
 from omnigraph.exec.load.sources import Part
 from omnigraph.exec.load.spill import KeyFile, Spill
+from omnigraph.exec.progress import Progress
 from omnigraph.exec.rules.faults import Faults
 from omnigraph.pipeline import tasks
 from omnigraph.pipeline.scratch import scratch_parent
@@ -124,7 +125,7 @@ class SparkLoad:
             files=[part.label for part in parts],
             first_lines=_first_lines(parts, results),
             run_checks=self._run_checks,
-            each=self._in_tasks,
+            run_jobs=self._in_tasks,
         )
         return finish.commit(write, self._told), taken.counts
 
@@ -186,7 +187,7 @@ def in_tasks(spark: "SparkSession", work: Callable[[Any], Any], items: Iterable[
     return [pickle.loads(each) for each in found]
 
 
-def _of(check: Check, bucket: int, files: list[KeyFile]) -> tuple[KeyFile, ...]:
+def _of(check: KeyCheck, bucket: int, files: list[KeyFile]) -> tuple[KeyFile, ...]:
     names = {check.incoming, *check.committed, check.touched, *check.nodes}
     return tuple(file for file in files if file.bucket == bucket and file.name in names)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.errors import BadRequest
-from omnigraph.exec.load.decode import Block
+from omnigraph.exec.load.decode import LineBlock
 from omnigraph.exec.load.files import opened
 from omnigraph.exec.load.inputs import Input
 from omnigraph.exec.load.pieces import Piece
@@ -79,7 +79,7 @@ def _row_groups(part: Part, target: int) -> Iterator[Part]:
 def _spooled(pieces: Iterator[Piece], folder: Path) -> Iterator[Part]:
     for index, piece in zip(count(), pieces, strict=False):
         data = piece.data
-        if isinstance(data, Block):
+        if isinstance(data, LineBlock):
             path = folder / f"input-{index}.jsonl"
             path.write_bytes(data.data)
             yield Part(index, str(path), "json", len(data.data), first=piece.first)

@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import OmnigraphError, StorageFailed
-from omnigraph.exec.load.checks import Check, Outcome, run_check, without_losers
-from omnigraph.exec.load.decode import Block
-from omnigraph.exec.load.finish import Losers, Taken
+from omnigraph.exec.load.checks import CheckOutcome, KeyCheck, run_check, without_losers
+from omnigraph.exec.load.decode import LineBlock
+from omnigraph.exec.load.finish import IntakeResult, Losers
 from omnigraph.exec.load.intake import FRAGMENT_BYTES, FragmentSink, Intake, RowSink
 from omnigraph.exec.load.lines import line_count
+from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.pieces import Piece, pieces_of_part, ready_piece
-from omnigraph.exec.load.records import Owner
 from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.sources import Part
 from omnigraph.exec.load.spill import KeyFile, Spill, read_keys
@@ -78,7 +78,7 @@ def run_pieces(job: Job, index: int, pieces: Iterator[Piece]) -> PartDone:
             done.faults.merge(faults)
             for ready in some:
                 intake.take(ready, piece.part)
-            if isinstance(piece.data, Block):
+            if isinstance(piece.data, LineBlock):
                 done.lines += line_count(piece.data.data)
         sink.finish()
     except StorageFailed:
@@ -108,14 +108,14 @@ def _sink(job: Job, folder: Path) -> FragmentSink | RowSink:
 class BucketJob:
     """One rule over one bucket."""
 
-    check: Check
+    check: KeyCheck
     owner: Owner
     bucket: int
     files: tuple[KeyFile, ...]
     losers: Losers
 
 
-def run_bucket(job: BucketJob) -> Outcome:
+def run_bucket(job: BucketJob) -> CheckOutcome:
     """Check one rule over one bucket of keys."""
     read = without_losers(partial(read_keys, job.files), job.losers)
     return run_check(job.check, job.owner, job.bucket, read)
@@ -149,13 +149,13 @@ def packed(work: Callable[[Any], Any], item: bytes) -> bytes:
 
 def gathered(
     results: Iterable[PartDone], folder: Path, buckets: int, *, keep_rejects: bool
-) -> tuple[Taken, Spill]:
+) -> tuple[IntakeResult, Spill]:
     """What the tasks read and wrote, as one."""
     done = sorted(results, key=lambda each: each.index)
     for result in done:
         if result.error is not None:
             raise result.error
-    taken = Taken({}, merged((r.faults for r in done), keep_rejects=keep_rejects))
+    taken = IntakeResult({}, merged((r.faults for r in done), keep_rejects=keep_rejects))
     counts: Counter[TableKey] = Counter()
     for result in done:
         counts.update(result.counts)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest
+from omnigraph.exec.progress import OnUpkeepProgress
 from omnigraph.exec.upkeep import cleanup as cleaning
 from omnigraph.exec.upkeep import repair as repairing
 from omnigraph.exec.upkeep.cleanup import CleanupReport, Duration
-from omnigraph.exec.upkeep.optimize import Optimizer, OptimizeReport, Progress
+from omnigraph.exec.upkeep.optimize import Optimizer, OptimizeReport
 from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.repair import RepairReport
 
@@ -31,7 +32,7 @@ def optimize(
     engine: str = "auto",
     spark: "SparkSession | None" = None,
     actor: str | None = None,
-    progress: Progress | None = None,
+    progress: OnUpkeepProgress | None = None,
 ) -> OptimizeReport:
     """Bring a branch in order."""
     executors = _executors(store, engine, spark)

@@ -5,9 +5,8 @@ and every property of every row is there, so that loading the export gives the s
 """
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 from omnigraph.catalog.arrow import arrow_type, property_columns
 from omnigraph.catalog.model import Catalog, EdgeType, Property, Type
 from omnigraph.errors import AlreadyExists, BadRequest
-from omnigraph.exec.load.request import Progress
+from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.values.json_text import ndjson_line
 from omnigraph.exec.values.scalars import JsonForm
 from omnigraph.exec.values.to_json import json_column
@@ -43,20 +42,6 @@ class ExportResult:
     def total_entities(self) -> int:
         """Nodes and edges together."""
         return sum(self.nodes.values()) + sum(self.edges.values())
-
-
-@dataclass(slots=True)
-class Meter:
-    """Progress meter: counts rows and reports them to a callback."""
-
-    tell: Callable[[Progress], None] | None = None
-    rows: int = 0
-    started: float = field(default_factory=time.monotonic)
-
-    def add(self, rows: int, stage: str = "export") -> None:
-        self.rows += rows
-        if self.tell is not None:
-            self.tell(Progress(stage, self.rows, time.monotonic() - self.started))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,9 @@ from omnigraph.exec.changes.diff import (
     position_of,
     require_page_size,
 )
-from omnigraph.exec.changes.export import Exporting, Meter, choose_owners
+from omnigraph.exec.changes.export import Exporting, choose_owners
 from omnigraph.exec.changes.tokens import sealed, unsealed
+from omnigraph.exec.progress import Meter
 from omnigraph.exec.schemas import Schemas
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, CommitId

@@ -1,8 +1,12 @@
-"""Lines of one type read by Arrow, column by column.
+"""Fast path of: load/ndjson.py. NDJSON lines of one type, read by Arrow column by column.
 
-Invariant: `read_lines` gives what reading each line by itself would give, or raises `NotSure`.
-Arrow's reader refuses members it was not told of, members that come twice and values of another
-JSON type; what it would read differently is looked for here.
+Reference: `Records` of load/ndjson.py, which reads a line at a time.
+Held equal by: tests/exec/load/test_decode.py, test_reading_many_lines_at_once_means_the_same.
+Falls back: `NotSure`; `decode` then reads these lines one by one with the reference.
+
+Invariant: `read_lines` gives the rows that the reference gives, or raises `NotSure`. Arrow's reader
+refuses unknown members, duplicate members and values of another JSON type; values that it would
+read differently are detected here.
 """
 
 import base64
@@ -18,7 +22,7 @@ import pyarrow.json as pj
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.ids import entity_id
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.exec.load.records import Owner
+from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.values.mint import ulids
 from omnigraph.exec.values.scalars import BLOB_PREFIX, DAYS, MILLISECONDS
 from omnigraph.types import FLOATS, INTEGERS, Scalar, ValueType
@@ -29,11 +33,11 @@ _MOMENT_TEXT = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,3})?Z$"
 
 
 class NotSure(Exception):
-    """These lines are to be read one by one."""
+    """These lines have to be read one by one."""
 
 
 def read_lines(owner: Owner, data: bytes, sample: Sequence[Any]) -> tuple[pa.Table, pa.Array]:
-    """The rows of lines that all claim to be of one type, and which of them state their id."""
+    """The rows of lines that should all be of one type, and a mask of those that state their id."""
     parsed = _parse(_line_schema(owner, sample), data)
     word, is_edge = ("edge", True) if isinstance(owner, EdgeType) else ("type", False)
     named = parsed.column(word)
@@ -64,7 +68,7 @@ def _line_schema(owner: Owner, sample: Sequence[Any]) -> pa.Schema:
 
 
 def _json_type(value_type: ValueType, seen: Any) -> pa.DataType:
-    """What to read a property's values as, before they become the column's type."""
+    """The Arrow type that Arrow's JSON reader reads a property as, before the cast."""
     match value_type.scalar:
         case Scalar.DATE | Scalar.DATETIME:
             if value_type.is_list:
@@ -73,7 +77,8 @@ def _json_type(value_type: ValueType, seen: Any) -> pa.DataType:
         case Scalar.BLOB:
             return pa.utf8()
         case Scalar.F32 | Scalar.F64 | Scalar.VECTOR:
-            plain = pa.float64()  # float32 at once, or by way of float64, can differ
+            # Rounding a decimal to float32 at once, or by way of float64, can differ.
+            plain = pa.float64()
         case Scalar.STRING | Scalar.BOOL:
             plain = arrow_type(ValueType(value_type.scalar))
         case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
@@ -151,11 +156,11 @@ def _typed(values: pa.Array, value_type: ValueType) -> pa.Array:
 
 
 def _floats(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Finite numbers only, and one zero."""
-    found = values.cast(target, safe=False)
-    if not _all(pc.is_finite(found)):
+    """Finite numbers only; negative zero becomes zero."""
+    numbers = values.cast(target, safe=False)
+    if not _all(pc.is_finite(numbers)):
         raise NotSure
-    return pc.add(found, pa.scalar(0, target))
+    return pc.add(numbers, pa.scalar(0, target))
 
 
 def _list(values: pa.Array, value_type: ValueType, target: pa.DataType) -> pa.Array:
@@ -245,7 +250,7 @@ def derived_ids(node: NodeType, columns: dict[str, pa.Array]) -> pa.Array:
 
 
 def _plain_values(key: pa.Array) -> list[Any]:
-    """Key values as ids are made of them: moments as numbers."""
+    """Key values as ids spell them: dates and timestamps as numbers."""
     if pa.types.is_date32(key.type):
         key = key.cast(pa.int32())
     elif pa.types.is_timestamp(key.type):

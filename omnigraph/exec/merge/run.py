@@ -27,12 +27,11 @@ from omnigraph.errors import (
     Reclaimed,
 )
 from omnigraph.exec.changes.diff import owners
-from omnigraph.exec.changes.export import Meter
-from omnigraph.exec.load.request import Progress
 from omnigraph.exec.merge.ancestry import Lookup, Meeting, lookup_in, meeting, merge_bases
 from omnigraph.exec.merge.crosscheck import Merged, MergedGraph, violations
 from omnigraph.exec.merge.resolve import ENTITY, Resolve, Settled, check_options, settle
 from omnigraph.exec.merge.threeway import Base, CommitBase, ForgottenBase, MergedBase, TypeMerge
+from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.rules.rules import rules_by_table
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN

@@ -1,12 +1,12 @@
-"""A checked mutation, run: statements into staging, rules, one commit.
+"""Mutation executor: runs checked statements into staging, checks the rules, commits once.
 
     values ─▶ statements ─▶ validate ─▶ stage ─▶ commit
     of the    pending       pending +   files    the one
     request   state         committed   only     protocol
 
-Invariant: all statements or none. A mutation of inserts alone may be prepared again from a newer
-base, because what it writes does not depend on what it read; updates and deletes are told that
-another writer came first.
+Invariant: all statements or none. A mutation of inserts alone is retried from a newer base, because
+its rows do not depend on rows it read; updates and deletes raise `VersionMismatch` when another
+writer came first.
 """
 
 import time
@@ -43,12 +43,12 @@ from omnigraph.storage.store import Store
 from omnigraph.types import ID_TYPE, Kind, TableKey, ValueType, parse_table_key
 
 Stored = Callable[[ir.Expr, ValueType, str], Any]
-"""The value of an expression as a column of some type holds it; the text says whose it is."""
+"""Evaluates an expression to a stored value of a type; the text names the property in errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class MutationResult:
-    """What a mutation did. `commit` is None when it changed nothing."""
+    """Result of a mutation. `commit` is None when it changed nothing."""
 
     branch: str
     query_name: str
@@ -60,7 +60,7 @@ class MutationResult:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A mutation to run, and where."""
+    """A mutation plan with its parameters, branch and precondition."""
 
     plan: mutation_ir.MutationPlan
     given: Given
@@ -79,7 +79,7 @@ def request(
     if_commit: str | None = None,
     external: ExternalBlobs | None = None,
 ) -> Request:
-    """A request whose parameters have values and whose moment is now."""
+    """A request with bound parameters; `now()` is the current time."""
     values = bind_parameters(plan.parameters, params)
     require_text(values)
     given = Given(values, time.time_ns() // 1_000_000)
@@ -87,7 +87,7 @@ def request(
 
 
 def run_mutation(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
-    """Commit what the statements do, or raise with nothing of it visible."""
+    """Run the statements and commit, or raise with nothing visible."""
     if asked.if_commit is not None:
         return _run_if(store, catalog, asked, CommitId(asked.if_commit))
     if all(
@@ -99,13 +99,13 @@ def run_mutation(store: Store, catalog: Catalog, asked: Request) -> MutationResu
 
 
 def _insert(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
-    """Inserts alone may begin again. So they begin where this process saw the branch a moment ago
-    and leave it to the commit to find that out of date; a refusal counts once it is not."""
+    """Optimistic insert: begin from the head this process saw last, without reading the branch.
+    The commit finds a stale base; a refusal counts only when the base is current."""
     kind = asked.branch, tuple(statement.table for statement in asked.plan.statements)
     if not store.turns.is_crowded(kind):
         write = _begun(store, catalog, asked, recent=True)
         try:
-            return _ended(store, write, catalog, asked)
+            return _run_and_commit(store, write, catalog, asked)
         except (Refused, Conflict):
             if store.is_current(write):
                 raise
@@ -115,7 +115,8 @@ def _insert(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
 
 
 def _run_if(store: Store, catalog: Catalog, asked: Request, head: CommitId) -> MutationResult:
-    """Run on exactly this head. A head never comes back, so two looks enclose what was read."""
+    """Run on exactly this head (compare-and-swap). A head never recurs, so checking it before and
+    after encloses every read."""
     _require_head(store, asked.branch, head)
     try:
         result = _attempt(store, catalog, asked, expected_head=head)
@@ -141,7 +142,9 @@ def _attempt(
     expected_head: CommitId | None = None,
     turn: Turn | None = None,
 ) -> MutationResult:
-    return _ended(store, _begun(store, catalog, asked, turn=turn), catalog, asked, expected_head)
+    return _run_and_commit(
+        store, _begun(store, catalog, asked, turn=turn), catalog, asked, expected_head
+    )
 
 
 def _begun(
@@ -162,14 +165,14 @@ def _begun(
     )
 
 
-def _ended(
+def _run_and_commit(
     store: Store,
     write: Write,
     catalog: Catalog,
     asked: Request,
     expected_head: CommitId | None = None,
 ) -> MutationResult:
-    """Run the statements through a write that was begun, and commit it."""
+    """Run the statements through an open write, and commit it."""
     staging = Staging(write, catalog, asked.given)
     values = partial(_stored, asked.given, asked.external.read)
     counts = {Kind.NODE: 0, Kind.EDGE: 0}
@@ -196,7 +199,7 @@ def _ended(
 def _run(
     staging: Staging, catalog: Catalog, given: Stored, statement: mutation_ir.StatementOp
 ) -> int:
-    """Run one statement; how many rows it wrote. Removed rows are counted at the end."""
+    """Run one statement; returns the rows written. Removed rows are counted at the end."""
     match statement:
         case mutation_ir.InsertNode():
             return _insert_node(staging, catalog, given, statement)
@@ -225,7 +228,7 @@ def _insert_node(
 
 
 def _require_key(node: NodeType, values: Mapping[str, Any]) -> None:
-    """A node without its key has no id to be checked under, so this cannot wait for the rules."""
+    """Refuse a null key at once: without it the node has no id for the rules to report."""
     for name in node.key:
         if values.get(name) is None:
             text = f"insert @key property '{name}' cannot contain null"

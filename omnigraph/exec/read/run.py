@@ -30,7 +30,7 @@ from omnigraph.exec.read.share import Share, put_together
 from omnigraph.exec.read.walk import Walk
 from omnigraph.exec.read.walk_result import Tail
 from omnigraph.exec.read.walk_rows import Frame, Reader
-from omnigraph.exec.search.rank import Ranker, Wanted
+from omnigraph.exec.search.rank import Ranker, TopK
 from omnigraph.exec.values.evaluate import repeated
 from omnigraph.exec.values.rows import ONE_ROW, Rows
 from omnigraph.plan import ir
@@ -249,7 +249,7 @@ class Run:
             self.context.watch.tick()
         return rows
 
-    def _wanted_of(self, score: ir.Score) -> Wanted | None:
+    def _wanted_of(self, score: ir.Score) -> TopK | None:
         """How many of the best entities a cut can show: each has at least one row."""
         plan = self.plan
         if not score.required or plan.limit is None or plan.aggregate or plan.distinct:
@@ -257,7 +257,7 @@ class Run:
         first = plan.order[0].value if plan.order else None
         if not isinstance(first, ir.SlotRef) or first.slot != score.out:
             return None
-        return Wanted(plan.limit + plan.offset, _ties_by_id(score, plan.order[1:2]))
+        return TopK(plan.limit + plan.offset, _ties_by_id(score, plan.order[1:2]))
 
     # The columns
 

@@ -36,7 +36,7 @@ class Tail:
             at, domain = frame.at[ranking.column.var], frame.domains[ranking.column.var]
             if not isinstance(domain, Nodes):
                 return None
-            numbers = ranker.numbers_of(ranking, domain, at)
+            numbers = ranker.scores_of(ranking, domain, at)
             if any(map(math.isnan, numbers.values())):
                 return None
             if score.required and any(place not in numbers for place in at):

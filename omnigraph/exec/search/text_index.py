@@ -1,7 +1,7 @@
-"""A text column of one table version, inverted in memory.
+"""Inverted index of a text column of one table version, in memory, with BM25 scores.
 
-Invariant: documents are the rows whose text has a term, numbered in the order of their ids, so that
-ties between numbers are ties between ids. All statistics are those of the whole version: a filter
+Invariant: documents are the rows whose text has a term, numbered in the order of their ids, so
+ascending numbers are ascending ids. All statistics are those of the whole version: a filter
 changes which documents are returned, never their scores.
 
 The score of a document is the sum over the query's terms, each as often as the query holds it, of
@@ -30,7 +30,7 @@ from omnigraph.exec.values.sorted_ids import joined
 K1, B = 1.2, 0.75
 
 _BYTES_A_WORD = 48
-"""What inverting takes at its widest: where each word stands, which it is, the pairs, sorted."""
+"""Peak bytes of inverting, per word: its row, its term, and the sorted pairs."""
 
 Numbers = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float64]
@@ -38,7 +38,7 @@ Scores = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class TextIndex:
-    """Which documents hold which term, how often. Made by `build`."""
+    """Postings: documents and frequencies by term. Made by `build`."""
 
     ids: pa.Array
     vocabulary: dict[str, int]
@@ -50,7 +50,7 @@ class TextIndex:
 
     @property
     def bytes_held(self) -> int:
-        """About what it weighs, for a cache."""
+        """Estimated bytes, for the cache."""
         arrays = (self.starts, self.documents, self.frequencies, self.lengths, self.norms)
         words = sum(map(len, self.vocabulary)) + 120 * len(self.vocabulary)
         return int(self.ids.nbytes) + sum(array.nbytes for array in arrays) + words
@@ -67,18 +67,18 @@ class TextIndex:
 
     def scored(self, query: str) -> tuple[Numbers, Scores]:
         """The documents that hold a term of the query, ascending, with their scores."""
-        wanted = Counter(terms(query))
-        known = sorted(term for term in wanted if term in self.vocabulary)
+        counts = Counter(terms(query))
+        known = sorted(term for term in counts if term in self.vocabulary)
         if not known:
             return np.empty(0, np.int64), np.empty(0, np.float64)
-        parts = [self._part(self.vocabulary[term], wanted[term]) for term in known]
-        if len(parts) == 1:
-            return parts[0]
-        return _summed(parts, len(self.norms))
+        gains = [self._gains_of(self.vocabulary[term], counts[term]) for term in known]
+        if len(gains) == 1:
+            return gains[0]
+        return _summed(gains, len(self.norms))
 
-    def _part(self, term: int, times: int) -> tuple[Numbers, Scores]:
-        held = slice(self.starts[term], self.starts[term + 1])
-        documents, frequencies = self.documents[held], self.frequencies[held]
+    def _gains_of(self, term: int, times: int) -> tuple[Numbers, Scores]:
+        postings = slice(self.starts[term], self.starts[term + 1])
+        documents, frequencies = self.documents[postings], self.frequencies[postings]
         count, total = len(documents), len(self.norms)
         idf = np.log1p((total - count + 0.5) / (count + 0.5))
         gain = frequencies * (K1 + 1) / (frequencies + self.norms[documents])
@@ -90,36 +90,36 @@ class TextIndex:
     def _holding(self, numbers: list[int]) -> Numbers:
         if not numbers:
             return np.empty(0, np.int64)
-        held = [self.documents[self.starts[n] : self.starts[n + 1]] for n in numbers]
-        if len(held) == 1:
-            return held[0].astype(np.int64)
+        postings = [self.documents[self.starts[n] : self.starts[n + 1]] for n in numbers]
+        if len(postings) == 1:
+            return postings[0].astype(np.int64)
         seen = np.zeros(len(self.norms), dtype=np.bool_)
-        for documents in held:
+        for documents in postings:
             seen[documents] = True
         return np.flatnonzero(seen)
 
 
-def _summed(parts: list[tuple[Numbers, Scores]], total: int) -> tuple[Numbers, Scores]:
+def _summed(postings: list[tuple[Numbers, Scores]], total: int) -> tuple[Numbers, Scores]:
     # Every score is summed in the order of the terms, so equal documents get equal scores.
-    documents = np.concatenate([documents for documents, _ in parts])
-    gains = np.concatenate([gains for _, gains in parts])
+    documents = np.concatenate([documents for documents, _ in postings])
+    gains = np.concatenate([gains for _, gains in postings])
     if len(documents) * 8 < total:
-        found, places = np.unique(documents, return_inverse=True)
-        return found, np.bincount(places, gains).astype(np.float64)
+        scored, indexes = np.unique(documents, return_inverse=True)
+        return scored, np.bincount(indexes, gains).astype(np.float64)
     scores = np.bincount(documents, gains, minlength=total).astype(np.float64)
-    found = np.flatnonzero(scores)  # a gain is more than nothing
-    return found, scores[found]
+    scored = np.flatnonzero(scores)  # a gain is more than nothing
+    return scored, scores[scored]
 
 
 def build(ids: pa.Array, texts: pa.ChunkedArray) -> TextIndex:
-    """Invert a column. Texts are analysed chunk by chunk, so that copies stay small."""
+    """Invert a column, chunk by chunk, so that copies stay small."""
     vocabulary: dict[str, int] = {}
     rows, numbers, first, words = [], [], 0, 0
     for chunk in texts.chunks:
-        found = analyse(chunk)
-        local = [vocabulary.setdefault(word, len(vocabulary)) for word in found.vocabulary]
-        numbers.append(np.array(local, dtype=np.int64)[found.term_of])
-        rows.append(found.text_of + first)
+        analysed = analyse(chunk)
+        local = [vocabulary.setdefault(word, len(vocabulary)) for word in analysed.vocabulary]
+        numbers.append(np.array(local, dtype=np.int64)[analysed.term_of])
+        rows.append(analysed.text_of + first)
         first += len(chunk)
         words += len(numbers[-1])
         announce(_BYTES_A_WORD * words)
@@ -167,27 +167,27 @@ def _index(
 
 
 def replaced(index: TextIndex, gone: npt.NDArray[np.bool_], extra: TextIndex) -> TextIndex:
-    """The index without the documents that are gone, and with those of another index."""
+    """The index without the documents marked in `gone`, merged with another index."""
     kept = np.flatnonzero(~gone)
-    ids, old_at, new_at = joined(index.ids.take(pa.array(kept)), extra.ids)
-    at = np.full(len(index.ids), -1)
-    at[kept] = old_at
+    ids, kept_numbers, extra_numbers = joined(index.ids.take(pa.array(kept)), extra.ids)
+    number_of = np.full(len(index.ids), -1)
+    number_of[kept] = kept_numbers
     vocabulary = dict(index.vocabulary)
     words = [vocabulary.setdefault(word, len(vocabulary)) for word in extra.vocabulary]
 
     # Both are in order of terms and documents, and the new numbers keep that order.
     stays = ~gone[index.documents]
-    old = _terms(index)[stays] * len(ids) + at[index.documents[stays]]
-    new = np.array(words, dtype=np.int64)[_terms(extra)] * len(ids) + new_at[extra.documents]
+    old = _terms(index)[stays] * len(ids) + number_of[index.documents[stays]]
+    new = np.array(words, dtype=np.int64)[_terms(extra)] * len(ids) + extra_numbers[extra.documents]
     order = np.argsort(new)
-    places = np.searchsorted(old, new[order])
+    slots = np.searchsorted(old, new[order])
     lengths = np.empty(len(ids), dtype=np.int64)
-    lengths[old_at], lengths[new_at] = index.lengths[kept], extra.lengths
+    lengths[kept_numbers], lengths[extra_numbers] = index.lengths[kept], extra.lengths
     return _index(
         ids,
         vocabulary,
-        np.insert(old, places, new[order]),
-        np.insert(index.frequencies[stays], places, extra.frequencies[order]),
+        np.insert(old, slots, new[order]),
+        np.insert(index.frequencies[stays], slots, extra.frequencies[order]),
         lengths,
     )
 

@@ -1,7 +1,7 @@
-"""Indexes that the schema asks for, built where they are missing or behind.
+"""Index builds: the indexes a schema asks for (B-tree, inverted, IVF), where missing or stale.
 
-Invariant: an index changes how fast an answer comes, never the answer, so everything works before
-this ran and after. One run is one commit, or none when nothing was to be done.
+Invariant: an index changes the speed of an answer, never the answer, so queries work before a run
+and after it. One run is one commit, or none when every index is current.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from typing import Any, assert_never
 from omnigraph.catalog.indexes import IndexKind
 from omnigraph.catalog.model import Catalog
 from omnigraph.exec.search.analyse import INDEX_PARAMETERS
-from omnigraph.exec.search.wanted import Wanted, by_table, wanted_indexes
+from omnigraph.exec.search.schema_indexes import SchemaIndex, by_table, schema_indexes
 from omnigraph.storage.lance.indexing import IndexFacts, IndexRequest
 from omnigraph.storage.lance.tables import TableReader
 from omnigraph.storage.locks.turns import Turn
@@ -22,7 +22,7 @@ from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 
 VECTORS_MIN = 256
-"""Fewer vectors are compared one by one in less time than an index takes to look up."""
+"""Below this a scan of all vectors is faster than an index lookup."""
 
 _VECTORS_A_PARTITION = 4096
 _VECTORS_BEHIND_SHARE = 0.1
@@ -42,7 +42,7 @@ def _lance_type(kind: IndexKind) -> str:
 
 @dataclass(frozen=True, slots=True)
 class IndexNote:
-    """One index, and for one that waits the reason."""
+    """One index, and the reason when it is not built yet."""
 
     table: TableKey
     column: str
@@ -52,7 +52,7 @@ class IndexNote:
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What a run did. `commit_id` is None when nothing was to be done."""
+    """Result of a run. `commit_id` is None when every index was current."""
 
     built: tuple[IndexNote, ...]
     kept: tuple[IndexNote, ...]
@@ -78,79 +78,79 @@ def _attempt(
     built: list[IndexNote] = []
     kept: list[IndexNote] = []
     pending: list[IndexNote] = []
-    for table, group in by_table(wanted_indexes(catalog)):
+    for table, group in by_table(schema_indexes(catalog)):
         reader = store.reader(snapshot, table)
         requests = []
-        for wanted in group:
-            answer = decided(reader, wanted)
+        for index in group:
+            answer = decided(reader, index)
             if isinstance(answer, IndexRequest):
                 requests.append(answer)
-                built.append(_note(wanted))
+                built.append(_note(index))
             elif answer:
-                pending.append(_note(wanted, answer))
+                pending.append(_note(index, answer))
             else:
-                kept.append(_note(wanted))
+                kept.append(_note(index))
         if requests:
             write.create_indexes(table, requests)
     commit_id = store.commit(write).id if built else None
     return IndexReport(tuple(built), tuple(kept), tuple(pending), commit_id)
 
 
-def _note(wanted: Wanted, reason: str = "") -> IndexNote:
-    return IndexNote(wanted.table, wanted.column, wanted.kind, reason)
+def _note(index: SchemaIndex, reason: str = "") -> IndexNote:
+    return IndexNote(index.table, index.column, index.kind, reason)
 
 
 def requests_of(
-    reader: TableReader, wanted: Iterable[Wanted]
+    reader: TableReader, indexes: Iterable[SchemaIndex]
 ) -> tuple[list[IndexRequest], list[IndexNote]]:
-    """The indexes a table should have over every row, those that it has included; and those that
-    wait, each with its reason."""
+    """Requests that make every index of a table cover all rows, existing ones included; and the
+    indexes that cannot be built yet, each with its reason."""
     requests, pending = [], []
-    for each in wanted:
-        found = decided(reader, each, behind_share=0.0)
-        if isinstance(found, IndexRequest):
-            requests.append(found)
-        elif found:
-            pending.append(_note(each, found))
+    for index in indexes:
+        answer = decided(reader, index, behind_share=0.0)
+        if isinstance(answer, IndexRequest):
+            requests.append(answer)
+        elif answer:
+            pending.append(_note(index, answer))
         else:
-            is_text = each.kind is IndexKind.FULL_TEXT
-            requests.append(_request(each, INDEX_PARAMETERS if is_text else {}))
+            is_text = index.kind is IndexKind.FULL_TEXT
+            requests.append(_request(index, INDEX_PARAMETERS if is_text else {}))
     return requests, pending
 
 
 def decided(
-    reader: TableReader, wanted: Wanted, *, behind_share: float = _VECTORS_BEHIND_SHARE
+    reader: TableReader, index: SchemaIndex, *, behind_share: float = _VECTORS_BEHIND_SHARE
 ) -> IndexRequest | str:
-    """The index to build; why it has to wait; or nothing to do, which is an empty text."""
-    found = next((each for each in reader.indexes() if each.name == wanted.name), None)
-    if wanted.kind is IndexKind.VECTOR:
-        return _decided_vectors(reader, wanted, found, behind_share)
-    if found is not None and found.is_whole:
+    """A request to build the index; the reason to wait; or an empty text when it is current."""
+    existing = next((each for each in reader.indexes() if each.name == index.name), None)
+    if index.kind is IndexKind.VECTOR:
+        return _decided_vectors(reader, index, existing, behind_share)
+    if existing is not None and existing.is_whole:
         return ""
     if not reader.pin.row_count:
         return "the table has no rows"
-    if wanted.kind is IndexKind.FULL_TEXT:
+    if index.kind is IndexKind.FULL_TEXT:
         # Lance finds a changed text by its old terms too once a second segment covers the row, so a
         # text index is one segment, always.
-        return _request(wanted, INDEX_PARAMETERS, anew=True)
-    return _request(wanted, {})
+        return _request(index, INDEX_PARAMETERS, anew=True)
+    return _request(index, {})
 
 
 def _decided_vectors(
-    reader: TableReader, wanted: Wanted, found: IndexFacts | None, behind_share: float
+    reader: TableReader, index: SchemaIndex, existing: IndexFacts | None, behind_share: float
 ) -> IndexRequest | str:
     # Rows that the index does not cover are compared one by one, so a few may wait for more. Its
     # partitions are those of all vectors together: it is built anew, never extended.
-    behind = reader.pin.row_count if found is None else reader.pin.row_count - found.rows
-    if found is not None and behind <= behind_share * reader.pin.row_count:
+    behind = reader.pin.row_count if existing is None else reader.pin.row_count - existing.rows
+    if existing is not None and behind <= behind_share * reader.pin.row_count:
         return ""
-    count = reader.count(f"`{wanted.column}` IS NOT NULL")
+    count = reader.count(f"`{index.column}` IS NOT NULL")
     if count < VECTORS_MIN:
         return f"{count} of the {VECTORS_MIN} vectors that make an index worth training"
     partitions = max(1, count // _VECTORS_A_PARTITION)
-    return _request(wanted, {"metric": "L2", "num_partitions": partitions}, anew=True)
+    return _request(index, {"metric": "L2", "num_partitions": partitions}, anew=True)
 
 
-def _request(wanted: Wanted, parameters: dict[str, Any], *, anew: bool = False) -> IndexRequest:
-    lance_type = _lance_type(wanted.kind)
-    return IndexRequest(wanted.column, lance_type, wanted.name, parameters, anew)
+def _request(index: SchemaIndex, parameters: dict[str, Any], *, anew: bool = False) -> IndexRequest:
+    lance_type = _lance_type(index.kind)
+    return IndexRequest(index.column, lance_type, index.name, parameters, anew)

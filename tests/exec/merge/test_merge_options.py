@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.exec.load.request import Progress
 from omnigraph.exec.merge import run as merging
+from omnigraph.exec.progress import Progress
 from omnigraph.graph import Graph
 from omnigraph.storage.locks import turns
 from omnigraph.storage.names import MAIN

@@ -14,7 +14,7 @@ import omnigraph as og
 from omnigraph.catalog.accept import accept
 from omnigraph.catalog.indexes import IndexKind
 from omnigraph.errors import BadRequest
-from omnigraph.exec.search.wanted import wanted_indexes
+from omnigraph.exec.search.schema_indexes import schema_indexes
 from omnigraph.exec.upkeep import ensure_indices
 from omnigraph.exec.upkeep.ensure_indices import IndexNote
 from omnigraph.storage import failpoints
@@ -90,7 +90,7 @@ def _commits(graph: og.Graph) -> int:
 
 
 def test_the_schema_says_which_indexes_there_are() -> None:
-    wanted = wanted_indexes(accept(SCHEMA))
+    wanted = schema_indexes(accept(SCHEMA))
     assert {(each.table, each.column, each.kind) for each in wanted} == ALL_INDEXES
     assert len({(each.table, each.name) for each in wanted}) == len(wanted)
 

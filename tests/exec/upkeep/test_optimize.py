@@ -10,8 +10,9 @@ import pytest
 import omnigraph as og
 from omnigraph.catalog.indexes import IndexKind
 from omnigraph.errors import BadRequest, RecoveryRequired, StorageFailed
+from omnigraph.exec.progress import UpkeepProgress
 from omnigraph.exec.upkeep import optimize as optimizing
-from omnigraph.exec.upkeep.optimize import OptimizeReport, TableReport, UpkeepProgress
+from omnigraph.exec.upkeep.optimize import OptimizeReport, TableReport
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
 from omnigraph.storage.manifest.state import LOCATION

@@ -1,7 +1,7 @@
-"""Records, one at a time: what a line of graph NDJSON means, exactly.
+"""Graph NDJSON, one record at a time: the reference reader of the load format.
 
-Invariant: a record becomes one row, or at least one fault. This is the meaning of the format;
-`decode` reads most lines another way, and only where that gives the same rows.
+Invariant: a record becomes one row, or at least one fault. This reader defines the format;
+`json_columns` reads most lines faster, and only where that gives the same rows.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,17 +24,17 @@ _SHOWN_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Typed rows of one type. `given` is false where the id was made up here."""
+class TypedRows:
+    """Typed rows of one type. `given` is false where the id was minted here."""
 
     owner: Owner
     table: pa.Table
-    lines: pa.Array  # int64: the line each row came from, counted in its part of the input
+    lines: pa.Array  # int64: the line of each row, counted in its part of the input
     given: pa.Array
 
 
 class BadRecord(Exception):
-    """A record that is no row."""
+    """A record that cannot become a row, with its violation."""
 
     def __init__(self, violation: Violation) -> None:
         super().__init__(violation.text)
@@ -50,14 +50,14 @@ def bad(
     id: str | None = None,
     value: Any = None,
 ) -> BadRecord:
-    """The fault of a record, with what it is about."""
+    """The exception for a violation of one record."""
     shown = None if value is None else str(value)[:_SHOWN_CHARS]
     return BadRecord(Violation(rule, owner, prop, id, shown, text))
 
 
 @dataclass(slots=True)
 class _Pending:
-    """Rows of one type on their way into columns."""
+    """Accepted records of one type, as lists of values."""
 
     owner: Owner
     ids: list[str | None] = field(default_factory=list)
@@ -67,7 +67,7 @@ class _Pending:
 
 
 class Records:
-    """Collects records into typed rows. `permissive` follows the older, forgiving format."""
+    """Checks records and collects them into typed rows. `permissive` reads the older format."""
 
     def __init__(
         self, catalog: Catalog, *, permissive: bool = False, read: ReadExternal = no_external
@@ -76,11 +76,11 @@ class Records:
         self._external = read
         self._permissive = permissive
         self._pending: dict[TableKey, _Pending] = {}
-        # Spellings of an id that mean another: by node type, when permissive.
+        # Spellings of an id and the canonical id, by node type, when permissive.
         self._spelled: dict[str, dict[str, str]] = {}
 
     def take(self, record: Any, line: int) -> Iterator[Violation]:
-        """Keep one record of the graph format; yields what is wrong with it."""
+        """Collect one record of the graph format; yields its violations."""
         try:
             owner, ends, data = self._parts(record)
         except BadRecord as wrong:
@@ -89,7 +89,7 @@ class Records:
         yield from self._keep(owner, ends, data, line)
 
     def take_row(self, owner: Owner, row: Any, line: int) -> Iterator[Violation]:
-        """Keep one flat record of a known type; endpoints are `from` and `to` beside the rest."""
+        """Collect one flat record of a known type; an edge has `from` and `to` beside the rest."""
         if not isinstance(row, Mapping):
             text = f"a record must be an object, not {json_type_name(row)}"
             yield bad("json", text, owner=owner.name).violation
@@ -102,8 +102,8 @@ class Records:
                 ends[word] = end_id(self._catalog.nodes[node], end)
         yield from self._keep(owner, ends, data, line)
 
-    def rows(self) -> Iterator[Rows]:
-        """What was kept, by type."""
+    def rows(self) -> Iterator[TypedRows]:
+        """The collected rows, one table a type."""
         for pending in self._pending.values():
             if pending.lines:
                 yield self._rows(pending)
@@ -147,11 +147,11 @@ class Records:
     ) -> Iterator[Violation]:
         faults: list[Violation] = []
         values = self._values(owner, data, faults)
-        found: list[str] = []
+        end_ids: list[str] = []
         if isinstance(owner, EdgeType):
             for word, node_name in (("from", owner.source), ("to", owner.target)):
                 try:
-                    found.append(self._end(owner, word, node_name, ends.get(word)))
+                    end_ids.append(self._end(owner, word, node_name, ends.get(word)))
                 except BadRecord as wrong:
                     faults.append(wrong.violation)
         entity: str | None = None
@@ -166,7 +166,7 @@ class Records:
         pending = self._pending.setdefault(owner.table, _Pending(owner))
         pending.ids.append(entity)
         pending.lines.append(line)
-        for kept, end in zip(pending.ends, found, strict=False):
+        for kept, end in zip(pending.ends, end_ids, strict=False):
             kept.append(end)
         for prop in owner.properties:
             pending.values.setdefault(prop.name, []).append(values.get(prop.name))
@@ -235,7 +235,7 @@ class Records:
         return entity_id(owner, values)
 
     def _spells(self, owner: Owner, given: str, derived: str) -> bool:
-        """Whether an id is another way to write the key: `042` for 42."""
+        """Whether an id is another spelling of the key: `042` for 42."""
         if not isinstance(owner, NodeType) or len(owner.key) != 1:
             return False
         prop = owner.property(owner.key[0])
@@ -243,7 +243,7 @@ class Records:
 
     # Columns
 
-    def _rows(self, pending: _Pending) -> Rows:
+    def _rows(self, pending: _Pending) -> TypedRows:
         owner = pending.owner
         minted = ulids(sum(entity is None for entity in pending.ids)).to_pylist()
         fresh = iter(minted)
@@ -258,7 +258,7 @@ class Records:
         for prop in owner.properties:
             columns[prop.name] = column(pending.values[prop.name], prop.type)
         schema = owner.schema
-        return Rows(
+        return TypedRows(
             owner,
             pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema),
             pa.array(pending.lines, pa.int64()),
@@ -267,7 +267,7 @@ class Records:
 
 
 def end_id(node: NodeType, end: Any) -> Any:
-    """The id of the node that a key value names; what is no key value stays as it is."""
+    """The id of the node that a key value names; any other value is returned as it is."""
     if isinstance(end, str) or end is None or len(node.key) != 1:
         return end
     prop = node.property(node.key[0])

@@ -15,7 +15,7 @@ from omnigraph.types import TableKey
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SchemaIndex:
     """An index that the schema asks for."""
 
     table: TableKey
@@ -25,26 +25,26 @@ class Wanted:
 
 
 def is_kind(index: IndexFacts, kind: IndexKind) -> bool:
-    """Whether an index is one of ours of this kind."""
+    """Whether an index, built for a schema, is of this kind."""
     return index.name.endswith(f":{kind}")
 
 
-def wanted_indexes(catalog: Catalog) -> tuple[Wanted, ...]:
+def schema_indexes(catalog: Catalog) -> tuple[SchemaIndex, ...]:
     """Every index the schema asks for."""
-    return tuple(wanted for each in catalog.types for wanted in indexes_of(each))
+    return tuple(index for each in catalog.types for index in indexes_of(each))
 
 
-def indexes_of(each: Type) -> Iterator[Wanted]:
+def indexes_of(each: Type) -> Iterator[SchemaIndex]:
     """Every index the schema asks for of one type."""
     ends = ("src", "dst") if isinstance(each, EdgeType) else ()
     for column in ("id", *ends):
-        yield Wanted(each.table, column, IndexKind.ORDERED, f"{column}:{IndexKind.ORDERED}")
+        yield SchemaIndex(each.table, column, IndexKind.ORDERED, f"{column}:{IndexKind.ORDERED}")
     for name in dict.fromkeys((*each.key, *each.indexes)):
         prop = each.property(name)
         if prop is None:
             continue  # an edge's own ends, which are indexed in any case
         for kind in _kinds(index_kind(prop.type)):
-            yield Wanted(each.table, name, kind, f"{prop.id}:{kind}")
+            yield SchemaIndex(each.table, name, kind, f"{prop.id}:{kind}")
 
 
 def _kinds(kind: IndexKind | None) -> tuple[IndexKind, ...]:
@@ -60,9 +60,9 @@ def _kinds(kind: IndexKind | None) -> tuple[IndexKind, ...]:
             assert_never(kind)
 
 
-def by_table(all_wanted: Iterable[Wanted]) -> Iterator[tuple[TableKey, list[Wanted]]]:
-    """What each table should have."""
-    groups: dict[TableKey, list[Wanted]] = {}
-    for wanted in all_wanted:
-        groups.setdefault(wanted.table, []).append(wanted)
+def by_table(indexes: Iterable[SchemaIndex]) -> Iterator[tuple[TableKey, list[SchemaIndex]]]:
+    """The indexes grouped by table."""
+    groups: dict[TableKey, list[SchemaIndex]] = {}
+    for index in indexes:
+        groups.setdefault(index.table, []).append(index)
     yield from groups.items()

@@ -1,8 +1,12 @@
-"""Text and vector search for rows that hold numbers in place of ids.
+"""Fast path of: search/search.py. Full-text and vector search over nodes that are numbered.
 
-Invariant: a function here returns the numbers of the ids that its namesake in `search` returns, in
-the same order. Which number a document has is looked up once a table version, so that a search
-touches no id at all.
+Reference: `matching_ids`, `bm25` and `nearest` of search/search.py, which return ids.
+Held equal by: tests/exec/search/test_search.py, test_search_agrees_with_its_definition.
+Falls back: entities without a numbering (their table is not in memory) use the reference, and so
+does a vector column that is too large for the cache.
+
+Invariant: a function here returns the numbers of the ids that its reference returns, in the same
+order. The number of each document is looked up once a table version, so a search touches no id.
 """
 
 from collections.abc import Hashable, Sequence
@@ -27,19 +31,19 @@ _NONE = np.empty(0, np.int64)
 
 
 class Numbering(Protocol):
-    """Numbers of ids. Dictionaries of one family agree on every id they share."""
+    """Dictionary from ids to numbers. Dictionaries of one family agree on every id they share."""
 
     family: Hashable
     strings: pa.Array  # by number
 
     def __len__(self) -> int: ...
 
-    def locate(self, wanted: pa.Array) -> np.ndarray:
-        """The number of each id, -1 for those it does not know."""
+    def locate(self, ids: pa.Array) -> np.ndarray:
+        """The number of each id, -1 for an unknown id."""
         ...
 
 
-def matching_at(
+def matching_numbers(
     reader: TableReader,
     column: str,
     query: str,
@@ -59,16 +63,16 @@ def matching_at(
     index = search.text(reader, column, cache=cache)
     match mode:
         case TextMode.FUZZY:
-            found = index.matching_fuzzily(query, search.edits_allowed(edits_max))
+            documents = index.matching_fuzzily(query, search.edits_allowed(edits_max))
         case TextMode.ANY_TOKEN:
-            found = index.matching(query)
+            documents = index.matching(query)
         case _:
             assert_never(mode)
-    places = _places(key_of(search.TEXT, reader.pin, column), index.ids, numbering, cache)
-    return _only(places.number_of[found], among, len(numbering))
+    mapping = _row_numbers(key_of(search.TEXT, reader.pin, column), index.ids, numbering, cache)
+    return _only(mapping.number_of[documents], among, len(numbering))
 
 
-def bm25_at(
+def bm25_numbers(
     reader: TableReader,
     column: str,
     query: str,
@@ -82,16 +86,16 @@ def bm25_at(
     if not terms(query):
         return _NONE, np.empty(0, np.float64)
     index = search.text(reader, column, cache=cache)
-    places = _places(key_of(search.TEXT, reader.pin, column), index.ids, numbering, cache)
-    found, scores = index.scored(query)
+    mapping = _row_numbers(key_of(search.TEXT, reader.pin, column), index.ids, numbering, cache)
+    documents, scores = index.scored(query)
     if among is not None:
-        kept = _flags(among, len(numbering))[places.number_of[found]]
-        found, scores = found[kept], scores[kept]
+        kept = _flags(among, len(numbering))[mapping.number_of[documents]]
+        documents, scores = documents[kept], scores[kept]
     order = search.best(scores, k)
-    return places.number_of[found[order]], scores[order]
+    return mapping.number_of[documents[order]], scores[order]
 
 
-def nearest_at(
+def nearest_numbers(
     reader: TableReader,
     column: str,
     vector: Sequence[float],
@@ -107,36 +111,38 @@ def nearest_at(
         ids = None if among is None else numbering.strings.take(pa.array(among))
         found_ids, away = search.nearest(reader, column, vector, k=k, among=ids, cache=cache)
         return numbering.locate(found_ids), away
-    held = search.vectors_of(reader, column, cache=cache)
-    places = _places(key_of(search.VECTORS, reader.pin, column), held.ids, numbering, cache)
-    some = None if among is None else places.rows(among)
-    found, away = held.nearest(query, k, some)
-    return places.number_of[found], away
+    column_vectors = search.vectors_of(reader, column, cache=cache)
+    mapping = _row_numbers(
+        key_of(search.VECTORS, reader.pin, column), column_vectors.ids, numbering, cache
+    )
+    candidates = None if among is None else mapping.rows(among)
+    nearest_rows, away = column_vectors.nearest(query, k, candidates)
+    return mapping.number_of[nearest_rows], away
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
+class _RowNumbers:
     """The number of each row of a searched column, and the row of each number."""
 
     number_of: Numbers
     row_of: Numbers  # -1 for numbers without a row
 
     def rows(self, numbers: Numbers) -> Numbers:
-        """The rows of some numbers, ascending, without those that have none."""
+        """The rows of these numbers, ascending; numbers without a row are left out."""
         known = numbers[(numbers >= 0) & (numbers < len(self.row_of))]
         rows = self.row_of[known]
         return np.unique(rows[rows >= 0])
 
 
-def _places(key: Hashable, ids: pa.Array, numbering: Numbering, cache: Cache) -> _Places:
-    def make() -> tuple[_Places, int]:
+def _row_numbers(key: Hashable, ids: pa.Array, numbering: Numbering, cache: Cache) -> _RowNumbers:
+    def make() -> tuple[_RowNumbers, int]:
         number_of = numbering.locate(ids)
         assert number_of.min(initial=0) >= 0, "a dictionary knows the ids of its own version"
         row_of = np.full(int(number_of.max(initial=-1)) + 1, -1)
         row_of[number_of] = np.arange(len(ids))
-        return _Places(number_of, row_of), number_of.nbytes + row_of.nbytes
+        return _RowNumbers(number_of, row_of), number_of.nbytes + row_of.nbytes
 
-    return cache.made(("places", key, numbering.family), make)
+    return cache.made(("row numbers", key, numbering.family), make)
 
 
 def _flags(among: Numbers, count: int) -> npt.NDArray[np.bool_]:
@@ -145,5 +151,5 @@ def _flags(among: Numbers, count: int) -> npt.NDArray[np.bool_]:
     return flags
 
 
-def _only(found: Numbers, among: Numbers | None, count: int) -> Numbers:
-    return found if among is None else found[_flags(among, count)[found]]
+def _only(numbers: Numbers, among: Numbers | None, count: int) -> Numbers:
+    return numbers if among is None else numbers[_flags(among, count)[numbers]]
