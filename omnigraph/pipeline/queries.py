@@ -16,6 +16,7 @@ from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.read.share import Answer, Share
 from omnigraph.exec.search.embed import Provider
 from omnigraph.exec.values.constants import Given
+from omnigraph.lru import Lru
 from omnigraph.pipeline.executors import Executors, Where
 from omnigraph.pipeline.session import session
 from omnigraph.plan import ir
@@ -80,7 +81,7 @@ def _told(answer: Answer | OmnigraphError) -> Answer:
 
 # In a task
 
-_READINGS: dict[tuple[str, str, Limits], Reading] = {}
+_READINGS: Lru[tuple[str, str, Limits], Reading] = Lru(_OPEN_MAX)
 
 
 def answer(where: Where, asked: Asked) -> Answer | OmnigraphError:
@@ -97,9 +98,9 @@ def answer(where: Where, asked: Asked) -> Answer | OmnigraphError:
 
 def _reading(where: Where, limits: Limits) -> Reading:
     key = where.uri, repr(sorted((where.storage_options or {}).items())), limits
-    found = _READINGS.get(key)
-    if found is None:
-        while len(_READINGS) >= _OPEN_MAX:
-            _READINGS.pop(next(iter(_READINGS))).close()
-        found = _READINGS[key] = Reading(where.open(), limits)
-    return found
+    reading = _READINGS.get(key)
+    if reading is None:
+        reading = Reading(where.open(), limits)
+        for evicted in _READINGS.put(key, reading):
+            evicted.close()
+    return reading
