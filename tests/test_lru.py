@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.lru import Lru
@@ -86,6 +86,7 @@ class Model:
 CALLS = st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(0, 6)), max_size=60)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(weight_max=st.integers(1, 10), calls=CALLS)
 def test_every_sequence_of_calls_keeps_what_the_model_keeps(
     weight_max: int, calls: list[tuple[bool, int, int]]

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from omnigraph.catalog.model import EdgeType, NodeType, Property
-from omnigraph.types import Scalar, ValueType
+from omnigraph.types import BLOB_EXTENSION, Scalar, ValueType
 
 PROPERTY_ID = "omnigraph:property_id"
 """Field metadata: the property's identity, in decimal."""
 
 _PRIMARY_KEY = {"lance-schema:unenforced-primary-key": "true"}
-_BLOB = {"ARROW:extension:name": "lance.blob.v2", "ARROW:extension:metadata": ""}
+_BLOB = {"ARROW:extension:name": BLOB_EXTENSION, "ARROW:extension:metadata": ""}
 
 _SCALARS: dict[Scalar, pa.DataType] = {
     Scalar.STRING: pa.utf8(),

@@ -180,7 +180,7 @@ def _head(store: Store, branch: str, pin: TablePin) -> Iterator[Found]:
 
 def _indexes(store: Store, pin: TablePin) -> Iterator[Found]:
     """Whether the files of each index are there. What a branch inherited lies elsewhere."""
-    handle = store.datasets.at(pin)
+    handle = store.datasets.handle(pin)
     folder = store.datasets.folder(pin)
     there = set(store.objects.folders(f"{folder}/_indices"))
     for index in handle.describe_indices():

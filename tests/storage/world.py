@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from omnigraph.storage.lance.tables import keyed
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Settings, Store, create, open_store
 from omnigraph.types import TableKey
@@ -80,6 +81,22 @@ def append(store: Store, table_key: TableKey, *ids: str, branch: str = MAIN) -> 
     write = store.begin(branch, kind="mutation", actor="act-test")
     write.append(table_key, rows(table_key, dict.fromkeys(ids, 1)))
     return write.commit()
+
+
+def remove(store: Store, write: Write, table_key: TableKey, filter: str) -> bool:
+    """Stage the removal of matching rows; whether any match."""
+    reader = store.tables.reader(write.base(table_key))
+    row_ids = reader.row_ids(filter).combine_chunks()
+    if len(row_ids):
+        write.patch(table_key, removed=row_ids, added=reader.schema.empty_table())
+    return len(row_ids) > 0
+
+
+def replace_all(store: Store, write: Write, table_key: TableKey, new: pa.Table) -> None:
+    """Stage rows that replace all others."""
+    base = write.base(table_key)
+    written = store.tables.write_fragments(base, new, replacing=True) if new.num_rows else ()
+    write.fragments(table_key, written, replacing=True)
 
 
 Content = dict[TableKey, dict[str, int]]

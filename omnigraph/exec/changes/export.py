@@ -22,7 +22,7 @@ from omnigraph.errors import AlreadyExists, BadRequest
 from omnigraph.exec.load.records import Owner
 from omnigraph.exec.load.request import Progress
 from omnigraph.exec.values.from_input import BLOB_PREFIX
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import EdgeType
 from omnigraph.exec.changes.entities import TypeOf
+from omnigraph.storage.lance.columns import BLOB_SIZE, BLOB_URI
 from omnigraph.types import Scalar, ValueType
 
 Values = tuple[Any, ...]
@@ -86,4 +87,4 @@ def _vectors(values: pa.ChunkedArray) -> list[list[float] | None]:
 def _blob_text(cell: dict[str, Any] | None) -> str | None:
     if cell is None:
         return None
-    return cell.get("blob_uri") or f"blob:{cell.get('size') or 0}"
+    return cell.get(BLOB_URI) or f"blob:{cell.get(BLOB_SIZE) or 0}"

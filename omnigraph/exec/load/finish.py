@@ -28,7 +28,8 @@ from omnigraph.exec.load.spill import Spill, place_of
 from omnigraph.exec.load.upsert import Each, Upsert, at_hand, kept_rows, row_keys
 from omnigraph.exec.rules.faults import Faults, Reject
 from omnigraph.exec.values.selection import KEYS_MAX
-from omnigraph.storage.lance.tables import Fragments, TableReader
+from omnigraph.storage.lance.reader import TableReader
+from omnigraph.storage.lance.staging import Fragments
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit, TablePin
 from omnigraph.storage.store import Store

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.memory.cache import Cache
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.columns import CREATED
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import TablePin
 
 CHANGED_SHARE_MAX = 0.2
@@ -78,13 +79,10 @@ def _followed(recipe: Recipe[Made], reader: TableReader, column: str, cache: Cac
     held: Made | None = cache.get(key_of(recipe, base, column))
     if held is None:
         return None
-    written = reader.rows(
-        ["id", column, "_row_created_at_version"],
-        filter=f"_row_last_updated_at_version > {base.version}",
-    )
+    written = reader.written_since(base.version, ["id", column, CREATED])
     if written.num_rows > CHANGED_SHARE_MAX * max(reader.pin.row_count, 100):
         return None
-    created = pc.sum(pc.greater(written["_row_created_at_version"], base.version)).as_py() or 0
+    created = pc.sum(pc.greater(written[CREATED], base.version)).as_py() or 0
     gone = _is_in(held.ids, written["id"])
     if base.row_count + created != reader.pin.row_count:
         gone |= ~_is_in(held.ids, reader.rows(["id"])["id"])

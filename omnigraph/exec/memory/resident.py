@@ -21,6 +21,7 @@ from omnigraph.exec.memory.version import Source, VersionKey
 from omnigraph.exec.values.columns import absent, blob_presence, in_one, read_column
 from omnigraph.exec.values.rows import Positions, gather, numbers_at
 from omnigraph.plan import ir
+from omnigraph.storage.lance.columns import ROW_ID
 from omnigraph.types import TableKey
 
 _CHANGED_SHARE_MAX = 0.2
@@ -191,8 +192,7 @@ def _has_columns_of(source: Source, base: Whole) -> bool:
 
 def _written_since(source: Source, version: int, names: list[str]) -> pa.Table | None:
     """Rows written after a version, if they are few."""
-    filter = f"_row_last_updated_at_version > {version}"
-    written = source.reader.rows(names, filter=filter, with_row_id=True)
+    written = source.reader.written_since(version, names)
     if written.num_rows > _CHANGED_SHARE_MAX * max(source.pin.row_count, 100):
         return None
     return written
@@ -227,17 +227,15 @@ class Edges(Whole):
     def position_of_rows(self) -> Positions | None:
         if self.change is None:
             return None
-        row_ids = self.source.reader.rows([], with_row_id=True)["_rowid"].to_numpy()
+        row_ids = self.source.reader.row_ids().to_numpy()
         return _places(self.row_ids, row_ids)
 
     def fetched(self, name: str, at: Positions) -> pa.Array:
         # Ids of edges are long and many, so few edges are found by their row ids.
         wanted = np.unique(at[at >= 0])
-        row_ids = np.sort(self.row_ids[wanted])
-        listed = ", ".join(map(str, row_ids.tolist()))
-        filter = f"_rowid IN ({listed})" if listed else "false"
-        found = self.source.reader.rows([name], filter=filter, with_row_id=True)
-        rows = _places(found["_rowid"].to_numpy(), self.row_ids[wanted])
+        row_ids = pa.array(np.sort(self.row_ids[wanted]))
+        found = self.source.reader.among_row_ids(row_ids, [name])
+        rows = _places(found[ROW_ID].to_numpy(), self.row_ids[wanted])
         return gather(in_one(found[name]), numbers_at(rows, _among(wanted, at)))
 
     def ids_at(self, at: Positions) -> pa.Array:
@@ -262,7 +260,7 @@ def read_edges(source: Source, cache: Cache, dictionaries: tuple[Ids, Ids]) -> E
     """An edge table version read anew."""
     rows = source.reader.rows(["src", "dst"], with_row_id=True)
     ends = _numbered(rows, dictionaries)
-    row_ids = rows["_rowid"].to_numpy()
+    row_ids = rows[ROW_ID].to_numpy()
     alive = _anchored(ends)
     return Edges(source, cache, ends, row_ids, alive, dictionaries, None)
 
@@ -282,7 +280,7 @@ def follow_edges(
     written = _written_since(source, base.source.key[1], ["src", "dst"])
     if written is None:
         return None
-    row_ids = written["_rowid"].to_numpy()
+    row_ids = written[ROW_ID].to_numpy()
     at = _places(base.row_ids, row_ids)
     new = at < 0
     size = base.size + int(np.count_nonzero(new))
@@ -296,7 +294,7 @@ def follow_edges(
     all_ids[: base.size] = base.row_ids
     all_ids[at] = row_ids
     if np.count_nonzero(alive) != source.pin.row_count:
-        there = source.reader.rows([], with_row_id=True)["_rowid"].to_numpy()
+        there = source.reader.row_ids().to_numpy()
         alive &= np.isin(all_ids, there)
     sides = [_with(base.ends[side], size, at, ends[side]) for side in (0, 1)]
     alive &= (sides[0] >= 0) & (sides[1] >= 0)

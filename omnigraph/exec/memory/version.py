@@ -14,7 +14,7 @@ from omnigraph.exec.values.columns import Columns, absent, in_one
 from omnigraph.exec.values.pushdown import ids_filter
 from omnigraph.exec.values.rows import Positions, gather
 from omnigraph.plan import ir
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import TablePin
 from omnigraph.types import TableKey
 

@@ -9,6 +9,7 @@ from collections.abc import Hashable
 from threading import RLock
 from typing import Any
 
+from omnigraph.exec.limits import arrived
 from omnigraph.exec.memory.adjacency import Adjacency, Topology
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.numbering import Ids
@@ -126,11 +127,11 @@ class TablesView:
         pin = self.snapshot.tables.get(table)
         store, cache = self.holdings.store, self.holdings.cache
         if pin is None:
-            return Source(store.reader(self.snapshot, table))
+            return Source(store.reader(self.snapshot, table, arrived))
         key = (line_of(pin), pin.version, "source")
         found: Source | None = cache.get(key)
         if found is None:
-            found = Source(store.reader(self.snapshot, table))
+            found = Source(store.reader(self.snapshot, table, arrived))
             cache.put(key, found, _SOURCE_BYTES)
         return found
 

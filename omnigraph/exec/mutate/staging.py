@@ -26,7 +26,8 @@ from omnigraph.exec.values.selection import (
     without_ids,
 )
 from omnigraph.plan import ir
-from omnigraph.storage.lance.tables import ADDRESS, TableReader
+from omnigraph.storage.lance.columns import ADDRESS
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.protocol.write import Write
 from omnigraph.types import Kind, TableKey
 

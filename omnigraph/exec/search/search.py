@@ -28,7 +28,7 @@ from omnigraph.exec.search.text_index import TextIndex
 from omnigraph.exec.search.vectors import Vectors
 from omnigraph.exec.search.wanted import is_kind
 from omnigraph.plan.ir import TextMode
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.reader import TableReader
 
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

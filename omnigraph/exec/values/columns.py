@@ -4,13 +4,12 @@ Invariant: a property is found by its identity in the field's metadata, so a col
 since is still the same column. A property the version does not have reads as null.
 """
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import PROPERTY_ID, arrow_type
 from omnigraph.plan import ir
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.types import PropertyId
 
 _METADATA_KEY = PROPERTY_ID.encode()
@@ -55,6 +54,4 @@ def read_column(reader: TableReader, name: str, *, filter: str | None = None) ->
 
 def blob_presence(reader: TableReader, name: str) -> pa.Array:
     """True where a blob is there and null where not, in the order of the table; reads no blob."""
-    all_rows = reader.rows([], with_row_id=True)["_rowid"].to_numpy()
-    there = reader.rows([], filter=f"`{name}` IS NOT NULL", with_row_id=True)["_rowid"].to_numpy()
-    return pc.if_else(pa.array(np.isin(all_rows, there)), True, None)
+    return pc.if_else(reader.has_value(name), True, None)

@@ -20,8 +20,9 @@ from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.pushdown import ids_filter, push_down
 from omnigraph.exec.values.rows import Binding, Positions, Rows, gather
 from omnigraph.plan import ir
-from omnigraph.storage.lance.tables import ADDRESS, TableReader
-from omnigraph.types import FLOATS, TableKey, ValueType
+from omnigraph.storage.lance.columns import ADDRESS
+from omnigraph.storage.lance.reader import TableReader
+from omnigraph.types import BLOB_EXTENSION, FLOATS, TableKey, ValueType
 
 KEYS_MAX = 10_000
 """Keys that go into one filter. More of them are met by reading the key column once."""
@@ -30,7 +31,6 @@ KEYS_FEW = 100
 ROWS_A_KEY = 50
 """Rows that are read in the time one key of a filter takes."""
 
-_BLOB_TYPE = b"lance.blob.v2"
 _NOTHING = Given({}, 0)
 _AT = pa.field(ADDRESS, pa.uint64())
 
@@ -171,7 +171,7 @@ def _read(
 
 
 def _is_blob(field: pa.Field) -> bool:
-    return (field.metadata or {}).get(b"ARROW:extension:name") == _BLOB_TYPE
+    return (field.metadata or {}).get(b"ARROW:extension:name") == BLOB_EXTENSION.encode()
 
 
 def _blobs(values: pa.ChunkedArray, field: pa.Field) -> pa.Array:

@@ -11,7 +11,8 @@ from threading import Lock
 from typing import TypeVar
 
 from omnigraph.errors import ChangeFeedGap, NotFound
-from omnigraph.storage.lance.datasets import Datasets, ForkId, files_of
+from omnigraph.storage.lance.datasets import Datasets, files_of
+from omnigraph.storage.lance.refs import ForkId
 from omnigraph.storage.manifest.manifest import LOCATION, Fragment, Manifest, State
 from omnigraph.storage.names import MAIN, decode
 from omnigraph.storage.records import (

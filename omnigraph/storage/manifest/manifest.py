@@ -33,7 +33,8 @@ from omnigraph.errors import (
     VersionMismatch,
 )
 from omnigraph.storage import failpoints, stamp
-from omnigraph.storage.lance.datasets import CommitRaced, Datasets, ForkId, Handle
+from omnigraph.storage.lance.datasets import CommitRaced, Datasets, Handle
+from omnigraph.storage.lance.refs import ForkId
 from omnigraph.storage.locks.locks import Locks, hold
 from omnigraph.storage.manifest.timeline import TableHistory
 from omnigraph.storage.names import MAIN, decode, lock_name, owner_of

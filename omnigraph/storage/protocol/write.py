@@ -16,7 +16,9 @@ from ulid import ULID
 from omnigraph.errors import AlreadyExists, BadRequest, NotFound
 from omnigraph.storage.lance.evolution import Evolution
 from omnigraph.storage.lance.indexing import IndexRequest
-from omnigraph.storage.lance.tables import Fragments, StagedWrite, TableReader, Tables
+from omnigraph.storage.lance.reader import TableReader
+from omnigraph.storage.lance.staging import Fragments, StagedWrite
+from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.manifest.branches import Branches
 from omnigraph.storage.manifest.manifest import State
 from omnigraph.storage.names import owner_of, table_location
@@ -103,10 +105,6 @@ class Write:
         """Stage rows to add, or to replace those of the same id."""
         self._keep(self._tables.stage_merge_insert(self._base(table_key), rows))
 
-    def overwrite(self, table_key: TableKey, rows: pa.Table) -> None:
-        """Stage rows that replace all others."""
-        self._keep(self._tables.stage_overwrite(self._base(table_key), rows))
-
     def patch(
         self,
         table_key: TableKey,
@@ -124,7 +122,7 @@ class Write:
     def replace(self, table_key: TableKey, *, at: pa.Array, added: pa.Table) -> None:
         """Stage the removal of rows known by their address in `read`, and new rows, in one
         version."""
-        self._keep(self._tables.stage_replace(self._base(table_key), at=at, added=added))
+        self._keep(self._tables.stage_replace(self._base(table_key), addresses=at, added=added))
 
     def replace_rows(
         self, table_key: TableKey, *, left: Fragments, gone: Sequence[int], added: Fragments
@@ -132,13 +130,6 @@ class Write:
         """Stage rows that `Tables.without_rows` took out and those that take their places."""
         base = self._base(table_key)
         self._keep(self._tables.stage_update(base, left=left, gone=gone, added=added))
-
-    def delete(self, table_key: TableKey, predicate: str) -> bool:
-        """Stage the removal of matching rows; whether any match."""
-        staged = self._tables.stage_delete(self._base(table_key), predicate)
-        if staged is not None:
-            self._keep(staged)
-        return staged is not None
 
     def create_indexes(self, table_key: TableKey, requests: Sequence[IndexRequest]) -> None:
         """Stage indexes over every row."""

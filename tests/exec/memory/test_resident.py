@@ -16,6 +16,7 @@ from omnigraph.graph import Graph
 from omnigraph.plan import ir
 from omnigraph.types import TableKey
 from tests.exec.world import edge_rows, graph_of, node_rows
+from tests.storage.world import remove, replace_all
 
 SCHEMA = """
 node P { k: String @key  i: I32?  s: String? }
@@ -57,9 +58,10 @@ class Model:
 
     def replace(self) -> None:
         catalog = self.graph.schema.catalog
-        writing = self.graph._store.begin("main", kind="load")
-        writing.overwrite(P, node_rows(catalog, "P", list(self.nodes.values())))
-        writing.overwrite(E, edge_rows(catalog, "E", list(self.edges.values())))
+        store = self.graph._store
+        writing = store.begin("main", kind="load")
+        replace_all(store, writing, P, node_rows(catalog, "P", list(self.nodes.values())))
+        replace_all(store, writing, E, edge_rows(catalog, "E", list(self.edges.values())))
         writing.commit()
 
     def put_nodes(self, keys: list[str], value: int | None) -> None:
@@ -90,7 +92,8 @@ class Model:
         writing = self.graph._store.begin("main", kind="mutation")
         for table, model, keys in ((P, self.nodes, nodes), (E, self.edges, edges)):
             if keys:
-                writing.delete(table, f"id IN ({', '.join(repr(key) for key in keys)})")
+                listed = ", ".join(repr(key) for key in keys)
+                remove(self.graph._store, writing, table, f"id IN ({listed})")
             for key in keys:
                 del model[key]
         writing.commit()

@@ -22,8 +22,9 @@ from omnigraph.exec.search.search import bm25, matching_ids, nearest
 from omnigraph.exec.search.search_at import bm25_at, matching_at, nearest_at
 from omnigraph.plan.ir import TextMode
 from omnigraph.storage.lance.indexing import IndexRequest
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.types import TableKey
+from tests.storage.world import remove
 
 SCHEMA = "node Doc { slug: String @key  title: String?  emb: Vector(2)? }"
 DOC = TableKey("node:Doc")
@@ -53,7 +54,7 @@ class Docs:
 
     def delete(self, slug: str) -> None:
         write = self.graph._store.begin(kind="test")
-        if write.delete(DOC, f"id = '{slug}'"):
+        if remove(self.graph._store, write, DOC, f"id = '{slug}'"):
             write.commit()
         self.rows.pop(slug, None)
 

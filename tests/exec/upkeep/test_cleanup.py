@@ -22,6 +22,7 @@ from omnigraph.storage.upkeep.cleanup import SAFE_AGE_S, TableCleanup
 from tests.exec.upkeep import KNOWS, PERSON, PLACE, add, content, files, fragments, made, people
 from tests.exec.upkeep_child import die
 from tests.forked import KILLED, run
+from tests.storage.world import remove
 
 
 @pytest.fixture(autouse=True)
@@ -312,7 +313,7 @@ def test_the_fork_of_a_first_write_under_way_stays_and_an_old_one_goes(
 
 def add_edges(graph: Graph) -> None:
     write = graph._store.begin("side", kind="test")
-    write.delete(KNOWS, "id = 'kp00001'")
+    remove(graph._store, write, KNOWS, "id = 'kp00001'")
 
 
 def test_staged_rows_of_a_running_writer_stay(graph: Graph) -> None:

@@ -27,6 +27,7 @@ from tests.storage.world import (
     content,
     heads_agree,
     put,
+    remove,
     rows,
 )
 
@@ -129,7 +130,7 @@ def begin(where: Where, branch: str = MAIN) -> Store:
     store = where.create()
     put(store, BASE | {KNOWS: {"gone": 0}})
     delete = store.begin(kind="mutation")
-    delete.delete(KNOWS, "id = 'gone'")
+    assert remove(store, delete, KNOWS, "id = 'gone'")
     delete.commit()
     if branch != MAIN:
         store.branches.create(branch)
