@@ -187,7 +187,8 @@ class Datasets:
 
 
 def files_of(fragment: LanceFragment) -> tuple[str, ...]:
-    """The files of a fragment, which identify it: fragment ids are used again after a restore."""
+    """The files of a fragment, which identify it: a fragment id may be used again after a
+    restore."""
     # Lance makes a new class whenever `path` is asked for, which takes longer than all the rest.
     return tuple(file._path for file in fragment.metadata.files)
 
