@@ -22,6 +22,7 @@ from omnigraph.errors import AlreadyExists, BadRequest
 from omnigraph.exec.load.records import Owner
 from omnigraph.exec.load.request import Progress
 from omnigraph.exec.values.from_input import BLOB_PREFIX
+from omnigraph.storage.lance.columns import BLOB_BYTES
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
@@ -143,7 +144,7 @@ def rows_as_now(
     held = {p.name: names[p.id] for p in owner.properties if p.id in names}
     stored = [held.get(name, name) for name in wanted if name in ("id", *ends) or name in held]
     kinds = {prop.name: column_type(prop) for prop in owner.properties}
-    for batch in reader.batches(stored, blob_handling="all_binary", **options):
+    for batch in reader.batches(stored, blob_handling=BLOB_BYTES, **options):
         arrays = [
             batch.column(held.get(name, name))
             if name not in kinds or name in held

@@ -20,7 +20,7 @@ from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.pushdown import ids_filter, push_down
 from omnigraph.exec.values.rows import Binding, Positions, Rows, gather
 from omnigraph.plan import ir
-from omnigraph.storage.lance.columns import ADDRESS
+from omnigraph.storage.lance.columns import ADDRESS, BLOB_BYTES
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.types import BLOB_EXTENSION, FLOATS, TableKey, ValueType
 
@@ -161,7 +161,7 @@ def _read(
     options: dict[str, Any] = {}
     fields = [_AT if name == ADDRESS else schema.field(name) for name in columns]
     if any(_is_blob(field) for field in fields):
-        options["blob_handling"] = "all_binary"
+        options["blob_handling"] = BLOB_BYTES
     rows = reader.rows(columns, filter=filter, **options)
     arrays = [
         _blobs(rows.column(field.name), field) if _is_blob(field) else rows.column(field.name)

@@ -11,6 +11,7 @@ test holds the two equal.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +34,7 @@ BLOB_URI = "blob_uri"
 BLOB_SIZE = "size"
 """Of a blob that is read without its bytes: how many they are."""
 
-BLOB_BYTES = "all_binary"
+BLOB_BYTES: Literal["all_binary"] = "all_binary"
 """How a scan is asked for the bytes of blobs, not for what describes them."""
 
 

@@ -31,6 +31,7 @@ from lance.fragment import DataFile, FragmentMetadata, LanceFragment, RowIdMeta,
 from omnigraph.lru import Lru
 from omnigraph.storage.lance.columns import ADDRESS, ROW_ID, addresses_in
 from omnigraph.storage.lance.datasets import Handle
+from omnigraph.storage.lance.protobuf import varint
 
 _LISTED_MAX = 50_000
 _FRAGMENTS_MAX = 512
@@ -222,7 +223,7 @@ def row_id_range(metadata: FragmentMetadata) -> RowIdRange | None:
         message = _only(_only(data, _SEGMENT), _RANGE)
         while position < len(message):
             tag = message[position]
-            ends[tag], position = _varint(message, position + 1)
+            ends[tag], position = varint(message, position + 1)
     except IndexError:
         return None  # another kind of segment, or several
     is_whole = len(ends) == 2 and ends[_END] - ends[_FIRST] == metadata.physical_rows
@@ -239,19 +240,10 @@ def _starts_in_order(meta: RowIdMeta) -> bool:
 
 def _only(data: bytes, tag: int) -> bytes:
     """The content of a message's one field; `IndexError` if it is another one, or not alone."""
-    length, start = _varint(data, 1)
+    length, start = varint(data, 1)
     if data[0] != tag or start + length != len(data):
         raise IndexError
     return data[start:]
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A number of seven bits a byte, the lowest first, and the position after it."""
-    value = shift = 0
-    while data[position] >= 0x80:
-        value |= (data[position] & 0x7F) << shift
-        position, shift = position + 1, shift + 7
-    return value | data[position] << shift, position + 1
 
 
 def row_id_list(metadata: FragmentMetadata) -> RowIdList | None:
