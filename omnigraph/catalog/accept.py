@@ -7,9 +7,9 @@ position, whatever the text. Nothing here loads Arrow unless the schema has a `@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from omnigraph.catalog.declarations import resolve
 from omnigraph.catalog.identity import identify
 from omnigraph.catalog.model import Catalog, Literal
-from omnigraph.catalog.resolve import resolve
 from omnigraph.errors import ParseError
 from omnigraph.language.reader import Fault
 from omnigraph.language.schema.parser import parse_schema

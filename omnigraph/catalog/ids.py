@@ -13,6 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from omnigraph.catalog.model import NodeType
+from omnigraph.catalog.numbers import at_width
 from omnigraph.errors import BadRequest
 from omnigraph.language.moments import days_of, milliseconds_of
 from omnigraph.types import FLOATS, INTEGER_BOUNDS, Scalar, ValueType
@@ -67,7 +68,7 @@ def _unfit(what: str, value_type: ValueType, value: KeyValue) -> BadRequest:
 
 
 def _float_text(scalar: Scalar, value: float, what: str) -> str:
-    stored = _stored(scalar, value)
+    stored = at_width(value, scalar)
     if not math.isfinite(stored):
         raise BadRequest(f"{what} is part of a key and cannot be {value}", "use a finite number")
     if stored == 0:
@@ -75,16 +76,6 @@ def _float_text(scalar: Scalar, value: float, what: str) -> str:
     digits = _shortest_f32(stored) if scalar is Scalar.F32 else Decimal(repr(stored))
     text = format(digits, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _stored(scalar: Scalar, value: float) -> float:
-    """The value at the width it is stored in; infinite if it does not fit."""
-    try:
-        if scalar is Scalar.F32:
-            return float(struct.unpack("<f", struct.pack("<f", value))[0])
-        return float(value)
-    except OverflowError:
-        return math.inf
 
 
 _F32_DIGITS_MAX = 9

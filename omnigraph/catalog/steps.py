@@ -11,8 +11,8 @@ from typing import Any
 
 from omnigraph.catalog.demands import Shown
 from omnigraph.catalog.documents import annotation_document, type_document
-from omnigraph.catalog.lint import LINT_CODES
 from omnigraph.catalog.model import Annotation, Cardinality
+from omnigraph.catalog.schema_lint import LINT_CODES
 from omnigraph.language.schema.format import format_literal
 from omnigraph.types import Kind, ValueType
 

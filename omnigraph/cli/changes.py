@@ -166,9 +166,9 @@ def baseline(
 
 
 def _block(cause: Commit, changes: list[Change]) -> dict[str, object]:
-    from omnigraph.exec.changes.feed import Block
+    from omnigraph.exec.changes.feed import FeedBlock
 
-    return Block(cause, tuple(changes)).to_json()
+    return FeedBlock(cause, tuple(changes)).to_json()
 
 
 def _show_block(cause: Commit, changes: list[Change]) -> None:

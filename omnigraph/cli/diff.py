@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -16,6 +15,7 @@ from omnigraph.cli.filters import Kinds, Ops, wanted
 from omnigraph.cli.options import GraphPath, Json, Store, Types, Uri, exclusive
 from omnigraph.cli.terminal import show, show_json, told_plainly
 from omnigraph.cli.told import diff_lines
+from omnigraph.exec.values.json_text import compact_text
 
 if TYPE_CHECKING:
     from omnigraph.exec.changes.diff import Change
@@ -82,7 +82,7 @@ def _document(between: tuple[str, str], changes: list[Change]) -> dict[str, obje
 
 def _show_jsonl(changes: Iterable[Change]) -> None:
     for change in changes:
-        show(json.dumps(change.to_json(), ensure_ascii=False, separators=(",", ":")))
+        show(compact_text(change.to_json()))
 
 
 def _show_diff(changes: Iterable[Change], before: str, after: str) -> None:

@@ -13,7 +13,7 @@ from omnigraph.cli.terminal import read_text, show, show_json, told_plainly
 
 if TYPE_CHECKING:
     from omnigraph.catalog.model import Catalog
-    from omnigraph.plan.lint import LintReport, QueryResult
+    from omnigraph.plan.lint import LintReport, QueryLint
 
 SchemaFile = Annotated[
     str | None,
@@ -107,7 +107,7 @@ def _show_report(report: LintReport) -> None:
 _LABELS = {"error": "ERROR", "warning": "WARN ", "info": "INFO "}
 
 
-def _result_lines(result: QueryResult) -> list[str]:
+def _result_lines(result: QueryLint) -> list[str]:
     if result.error is None:
         lines = [f"OK    query `{result.name}` ({result.kind})"]
     else:

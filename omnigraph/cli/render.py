@@ -6,12 +6,12 @@ people, who may see a long value cut and what would move the cursor written out.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from omnigraph.cli.grid import cell_width, fitted, flat, grid
+from omnigraph.exec.values.json_text import compact_text, indented_text
 
 
 class Format(StrEnum):
@@ -58,7 +58,7 @@ def lines_of(answer: Answer, format: Format, look: Look = Look()) -> Iterator[st
     """The answer, line by line."""
     match format:
         case Format.JSON:
-            return iter([json.dumps(_document(answer), indent=2, ensure_ascii=False)])
+            return iter([indented_text(_document(answer))])
         case Format.JSONL:
             return _jsonl(answer)
         case Format.CSV:
@@ -89,13 +89,9 @@ def _jsonl(answer: Answer) -> Iterator[str]:
         "row_count": len(answer.rows),
         "target": answer.target,
     }
-    yield _compact(metadata)
+    yield compact_text(metadata)
     for row in answer.rows:
-        yield _compact(dict(row))
-
-
-def _compact(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        yield compact_text(dict(row))
 
 
 def _csv(answer: Answer) -> Iterator[str]:
@@ -117,7 +113,7 @@ def _csv_field(text: str) -> str:
 
 def _cell(value: object) -> str:
     """A value as text: strings as they are, everything else as compact JSON."""
-    return value if isinstance(value, str) else _compact(value)
+    return value if isinstance(value, str) else compact_text(value)
 
 
 def _kv(answer: Answer) -> Iterator[str]:

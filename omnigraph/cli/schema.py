@@ -16,7 +16,7 @@ from omnigraph.errors import ParseError
 
 if TYPE_CHECKING:
     from omnigraph.catalog.accept import Admission
-    from omnigraph.catalog.diff import MigrationPlan
+    from omnigraph.catalog.schema_diff import MigrationPlan
     from omnigraph.exec.schema.migrate import SchemaApplied
 
 app = typer.Typer(
@@ -46,7 +46,7 @@ def check(
 ) -> None:
     """Check a schema file. Exits with 1 if it is not accepted."""
     from omnigraph.catalog.accept import accept, admit
-    from omnigraph.catalog.diff import plan_migration
+    from omnigraph.catalog.schema_diff import plan_migration
 
     with told_plainly():
         text = read_text(file)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from omnigraph.types import parse_table_key
+
 if TYPE_CHECKING:
     from omnigraph.storage.records import Commit, Recovery, Snapshot
 
@@ -29,14 +31,15 @@ def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
         "internal_schema_version": snapshot.internal_schema_version,
         "datasets": [
             {
-                "entity_kind": key.partition(":")[0],
-                "type_name": key.partition(":")[2],
+                "entity_kind": str(kind),
+                "type_name": type_name,
                 "dataset_path": pin.location,
                 "published_dataset_version": pin.version,
                 "native_dataset_branch": pin.branch or "main",
                 "entity_count": pin.row_count,
             }
             for key, pin in sorted(snapshot.tables.items())
+            for kind, type_name in [parse_table_key(key)]
         ],
     }
 

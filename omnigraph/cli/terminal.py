@@ -8,7 +8,6 @@ terminals alone.
 
 import errno
 import io
-import json
 import os
 import sys
 import traceback
@@ -22,6 +21,7 @@ import typer
 from omnigraph.cli.scope import scope
 from omnigraph.cli.start import INTERRUPTED
 from omnigraph.errors import BadRequest, NotFound, OmnigraphError
+from omnigraph.exec.values.json_text import indented_text
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
@@ -84,7 +84,7 @@ def leave_output() -> None:
 
 def show_json(document: object) -> None:
     """A result for a program: one document, two spaces."""
-    show(json.dumps(document, indent=2, ensure_ascii=False))
+    show(indented_text(document))
 
 
 def warn(text: str) -> None:

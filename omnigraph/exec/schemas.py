@@ -20,8 +20,7 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.catalog import codec
-from omnigraph.catalog.arrow import edge_schema, node_schema
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.catalog.model import Catalog
 from omnigraph.errors import NotFound, SchemaChanged, StorageFailed, TypeCheckError
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import SchemaId, Snapshot
@@ -56,12 +55,7 @@ def accepted(text: str, catalog: Catalog) -> Accepted:
 
 def schema_tables(catalog: Catalog) -> list[tuple[TableKey, pa.Schema]]:
     """The tables that hold the nodes and edges of a schema."""
-    return [(owner.table, table_schema(owner)) for owner in catalog.types]
-
-
-def table_schema(owner: NodeType | EdgeType) -> pa.Schema:
-    """The columns of a type's table."""
-    return node_schema(owner) if isinstance(owner, NodeType) else edge_schema(owner)
+    return [(owner.table, owner.schema) for owner in catalog.types]
 
 
 class Schemas:

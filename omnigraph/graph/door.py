@@ -37,7 +37,8 @@ from omnigraph.pipeline.frames import Frames
 from omnigraph.pipeline.load import Order, load
 from omnigraph.pipeline.queries import query_on_spark
 from omnigraph.plan.compile import compile_query
-from omnigraph.plan.ir import Plan, ReadPlan
+from omnigraph.plan.ir import ReadPlan
+from omnigraph.plan.mutation_ir import Plan
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Snapshot

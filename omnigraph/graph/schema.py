@@ -7,8 +7,8 @@ nothing; an apply plans again inside its own turn, so it never makes a change of
 import os
 from collections.abc import Callable, Mapping
 
-from omnigraph.catalog.diff import MigrationPlan, plan_migration
 from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.schema_diff import MigrationPlan, plan_migration
 from omnigraph.errors import StorageFailed
 from omnigraph.exec.schema.migrate import SchemaApplied, apply_migration
 from omnigraph.exec.schemas import Accepted, Schemas

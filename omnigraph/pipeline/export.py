@@ -31,6 +31,7 @@ from omnigraph.exec.load.upsert import Each, at_hand, grouped
 from omnigraph.exec.schemas import Schemas
 from omnigraph.storage.records import Snapshot, TablePin
 from omnigraph.storage.store import Store, open_store
+from omnigraph.types import Kind, counts_of_kind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,8 +97,8 @@ def _in_parts(
         counts[job.owner.table] += rows
         meter.add(rows)
     return ExportResult(
-        nodes={t.removeprefix("node:"): n for t, n in counts.items() if t[0] == "n"},
-        edges={t.removeprefix("edge:"): n for t, n in counts.items() if t[0] == "e"},
+        nodes=counts_of_kind(counts, Kind.NODE),
+        edges=counts_of_kind(counts, Kind.EDGE),
         commit_id=snapshot.commit_id,
     )
 

@@ -19,6 +19,7 @@ from omnigraph.pipeline.session import beside, register, session
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
+from omnigraph.types import Kind, table_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,7 +83,7 @@ class Frames:
                 found[owner.name] = frame
                 continue
             if owner.name in found:
-                found[f"edge:{owner.name}"] = found[owner.name]
+                found[table_key(Kind.EDGE, owner.name)] = found[owner.name]
             found[owner.name] = frame
         return found
 

@@ -22,7 +22,7 @@ from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.commit import AlreadyMarked
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
-from omnigraph.types import TableKey
+from omnigraph.types import Kind, counts_of_kind
 
 Engine = Literal["auto", "local", "spark"]
 LOCAL_BYTES_VARIABLE = "OMNIGRAPH_LOCAL_BYTES_MAX"
@@ -102,8 +102,8 @@ def _loaded(store: Store, catalog: Catalog, order: Order, request: LoadRequest) 
         base_branch=order.from_branch,
         branch_created=created,
         mode=request.mode,
-        nodes=_counted(counts, "node:"),
-        edges=_counted(counts, "edge:"),
+        nodes=dict(sorted(counts_of_kind(counts, Kind.NODE).items())),
+        edges=dict(sorted(counts_of_kind(counts, Kind.EDGE).items())),
         engine=engine,
         actor_id=order.actor,
         commit=commit,
@@ -114,14 +114,6 @@ def _opened(order: Order, options: Options) -> Input:
     if order.permissive:
         return open_whole(order.source, options)
     return open_input(order.source, options)
-
-
-def _counted(counts: Mapping[TableKey, int], prefix: str) -> dict[str, int]:
-    return {
-        table.removeprefix(prefix): counts[table]
-        for table in sorted(counts)
-        if table.startswith(prefix)
-    }
 
 
 def _request(store: Store, catalog: Catalog, order: Order) -> LoadRequest:

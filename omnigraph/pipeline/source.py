@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from omnigraph.errors import BadRequest, NotFound, OmnigraphError
 from omnigraph.exec.changes.export import column_type, rows_as_now
-from omnigraph.exec.load.records import Owner, schema_of
+from omnigraph.exec.load.records import Owner
 from omnigraph.exec.load.upsert import grouped
 from omnigraph.pipeline.options import Options, read_options
 from omnigraph.pipeline.source_write import BatchWriter, StreamWriter
@@ -113,10 +113,7 @@ def shown(owner: Owner) -> pa.Schema:
     """The columns of a type, each with the nearest type that Spark has."""
     kinds = {prop.name: column_type(prop) for prop in owner.properties}
     return pa.schema(
-        [
-            pa.field(f.name, _nearest(kinds.get(f.name, f.type)), f.nullable)
-            for f in schema_of(owner)
-        ]
+        [pa.field(f.name, _nearest(kinds.get(f.name, f.type)), f.nullable) for f in owner.schema]
     )
 
 

@@ -10,8 +10,8 @@ from omnigraph.language.query import ast
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.lru import Lru
 from omnigraph.plan.check import check_query
-from omnigraph.plan.ir import Plan
 from omnigraph.plan.lower import lower
+from omnigraph.plan.mutation_ir import Plan
 
 _PLANS_MAX = 1024
 

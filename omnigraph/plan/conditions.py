@@ -22,7 +22,7 @@ from omnigraph.plan.operands import (
     require_comparable,
 )
 from omnigraph.plan.scope import EdgeVar, Scope
-from omnigraph.plan.search import text_match
+from omnigraph.plan.search_calls import text_match
 from omnigraph.types import Scalar, Span, ValueType
 
 InnerPattern = Callable[[Scope, tuple[ast.Clause, ...], Span, bool], ir.Slot]

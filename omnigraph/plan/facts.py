@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
-from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.language.query import ast
-from omnigraph.plan import ir
-from omnigraph.types import FLOATS, Scalar, TableKey, ValueType
+from omnigraph.plan import ir, mutation_ir
+from omnigraph.types import FLOATS, Scalar, TableKey, ValueType, parse_table_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class Operation:
 
 
 def _fact(table: TableKey) -> dict[str, str]:
-    kind, _, type_name = table.partition(":")
-    return {"kind": kind, "type_name": type_name}
+    kind, type_name = parse_table_key(table)
+    return {"kind": str(kind), "type_name": type_name}
 
 
-def describe(query: ast.Query, plan: ir.Plan, catalog: Catalog) -> Operation:
+def describe(query: ast.Query, plan: mutation_ir.Plan, catalog: Catalog) -> Operation:
     """The operation of a query that compiled to `plan`."""
     match plan:
         case ir.ReadPlan():
@@ -62,7 +62,7 @@ def describe(query: ast.Query, plan: ir.Plan, catalog: Catalog) -> Operation:
             pairs = zip(query.body.projections, plan.columns, strict=True)
             result = tuple(_field(projection, column) for projection, column in pairs)
             return Operation(result, _sorted(tables_read(plan, catalog)), ())
-        case ir.MutationPlan(statements=statements):
+        case mutation_ir.MutationPlan(statements=statements):
             reads = _sorted(tables_read(plan, catalog))
             writes = _sorted(table for s in statements for table in tables_written(s))
             return Operation((), reads, writes)
@@ -74,12 +74,12 @@ def _sorted(tables: Iterable[TableKey]) -> tuple[TableKey, ...]:
     return tuple(sorted(set(tables)))
 
 
-def tables_read(plan: ir.Plan, catalog: Catalog) -> frozenset[TableKey]:
+def tables_read(plan: mutation_ir.Plan, catalog: Catalog) -> frozenset[TableKey]:
     """Every table whose data decides the result. Both ends of an edge count as read."""
     match plan:
         case ir.ReadPlan(pattern=pattern):
             return frozenset[TableKey]().union(*(_op_tables(op, catalog) for op in pattern))
-        case ir.MutationPlan(statements=statements):
+        case mutation_ir.MutationPlan(statements=statements):
             return frozenset[TableKey]().union(*map(_statement_reads, statements))
         case _:
             assert_never(plan)
@@ -90,7 +90,8 @@ def _op_tables(op: ir.PatternOp, catalog: Catalog) -> frozenset[TableKey]:
         case ir.NodeScan(table=table):
             return frozenset({table})
         case ir.Expand(edge=edge) | ir.ExpandEdges(edge=edge):
-            declared = catalog.edges[edge.partition(":")[2]]
+            declared = catalog.of(edge)
+            assert isinstance(declared, EdgeType)
             ends = (catalog.nodes[declared.source].table, catalog.nodes[declared.target].table)
             return frozenset({edge, *ends})
         case ir.Filter():
@@ -101,22 +102,30 @@ def _op_tables(op: ir.PatternOp, catalog: Catalog) -> frozenset[TableKey]:
             assert_never(op)
 
 
-def _statement_reads(statement: ir.StatementOp) -> frozenset[TableKey]:
+def _statement_reads(statement: mutation_ir.StatementOp) -> frozenset[TableKey]:
     match statement:
-        case ir.InsertEdge(table=table, source_table=source, target_table=target):
+        case mutation_ir.InsertEdge(table=table, source_table=source, target_table=target):
             return frozenset({table, source, target})
-        case ir.InsertNode(table=table) | ir.UpdateRows(table=table) | ir.DeleteRows(table=table):
+        case (
+            mutation_ir.InsertNode(table=table)
+            | mutation_ir.UpdateRows(table=table)
+            | mutation_ir.DeleteRows(table=table)
+        ):
             return frozenset({table})
         case _:
             assert_never(statement)
 
 
-def tables_written(statement: ir.StatementOp) -> frozenset[TableKey]:
+def tables_written(statement: mutation_ir.StatementOp) -> frozenset[TableKey]:
     """Every table a statement may change, those it cascades to included."""
     match statement:
-        case ir.DeleteRows(table=table, cascades=cascades):
+        case mutation_ir.DeleteRows(table=table, cascades=cascades):
             return frozenset({table, *(cascade.edge for cascade in cascades)})
-        case ir.InsertNode(table=table) | ir.InsertEdge(table=table) | ir.UpdateRows(table=table):
+        case (
+            mutation_ir.InsertNode(table=table)
+            | mutation_ir.InsertEdge(table=table)
+            | mutation_ir.UpdateRows(table=table)
+        ):
             return frozenset({table})
         case _:
             assert_never(statement)

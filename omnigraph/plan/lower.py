@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from omnigraph.language.query import ast
-from omnigraph.plan import ir
+from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.check import TypedMutation, TypedRead
 from omnigraph.plan.expressions import conjunction, needs
 from omnigraph.plan.typed import (
@@ -20,12 +20,12 @@ from omnigraph.plan.typed import (
 )
 
 
-def lower(query: ast.Query, typed: TypedRead | TypedMutation) -> ir.Plan:
+def lower(query: ast.Query, typed: TypedRead | TypedMutation) -> mutation_ir.Plan:
     """The plan of a checked query."""
     name = query.name.text
     parameters = tuple(ir.Parameter(p.name, p.type) for p in query.parameters)
     if isinstance(typed, TypedMutation):
-        return ir.MutationPlan(name, parameters, typed.statements)
+        return mutation_ir.MutationPlan(name, parameters, typed.statements)
     returns = typed.returns
     return ir.ReadPlan(
         name=name,

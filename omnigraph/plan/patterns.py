@@ -19,7 +19,7 @@ from omnigraph.plan.operands import (
     literal_operand,
     parameter_operand,
 )
-from omnigraph.plan.scope import ID_TYPE, EdgeVar, Names, NodeVar, Scope
+from omnigraph.plan.scope import EdgeVar, Names, NodeVar, Scope
 from omnigraph.plan.typed import (
     Anchor,
     TypedMatches,
@@ -28,7 +28,7 @@ from omnigraph.plan.typed import (
     TypedSemiJoin,
     TypedStep,
 )
-from omnigraph.types import Span, ValueType
+from omnigraph.types import ID_TYPE, Span, ValueType
 
 
 def check_pattern(scope: Scope, clauses: tuple[ast.Clause, ...]) -> TypedPattern:

@@ -17,9 +17,9 @@ from omnigraph.plan.operands import (
     parameter_operand,
     property_operand,
 )
-from omnigraph.plan.scope import ID_TYPE, EdgeVar, Scope
-from omnigraph.plan.search import ranking, require_nearest_limit, text_match
-from omnigraph.types import ValueType
+from omnigraph.plan.scope import EdgeVar, Scope
+from omnigraph.plan.search_calls import ranking, require_nearest_limit, text_match
+from omnigraph.types import ID_TYPE, ValueType
 
 
 @dataclass(frozen=True, slots=True)

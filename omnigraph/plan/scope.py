@@ -8,13 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property, Type
 from omnigraph.errors import TypeCheckError
 from omnigraph.language.query import ast
 from omnigraph.plan.ir import Slot, Var
-from omnigraph.types import Scalar, Span, ValueType
+from omnigraph.types import Span, ValueType
 
-ID_TYPE = ValueType(Scalar.STRING)
 _OPERATOR_WORDS = frozenset({"contains", "starts_with", "in", "is"})
 
 
@@ -80,7 +79,7 @@ class Names:
             raise self.fail(name.span, f"unknown edge type '{name}'", code=code, hint=hint)
         return edge
 
-    def property(self, owner: NodeType | EdgeType, name: ast.Name, code: str) -> Property:
+    def property(self, owner: Type, name: ast.Name, code: str) -> Property:
         found = owner.property(name.text)
         if found is None:
             hint = did_you_mean(name.text, (p.name for p in owner.properties))

@@ -14,6 +14,7 @@ import orjson
 
 from omnigraph.exec.changes.diff import readable
 from omnigraph.exec.changes.export import Exporting, ExportResult
+from omnigraph.exec.values.json_text import ndjson_line
 from omnigraph.storage.records import CommitId
 
 
@@ -38,7 +39,7 @@ class Baseline:
         """The records as NDJSON, some lines at a time; the last line, which comes only when all
         before it did, is the handshake."""
         yield from self._chunks()
-        yield orjson.dumps({"baseline": self.to_json()}) + b"\n"
+        yield ndjson_line({"baseline": self.to_json()})
 
     def to_file(self, path: str | os.PathLike[str]) -> ExportResult:
         """Write the records without the handshake to a file that appears when it is durable."""

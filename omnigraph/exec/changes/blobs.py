@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from omnigraph.catalog.arrow import PROPERTY_ID
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
+from omnigraph.catalog.model import Catalog, Property, Type
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.values.pushdown import ids_filter
 from omnigraph.storage.lance.columns import BLOB_SIZE, BLOB_URI, ROW_ID
@@ -86,7 +86,7 @@ def find_blob(store: Store, catalog: Catalog, snapshot: Snapshot, selector: Sele
     )
 
 
-def _owner(catalog: Catalog, kind: str, name: str) -> NodeType | EdgeType:
+def _owner(catalog: Catalog, kind: str, name: str) -> Type:
     if kind not in ("node", "edge"):
         raise BadRequest(f"'{kind}' is neither node nor edge")
     owner = catalog.node(name) if kind == "node" else catalog.edge(name)
@@ -96,7 +96,7 @@ def _owner(catalog: Catalog, kind: str, name: str) -> NodeType | EdgeType:
     return owner
 
 
-def _property(owner: NodeType | EdgeType, kind: str, name: str) -> Property:
+def _property(owner: Type, kind: str, name: str) -> Property:
     prop = owner.property(name)
     if prop is None or not prop.type.is_blob:
         blobs = ", ".join(p.name for p in owner.properties if p.type.is_blob) or "none"

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.model import Catalog, Type
 from omnigraph.errors import (
     BadRequest,
     ChangeFeedGap,
@@ -27,7 +27,7 @@ from omnigraph.errors import (
     NotFound,
     Reclaimed,
 )
-from omnigraph.exec.changes.entities import Entities, TypeOf, differ, rows_a_chunk
+from omnigraph.exec.changes.entities import Entities, differ, rows_a_chunk
 from omnigraph.exec.changes.images import Image, Values, image, image_values
 from omnigraph.exec.changes.tokens import sealed, unsealed
 from omnigraph.exec.schemas import Schemas
@@ -46,6 +46,8 @@ PAGE_BYTES = 4 << 20
 _FEW_ROWS = 2_000
 
 Rows = TypeVar("Rows", pa.Table, pa.Array)
+
+_KIND_ORDER = {Kind.NODE: "1", Kind.EDGE: "2"}
 
 Position = tuple[str, int, str]
 """The place of a change in the order of all: kind, type, entity."""
@@ -130,9 +132,9 @@ class Filters:
     def to_json(self) -> list[list[Any]]:
         return [sorted(self.kinds), sorted(self.types), sorted(self.ops)]
 
-    def take(self, owner: TypeOf) -> bool:
+    def take(self, owner: Type) -> bool:
         """Whether changes of a type are wanted."""
-        of_kind = not self.kinds or kind_of(owner) in self.kinds
+        of_kind = not self.kinds or owner.kind in self.kinds
         return of_kind and (not self.types or owner.id in self.types)
 
 
@@ -223,14 +225,14 @@ class Changes:
 
     def _require_kept(self) -> None:
         """Pass unless a type went away with entities, which nothing here could tell."""
-        kept = {(kind_of(owner), owner.id) for owner in owners(self._catalog)}
+        kept = {(owner.kind, owner.id) for owner in owners(self._catalog)}
         for owner in owners(self._catalog_before):
             pin = self._before.tables.get(owner.table)
-            gone = (kind_of(owner), owner.id) not in kept and self._wanted.take(owner)
+            gone = (owner.kind, owner.id) not in kept and self._wanted.take(owner)
             if gone and pin and pin.row_count:
                 raise NoChanges("schema_boundary", self._after.commit_id, owner.name)
 
-    def _of_type(self, owner: TypeOf, after_id: str | None) -> Iterator[Change]:
+    def _of_type(self, owner: Type, after_id: str | None) -> Iterator[Change]:
         pins = self._pins(owner)
         if pins is None:
             return
@@ -244,10 +246,10 @@ class Changes:
         for start in range(0, touched.num_rows, rows):
             yield from self._of_rows(owner, old, new, touched.slice(start, rows))
 
-    def _pins(self, owner: TypeOf) -> tuple[TablePin, TablePin] | None:
+    def _pins(self, owner: Type) -> tuple[TablePin, TablePin] | None:
         """The two versions of a type's table, or None when nothing can differ. A type that was
         renamed between the points is found by its identity."""
-        name = self._names_before.get((kind_of(owner), owner.id))
+        name = self._names_before.get((owner.kind, owner.id))
         before = None if name is None else self._before.tables.get(name)
         after = self._after.tables.get(owner.table)
         if before is None or after is None:
@@ -258,7 +260,7 @@ class Changes:
         return None if _is_same(before, after) else (before, after)
 
     def _of_rows(
-        self, owner: TypeOf, old: Entities, new: Entities, touched: pa.Table
+        self, owner: Type, old: Entities, new: Entities, touched: pa.Table
     ) -> Iterator[Change]:
         ids, was, now = (touched[name].combine_chunks() for name in ("id", BEFORE, AFTER))
         reads = [partial(old.at, was, ids), partial(new.at, now, ids)]
@@ -268,7 +270,7 @@ class Changes:
         before, after = (image_values(owner, _at(each.rows, places)) for each in (ours, theirs))
         entities = _at(ids, places).to_pylist()
         names = tuple(prop.name for prop in owner.properties)
-        of = ChangedType(kind_of(owner), owner.name, str(owner.id), names)
+        of = ChangedType(str(owner.kind), owner.name, str(owner.id), names)
         for entity, first, last in zip(entities, before, after, strict=True):
             op = INSERT if first is None else DELETE if last is None else UPDATE
             if not self._wanted.ops or op in self._wanted.ops:
@@ -280,8 +282,8 @@ def _at(rows: Rows, places: npt.NDArray[np.intp]) -> Rows:
     return rows if len(places) == len(rows) else rows.take(pa.array(places))
 
 
-def _table_names(catalog: Catalog) -> dict[tuple[str, TypeId], TableKey]:
-    return {(kind_of(owner), owner.id): owner.table for owner in owners(catalog)}
+def _table_names(catalog: Catalog) -> dict[tuple[Kind, TypeId], TableKey]:
+    return {(owner.kind, owner.id): owner.table for owner in owners(catalog)}
 
 
 def _is_same(before: TablePin, after: TablePin) -> bool:
@@ -328,26 +330,21 @@ def readable(commit_id: str) -> Iterator[None]:
         raise ChangeFeedGap(commit_id) from missing
 
 
-def owners(catalog: Catalog) -> Iterator[TypeOf]:
+def owners(catalog: Catalog) -> Iterator[Type]:
     """Every type in the order of changes: nodes, then edges, each by identity."""
     nodes = sorted(catalog.nodes.values(), key=lambda node: node.id)
     edges = sorted(catalog.edges.values(), key=lambda edge: edge.id)
     return chain(nodes, edges)
 
 
-def kind_of(owner: TypeOf) -> str:
-    """`node` or `edge`."""
-    return str(owner.table.partition(":")[0])
-
-
-def type_place(owner: TypeOf) -> tuple[str, int]:
+def type_place(owner: Type) -> tuple[str, int]:
     """The place of a type in the order of changes; `1` comes before `2`."""
-    return ("1" if kind_of(owner) == Kind.NODE else "2"), int(owner.id)
+    return _KIND_ORDER[owner.kind], int(owner.id)
 
 
 def position_of(change: Change) -> Position:
     """The place of a change in the order of all."""
-    return ("1" if change.kind == Kind.NODE else "2"), int(change.type_id), change.id
+    return _KIND_ORDER[Kind(change.kind)], int(change.type_id), change.id
 
 
 def _position(facts: Any) -> Position:

@@ -16,13 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import PROPERTY_ID, arrow_type
-from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.catalog.model import EdgeType, Type
 from omnigraph.storage.lance.columns import ADDRESS, BLOB_SIZE, BLOB_URI
 from omnigraph.storage.lance.reader import TableReader
-from omnigraph.types import Scalar
 
 Mask = npt.NDArray[np.bool_]
-TypeOf = NodeType | EdgeType
 
 _PAYLOAD_BYTES = 8 << 20
 _CHUNK_BYTES = 4 << 20
@@ -45,11 +43,11 @@ class Aligned(Protocol):
 class Entities:
     """One type at one version."""
 
-    def __init__(self, owner: TypeOf, reader: TableReader) -> None:
+    def __init__(self, owner: Type, reader: TableReader) -> None:
         self.owner = owner
         self.reader = reader
         self._columns = _column_names(owner, reader.schema)
-        self._same_as_id = _key_of_one_text(owner)
+        self._same_as_id = owner.key[0] if owner.key_is_id else None
 
     def at(self, row_ids: pa.Array, ids: pa.Array, *, located: bool = False) -> "Picked":
         """The entities of these row ids, whose own ids are known; `located` with their
@@ -189,7 +187,7 @@ class Chosen:
         return np.where(self.first, yes, self.no.digests(column, where & ~self.first))
 
 
-def rows_a_chunk(owner: TypeOf) -> int:
+def rows_a_chunk(owner: Type) -> int:
     """How many entities of a type are compared at a time. Many, because a version's pages are read
     again for each chunk; fewer where vectors make them large."""
     width = sum(4 * (prop.type.dimension or 0) + _COLUMN_BYTES for prop in owner.properties)
@@ -299,17 +297,7 @@ def _budgeted(places: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
     return groups
 
 
-def _key_of_one_text(owner: TypeOf) -> str | None:
-    """The property that is the id: a key of one string."""
-    if not isinstance(owner, NodeType) or len(owner.key) != 1:
-        return None
-    prop = owner.property(owner.key[0])
-    assert prop is not None
-    is_text = prop.type.scalar is Scalar.STRING and not prop.type.is_list
-    return prop.name if is_text else None
-
-
-def _column_names(owner: TypeOf, schema: pa.Schema) -> dict[str, str | None]:
+def _column_names(owner: Type, schema: pa.Schema) -> dict[str, str | None]:
     """Each column of a type with its name in a version: renamed ones are found by identity."""
     key = PROPERTY_ID.encode()
     by_id = {
@@ -326,7 +314,7 @@ def _column_names(owner: TypeOf, schema: pa.Schema) -> dict[str, str | None]:
     return names
 
 
-def _absent(owner: TypeOf, name: str, length: int) -> pa.Array:
+def _absent(owner: Type, name: str, length: int) -> pa.Array:
     prop = owner.property(name)
     assert prop is not None
     return pa.nulls(length, arrow_type(prop.type))

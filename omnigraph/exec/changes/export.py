@@ -4,7 +4,6 @@ Invariant: one snapshot throughout. Edges come before nodes, types in name order
 and every property of every row is there, so that loading the export gives the same graph.
 """
 
-import base64
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,20 +11,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.catalog.arrow import PROPERTY_ID, arrow_type
-from omnigraph.catalog.model import Catalog, EdgeType, Property
+from omnigraph.catalog.model import Catalog, EdgeType, Property, Type
 from omnigraph.errors import AlreadyExists, BadRequest
-from omnigraph.exec.load.records import Owner
 from omnigraph.exec.load.request import Progress
-from omnigraph.exec.values.from_input import BLOB_PREFIX
+from omnigraph.exec.values.json_text import ndjson_line
+from omnigraph.exec.values.scalars import JsonForm
+from omnigraph.exec.values.to_json import json_column
 from omnigraph.storage.lance.columns import BLOB_BYTES
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
+from omnigraph.types import ID_TYPE, Kind, counts_of_kind
 
 FORMATS = ("jsonl", "parquet")
 _BATCH_ROWS = 8_192
@@ -66,7 +66,7 @@ class Exporting:
 
     store: Store
     snapshot: Snapshot
-    owners: tuple[Owner, ...]
+    owners: tuple[Type, ...]
     meter: Meter
 
     def chunks(self) -> Iterator[bytes]:
@@ -102,27 +102,25 @@ class Exporting:
             return self._each(lambda owner: self._parquet(folder, owner))
         return self._each(lambda owner: self._lines(folder, owner))
 
-    def _lines(self, folder: Path, owner: Owner) -> int:
-        kind = "edge" if isinstance(owner, EdgeType) else "node"
-        with (folder / f"{kind}-{owner.name}.jsonl").open("wb") as stream:
+    def _lines(self, folder: Path, owner: Type) -> int:
+        with (folder / f"{owner.kind}-{owner.name}.jsonl").open("wb") as stream:
             return write_lines(stream, self._batches(owner), owner)
 
-    def _parquet(self, folder: Path, owner: Owner) -> int:
-        kind = "edges" if isinstance(owner, EdgeType) else "nodes"
-        inside = folder / kind / owner.name
+    def _parquet(self, folder: Path, owner: Type) -> int:
+        inside = folder / f"{owner.kind}s" / owner.name
         inside.mkdir(parents=True)
         return _write_parquet(inside, self._batches(owner))
 
-    def _each(self, write: Callable[[Owner], int]) -> ExportResult:
+    def _each(self, write: Callable[[Type], int]) -> ExportResult:
         counts = {owner.table: write(owner) for owner in self.owners}
         self.meter.add(0, "done")
         return ExportResult(
-            nodes={t.removeprefix("node:"): n for t, n in counts.items() if t[0] == "n"},
-            edges={t.removeprefix("edge:"): n for t, n in counts.items() if t[0] == "e"},
+            nodes=counts_of_kind(counts, Kind.NODE),
+            edges=counts_of_kind(counts, Kind.EDGE),
             commit_id=self.snapshot.commit_id,
         )
 
-    def _batches(self, owner: Owner) -> Iterator[pa.RecordBatch]:
+    def _batches(self, owner: Type) -> Iterator[pa.RecordBatch]:
         """Rows in id order, with the columns that the type has now."""
         if owner.table not in self.snapshot.tables:
             return
@@ -133,7 +131,7 @@ class Exporting:
 
 
 def rows_as_now(
-    reader: TableReader, owner: Owner, columns: Sequence[str] | None = None, **options: Any
+    reader: TableReader, owner: Type, columns: Sequence[str] | None = None, **options: Any
 ) -> Iterator[pa.RecordBatch]:
     """Rows of any version with the columns that the type has now, or some of them; a column that
     the version lacks is null. `options` are those of `TableReader.batches`."""
@@ -165,11 +163,11 @@ def _names(reader: TableReader) -> dict[int, str]:
     return {int(f.metadata[key]): f.name for f in reader.schema if key in (f.metadata or {})}
 
 
-def choose_owners(catalog: Catalog, types: Iterable[str] | None) -> tuple[Owner, ...]:
+def choose_owners(catalog: Catalog, types: Iterable[str] | None) -> tuple[Type, ...]:
     """Edge types, then node types, in name order; only those that are named, if any are."""
     edges = sorted(catalog.edges.values(), key=lambda owner: owner.name)
     nodes = sorted(catalog.nodes.values(), key=lambda owner: owner.name)
-    every: tuple[Owner, ...] = (*edges, *nodes)
+    every: tuple[Type, ...] = (*edges, *nodes)
     wanted = None if types is None else set(types)
     if not wanted:
         return every
@@ -182,7 +180,7 @@ def choose_owners(catalog: Catalog, types: Iterable[str] | None) -> tuple[Owner,
 # Writing
 
 
-def write_lines(stream: IO[bytes], batches: Iterator[pa.RecordBatch], owner: Owner) -> int:
+def write_lines(stream: IO[bytes], batches: Iterator[pa.RecordBatch], owner: Type) -> int:
     count = 0
     for batch in batches:
         stream.write(b"".join(_lines_of(batch, owner)))
@@ -190,38 +188,22 @@ def write_lines(stream: IO[bytes], batches: Iterator[pa.RecordBatch], owner: Own
     return count
 
 
-def _lines_of(batch: pa.RecordBatch, owner: Owner) -> Iterator[bytes]:
+def _lines_of(batch: pa.RecordBatch, owner: Type) -> Iterator[bytes]:
     names = ["id", *(prop.name for prop in owner.properties)]
-    columns = [_plain(batch.column(name)) for name in names]
+    types = [ID_TYPE, *(prop.type for prop in owner.properties)]
+    columns = [
+        json_column(batch.column(name), value_type, JsonForm.RECORD)
+        for name, value_type in zip(names, types, strict=True)
+    ]
     if isinstance(owner, EdgeType):
         ends = (batch.column("src").to_pylist(), batch.column("dst").to_pylist())
         for source, target, *values in zip(*ends, *columns, strict=True):
             record = {"edge": owner.name, "from": source, "to": target}
-            yield orjson.dumps(record | {"data": dict(zip(names, values, strict=True))}) + b"\n"
+            yield ndjson_line(record | {"data": dict(zip(names, values, strict=True))})
         return
     for row in zip(*columns, strict=True):
         record = {"type": owner.name, "data": dict(zip(names, row, strict=True))}
-        yield orjson.dumps(record) + b"\n"
-
-
-def _plain(values: pa.Array) -> list[Any]:
-    """Values as JSON has them: moments as numbers, bytes as text."""
-    kind = values.type
-    if pa.types.is_date32(kind):
-        values = values.cast(pa.int32())
-    elif pa.types.is_timestamp(kind):
-        values = values.cast(pa.int64())
-    elif pa.types.is_list(kind) and pa.types.is_date32(kind.value_type):
-        values = values.cast(pa.list_(pa.int32()))
-    elif pa.types.is_list(kind) and pa.types.is_timestamp(kind.value_type):
-        values = values.cast(pa.list_(pa.int64()))
-    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return [None if v is None else _blob_text(v) for v in values.to_pylist()]
-    return list(values.to_pylist())
-
-
-def _blob_text(data: bytes) -> str:
-    return BLOB_PREFIX + base64.b64encode(data).decode()
+        yield ndjson_line(record)
 
 
 def _write_parquet(folder: Path, batches: Iterator[pa.RecordBatch]) -> int:

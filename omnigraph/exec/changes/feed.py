@@ -37,7 +37,7 @@ NOW, BEGINNING, AFTER = "now", "beginning", "after:"
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class FeedBlock:
     """One commit, and what it changed; one that a page cuts is told again on the next."""
 
     cause: Commit
@@ -62,7 +62,7 @@ class Block:
 class FeedPage:
     """A page of a poll: with `next_page_token`, or as its last one with `cursor`."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[FeedBlock, ...]
     next_page_token: str | None = None
     cursor: str | None = None
     caught_up: bool | None = None
@@ -162,14 +162,14 @@ class Feed:
         raise NotFound("commit", commit_id, "it is not on this branch")
 
     def _page(self, place: _Place, limit: int) -> FeedPage:
-        blocks: list[Block] = []
+        blocks: list[FeedBlock] = []
         beyond, inside = place.beyond, place.inside
         for commit in self._until(place):
             rest = self._changes(commit, inside)
             changes = tuple(bounded(rest, limit)) if limit else ()
             more = next(rest, None) is not None
             if changes or not more:
-                blocks.append(Block(commit, changes))
+                blocks.append(FeedBlock(commit, changes))
             if more:
                 inside = position_of(changes[-1]) if changes else inside
                 token = sealed("page", self._scope, [beyond, place.last, inside])

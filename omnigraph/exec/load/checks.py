@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import Violation
-from omnigraph.exec.load.records import Owner, Rows, schema_of
+from omnigraph.exec.load.records import Owner, Rows
 from omnigraph.exec.load.spill import AT, KeySet, places
 from omnigraph.exec.rules.key_rules import check_keys
 from omnigraph.exec.rules.row_rules import shown
@@ -191,7 +191,7 @@ def _matching(held: pa.Table | None, names: list[str], rule: KeyRule, owner: Own
     wanted = ["id"] if isinstance(rule, Endpoint | FreeIds | DistinctIds) else names
     if held is not None:
         return held.select(wanted)
-    schema = schema_of(owner)
+    schema = owner.schema
     return pa.schema([schema.field(name) for name in wanted]).empty_table()
 
 

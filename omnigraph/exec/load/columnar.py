@@ -18,10 +18,11 @@ from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import Violation
 from omnigraph.exec.load.json_columns import NotSure, derived_ids
-from omnigraph.exec.load.records import Owner, Rows, bad, end_id, schema_of
+from omnigraph.exec.load.records import Owner, Rows, bad, end_id
 from omnigraph.exec.rules.faults import Faults
-from omnigraph.exec.values.from_input import Unfit, column, kind_of, stored
+from omnigraph.exec.values.from_input import Unfit, column, json_type_name, no_external, stored
 from omnigraph.exec.values.mint import ulids
+from omnigraph.exec.values.scalars import ReadExternal
 from omnigraph.types import FLOATS, INTEGERS, Scalar, ValueType
 
 _ENDS = {"from": "src", "to": "dst"}
@@ -38,9 +39,10 @@ def rows_of(
     part: int = 0,
     file: str | None = None,
     keep_rejects: bool = False,
+    read: ReadExternal = no_external,
 ) -> tuple[Rows | None, Faults]:
     """The rows of a table of columns, and what is wrong with the others."""
-    reading = _Reading(catalog, owner, table.num_rows, is_text)
+    reading = _Reading(catalog, owner, table.num_rows, is_text, read)
     named = _named(owner, table, rename, reading)
     if named is not None:
         reading.read(named)
@@ -77,7 +79,10 @@ def _named(
 class _Reading:
     """One table of columns on its way to rows."""
 
-    def __init__(self, catalog: Catalog, owner: Owner, count: int, is_text: bool) -> None:
+    def __init__(
+        self, catalog: Catalog, owner: Owner, count: int, is_text: bool, read: ReadExternal
+    ) -> None:
+        self._external = read
         self._catalog = catalog
         self._owner = owner
         self._count = count
@@ -106,7 +111,7 @@ class _Reading:
             self._ids(named.get("id"))
 
     def rows(self, first: int) -> Rows:
-        schema = schema_of(self._owner)
+        schema = self._owner.schema
         table = pa.Table.from_arrays([self._columns[n] for n in schema.names], schema=schema)
         lines = pa.array(np.arange(first, first + self._count, dtype=np.int64))
         return Rows(self._owner, table, lines, self._given)
@@ -120,7 +125,7 @@ class _Reading:
         kept: list[Any] = []
         for row, value in enumerate(values.to_pylist()):
             try:
-                kept.append(stored(read(value), value_type))
+                kept.append(stored(read(value), value_type, self._external))
             except Unfit as unfit:
                 kept.append(None)
                 text = f"{self._owner.name}.{name} {unfit.text}"
@@ -140,7 +145,8 @@ class _Reading:
         for row, end in enumerate(kept):
             if not isinstance(end, str):
                 rule = "required" if end is None else "type"
-                text = f"{self._owner.name} needs `{word}`, a string or a key, not {kind_of(end)}"
+                kind = json_type_name(end)
+                text = f"{self._owner.name} needs `{word}`, a string or a key, not {kind}"
                 wrong = bad(rule, text, owner=self._owner.name, prop=word, value=end)
                 self.fault(row, wrong.violation)
         return pa.array([end if isinstance(end, str) else None for end in kept], pa.utf8())

@@ -24,6 +24,8 @@ from omnigraph.exec.load.json_columns import NotSure, read_lines
 from omnigraph.exec.load.lines import lines_of
 from omnigraph.exec.load.records import Owner, Records, Rows
 from omnigraph.exec.rules.faults import LIMITS, Faults
+from omnigraph.exec.values.from_input import no_external
+from omnigraph.exec.values.scalars import ReadExternal
 
 LINE_BYTES_MAX = LIMITS["line_bytes"][1]
 LINE_TOKENS_MAX = LIMITS["line_tokens"][1]
@@ -61,8 +63,10 @@ class Decoder:
         owner: Owner | None = None,
         rename: dict[str, str] | None = None,
         keep_rejects: bool = False,
+        read: ReadExternal = no_external,
     ) -> None:
         self._catalog = catalog
+        self._external = read
         self._owner = owner
         self._rename = rename or {}
         self._keep_rejects = keep_rejects
@@ -121,7 +125,7 @@ class Decoder:
     # Line by line
 
     def _slow(self, data: bytes, places: Iterable[int], block: Block, done: Decoded) -> None:
-        records = Records(self._catalog)
+        records = Records(self._catalog, read=self._external)
         for place, line in zip(places, data.split(b"\n"), strict=False):
             number = block.line + place
             for violation in self._read(records, line, number):
@@ -144,9 +148,9 @@ class Decoder:
             yield from records.take_row(self._owner, record, number)
 
 
-def decode_stream(catalog: Catalog, block: Block) -> Decoded:
+def decode_stream(catalog: Catalog, block: Block, read: ReadExternal = no_external) -> Decoded:
     """The older, forgiving format: JSON values one after the other, however they are laid out."""
-    records = Records(catalog, permissive=True)
+    records = Records(catalog, permissive=True, read=read)
     done = Decoded()
     for record, line in _values(block.data):
         found = [record] if isinstance(record, Violation) else records.take(record, line)
@@ -181,9 +185,10 @@ def decode_records(
     rename: Mapping[str, str],
     first: int,
     part: int = 0,
+    read: ReadExternal = no_external,
 ) -> Decoded:
     """Records that are at hand as objects: of the graph format, or flat ones of one type."""
-    records = Records(catalog)
+    records = Records(catalog, read=read)
     done = Decoded()
     for number, record in enumerate(values, first):
         if owner is None:

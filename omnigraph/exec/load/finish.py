@@ -18,11 +18,9 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, NodeType
-from omnigraph.errors import NotFound
 from omnigraph.exec.load.checks import Outcome, id_keys, losers_of, run_check, without_losers
 from omnigraph.exec.load.committed import Committed, Planned
 from omnigraph.exec.load.recheck import Rechecked, inserted_since
-from omnigraph.exec.load.records import Owner
 from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.spill import Spill, place_of
 from omnigraph.exec.load.upsert import Each, Upsert, at_hand, kept_rows, row_keys
@@ -131,7 +129,7 @@ class Finish:
         found: Losers = {}
         if self.request.mode == "merge":
             for table in self.touched:
-                owner = _owner(self.catalog, table)
+                owner = self.catalog.of(table)
                 if isinstance(owner, NodeType) and owner.key:
                     continue
                 lost = losers_of(owner, self.keys.buckets, self.keys.read)
@@ -153,7 +151,7 @@ class Finish:
         count = 0 if rows is None else rows.rows(row_keys(table).name)
         if rows is None or not count:
             return
-        owner, losers = _owner(self.catalog, table), self._losers.get(table)
+        owner, losers = self.catalog.of(table), self._losers.get(table)
         replaces = write.read(table).count() and self.keys.rows(id_keys(table).name)
         if count <= KEYS_MAX:
             # Few rows are found by their ids, which have an index.
@@ -190,14 +188,6 @@ def add_outcome(faults: Faults, outcome: Outcome) -> None:
     more = outcome.total - len(outcome.violations)
     if more > 0:
         faults.counts[outcome.violations[0][1].rule] += more
-
-
-def _owner(catalog: Catalog, table: TableKey) -> Owner:
-    kind, _, name = table.partition(":")
-    found = catalog.nodes.get(name) if kind == "node" else catalog.edges.get(name)
-    if found is None:
-        raise NotFound("type", name)
-    return found
 
 
 def write_rejects(folder: Path, rejects: list[Reject]) -> None:

@@ -18,9 +18,9 @@ import pyarrow.json as pj
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.ids import entity_id
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.exec.load.records import Owner, schema_of
-from omnigraph.exec.values.from_input import BLOB_PREFIX, DAYS, MILLISECONDS
+from omnigraph.exec.load.records import Owner
 from omnigraph.exec.values.mint import ulids
+from omnigraph.exec.values.scalars import BLOB_PREFIX, DAYS, MILLISECONDS
 from omnigraph.types import FLOATS, INTEGERS, Scalar, ValueType
 
 _BLOCK_BYTES = 1 << 20
@@ -48,7 +48,7 @@ def read_lines(owner: Owner, data: bytes, sample: Sequence[Any]) -> tuple[pa.Tab
         columns[prop.name] = _typed(inner[prop.name], prop.type)
     stated = inner["id"]
     columns["id"], given = _ids(owner, columns, stated, parsed.num_rows)
-    schema = schema_of(owner)
+    schema = owner.schema
     return pa.Table.from_arrays([columns[n] for n in schema.names], schema=schema), given
 
 
@@ -225,7 +225,7 @@ def derived_ids(node: NodeType, columns: dict[str, pa.Array]) -> pa.Array:
     if any(key.null_count for key in keys):
         raise NotSure
     prop = node.property(node.key[0])
-    if len(keys) == 1 and prop is not None and prop.type.scalar is Scalar.STRING:
+    if node.key_is_id:
         return keys[0]
     if len(keys) == 1 and prop is not None and prop.type.scalar in INTEGERS:
         return keys[0].cast(pa.utf8())

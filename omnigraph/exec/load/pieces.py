@@ -18,7 +18,7 @@ from omnigraph.exec.load.intake import Ready, made_ready
 from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.sources import Part, blocks, read_records, tables
 from omnigraph.exec.rules.faults import Faults
-from omnigraph.exec.values.from_input import copying
+from omnigraph.exec.values.scalars import ReadExternal
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,20 @@ def pieces_of_part(part: Part) -> Iterator[Piece]:
         row += table.num_rows
 
 
-def decode_piece(catalog: Catalog, request: LoadRequest, piece: Piece) -> Decoded:
-    """Typed rows and faults of a piece."""
+def decode_piece(
+    catalog: Catalog, request: LoadRequest, piece: Piece, read: ReadExternal
+) -> Decoded:
+    """Typed rows and faults of a piece. Blobs given by their addresses are copied in by `read`."""
     keep = request.rejects is not None
     if isinstance(piece.data, Block) and request.permissive:
-        return decode_stream(catalog, piece.data)
+        return decode_stream(catalog, piece.data, read)
     if isinstance(piece.data, Block):
         decoder = Decoder(
-            catalog, owner=request.owner, rename=dict(request.columns), keep_rejects=keep
+            catalog,
+            owner=request.owner,
+            rename=dict(request.columns),
+            keep_rejects=keep,
+            read=read,
         )
         return decoder.decode(piece.data)
     if isinstance(piece.data, tuple):
@@ -71,6 +77,7 @@ def decode_piece(catalog: Catalog, request: LoadRequest, piece: Piece) -> Decode
             rename=request.columns,
             first=piece.first,
             part=piece.part,
+            read=read,
         )
     if request.owner is None:
         raise BadRequest(
@@ -86,6 +93,7 @@ def decode_piece(catalog: Catalog, request: LoadRequest, piece: Piece) -> Decode
         part=piece.part,
         file=piece.file,
         keep_rejects=keep,
+        read=read,
     )
     return Decoded([] if rows is None else [rows], faults)
 
@@ -95,8 +103,7 @@ def ready_piece(
 ) -> tuple[Faults, list[Ready]]:
     """What is wrong with a piece as a whole, and its rows with all that can be said of them."""
     # Bytes that were copied are held as long as the piece, not as long as the load.
-    with copying(request.external.afresh().read):
-        decoded = decode_piece(catalog, request, piece)
+    decoded = decode_piece(catalog, request, piece, request.external.afresh().read)
     keep = request.rejects is not None
     return decoded.faults, [
         made_ready(rows, piece.part, piece.file, buckets=buckets, keep_rejects=keep)

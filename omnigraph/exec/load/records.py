@@ -6,26 +6,21 @@ Invariant: a record becomes one row, or at least one fault. This is the meaning 
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, assert_never
 
 import pyarrow as pa
 
-from omnigraph.catalog.arrow import edge_schema, node_schema
 from omnigraph.catalog.ids import canonical_text, entity_id
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Type
 from omnigraph.errors import BadRequest, Violation
-from omnigraph.exec.values.from_input import Unfit, column, kind_of, stored, writable
+from omnigraph.exec.values.from_input import Unfit, column, json_type_name, no_external, stored
 from omnigraph.exec.values.mint import ulids
-from omnigraph.types import INTEGERS, Scalar, TableKey, ValueType
+from omnigraph.exec.values.scalars import ReadExternal, writable
+from omnigraph.types import Scalar, TableKey, ValueType
 
-Owner = NodeType | EdgeType
+Owner = Type
 _MEMBERS = frozenset({"type", "edge", "from", "to", "data"})
 _SHOWN_CHARS = 200
-
-
-def schema_of(owner: Owner) -> pa.Schema:
-    """The columns of a type's table."""
-    return node_schema(owner) if isinstance(owner, NodeType) else edge_schema(owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +69,11 @@ class _Pending:
 class Records:
     """Collects records into typed rows. `permissive` follows the older, forgiving format."""
 
-    def __init__(self, catalog: Catalog, *, permissive: bool = False) -> None:
+    def __init__(
+        self, catalog: Catalog, *, permissive: bool = False, read: ReadExternal = no_external
+    ) -> None:
         self._catalog = catalog
+        self._external = read
         self._permissive = permissive
         self._pending: dict[TableKey, _Pending] = {}
         # Spellings of an id that mean another: by node type, when permissive.
@@ -93,7 +91,7 @@ class Records:
     def take_row(self, owner: Owner, row: Any, line: int) -> Iterator[Violation]:
         """Keep one flat record of a known type; endpoints are `from` and `to` beside the rest."""
         if not isinstance(row, Mapping):
-            text = f"a record must be an object, not {kind_of(row)}"
+            text = f"a record must be an object, not {json_type_name(row)}"
             yield bad("json", text, owner=owner.name).violation
             return
         data = dict(row)
@@ -114,7 +112,7 @@ class Records:
 
     def _parts(self, record: Any) -> tuple[Owner, dict[str, Any], Mapping[str, Any]]:
         if not isinstance(record, Mapping):
-            raise bad("json", f"a line must hold an object, not {kind_of(record)}")
+            raise bad("json", f"a line must hold an object, not {json_type_name(record)}")
         unknown = [name for name in record if name not in _MEMBERS]
         if unknown and not self._permissive:
             allowed = "type or edge, from, to and data"
@@ -128,7 +126,7 @@ class Records:
             raise bad("member", text, owner=owner.name)
         data = record.get("data", {})
         if not isinstance(data, Mapping):
-            text = f"`data` must be an object, not {kind_of(data)}"
+            text = f"`data` must be an object, not {json_type_name(data)}"
             raise bad("type", text, owner=owner.name)
         return owner, ends, data
 
@@ -136,7 +134,7 @@ class Records:
         word = "type" if "type" in record else "edge"
         name = record[word]
         if not isinstance(name, str):
-            raise bad("type", f"`{word}` must be a string, not {kind_of(name)}")
+            raise bad("type", f"`{word}` must be a string, not {json_type_name(name)}")
         node, edge = self._catalog.node, self._catalog.edge
         owner: Owner | None = node(name) if word == "type" else edge(name)
         if owner is None:
@@ -187,7 +185,7 @@ class Records:
                     faults.append(bad("property", text, owner=owner.name, prop=name).violation)
                 continue
             try:
-                values[name] = stored(value, prop.type)
+                values[name] = stored(value, prop.type, self._external)
             except Unfit as unfit:
                 if self._permissive and unfit.rule == "type" and not isinstance(value, list):
                     continue
@@ -204,7 +202,7 @@ class Records:
         if value is None:
             text = f"{owner.name} needs `{word}`: an edge is non-nullable at both ends"
             raise bad("required", text, owner=owner.name, prop=word)
-        text = f"`{word}` must be a string, not {kind_of(value)}"
+        text = f"`{word}` must be a string, not {json_type_name(value)}"
         raise bad("type", text, owner=owner.name, prop=word, value=value)
 
     def _id(
@@ -212,7 +210,7 @@ class Records:
     ) -> str | None:
         if is_given and not (isinstance(given, str) and writable(given)):
             if not self._permissive:
-                text = f"`data.id` must be a string, not {kind_of(given)}"
+                text = f"`data.id` must be a string, not {json_type_name(given)}"
                 raise bad("type", text, owner=owner.name, prop="id", value=given)
             given = None if given is None else str(given)
             is_given = given is not None
@@ -259,7 +257,7 @@ class Records:
                 columns[name] = pa.array([spelled.get(end, end) for end in kept], pa.utf8())
         for prop in owner.properties:
             columns[prop.name] = column(pending.values[prop.name], prop.type)
-        schema = schema_of(owner)
+        schema = owner.schema
         return Rows(
             owner,
             pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema),
@@ -281,17 +279,24 @@ def end_id(node: NodeType, end: Any) -> Any:
         return end
 
 
-_READ_TEXT: dict[Scalar, Callable[[str], Any]] = {
-    **dict.fromkeys(INTEGERS, int),
-    Scalar.F32: float,
-    Scalar.F64: float,
-    Scalar.BOOL: {"true": True, "false": False}.__getitem__,
-}
+def _text_reader(scalar: Scalar) -> Callable[[str], Any]:
+    """How a text spells a value of a key's type."""
+    match scalar:
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
+            return int
+        case Scalar.F32 | Scalar.F64:
+            return float
+        case Scalar.BOOL:
+            return {"true": True, "false": False}.__getitem__
+        case Scalar.STRING | Scalar.DATE | Scalar.DATETIME | Scalar.BLOB | Scalar.VECTOR:
+            return str
+        case _:
+            assert_never(scalar)
 
 
 def respelled(text: str, value_type: ValueType) -> str | None:
     """The canonical text of a key that `text` spells in its type's way, if it does."""
-    read = _READ_TEXT.get(value_type.scalar, str)
+    read = _text_reader(value_type.scalar)
     try:
         return canonical_text(value_type, stored(read(text.strip()), value_type))
     except (ValueError, KeyError, BadRequest):

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.load.checks import id_keys
-from omnigraph.exec.load.records import Owner, schema_of
+from omnigraph.exec.load.records import Owner
 from omnigraph.exec.load.spill import AT, KeyFile, KeySet, Spill, read_keys
 from omnigraph.exec.values.buckets import bucket_numbers
 from omnigraph.storage.lance.columns import ADDRESS, ROW_ID
@@ -145,7 +145,7 @@ def write_bucket(job: WriteJob) -> BucketDone:
 
 def kept_rows(owner: Owner, rows: pa.Table | None, losers: pa.Array | None) -> pa.Table:
     """Rows of a merge, without those that a later row of the same id replaces."""
-    schema = schema_of(owner)
+    schema = owner.schema
     if rows is None:
         return schema.empty_table()
     if losers is not None:

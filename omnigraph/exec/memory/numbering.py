@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.values.rows import as_numpy
-from omnigraph.exec.values.texts import Texts
+from omnigraph.exec.values.string_column import StringColumn
 
 _SEARCH_COST = 100
 """A binary search costs as much as hashing this many ids, which `locate` does without an order."""
@@ -36,7 +36,7 @@ class Ids:
         self.family = family if family is not None else object()
         self._order: np.ndarray | None = None
         self._rank: np.ndarray | None = None
-        self._texts: Texts | None = None
+        self._texts: StringColumn | None = None
         self._turn = Lock()
 
     def __len__(self) -> int:
@@ -81,10 +81,10 @@ class Ids:
         return -1
 
     @property
-    def texts(self) -> Texts:
+    def texts(self) -> StringColumn:
         """The ids one by one."""
         if self._texts is None:
-            self._texts = Texts(self.strings)
+            self._texts = StringColumn(self.strings)
         return self._texts
 
     def locate(self, wanted: pa.Array) -> np.ndarray:

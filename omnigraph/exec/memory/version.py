@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.exec.values.columns import Columns, absent, in_one
+from omnigraph.exec.values.columns import ColumnNames, absent, in_one
 from omnigraph.exec.values.pushdown import ids_filter
 from omnigraph.exec.values.rows import Positions, gather
 from omnigraph.plan import ir
@@ -39,7 +39,7 @@ class Source:
         self.pin = reader.pin
         self.line: Line = line_of(reader.pin)
         self.key: VersionKey = (self.line, reader.pin.version)
-        self.columns = Columns(reader.schema)
+        self.columns = ColumnNames(reader.schema)
 
     @property
     def table(self) -> TableKey:

@@ -15,11 +15,10 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import EdgeType
 from omnigraph.errors import MergeConflict, Violation
-from omnigraph.exec.changes.diff import kind_of
 from omnigraph.exec.merge.threeway import TypeMerge
 from omnigraph.exec.rules.key_rules import check_keys, missing_ends
 from omnigraph.exec.rules.row_rules import check_rows
-from omnigraph.exec.rules.rules import EdgesPerSource, Endpoint, Found, TypeRules, Unique
+from omnigraph.exec.rules.rules import EdgesPerSource, Endpoint, RuleViolations, TypeRules, Unique
 from omnigraph.exec.values.selection import rows_by_key, rows_by_values, without_ids
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.spans import AFTER, BEFORE
@@ -97,10 +96,10 @@ def _conflict(part: Merged, violation: Violation) -> MergeConflict:
     kind = _KINDS.get(violation.rule, _VALUE)
     entity = None if kind == "cardinality_violation" else violation.id
     owner = part.merge.owner
-    return MergeConflict(kind_of(owner), owner.name, entity, kind, violation.text)
+    return MergeConflict(str(owner.kind), owner.name, entity, kind, violation.text)
 
 
-def _broken(graph: MergedGraph, part: Merged, rules: TypeRules) -> Iterator[Found]:
+def _broken(graph: MergedGraph, part: Merged, rules: TypeRules) -> Iterator[RuleViolations]:
     if part.made.num_rows:
         yield check_rows(rules.rows, part.made, listed=None)
     for unique in rules.uniques:
@@ -111,11 +110,11 @@ def _broken(graph: MergedGraph, part: Merged, rules: TypeRules) -> Iterator[Foun
         yield _cardinality(graph, part, rules.cardinality)
 
 
-def _unique(part: Merged, rule: Unique) -> Found:
+def _unique(part: Merged, rule: Unique) -> RuleViolations:
     columns = ["id", *rule.columns]
     incoming = part.incoming(columns).drop_null()
     if not incoming.num_rows:
-        return Found()
+        return RuleViolations()
     committed = part.staying(columns)
     if part.made.num_rows:
         wanted = part.made.select(list(rule.columns)).drop_null()
@@ -129,7 +128,7 @@ def _unique(part: Merged, rule: Unique) -> Found:
 # ---- edges
 
 
-def _endpoint(graph: MergedGraph, part: Merged, rule: Endpoint) -> Found:
+def _endpoint(graph: MergedGraph, part: Merged, rule: Endpoint) -> RuleViolations:
     """Each edge that has lost the node at one end."""
     missing = _missing(graph, rule.node_table)
     columns = ["id", rule.end]
@@ -162,7 +161,7 @@ def _unknown_ends(graph: MergedGraph, part: Merged, rule: Endpoint) -> pa.Table:
     return rows.filter(pc.invert(pc.is_in(rows[rule.end], value_set=known)))
 
 
-def _cardinality(graph: MergedGraph, part: Merged, rule: EdgesPerSource) -> Found:
+def _cardinality(graph: MergedGraph, part: Merged, rule: EdgesPerSource) -> RuleViolations:
     """Sources whose edges both sides changed. One that only one side touched is as it has it."""
     columns = ["id", "src"]
     incoming = part.incoming(columns)
@@ -174,7 +173,7 @@ def _cardinality(graph: MergedGraph, part: Merged, rule: EdgesPerSource) -> Foun
     assert isinstance(owner, EdgeType)
     both = _without(both, _missing(graph, table_key(Kind.NODE, owner.source)))
     if not len(both):
-        return Found()
+        return RuleViolations()
     committed = rows_by_key(part.merge.target.reader, "src", both, columns)
     committed = without_ids(without_ids(committed, _ids(replaced)), _ids(incoming))
     touching = pa.table({"id": pa.nulls(len(both), pa.string()), "src": both})

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.catalog.model import NodeType
+from omnigraph.catalog.model import Type
 from omnigraph.errors import BadRequest, MergeConflict
-from omnigraph.exec.changes.diff import kind_of
 from omnigraph.exec.changes.entities import differ_in
 from omnigraph.exec.changes.images import Image, images
 from omnigraph.exec.merge.threeway import DIVERGENT_UPDATE, TypeMerge, Undecided
+from omnigraph.exec.values.from_input import Unfit, column, stored
+from omnigraph.types import ID_TYPE, Kind, ValueType
 
 OURS, THEIRS = "ours", "theirs"
 ENTITY, PROPERTY = "entity", "property"
@@ -85,7 +86,7 @@ def _conflicts(
         if undecided.baseless[place]:
             base = None
         found.append(
-            MergeConflict(kind_of(owner), owner.name, name, kind, message, base, ours, theirs)
+            MergeConflict(str(owner.kind), owner.name, name, kind, message, base, ours, theirs)
         )
     return found
 
@@ -170,21 +171,34 @@ def _by_hand(
 
 
 def _with_value(merge: TypeMerge, row: pa.Table, name: str, value: Any) -> pa.Table:
+    """The row with one property set to what a load would store of the answer."""
     owner = merge.owner
-    if name == "id" or (isinstance(owner, NodeType) and name in owner.key):
+    if name == "id" or name in owner.key:
         raise BadRequest(f"a resolution cannot change {owner.name}.{name}", "leave out the key")
-    if name not in row.column_names:
+    value_type = _type_of(owner, name)
+    if value_type is None or name not in row.column_names:
         raise BadRequest(f"{owner.name} has no property '{name}'")
     index = row.schema.get_field_index(name)
     field = row.schema.field(index)
     try:
-        storage = getattr(field.type, "storage_type", field.type)
-        if storage is not field.type and isinstance(value, bytes):
-            value = {"data": value}
-        cell = pa.array([value], storage)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as cause:
-        text = f"the value for {owner.name}.{name} does not fit ({cause})"
+        cells = column([stored(_plain(value), value_type)], value_type)
+    except Unfit as cause:
+        entity = row.column("id")[0].as_py()
+        text = f"the value for {owner.name}.{name} of '{entity}' does not fit ({cause.text})"
         raise BadRequest(text, "give a value of the property's type") from None
+    storage = getattr(field.type, "storage_type", field.type)
     if storage is not field.type:
-        cell = pa.ExtensionArray.from_storage(field.type, cell)
-    return row.set_column(index, field, cell)
+        cells = pa.ExtensionArray.from_storage(field.type, pa.array(cells.to_pylist(), storage))
+    return row.set_column(index, field, cells)
+
+
+def _type_of(owner: Type, name: str) -> ValueType | None:
+    if owner.kind is Kind.EDGE and name in ("src", "dst"):
+        return ID_TYPE
+    prop = owner.property(name)
+    return None if prop is None else prop.type
+
+
+def _plain(value: Any) -> Any:
+    """A value of numpy as Python has it."""
+    return value.tolist() if hasattr(value, "tolist") else value

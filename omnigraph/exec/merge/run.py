@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.model import Catalog, Type
 from omnigraph.errors import (
     BadRequest,
     MergeConflict,
@@ -28,7 +28,6 @@ from omnigraph.errors import (
     VersionMismatch,
 )
 from omnigraph.exec.changes.diff import owners
-from omnigraph.exec.changes.entities import TypeOf
 from omnigraph.exec.changes.export import Meter
 from omnigraph.exec.load.request import Progress
 from omnigraph.exec.merge.ancestry import Lookup, Meeting, lookup_in, meeting, merge_bases
@@ -228,7 +227,7 @@ class _Bases:
         self._met = met
         self._snapshots: dict[CommitId, Snapshot] = {}
 
-    def of(self, owner: TypeOf, source: TablePin, target: TablePin) -> Base:
+    def of(self, owner: Type, source: TablePin, target: TablePin) -> Base:
         """The base of one type, read relative to the two sides' versions."""
         sides = source, target
         base = self._joined(owner, sides, self._met.bases)
@@ -239,7 +238,7 @@ class _Bases:
                 base = ForgottenBase(after, self._one(owner, sides, before), base)
         return base
 
-    def _joined(self, owner: TypeOf, sides: _Sides, commits: tuple[Commit, ...]) -> Base:
+    def _joined(self, owner: Type, sides: _Sides, commits: tuple[Commit, ...]) -> Base:
         joined = self._one(owner, sides, commits[0])
         for index, commit in enumerate(commits[1:], start=1):
             # What the commits so far have in common with the next one: their own bases.
@@ -249,7 +248,7 @@ class _Bases:
             )
         return joined
 
-    def _one(self, owner: TypeOf, sides: _Sides, commit: Commit) -> Base:
+    def _one(self, owner: Type, sides: _Sides, commit: Commit) -> Base:
         if commit.id not in self._snapshots:
             self._snapshots[commit.id] = self._store.history.at(commit)
         pin = self._snapshots[commit.id].tables.get(owner.table)

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.model import Type
 from omnigraph.exec.changes.entities import (
     Aligned,
     Chosen,
     Entities,
     Mask,
     Picked,
-    TypeOf,
     differ,
     present,
     rows_a_chunk,
@@ -57,7 +57,7 @@ class CommitBase:
     """One commit."""
 
     def __init__(
-        self, store: Store, owner: TypeOf, base: TablePin, *, source: TablePin, target: TablePin
+        self, store: Store, owner: Type, base: TablePin, *, source: TablePin, target: TablePin
     ) -> None:
         self._entities = Entities(owner, store.tables.reader(base))
         columns = self._entities.read_by()
@@ -160,7 +160,7 @@ class Undecided:
 
 
 @dataclass
-class Taken:
+class TakenRows:
     """What the target takes: row ids of the source, each with the target's row it replaces.
 
     Rows that were read to decide are kept, so that they need not be read again to be written.
@@ -195,7 +195,7 @@ class TypeMerge:
     """One type with its three versions."""
 
     def __init__(
-        self, store: Store, owner: TypeOf, base: Base, source: TablePin, target: TablePin
+        self, store: Store, owner: Type, base: Base, source: TablePin, target: TablePin
     ) -> None:
         self.owner = owner
         self.source = Entities(owner, store.tables.reader(source))
@@ -203,7 +203,7 @@ class TypeMerge:
         self.touched = store.deltas.touched(source, target, columns=self.source.read_by())
         """The ids in which the two sides may differ: `before` the source's rows, `after` the
         target's."""
-        self.taken = Taken()
+        self.taken = TakenRows()
         self._base = base
 
     def decide(self, told: Callable[[int], None]) -> Iterator[Undecided]:

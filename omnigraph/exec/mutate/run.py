@@ -27,21 +27,20 @@ from omnigraph.errors import (
     VersionMismatch,
     Violation,
 )
-from omnigraph.exec.mutate.staging import Staging, type_of_table
+from omnigraph.exec.mutate.staging import Staging
 from omnigraph.exec.mutate.validate import validate
 from omnigraph.exec.values.constants import Given
-from omnigraph.exec.values.from_input import ReadExternal
 from omnigraph.exec.values.from_params import require_text, stored
-from omnigraph.plan import ir
+from omnigraph.exec.values.scalars import ReadExternal
+from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit, CommitId
 from omnigraph.storage.store import Store
-from omnigraph.types import Kind, Scalar, TableKey, ValueType
+from omnigraph.types import ID_TYPE, Kind, TableKey, ValueType, parse_table_key
 
 KIND = "mutation"
-_ID = ValueType(Scalar.STRING)
 
 Stored = Callable[[ir.Expr, ValueType, str], Any]
 """The value of an expression as a column of some type holds it; the text says whose it is."""
@@ -63,7 +62,7 @@ class MutationResult:
 class Request:
     """A mutation to run, and where."""
 
-    plan: ir.MutationPlan
+    plan: mutation_ir.MutationPlan
     given: Given
     branch: str
     actor: str | None = None
@@ -72,7 +71,7 @@ class Request:
 
 
 def request(
-    plan: ir.MutationPlan,
+    plan: mutation_ir.MutationPlan,
     params: object,
     *,
     branch: str,
@@ -91,7 +90,10 @@ def run_mutation(store: Store, catalog: Catalog, asked: Request) -> MutationResu
     """Commit what the statements do, or raise with nothing of it visible."""
     if asked.if_commit is not None:
         return _run_if(store, catalog, asked, CommitId(asked.if_commit))
-    if all(isinstance(s, ir.InsertNode | ir.InsertEdge) for s in asked.plan.statements):
+    if all(
+        isinstance(s, mutation_ir.InsertNode | mutation_ir.InsertEdge)
+        for s in asked.plan.statements
+    ):
         return _insert(store, catalog, asked)
     return _attempt(store, catalog, asked)
 
@@ -146,7 +148,7 @@ def _ended(
     values = partial(_stored, asked.given, asked.external.read)
     counts = {Kind.NODE: 0, Kind.EDGE: 0}
     for statement in asked.plan.statements:
-        counts[_kind(statement.table)] += _run(staging, catalog, values, statement)
+        counts[parse_table_key(statement.table)[0]] += _run(staging, catalog, values, statement)
     validate(staging).require_none()
     commit = None
     if staging.changes_anything():
@@ -162,23 +164,21 @@ def _ended(
     )
 
 
-def _kind(table: TableKey) -> Kind:
-    return Kind(table.partition(":")[0])
-
-
 # ---- statements
 
 
-def _run(staging: Staging, catalog: Catalog, given: Stored, statement: ir.StatementOp) -> int:
+def _run(
+    staging: Staging, catalog: Catalog, given: Stored, statement: mutation_ir.StatementOp
+) -> int:
     """Run one statement; how many rows it wrote. Removed rows are counted at the end."""
     match statement:
-        case ir.InsertNode():
+        case mutation_ir.InsertNode():
             return _insert_node(staging, catalog, given, statement)
-        case ir.InsertEdge():
+        case mutation_ir.InsertEdge():
             return _insert_edge(staging, given, statement)
-        case ir.UpdateRows(table=table, sets=sets, where=where):
+        case mutation_ir.UpdateRows(table=table, sets=sets, where=where):
             return staging.table(table).update(where, _values(given, table, sets))
-        case ir.DeleteRows(table=table, where=where, cascades=cascades):
+        case mutation_ir.DeleteRows(table=table, where=where, cascades=cascades):
             staging.delete(table, where, cascades)
             return 0
         case _:
@@ -186,9 +186,9 @@ def _run(staging: Staging, catalog: Catalog, given: Stored, statement: ir.Statem
 
 
 def _insert_node(
-    staging: Staging, catalog: Catalog, given: Stored, statement: ir.InsertNode
+    staging: Staging, catalog: Catalog, given: Stored, statement: mutation_ir.InsertNode
 ) -> int:
-    node = type_of_table(catalog, statement.table)
+    node = catalog.of(statement.table)
     assert isinstance(node, NodeType)
     values = _values(given, statement.table, statement.sets)
     _require_key(node, values)
@@ -207,19 +207,21 @@ def _require_key(node: NodeType, values: Mapping[str, Any]) -> None:
             raise ConstraintViolated((broken,), 1)
 
 
-def _insert_edge(staging: Staging, given: Stored, statement: ir.InsertEdge) -> int:
+def _insert_edge(staging: Staging, given: Stored, statement: mutation_ir.InsertEdge) -> int:
     row = {
         "id": str(ULID()),
-        "src": given(statement.source, _ID, "from"),
-        "dst": given(statement.target, _ID, "to"),
+        "src": given(statement.source, ID_TYPE, "from"),
+        "dst": given(statement.target, ID_TYPE, "to"),
         **_values(given, statement.table, statement.sets),
     }
     staging.table(statement.table).insert(row, strict=True)
     return 1
 
 
-def _values(given: Stored, table: TableKey, sets: tuple[ir.SetColumn, ...]) -> dict[str, Any]:
-    type_name = table.partition(":")[2]
+def _values(
+    given: Stored, table: TableKey, sets: tuple[mutation_ir.SetColumn, ...]
+) -> dict[str, Any]:
+    _, type_name = parse_table_key(table)
     return {s.name: given(s.value, s.type, f"{type_name}.{s.name}") for s in sets}
 
 

@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.arrow import edge_schema, node_schema
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Type
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.selection import (
     by_id,
@@ -25,7 +24,7 @@ from omnigraph.exec.values.selection import (
     select_committed,
     without_ids,
 )
-from omnigraph.plan import ir
+from omnigraph.plan import ir, mutation_ir
 from omnigraph.storage.lance.columns import ADDRESS
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.protocol.write import Write
@@ -39,10 +38,10 @@ _AT = pa.field(ADDRESS, pa.uint64())
 class PendingTable:
     """What one mutation did to one table."""
 
-    def __init__(self, owner: NodeType | EdgeType, reader: TableReader, given: Given) -> None:
+    def __init__(self, owner: Type, reader: TableReader, given: Given) -> None:
         self.owner = owner
         self.reader = reader
-        self.schema = node_schema(owner) if isinstance(owner, NodeType) else edge_schema(owner)
+        self.schema = owner.schema
         self.changed: set[str] = set()  # columns that a statement may have given another value
         self.removed = self.schema.append(_AT).empty_table().select(self._removed_columns())
         self._given = given
@@ -149,12 +148,14 @@ class Staging:
     def table(self, table_key: TableKey) -> PendingTable:
         """The pending state of a table, captured at its first touch."""
         if table_key not in self._tables:
-            owner = type_of_table(self._catalog, table_key)
+            owner = self._catalog.of(table_key)
             reader = self._write.read(table_key)
             self._tables[table_key] = PendingTable(owner, reader, self._given)
         return self._tables[table_key]
 
-    def delete(self, table_key: TableKey, where: ir.Expr, cascades: Iterable[ir.Cascade]) -> None:
+    def delete(
+        self, table_key: TableKey, where: ir.Expr, cascades: Iterable[mutation_ir.Cascade]
+    ) -> None:
         """Remove the matching rows, and the edges that touch them."""
         gone = self.table(table_key).remove_where(where)
         if not gone.num_rows:
@@ -180,12 +181,6 @@ class Staging:
         """Stage one write a changed table."""
         for table in self._tables.values():
             table.stage(self._write)
-
-
-def type_of_table(catalog: Catalog, table_key: TableKey) -> NodeType | EdgeType:
-    """The type whose rows a table holds."""
-    kind, _, name = table_key.partition(":")
-    return catalog.nodes[name] if kind == Kind.NODE else catalog.edges[name]
 
 
 def _ids(rows: pa.Table) -> pa.Array:

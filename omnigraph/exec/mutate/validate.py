@@ -17,7 +17,7 @@ from omnigraph.exec.rules.row_rules import check_rows
 from omnigraph.exec.rules.rules import (
     EdgesPerSource,
     Endpoint,
-    Found,
+    RuleViolations,
     TypeRules,
     Unique,
     joined,
@@ -29,13 +29,13 @@ from omnigraph.types import Kind, TableKey, table_key
 _EDGE_KEYS = ["id", "src"]
 
 
-def validate(staging: Staging) -> Found:
+def validate(staging: Staging) -> RuleViolations:
     """What the commit would break."""
     # Checking endpoints touches further tables, which have nothing to check.
     return joined([found for table in staging.touched() for found in _checked(staging, table)])
 
 
-def _checked(staging: Staging, table: PendingTable) -> Iterator[Found]:
+def _checked(staging: Staging, table: PendingTable) -> Iterator[RuleViolations]:
     rules = rules_of(table.owner)
     rows = table.rows()
     if rows.num_rows:
@@ -49,10 +49,10 @@ def _checked(staging: Staging, table: PendingTable) -> Iterator[Found]:
         yield _sources_left(staging, table, rules.cardinality)
 
 
-def _unique(table: PendingTable, rows: pa.Table, rule: Unique) -> Found:
+def _unique(table: PendingTable, rows: pa.Table, rule: Unique) -> RuleViolations:
     incoming = rows.select(["id", *rule.columns]).drop_null()
     if not incoming.num_rows:
-        return Found()
+        return RuleViolations()
     names = list(incoming.column_names)
     held = rows_by_values(table.reader, table.owner, incoming.select(list(rule.columns)), names)
     return check_keys(incoming, without_ids(held, table.ids()), rule)
@@ -60,7 +60,7 @@ def _unique(table: PendingTable, rows: pa.Table, rule: Unique) -> Found:
 
 def _edges(
     staging: Staging, table: PendingTable, rows: pa.Table, rules: TypeRules
-) -> Iterator[Found]:
+) -> Iterator[RuleViolations]:
     known = _known_nodes(staging, rows, rules.endpoints)
     for endpoint in rules.endpoints:
         yield check_keys(rows.select(["id", endpoint.end]), known[endpoint.node_table], endpoint)
@@ -91,14 +91,14 @@ def _existing(nodes: PendingTable, ends: list[pa.Array]) -> pa.Table:
     return pa.concat_tables([own, pa.table({"id": committed.column("id")})])
 
 
-def _sources_left(staging: Staging, table: PendingTable, rule: EdgesPerSource) -> Found:
+def _sources_left(staging: Staging, table: PendingTable, rule: EdgesPerSource) -> RuleViolations:
     """Sources that lose edges, unless they go themselves."""
     assert isinstance(table.owner, EdgeType)
     nodes = staging.table(table_key(Kind.NODE, table.owner.source))
     touched = pa.table({"id": distinct_of(table.removed, "src")})
     staying = without_ids(touched, nodes.removed.column("id").combine_chunks()).column("id")
     if not len(staying):
-        return Found()
+        return RuleViolations()
     sources = staying.combine_chunks()
     committed = rows_by_key(table.reader, "src", sources, _EDGE_KEYS)
     left = without_ids(committed, table.removed.column("id").combine_chunks())

@@ -124,7 +124,7 @@ class _Measurer:
 
     def _there(self, operand: ir.Expr) -> np.ndarray:
         if isinstance(operand, ir.EntityId):
-            return self._rows.bindings[operand.var].at >= 0
+            return self._rows.bindings[operand.var].positions >= 0
         return present(self._evaluator.values(operand, self._rows))
 
     def _sum(

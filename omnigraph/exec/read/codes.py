@@ -4,20 +4,20 @@ Invariant: equal values have equal codes, a lesser value a lesser code, and null
 follows every number and equals itself; -0.0 equals 0.0; strings order by their bytes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.arrow import scalar_of
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.resident import Whole
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.rows import Rows, as_numpy
+from omnigraph.exec.values.scalars import SCALARS
 from omnigraph.plan import ir
-
-_SIGN = np.int64(-(2**63))
-_REST = np.int64(2**63 - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def codes_of(expr: ir.Expr, rows: Rows, evaluator: Evaluator, cache: Cache) -> C
     match expr:
         case ir.EntityId(var=var):
             bound = rows.bindings[var]
-            ranks = bound.domain.ranks_at(bound.at)
+            ranks = bound.domain.ranks_at(bound.positions)
             return Codes(ranks, int(ranks.max(initial=-1)) + 1)
         case ir.Column(var=var):
             bound = rows.bindings[var]
@@ -41,7 +41,7 @@ def codes_of(expr: ir.Expr, rows: Rows, evaluator: Evaluator, cache: Cache) -> C
             if isinstance(domain, Whole) and not expr.type.is_vector:
                 held = _held_codes(domain, expr, rows.length, cache)
                 if held is not None:
-                    return Codes(held.of_rows[bound.at], held.count)
+                    return Codes(held.of_rows[bound.positions], held.count)
     return encoded(evaluator.values(expr, rows))
 
 
@@ -92,37 +92,19 @@ def present(values: pa.Array) -> np.ndarray:
 
 def sortable(values: pa.Array) -> np.ndarray:
     """Numbers, truth values, dates and moments as 64-bit integers in their order, nulls as any."""
-    kind = values.type
-    if pa.types.is_boolean(kind):
-        return as_numpy(values.fill_null(False)).astype(np.int64)
-    if pa.types.is_floating(kind):
-        return _sortable_floats(as_numpy(values.fill_null(0)))
-    if pa.types.is_date32(kind):
-        return as_numpy(values.view(pa.int32()).fill_null(0)).astype(np.int64)
-    if pa.types.is_timestamp(kind):
-        return as_numpy(values.view(pa.int64()).fill_null(0))
-    numbers = as_numpy(values.fill_null(0))
-    if numbers.dtype == np.uint64:
-        return np.bitwise_xor(numbers.view(np.int64), _SIGN)
-    return numbers.astype(np.int64)
-
-
-def _sortable_floats(numbers: np.ndarray) -> np.ndarray:
-    clean = numbers.astype(np.float64) + 0.0  # -0.0 becomes 0.0
-    clean[np.isnan(clean)] = np.nan  # one NaN, its sign clear
-    bits = clean.view(np.int64)
-    return bits ^ ((bits >> 63) & _REST)
+    order = _order_of(values.type)
+    assert order is not None
+    return order(values)
 
 
 def is_sortable(kind: pa.DataType) -> bool:
     """Whether values have an integer of their own, without looking at the others."""
-    return bool(
-        pa.types.is_boolean(kind)
-        or pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_date32(kind)
-        or pa.types.is_timestamp(kind)
-    )
+    return _order_of(kind) is not None
+
+
+def _order_of(kind: pa.DataType) -> Callable[[pa.Array], np.ndarray] | None:
+    scalar = scalar_of(kind)
+    return None if scalar is None else SCALARS[scalar].order
 
 
 def combined(codes: list[Codes], length: int) -> Codes:

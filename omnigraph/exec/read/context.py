@@ -16,7 +16,7 @@ from omnigraph.exec.limits import Watch
 from omnigraph.exec.memory.resident import Nodes
 from omnigraph.exec.memory.view import TablesView
 from omnigraph.exec.values.evaluate import Evaluator
-from omnigraph.exec.values.rows import Binding, Domain, Positions
+from omnigraph.exec.values.rows import BoundEntities, Domain, Positions
 from omnigraph.plan import ir
 
 
@@ -68,11 +68,11 @@ def _each(parts: Iterable[Any]) -> Iterator[ir.Column]:
         yield from _columns(part)
 
 
-def positions_in(domain: Domain, ids: pa.Array, binding: Binding) -> Positions:
+def positions_in(domain: Domain, ids: pa.Array, binding: BoundEntities) -> Positions:
     """The positions of a binding's entities in another domain of ids, -1 where they are not."""
     if binding.domain is domain:
-        return binding.at
-    there, inverse = np.unique(binding.at, return_inverse=True)
+        return binding.positions
+    there, inverse = np.unique(binding.positions, return_inverse=True)
     wanted = binding.domain.ids_at(there)
     if isinstance(domain, Nodes):
         return domain.ids.locate(wanted)[inverse]

@@ -18,7 +18,7 @@ from omnigraph.exec.memory.version import Part, Source
 from omnigraph.exec.read.context import Context, TraversalMode, positions_in
 from omnigraph.exec.values.columns import in_one
 from omnigraph.exec.values.pushdown import ids_filter
-from omnigraph.exec.values.rows import Binding, Domain, Positions, Rows
+from omnigraph.exec.values.rows import BoundEntities, Domain, Positions, Rows
 from omnigraph.plan import ir
 
 Step = ir.Expand | ir.ExpandEdges
@@ -43,7 +43,7 @@ class Reach:
 def expand(context: Context, op: ir.Expand, rows: Rows) -> Rows:
     """One row for each node reached, or with `closes` the rows whose node is reached."""
     source = rows.bindings[op.source]
-    rows = rows.where(source.at >= 0)
+    rows = rows.where(source.positions >= 0)
     same_type = rows.bindings[op.source].domain.table == op.target
     hops_max = op.hops_max if same_type else 1
     if op.hops_min > hops_max:
@@ -61,12 +61,12 @@ def expand(context: Context, op: ir.Expand, rows: Rows) -> Rows:
     if op.closes:
         bound = positions_in(reach.targets, reach.target_ids, rows.bindings[op.out])
         return rows.take(owners[nodes == bound[owners]])
-    return rows.take(owners).bind(op.out, Binding(reach.targets, nodes))
+    return rows.take(owners).bind(op.out, BoundEntities(reach.targets, nodes))
 
 
 def expand_edges(context: Context, op: ir.ExpandEdges, rows: Rows) -> Rows:
     """One row for each edge taken."""
-    rows = rows.where(rows.bindings[op.source].at >= 0)
+    rows = rows.where(rows.bindings[op.source].positions >= 0)
     reach = reach_of(context, op, rows, 1)
     rim = reach.adjacency.multiple
     context.watch.hold(rows.bytes_as(int(rim.degrees(reach.at).sum())))
@@ -76,14 +76,14 @@ def expand_edges(context: Context, op: ir.ExpandEdges, rows: Rows) -> Rows:
         bound = positions_in(reach.targets, reach.target_ids, rows.bindings[op.out])
         ends_there = nodes == bound[owners]
         owners, edges = owners[ends_there], edges[ends_there]
-        return rows.take(owners).bind(op.edge_var, Binding(reach.edges, edges))
-    found = rows.take(owners).bind(op.edge_var, Binding(reach.edges, edges))
-    return found.bind(op.out, Binding(reach.targets, nodes))
+        return rows.take(owners).bind(op.edge_var, BoundEntities(reach.edges, edges))
+    found = rows.take(owners).bind(op.edge_var, BoundEntities(reach.edges, edges))
+    return found.bind(op.out, BoundEntities(reach.targets, nodes))
 
 
 def degrees(context: Context, op: Step, rows: Rows) -> np.ndarray:
     """How many rows a single step would make of each row; 0 where its source is null."""
-    there = rows.bindings[op.source].at >= 0
+    there = rows.bindings[op.source].positions >= 0
     counts = np.zeros(rows.length, np.int64)
     known = rows.where(there)
     reach = reach_of(context, op, known, 1)
@@ -115,7 +115,7 @@ def reach_of(context: Context, op: Step, rows: Rows, hops: int) -> Reach:
     return _held(context, op, source)
 
 
-def _looks_up(context: Context, op: Step, source: Binding, hops: int) -> bool:
+def _looks_up(context: Context, op: Step, source: BoundEntities, hops: int) -> bool:
     if context.mode is not TraversalMode.AUTO:
         return context.mode is TraversalMode.INDEXED
     tables = context.tables
@@ -125,13 +125,13 @@ def _looks_up(context: Context, op: Step, source: Binding, hops: int) -> bool:
     pins = tables.snapshot.tables
     nodes_count = max(pins[source.domain.table].row_count, 1)
     degree = max(pins[op.edge].row_count / nodes_count, 1.0)
-    frontier = len(source.at) * degree ** (hops - 1)
+    frontier = len(source.positions) * degree ** (hops - 1)
     if frontier > context.frontier_max:
         return False
     return not tables.worth_holding(op.edge, 4 + int(frontier) // 16)
 
 
-def _held(context: Context, op: Step, source: Binding) -> Reach:
+def _held(context: Context, op: Step, source: BoundEntities) -> Reach:
     """The adjacency of the whole table."""
     tables = context.tables
     starts, targets = tables.nodes(source.domain.table), tables.nodes(op.target)
@@ -141,11 +141,11 @@ def _held(context: Context, op: Step, source: Binding) -> Reach:
     return Reach(at, adjacency, targets, targets.ids.strings, edges)
 
 
-def _looked_up(context: Context, op: Step, source: Binding, hops: int) -> Reach:
+def _looked_up(context: Context, op: Step, source: BoundEntities, hops: int) -> Reach:
     """The edges within some hops, and nothing else, numbered for this walk."""
     tables = context.tables
     edges_source, target_source = tables.source(op.edge), tables.source(op.target)
-    there, inverse = np.unique(source.at, return_inverse=True)
+    there, inverse = np.unique(source.positions, return_inverse=True)
     starts = Ids(source.domain.ids_at(there))
     same_type = source.domain.table == op.target
     targets = starts if same_type else Ids(pa.array([], pa.string()))

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from omnigraph.exec.memory.adjacency import Rim
 from omnigraph.exec.read.context import Context
-from omnigraph.exec.values.rows import Binding, Positions, Rows, as_numpy
+from omnigraph.exec.values.rows import BoundEntities, Positions, Rows, as_numpy
 from omnigraph.plan import ir
 
 Side = ir.Column | ir.EntityId
@@ -42,12 +42,12 @@ def equality_of(op: ir.NodeScan, then: ir.PatternOp | None, rows: Rows) -> Equal
 
 
 def paired(
-    context: Context, rows: Rows, var: ir.Var, found: Binding, equality: Equality
+    context: Context, rows: Rows, var: ir.Var, found: BoundEntities, equality: Equality
 ) -> tuple[np.ndarray, Positions] | None:
     """Which rows go with which of the nodes found; None when their types cannot be hashed alike."""
     evaluator = context.evaluator
     outer = evaluator.values(equality.outer, rows)
-    inner = evaluator.values(equality.inner, Rows(len(found.at), {var: found}, {}))
+    inner = evaluator.values(equality.inner, Rows(len(found.positions), {var: found}, {}))
     if outer.type != inner.type or pa.types.is_floating(outer.type):
         return None
     codes = pa.concat_arrays([outer, inner]).dictionary_encode().indices
@@ -59,4 +59,4 @@ def paired(
     rim = Rim(starts, order)
     context.watch.hold(rows.bytes_as(int(rim.degrees(left[there]).sum())))
     owners, places = rim.spread(left[there])
-    return there[owners], found.at[order[places]]
+    return there[owners], found.positions[order[places]]

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from omnigraph.exec.read.context import Context
 from omnigraph.exec.read.expand import degrees, is_single_step
-from omnigraph.exec.values.rows import NULL, Binding, Rows
+from omnigraph.exec.values.rows import NULL, BoundEntities, Rows
 from omnigraph.plan import ir
 
 Solve = Callable[[tuple[ir.PatternOp, ...], Rows], Rows]
@@ -40,12 +40,12 @@ def left_join(op: ir.LeftJoin, rows: Rows, solve: Solve) -> Rows:
     alone = rows.take(lonely)
     nothing = np.full(len(lonely), NULL)
     bindings = {
-        var: Binding(
+        var: BoundEntities(
             solved.bindings[var].domain,
             np.concatenate(
                 (
-                    solved.bindings[var].at,
-                    alone.bindings[var].at if var in rows.bindings else nothing,
+                    solved.bindings[var].positions,
+                    alone.bindings[var].positions if var in rows.bindings else nothing,
                 )
             ),
         )
@@ -83,8 +83,8 @@ def _correlated(inner: tuple[ir.PatternOp, ...], rows: Rows) -> tuple[Rows, np.n
     if len(outer) != 1 or slots:
         return rows, None
     bound = rows.bindings[outer[0]]
-    there, inverse = np.unique(bound.at, return_inverse=True)
-    return Rows(len(there), {outer[0]: Binding(bound.domain, there)}, {}), inverse
+    there, inverse = np.unique(bound.positions, return_inverse=True)
+    return Rows(len(there), {outer[0]: BoundEntities(bound.domain, there)}, {}), inverse
 
 
 def names_in(part: Any) -> Iterator[str]:

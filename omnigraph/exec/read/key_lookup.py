@@ -14,7 +14,7 @@ from omnigraph.exec.memory.resident import Nodes
 from omnigraph.exec.values.columns import in_one
 from omnigraph.exec.values.constants import CONSTANTS, Given, fit
 from omnigraph.exec.values.rows import Positions, as_numpy
-from omnigraph.exec.values.texts import Texts
+from omnigraph.exec.values.string_column import StringColumn
 from omnigraph.plan import ir
 from omnigraph.types import NUMERICS, Scalar
 
@@ -92,7 +92,7 @@ def _by_column(
 class _SortedTexts:
     """Positions in the order of a text column, nulls left out."""
 
-    def __init__(self, texts: Texts, order: np.ndarray) -> None:
+    def __init__(self, texts: StringColumn, order: np.ndarray) -> None:
         self._texts = texts
         self._order = order
         self._places = order.data
@@ -128,7 +128,7 @@ def _sorted_texts(nodes: Nodes, cache: Cache, name: str) -> _SortedTexts:
         if values.equals(nodes.ids.strings):  # a key of one string is the id
             return _SortedTexts(nodes.ids.texts, nodes.ids.order), 0
         order = _order_of(values)
-        return _SortedTexts(Texts(values), order), int(values.nbytes + order.nbytes)
+        return _SortedTexts(StringColumn(values), order), int(values.nbytes + order.nbytes)
 
     return cache.made((nodes.source.key, "sorted", name), make)
 

@@ -97,7 +97,7 @@ class Run:
         self.context.watch.operator = first
         rows = self._step(first, ONE_ROW, None)
         ((_, bound),) = rows.bindings.items()
-        rows = rows.take(share.places(bound.domain.ids_at(bound.at)))
+        rows = rows.take(share.places(bound.domain.ids_at(bound.positions)))
         self.profile.operator(first, rows.length, since)
         return rows
 

@@ -13,7 +13,7 @@ from omnigraph.exec.read.context import Context, TraversalMode
 from omnigraph.exec.read.hash_join import equality_of, paired
 from omnigraph.exec.read.key_lookup import pointed_at, points_in
 from omnigraph.exec.values.pushdown import push_down
-from omnigraph.exec.values.rows import Binding, Positions, Rows
+from omnigraph.exec.values.rows import BoundEntities, Positions, Rows
 from omnigraph.plan import ir
 
 
@@ -24,16 +24,18 @@ def scan(context: Context, op: ir.NodeScan, rows: Rows, then: ir.PatternOp | Non
     """
     found = _looked_up(context, op) if _looks_up(context, op) else _held(context, op)
     if rows.length == 1 and not rows.bindings and not rows.slots:
-        return Rows(len(found.at), {op.out: found}, {})
+        return Rows(len(found.positions), {op.out: found}, {})
     equality = equality_of(op, then, rows)
     pairs = equality and paired(context, rows, op.out, found, equality)
     outer, inner = pairs or _all_pairs(context, rows, found)
-    return rows.take(outer).bind(op.out, Binding(found.domain, inner))
+    return rows.take(outer).bind(op.out, BoundEntities(found.domain, inner))
 
 
-def _all_pairs(context: Context, rows: Rows, found: Binding) -> tuple[np.ndarray, Positions]:
-    context.watch.hold(rows.bytes_as(rows.length * len(found.at)))
-    return np.repeat(np.arange(rows.length), len(found.at)), np.tile(found.at, rows.length)
+def _all_pairs(context: Context, rows: Rows, found: BoundEntities) -> tuple[np.ndarray, Positions]:
+    context.watch.hold(rows.bytes_as(rows.length * len(found.positions)))
+    return np.repeat(np.arange(rows.length), len(found.positions)), np.tile(
+        found.positions, rows.length
+    )
 
 
 def counted(context: Context, op: ir.NodeScan) -> int | None:
@@ -55,20 +57,20 @@ def _looks_up(context: Context, op: ir.NodeScan) -> bool:
     return not context.tables.worth_holding(op.table, 1 if points_in(op.where) else 0)
 
 
-def _looked_up(context: Context, op: ir.NodeScan) -> Binding:
+def _looked_up(context: Context, op: ir.NodeScan) -> BoundEntities:
     source = context.tables.source(op.table)
     pushed = push_down(op.where, context.evaluator.given, source.columns.name_of)
     wanted = (source.columns.name_of(c) for c in context.wanted.get(op.out, ()))
     names = list(dict.fromkeys(["id", *(name for name in wanted if name is not None)]))
     part = Part(source, source.reader.rows(names, filter=pushed.filter))
-    found = Binding(part, np.arange(len(part)))
+    found = BoundEntities(part, np.arange(len(part)))
     return found if pushed.rest is None else _filtered(context, op.out, found, pushed.rest)
 
 
-def _held(context: Context, op: ir.NodeScan) -> Binding:
+def _held(context: Context, op: ir.NodeScan) -> BoundEntities:
     nodes = context.tables.nodes(op.table)
     if op.where is None:
-        return Binding(nodes, nodes.present)
+        return BoundEntities(nodes, nodes.present)
     parts = op.where.parts if isinstance(op.where, ir.And) else (op.where,)
     cache = context.tables.holdings.cache
     for part in parts:
@@ -76,16 +78,16 @@ def _held(context: Context, op: ir.NodeScan) -> Binding:
         if at is None:
             continue
         rest = tuple(other for other in parts if other is not part)
-        found = Binding(nodes, at)
+        found = BoundEntities(nodes, at)
         return _filtered(context, op.out, found, ir.And(rest)) if rest else found
-    return _filtered(context, op.out, Binding(nodes, nodes.present), op.where)
+    return _filtered(context, op.out, BoundEntities(nodes, nodes.present), op.where)
 
 
-def _filtered(context: Context, var: ir.Var, found: Binding, where: ir.Expr) -> Binding:
+def _filtered(context: Context, var: ir.Var, found: BoundEntities, where: ir.Expr) -> BoundEntities:
     """Cheap conditions first: a text search looks only at what they leave."""
     parts = where.parts if isinstance(where, ir.And) else (where,)
     for part in sorted(parts, key=_has_text_match):
-        rows = Rows(len(found.at), {var: found}, {})
+        rows = Rows(len(found.positions), {var: found}, {})
         keep = context.evaluator.keep(part, rows)
         if not keep.all():
             found = found.take(np.flatnonzero(keep))

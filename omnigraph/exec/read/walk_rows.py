@@ -16,7 +16,7 @@ import pyarrow as pa
 from omnigraph.exec.memory.resident import Edges, Nodes
 from omnigraph.exec.memory.view import TablesView
 from omnigraph.exec.values.constants import CONSTANTS, Given
-from omnigraph.exec.values.rows import Binding, Rows
+from omnigraph.exec.values.rows import BoundEntities, Rows
 from omnigraph.plan import ir
 from omnigraph.types import INTEGERS, NUMERICS, Scalar, ValueType
 
@@ -54,7 +54,8 @@ class Frame:
     def rows(self) -> Rows:
         """The same rows for the operators."""
         bindings = {
-            var: Binding(self.domains[var], np.array(at, np.int64)) for var, at in self.at.items()
+            var: BoundEntities(self.domains[var], np.array(at, np.int64))
+            for var, at in self.at.items()
         }
         return Rows(self.length, bindings, {})
 

@@ -21,9 +21,9 @@ from omnigraph.exec.rules.rules import (
     DistinctIds,
     EdgesPerSource,
     Endpoint,
-    Found,
     FreeIds,
     KeyRule,
+    RuleViolations,
     Unique,
 )
 
@@ -37,17 +37,17 @@ def check_keys(
     rule: KeyRule,
     *,
     listed: int | None = VIOLATIONS_LISTED,
-) -> Found:
+) -> RuleViolations:
     """The violations of one key rule, in the order of the values that break it; `listed` None
     lists them all."""
     if not incoming.num_rows or _clearly_kept(incoming, committed, rule):
-        return Found()
+        return RuleViolations()
     wrong = _run(statement(rule), incoming, committed)
     if not wrong.num_rows:
-        return Found()
+        return RuleViolations()
     wrong = wrong.sort_by([(name, "ascending") for name in wrong.column_names])
     rows = wrong.slice(0, listed).to_pylist()
-    return Found(tuple(_violation(rule, row) for row in rows), wrong.num_rows)
+    return RuleViolations(tuple(_violation(rule, row) for row in rows), wrong.num_rows)
 
 
 def _clearly_kept(incoming: pa.Table, committed: pa.Table, rule: KeyRule) -> bool:
@@ -71,10 +71,10 @@ def _clearly_kept(incoming: pa.Table, committed: pa.Table, rule: KeyRule) -> boo
             assert_never(rule)
 
 
-def missing_ends(edges: pa.Table, rule: Endpoint) -> Found:
+def missing_ends(edges: pa.Table, rule: Endpoint) -> RuleViolations:
     """A violation an edge, for edges that are known to have no node at one end."""
     rows = edges.select(["id", rule.end]).rename_columns(["id", "missing"]).to_pylist()
-    return Found(tuple(_violation(rule, row) for row in rows), len(rows))
+    return RuleViolations(tuple(_violation(rule, row) for row in rows), len(rows))
 
 
 def meeting_columns(rule: KeyRule) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -11,7 +11,7 @@ is data that the schema allows.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from omnigraph.catalog.model import Cardinality, Catalog, EdgeType, NodeType, Property
+from omnigraph.catalog.model import Cardinality, Catalog, EdgeType, NodeType, Property, Type
 from omnigraph.errors import ConstraintViolated, Violation
 from omnigraph.types import Kind, TableKey, ValueType, table_key
 
@@ -153,15 +153,14 @@ class TypeRules:
     cardinality: EdgesPerSource | None = None
 
 
-def rules_of(owner: NodeType | EdgeType) -> TypeRules:
+def rules_of(owner: Type) -> TypeRules:
     """The rules of one type."""
     return _node_rules(owner) if isinstance(owner, NodeType) else _edge_rules(owner)
 
 
 def rules_by_table(catalog: Catalog) -> dict[TableKey, TypeRules]:
     """The rules of every type, by its table."""
-    owners: tuple[NodeType | EdgeType, ...] = (*catalog.nodes.values(), *catalog.edges.values())
-    return {owner.table: rules_of(owner) for owner in owners}
+    return {owner.table: rules_of(owner) for owner in catalog.types}
 
 
 def _node_rules(node: NodeType) -> TypeRules:
@@ -223,7 +222,7 @@ def _value_rules(type_name: str, column: str, value_type: ValueType) -> Iterable
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RuleViolations:
     """The first violations, and how many there are in all."""
 
     violations: tuple[Violation, ...] = ()
@@ -235,7 +234,9 @@ class Found:
             raise ConstraintViolated(self.violations, self.total)
 
 
-def joined(parts: Sequence[Found], *, listed: int | None = VIOLATIONS_LISTED) -> Found:
+def joined(
+    parts: Sequence[RuleViolations], *, listed: int | None = VIOLATIONS_LISTED
+) -> RuleViolations:
     """What several checks found, the first of them first."""
     every = (violation for part in parts for violation in part.violations)
-    return Found(tuple(every)[:listed], sum(part.total for part in parts))
+    return RuleViolations(tuple(every)[:listed], sum(part.total for part in parts))

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog.arrow import arrow_type, property_field
-from omnigraph.catalog.diff import MigrationPlan
 from omnigraph.catalog.model import EdgeType, NodeType, Property
+from omnigraph.catalog.schema_diff import MigrationPlan
 from omnigraph.catalog.steps import AddProperty
 from omnigraph.errors import BadRequest
 
@@ -94,8 +94,7 @@ def fillings(plan: MigrationPlan, old: Mapping[Any, Owner]) -> dict[Any, Filling
             expressions.setdefault(named, {})[step.name] = step.backfill
     found = {}
     for owner in plan.catalog.types:
-        kind = "node" if isinstance(owner, NodeType) else "edge"
-        wanted = expressions.get((kind, owner.name))
+        wanted = expressions.get((str(owner.kind), owner.name))
         if wanted and owner.id in old:
             found[owner.id] = Filling(owner, wanted, columns_after(old[owner.id], owner))
     return found

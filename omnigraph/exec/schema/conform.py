@@ -19,10 +19,10 @@ from omnigraph.exec.rules.key_rules import check_keys
 from omnigraph.exec.rules.row_rules import check_rows
 from omnigraph.exec.rules.rules import (
     EdgesPerSource,
-    Found,
     OneOf,
     Required,
     RowRule,
+    RuleViolations,
     TypeRules,
     Unique,
     joined,
@@ -99,7 +99,7 @@ def _new_cardinality(before: TypeRules, after: TypeRules) -> EdgesPerSource | No
 
 def broken(
     reader: TableReader, old: Owner, new: Owner, filling: Filling | None, rules: NewRules
-) -> Found:
+) -> RuleViolations:
     """The rows of a table, as they will be, that break the rules."""
     if filling is not None:  # one that makes no sense is told for a table without rows, too
         filling.values(_nothing(reader, list(filling.columns)))
@@ -136,7 +136,7 @@ class _Look:
     folder: Path
     buckets: int
 
-    def through(self, tables: Iterable[pa.Table]) -> Found:
+    def through(self, tables: Iterable[pa.Table]) -> RuleViolations:
         found = []
         spill = Spill(self.folder, self.buckets)
         keyed = list(self._key_rules())

@@ -14,14 +14,14 @@ from typing import Any
 
 from omnigraph.catalog.annotations import METADATA
 from omnigraph.catalog.arrow import property_field
-from omnigraph.catalog.diff import MigrationPlan
 from omnigraph.catalog.model import Annotation, EdgeType, NodeType
+from omnigraph.catalog.schema_diff import MigrationPlan
 from omnigraph.catalog.steps import Step
 from omnigraph.errors import SchemaHeld
-from omnigraph.exec.rules.rules import Found, joined
+from omnigraph.exec.rules.rules import RuleViolations, joined
 from omnigraph.exec.schema.backfill import Filling, fillings
 from omnigraph.exec.schema.conform import broken, new_rules
-from omnigraph.exec.schemas import Accepted, Schemas, accepted, table_schema
+from omnigraph.exec.schemas import Accepted, Schemas, accepted
 from omnigraph.exec.search.wanted import Wanted, indexes_of
 from omnigraph.exec.upkeep.ensure_indices import decided
 from omnigraph.storage.lance.evolution import Evolution
@@ -110,7 +110,7 @@ class _Change:
                 _change_table(write, old, new, filled.get(new.id), hard=self.plan.allows_data_loss)
         for type_id, owner in after.items():
             if type_id not in before:
-                write.create_table(owner.table, table_schema(owner))
+                write.create_table(owner.table, owner.schema)
         write.replace_schema(self.new.id)
         for path, data in self.new.files().items():
             write.replace_file(path, data)
@@ -140,10 +140,10 @@ def _incident(schema: Accepted, owner: Owner) -> list[Owner]:
     return [_meaning(edge) for edge in edges if owner.name in (edge.source, edge.target)]
 
 
-def _violations(write: Write, old: Owner, new: Owner, filling: Filling | None) -> Found:
+def _violations(write: Write, old: Owner, new: Owner, filling: Filling | None) -> RuleViolations:
     rules = new_rules(old, new, filling)
     if not rules and filling is None:
-        return Found()
+        return RuleViolations()
     return broken(write.read(old.table), old, new, filling, rules)
 
 
@@ -217,5 +217,5 @@ def evolution(old: Owner, new: Owner) -> Evolution:
         },
         drops=frozenset(prop.name for number, prop in before.items() if number not in after),
         adds=tuple(property_field(prop) for number, prop in after.items() if number not in before),
-        order=tuple(table_schema(new).names),
+        order=tuple(new.schema.names),
     )

@@ -17,7 +17,7 @@ from omnigraph.exec.memory.resident import Nodes
 from omnigraph.exec.memory.view import TablesView
 from omnigraph.exec.search import embed, search, search_at
 from omnigraph.exec.values.constants import Given
-from omnigraph.exec.values.rows import Binding, Rows, as_numpy
+from omnigraph.exec.values.rows import BoundEntities, Rows, as_numpy
 from omnigraph.plan import ir
 
 
@@ -214,11 +214,11 @@ class _Subject:
     """The distinct entities of a ranked variable among some rows."""
 
     def __init__(self, tables: TablesView, column: ir.Column, rows: Rows) -> None:
-        self._bound: Binding = rows.bindings[column.var]
+        self._bound: BoundEntities = rows.bindings[column.var]
         self._row_count = tables.snapshot.tables[self._bound.domain.table].row_count
         self.source = tables.source(self._bound.domain.table)
         self.name = self.source.columns.name_of(column)
-        at = self._bound.at
+        at = self._bound.positions
         self._everyone = isinstance(self._bound.domain, Nodes) and at is self._bound.domain.present
         self.there = at if self._everyone else np.unique(at[at >= 0])
 
@@ -264,5 +264,5 @@ class _Subject:
         """A value an entity as a value a row."""
         if self._everyone:
             return values
-        places = self._among_there(self._bound.at)
+        places = self._among_there(self._bound.positions)
         return np.take(np.append(values, np.asarray([missing], values.dtype)), places)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from omnigraph.catalog.indexes import IndexKind, index_kind
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.catalog.model import Catalog, EdgeType, Type
 from omnigraph.storage.lance.indexing import IndexFacts
 from omnigraph.types import TableKey
 
@@ -30,17 +30,15 @@ def is_kind(index: IndexFacts, kind: IndexKind) -> bool:
 
 def wanted_indexes(catalog: Catalog) -> tuple[Wanted, ...]:
     """Every index the schema asks for."""
-    types: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
-    return tuple(wanted for each in types for wanted in indexes_of(each))
+    return tuple(wanted for each in catalog.types for wanted in indexes_of(each))
 
 
-def indexes_of(each: NodeType | EdgeType) -> Iterator[Wanted]:
+def indexes_of(each: Type) -> Iterator[Wanted]:
     """Every index the schema asks for of one type."""
     ends = ("src", "dst") if isinstance(each, EdgeType) else ()
     for column in ("id", *ends):
         yield Wanted(each.table, column, IndexKind.ORDERED, f"{column}:{IndexKind.ORDERED}")
-    key = each.key if isinstance(each, NodeType) else ()
-    for name in dict.fromkeys((*key, *each.indexes)):
+    for name in dict.fromkeys((*each.key, *each.indexes)):
         prop = each.property(name)
         if prop is None:
             continue  # an edge's own ends, which are indexed in any case

@@ -10,13 +10,12 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import OmnigraphError, Violation
-from omnigraph.exec.load.records import schema_of
 from omnigraph.exec.rules.key_rules import check_keys
 from omnigraph.exec.rules.row_rules import check_rows
 from omnigraph.exec.rules.rules import (
     VIOLATIONS_LISTED,
     Endpoint,
-    Found,
+    RuleViolations,
     TypeRules,
     joined,
     rules_of,
@@ -64,7 +63,7 @@ def row_findings(
 
 
 def _table(reader: TableReader, owner: Owner) -> Iterator[Finding]:
-    missing = list(_wrong_columns(reader.schema, schema_of(owner)))
+    missing = list(_wrong_columns(reader.schema, owner.schema))
     yield from (
         Finding("columns", owner.table, text, "put the accepted schema back, or export and load")
         for text in missing
@@ -107,11 +106,11 @@ def _stored(kind: pa.DataType) -> pa.DataType:
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
-def _rows(reader: TableReader, rules: TypeRules) -> Found:
+def _rows(reader: TableReader, rules: TypeRules) -> RuleViolations:
     """Every row rule, a batch at a time."""
     columns = list(dict.fromkeys(("id", *(rule.column for rule in rules.rows))))
     if len(columns) == 1:
-        return Found()
+        return RuleViolations()
     parts = (
         check_rows(rules.rows, pa.Table.from_batches([batch])) for batch in reader.batches(columns)
     )
@@ -133,7 +132,7 @@ def _ends(
         yield from _dangling(rules, endpoint, found)
 
 
-def _dangling(rules: TypeRules, endpoint: Endpoint, found: Found) -> Iterator[Finding]:
+def _dangling(rules: TypeRules, endpoint: Endpoint, found: RuleViolations) -> Iterator[Finding]:
     if found.total:
         missing = [violation.value for violation in found.violations]
         yield Finding(
@@ -146,7 +145,7 @@ def _dangling(rules: TypeRules, endpoint: Endpoint, found: Found) -> Iterator[Fi
         )
 
 
-def _told(owner: Owner, code: str, found: Found) -> Iterator[Finding]:
+def _told(owner: Owner, code: str, found: RuleViolations) -> Iterator[Finding]:
     by_rule: dict[str, list[Violation]] = {}
     for violation in found.violations:
         by_rule.setdefault(violation.rule, []).append(violation)

@@ -15,7 +15,7 @@ from omnigraph.types import PropertyId
 _METADATA_KEY = PROPERTY_ID.encode()
 
 
-class Columns:
+class ColumnNames:
     """The names of a version's columns by property."""
 
     def __init__(self, schema: pa.Schema) -> None:

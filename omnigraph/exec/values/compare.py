@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.arrow import arrow_type
+from omnigraph.catalog.arrow import arrow_type, scalar_of
 from omnigraph.exec.values.constants import fit
 from omnigraph.exec.values.rows import as_numpy
 from omnigraph.plan import ir
-from omnigraph.types import Scalar, ValueType
+from omnigraph.types import NUMERICS, Scalar, ValueType
 
 Op = ir.CompareOp
 
@@ -26,14 +26,12 @@ _KERNELS: dict[Op, Callable[..., pa.Array]] = {
     Op.GT: pc.greater,
     Op.GE: pc.greater_equal,
 }
-_SCALARS = {
-    pa.int32(): Scalar.I32,
-    pa.int64(): Scalar.I64,
-    pa.uint32(): Scalar.U32,
-    pa.uint64(): Scalar.U64,
-    pa.float32(): Scalar.F32,
-    pa.float64(): Scalar.F64,
-}
+
+
+def _number_type(stored: pa.DataType) -> Scalar | None:
+    """The number type of a column; None for columns of other types."""
+    scalar = scalar_of(stored)
+    return scalar if scalar in NUMERICS else None
 
 
 def unknown(length: int) -> pa.Array:
@@ -51,7 +49,7 @@ def compare_constant(op: Op, array: pa.Array, value: ir.Constant, type_: ValueTy
     """`array op value`."""
     if value is None:
         return unknown(len(array))
-    scalar = _SCALARS.get(array.type)
+    scalar = _number_type(array.type)
     if scalar is None:
         return _KERNELS[op](array, pa.scalar(value, _comparable(array.type, type_)))
     assert isinstance(value, int | float)
@@ -79,7 +77,7 @@ def compare_arrays(op: Op, left: pa.Array, right: pa.Array) -> pa.Array:
     """`left op right`, row by row."""
     if left.type == right.type and not pa.types.is_floating(left.type):
         return _KERNELS[op](left, right)
-    if left.type not in _SCALARS or right.type not in _SCALARS:
+    if _number_type(left.type) is None or _number_type(right.type) is None:
         return unknown(len(left))  # a column of nothing but nulls
     known = pc.and_(left.is_valid(), right.is_valid())
     sign = _three_way(_numbers(left), _numbers(right))
@@ -165,7 +163,7 @@ def in_constants(array: pa.Array, items: Sequence[ir.Constant]) -> pa.Array:
 
 def _as_stored(stored: pa.DataType, item: ir.Constant) -> tuple[ir.Constant, ...]:
     """The constant as the stored type writes it: not at all, once, or as both zeros."""
-    scalar = _SCALARS.get(stored)
+    scalar = _number_type(stored)
     if scalar is None or not isinstance(item, int | float):
         return () if item is None else (item,)
     fitted = fit(Op.EQ, item, scalar)

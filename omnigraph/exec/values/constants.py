@@ -8,8 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
+from omnigraph.catalog.numbers import at_width
 from omnigraph.plan import ir
 from omnigraph.types import FLOATS, INTEGER_BOUNDS, INTEGERS, Scalar
 
@@ -98,7 +97,7 @@ def _fit_integer(op: Op, value: int | float, scalar: Scalar) -> Fitted:
 
 
 def _fit_float(op: Op, value: int | float, scalar: Scalar) -> Fitted:
-    near = _nearest_float(value, scalar)
+    near = at_width(value, scalar)
     if near == value:
         return op, near
     if op in (Op.EQ, Op.NE):
@@ -106,14 +105,3 @@ def _fit_float(op: Op, value: int | float, scalar: Scalar) -> Fitted:
     if near > value:  # nothing lies between value and near
         return (Op.LT if op in _LESS else Op.GE), near
     return (Op.LE if op in _LESS else Op.GT), near
-
-
-def _nearest_float(value: int | float, scalar: Scalar) -> float:
-    try:
-        near = float(value)
-    except OverflowError:
-        near = math.inf if value > 0 else -math.inf
-    if scalar is Scalar.F32:
-        with np.errstate(over="ignore"):
-            near = float(np.float32(near))
-    return near

@@ -49,13 +49,13 @@ class Evaluator:
                 return repeated(self.given.of(expr), expr.type, rows.length)
             case ir.Column(var=var):
                 bound = rows.bindings[var]
-                return bound.domain.values_at(expr, bound.at)
+                return bound.domain.values_at(expr, bound.positions)
             case ir.EntityId(var=var):
                 bound = rows.bindings[var]
-                return bound.domain.ids_at(bound.at)
+                return bound.domain.ids_at(bound.positions)
             case ir.EndpointId(var=var, end=end):
                 bound = rows.bindings[var]
-                return bound.domain.ends_at(end, bound.at)
+                return bound.domain.ends_at(end, bound.positions)
             case ir.SlotRef(slot=slot):
                 return rows.slots[slot]
             case _:
@@ -106,7 +106,7 @@ class Evaluator:
     def _present(self, operand: ir.Expr, rows: Rows) -> np.ndarray:
         match operand:
             case ir.EntityId(var=var) | ir.EndpointId(var=var):
-                return rows.bindings[var].at >= 0
+                return rows.bindings[var].positions >= 0
             case _:
                 return as_numpy(self.values(operand, rows).is_valid())
 

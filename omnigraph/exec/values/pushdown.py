@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from omnigraph.exec.values.constants import CONSTANTS, MIRRORED, Given, fit, holds
-from omnigraph.language.moments import format_date, format_datetime
+from omnigraph.exec.values.scalars import SCALARS, quoted
 from omnigraph.plan import ir
-from omnigraph.types import FLOATS, INTEGER_BOUNDS, NUMERICS, Scalar, ValueType
+from omnigraph.types import FLOATS, NUMERICS, Scalar, ValueType
 
 NameOf = Callable[[ir.Column], str | None]
 """A property's column in the version that is read, or None."""
@@ -20,7 +20,6 @@ NameOf = Callable[[ir.Column], str | None]
 _UNKNOWN = "cast(NULL as boolean)"
 _ITEMS_MAX = 10_000
 _NAMED = ir.Column | ir.EntityId | ir.EndpointId
-_SMALLEST_I64 = INTEGER_BOUNDS[Scalar.I64][0]
 Op = ir.CompareOp
 
 
@@ -37,7 +36,7 @@ def push_down(where: ir.Expr | None, given: Given, name_of: NameOf) -> Pushed:
     if where is None:
         return Pushed(None, None)
     parts = where.parts if isinstance(where, ir.And) else (where,)
-    writer = _Writer(given, name_of)
+    writer = _FilterWriter(given, name_of)
     written = [(part, writer.condition(part)) for part in parts]
     filters = [text for _, text in written if text is not None]
     rest = tuple(part for part, text in written if text is None)
@@ -52,12 +51,7 @@ def ids_filter(ids: list[str], column: str = "id") -> str:
     return f"`{column}` IN ({', '.join(map(quoted, ids))})"
 
 
-def quoted(text: str) -> str:
-    """A string literal."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-class _Writer:
+class _FilterWriter:
     """Writes conditions; None for what it cannot write exactly."""
 
     def __init__(self, given: Given, name_of: NameOf) -> None:
@@ -140,7 +134,10 @@ class _Writer:
         assert isinstance(items, tuple)
         if value.type.scalar in FLOATS or len(items) > _ITEMS_MAX:
             return None
-        literals = [text for item in items for text in _literals(item, value.type)]
+        literal = SCALARS[value.type.scalar].literal
+        if literal is None:
+            return None
+        literals = [literal(stored) for item in items for stored in _fitted(item, value.type)]
         if not literals:
             return f"{name} IS NOT NULL AND false OR {name} IS NULL AND {_UNKNOWN}"
         return f"{name} IN ({', '.join(literals)})"
@@ -166,8 +163,11 @@ def _known(name: str, truth: bool) -> str:
 
 
 def _comparison(name: str, op: Op, value: ir.Constant, type_: ValueType) -> str | None:
+    literal = SCALARS[type_.scalar].literal
+    if literal is None:
+        return None
     if type_.scalar not in NUMERICS:
-        return f"{name} {op} {_literal(value, type_.scalar)}"
+        return f"{name} {op} {literal(value)}"
     assert isinstance(value, int | float)
     fitted = fit(op, value, type_.scalar)
     if isinstance(fitted, bool):
@@ -175,7 +175,7 @@ def _comparison(name: str, op: Op, value: ir.Constant, type_: ValueType) -> str 
     op, number = fitted
     if type_.scalar in FLOATS:
         return _float_comparison(name, op, float(number))
-    return f"{name} {op} {_literal(number, type_.scalar)}"
+    return f"{name} {op} {literal(number)}"
 
 
 def _float_comparison(name: str, op: Op, number: float) -> str | None:
@@ -190,27 +190,10 @@ def _float_comparison(name: str, op: Op, number: float) -> str | None:
     return text
 
 
-def _literals(item: ir.Constant, type_: ValueType) -> tuple[str, ...]:
+def _fitted(item: ir.Constant, type_: ValueType) -> tuple[ir.Constant, ...]:
+    """The constant as the column holds it; nothing for a number that it cannot hold."""
     if type_.scalar not in NUMERICS:
-        return (_literal(item, type_.scalar),)
+        return (item,)
     assert isinstance(item, int | float)
     fitted = fit(Op.EQ, item, type_.scalar)
-    return () if isinstance(fitted, bool) else (_literal(fitted[1], type_.scalar),)
-
-
-def _literal(value: ir.Constant, scalar: Scalar) -> str:
-    match scalar:
-        case Scalar.BOOL:
-            return "true" if value else "false"
-        case Scalar.DATE:
-            assert isinstance(value, int)
-            return f"date '{format_date(value)}'"
-        case Scalar.DATETIME:
-            assert isinstance(value, int)
-            return f"timestamp '{format_datetime(value)}'"
-        case Scalar.STRING:
-            return quoted(str(value))
-        case _:
-            if value == _SMALLEST_I64:  # the digits alone are one too many for Lance
-                return f"cast('{value}' as bigint)"
-            return str(value)
+    return () if isinstance(fitted, bool) else (fitted[1],)

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.model import EdgeType, NodeType, Property
-from omnigraph.exec.values.columns import Columns, absent, in_one
+from omnigraph.catalog.model import Type
+from omnigraph.exec.values.columns import ColumnNames, absent, in_one
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.pushdown import ids_filter, push_down
-from omnigraph.exec.values.rows import Binding, Positions, Rows, gather
+from omnigraph.exec.values.rows import BoundEntities, Positions, Rows, gather
 from omnigraph.plan import ir
 from omnigraph.storage.lance.columns import ADDRESS, BLOB_BYTES
 from omnigraph.storage.lance.reader import TableReader
@@ -39,7 +39,7 @@ def select_committed(
     reader: TableReader, schema: pa.Schema, where: ir.Expr, given: Given, columns: Sequence[str]
 ) -> pa.Table:
     """The committed rows of a type for which the condition is true. `ADDRESS` is a column too."""
-    pushed = push_down(where, given, Columns(reader.schema).name_of)
+    pushed = push_down(where, given, ColumnNames(reader.schema).name_of)
     if pushed.rest is None:
         return _read(reader, schema, columns, pushed.filter)
     wanted = [f.name for f in schema if f.name in columns or not _is_blob(f)]
@@ -47,9 +47,9 @@ def select_committed(
     return select_among(rows, pushed.rest, given).select(list(columns))
 
 
-def by_id(owner: NodeType | EdgeType, where: ir.Expr) -> ir.Expr:
+def by_id(owner: Type, where: ir.Expr) -> ir.Expr:
     """The same condition, on the id where it is on a key that is the id: ids have an index."""
-    key = _key_that_is_the_id(owner)
+    key = owner.property(owner.key[0]) if owner.key_is_id else None
     if key is None:
         return where
     match where:
@@ -66,18 +66,10 @@ def by_id(owner: NodeType | EdgeType, where: ir.Expr) -> ir.Expr:
     return where
 
 
-def _key_that_is_the_id(owner: NodeType | EdgeType) -> Property | None:
-    """The only key property, if it is a text: an id is then the key itself."""
-    if not isinstance(owner, NodeType) or len(owner.key) != 1:
-        return None
-    key = owner.property(owner.key[0])
-    return key if key is not None and key.type.is_text else None
-
-
 def select_among(rows: pa.Table, where: ir.Expr, given: Given) -> pa.Table:
     """The rows of a table for which the condition is true."""
     at = np.arange(rows.num_rows)
-    bound = Rows(rows.num_rows, {ir.SELF: Binding(_RowsOf(rows), at)}, {})
+    bound = Rows(rows.num_rows, {ir.SELF: BoundEntities(_RowsOf(rows), at)}, {})
     return rows.filter(pa.array(Evaluator(given, _no_text_search).keep(where, bound)))
 
 
@@ -97,7 +89,7 @@ def rows_by_key(
 
 def rows_by_values(
     reader: TableReader,
-    owner: NodeType | EdgeType,
+    owner: Type,
     wanted: pa.Table,
     columns: Sequence[str],
 ) -> pa.Table:
@@ -110,7 +102,7 @@ def rows_by_values(
     return reader.rows(columns, filter=" AND ".join(filters) or None)
 
 
-def _among(owner: NodeType | EdgeType, name: str, values: pa.ChunkedArray) -> str | None:
+def _among(owner: Type, name: str, values: pa.ChunkedArray) -> str | None:
     """The filter for one column of a tuple, or None when reading the column is the better way."""
     distinct = pc.unique(values)
     if len(distinct) > KEYS_MAX:
@@ -198,7 +190,7 @@ class _RowsOf:
         raise AssertionError("a condition orders nothing")
 
     def values_at(self, column: ir.Column, at: Positions) -> pa.Array:
-        name = Columns(self.rows.schema).name_of(column)
+        name = ColumnNames(self.rows.schema).name_of(column)
         if name is None:
             return absent(column, len(at))
         return gather(in_one(self.rows.column(name)), at)

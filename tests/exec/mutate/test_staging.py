@@ -10,7 +10,7 @@ from omnigraph.exec.mutate.staging import Staging
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.selection import KEYS_MAX, rows_by_key, rows_by_values
 from omnigraph.graph import Graph
-from omnigraph.plan import ir
+from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.compile import compile_query
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.protocol.write import Write
@@ -37,9 +37,9 @@ def begun(graph: Graph) -> tuple[Write, Staging]:
 def where(graph: Graph, text: str, type_name: str = "Person") -> ir.Expr:
     query = f"query q() {{ delete {type_name} where {text} }}"
     plan = compile_query(query, graph.schema.catalog)
-    assert isinstance(plan, ir.MutationPlan)
+    assert isinstance(plan, mutation_ir.MutationPlan)
     (statement,) = plan.statements
-    assert isinstance(statement, ir.DeleteRows)
+    assert isinstance(statement, mutation_ir.DeleteRows)
     return statement.where
 
 
@@ -106,7 +106,7 @@ def test_s5_deletes_of_a_table_are_one_and_nothing_matched_is_none(
 ) -> None:
     staged: list[tuple[str, int]] = []
     monkeypatch.setattr(Write, "replace", lambda _, key, at, added: staged.append((key, len(at))))
-    cascade = (ir.Cascade(KNOWS, (ir.End.SRC, ir.End.DST)),)
+    cascade = (mutation_ir.Cascade(KNOWS, (ir.End.SRC, ir.End.DST)),)
     _, staging = begun(town)
     staging.delete(PERSON, where(town, 'name = "Zoe"'), cascade)
     assert not staging.changes_anything()

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.catalog.accept import accept
-from omnigraph.catalog.diff import plan_migration
+from omnigraph.catalog.schema_diff import plan_migration
 from omnigraph.catalog.steps import UnsupportedChange
 from omnigraph.errors import MigrationUnsupported, ParseError
 from omnigraph.language.schema.format import format_schema

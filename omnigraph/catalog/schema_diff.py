@@ -14,8 +14,8 @@ from omnigraph.catalog.annotations import METADATA
 from omnigraph.catalog.demands import demands
 from omnigraph.catalog.documents import annotation_document
 from omnigraph.catalog.draft import AnyType, entity
-from omnigraph.catalog.lint import PROPERTY_TYPE_CHANGED, REQUIRED_PROPERTY_ADDED
 from omnigraph.catalog.model import Annotation, Catalog, EdgeType, Literal, NodeType, Property
+from omnigraph.catalog.schema_lint import PROPERTY_TYPE_CHANGED, REQUIRED_PROPERTY_ADDED
 from omnigraph.catalog.steps import (
     HARD,
     SOFT,
@@ -97,9 +97,9 @@ def _fillings(new: Catalog, admission: Admission, given: Mapping[str, str]) -> d
     """The expression for each entity that has one. What is given by hand comes first."""
     found = {name: _as_sql(value) for name, value in admission.backfills.items()}
     for name, expression in given.items():
-        owner = name.partition(".")[0]
+        owner, _, prop = name.partition(".")
         kind = Kind.NODE if owner in new.nodes else Kind.EDGE
-        found[f"{kind}:{name}"] = expression
+        found[entity(kind, owner, prop)] = expression
     return found
 
 

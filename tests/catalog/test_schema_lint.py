@@ -2,7 +2,7 @@
 
 import re
 
-from omnigraph.catalog.lint import FAMILIES, LINT_CODES, Severity, Tier
+from omnigraph.catalog.schema_lint import FAMILIES, LINT_CODES, Severity, Tier
 
 
 def test_every_code_is_well_formed_and_in_a_known_family() -> None:

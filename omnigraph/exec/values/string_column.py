@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 
-class Texts:
+class StringColumn:
     """A column of strings by position. Where a text is null, its bytes are empty."""
 
     __slots__ = ("_data", "_offsets", "array")
