@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import scalar_of
 from omnigraph.exec.memory.cache import Cache
-from omnigraph.exec.memory.resident import Whole
+from omnigraph.exec.memory.resident import ResidentTable
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.rows import Rows, as_numpy
 from omnigraph.exec.values.scalars import SCALARS
@@ -38,14 +38,14 @@ def codes_of(expr: ir.Expr, rows: Rows, evaluator: Evaluator, cache: Cache) -> C
         case ir.Column(var=var):
             bound = rows.bindings[var]
             domain = bound.domain
-            if isinstance(domain, Whole) and not expr.type.is_vector:
+            if isinstance(domain, ResidentTable) and not expr.type.is_vector:
                 held = _held_codes(domain, expr, rows.length, cache)
                 if held is not None:
                     return Codes(held.of_rows[bound.positions], held.count)
     return encoded(evaluator.values(expr, rows))
 
 
-def _held_codes(domain: Whole, column: ir.Column, rows: int, cache: Cache) -> Codes | None:
+def _held_codes(domain: ResidentTable, column: ir.Column, rows: int, cache: Cache) -> Codes | None:
     """Codes of a whole column, by position and then for null, when there are rows enough."""
     name = domain.source.columns.name_of(column)
     if name is None:

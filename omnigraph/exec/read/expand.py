@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.limits import Watch
-from omnigraph.exec.memory.adjacency import Adjacency, Rim, adjacency_of
+from omnigraph.exec.memory.adjacency import Adjacency, NeighbourLists, adjacency_of
 from omnigraph.exec.memory.numbering import Ids
-from omnigraph.exec.memory.version import Part, Source
+from omnigraph.exec.memory.version import FetchedEntities, Source
 from omnigraph.exec.read.context import Context, TraversalMode, positions_in
 from omnigraph.exec.values.columns import in_one
 from omnigraph.exec.values.pushdown import ids_filter
@@ -163,7 +163,7 @@ def _looked_up(context: Context, op: Step, source: BoundEntities, hops: int) -> 
             break
     starts = targets if same_type else starts
     adjacency, edges = _local(edges_source, fetched, starts, targets)
-    nodes = Part(target_source, pa.table({"id": targets.strings}))
+    nodes = FetchedEntities(target_source, pa.table({"id": targets.strings}))
     return Reach(inverse, adjacency, nodes, targets.strings, edges)
 
 
@@ -197,7 +197,7 @@ def _fetch(
 
 def _local(
     source: Source, fetched: list[tuple[pa.Table, bool]], starts: Ids, targets: Ids
-) -> tuple[Adjacency, Part]:
+) -> tuple[Adjacency, FetchedEntities]:
     """Fetched edges as an adjacency over local numbers."""
     rows = pa.concat_tables([table for table, _ in fetched])
     near = [in_one(table["src" if forward else "dst"]) for table, forward in fetched]
@@ -205,7 +205,7 @@ def _local(
     sources = starts.locate(pa.concat_arrays(near))
     neighbours = targets.locate(pa.concat_arrays(far))
     rows, places = _distinct_edges(rows)
-    return adjacency_of(sources, neighbours, places, len(starts)), Part(source, rows)
+    return adjacency_of(sources, neighbours, places, len(starts)), FetchedEntities(source, rows)
 
 
 def _distinct_edges(rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
@@ -222,7 +222,7 @@ def _distinct_edges(rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
 
 
 def _far(
-    watch: Watch, rim: Rim, at: Positions, hops: tuple[int, int]
+    watch: Watch, rim: NeighbourLists, at: Positions, hops: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Who reaches whom within the bounds: indexes into `at`, and nodes. One walk a source."""
     sources, inverse = np.unique(at, return_inverse=True)
@@ -238,12 +238,12 @@ def _far(
         return walked, nodes
     order = np.argsort(walked, kind="stable")
     starts = np.searchsorted(walked[order], np.arange(len(sources) + 1))
-    owners, places = Rim(starts, nodes[order]).spread(inverse)
+    owners, places = NeighbourLists(starts, nodes[order]).spread(inverse)
     return owners, nodes[order][places]
 
 
 def _walk(
-    watch: Watch, rim: Rim, sources: np.ndarray, hops: tuple[int, int], offset: int
+    watch: Watch, rim: NeighbourLists, sources: np.ndarray, hops: tuple[int, int], offset: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Breadth first from each source at once, each with its own marks of what it visited."""
     hops_min, hops_max = hops

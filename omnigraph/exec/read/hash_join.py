@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.exec.memory.adjacency import Rim
+from omnigraph.exec.memory.adjacency import NeighbourLists
 from omnigraph.exec.read.context import Context
 from omnigraph.exec.values.rows import BoundEntities, Positions, Rows, as_numpy
 from omnigraph.plan import ir
@@ -56,7 +56,7 @@ def paired(
     there = np.flatnonzero(left >= 0)
     order = np.argsort(right, kind="stable")
     starts = np.searchsorted(right[order], np.arange(numbers.max(initial=-1) + 2))
-    rim = Rim(starts, order)
+    rim = NeighbourLists(starts, order)
     context.watch.hold(rows.bytes_as(int(rim.degrees(left[there]).sum())))
     owners, places = rim.spread(left[there])
     return there[owners], found.positions[order[places]]

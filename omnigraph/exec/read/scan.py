@@ -8,7 +8,7 @@ other condition by one pass over the columns it names.
 
 import numpy as np
 
-from omnigraph.exec.memory.version import Part
+from omnigraph.exec.memory.version import FetchedEntities
 from omnigraph.exec.read.context import Context, TraversalMode
 from omnigraph.exec.read.hash_join import equality_of, paired
 from omnigraph.exec.read.key_lookup import pointed_at, points_in
@@ -62,7 +62,7 @@ def _looked_up(context: Context, op: ir.NodeScan) -> BoundEntities:
     pushed = push_down(op.where, context.evaluator.given, source.columns.name_of)
     wanted = (source.columns.name_of(c) for c in context.wanted.get(op.out, ()))
     names = list(dict.fromkeys(["id", *(name for name in wanted if name is not None)]))
-    part = Part(source, source.reader.rows(names, filter=pushed.filter))
+    part = FetchedEntities(source, source.reader.rows(names, filter=pushed.filter))
     found = BoundEntities(part, np.arange(len(part)))
     return found if pushed.rest is None else _filtered(context, op.out, found, pushed.rest)
 

@@ -44,7 +44,7 @@ class Walk:
         self.acquires = context.mode is TraversalMode.CSR
 
     def nodes(self, table: TableKey) -> Nodes | None:
-        return self.tables.nodes(table) if self.acquires else self.tables.nodes_held(table)
+        return self.tables.nodes(table) if self.acquires else self.tables.resident_nodes(table)
 
     def neighbours(self, op: ir.Expand | ir.ExpandEdges, source: TableKey) -> "_Near | None":
         """What is one step away, if it is held."""
