@@ -13,7 +13,7 @@ from omnigraph.errors import OmnigraphError, StorageFailed
 from omnigraph.exec.limits import Limits
 from omnigraph.exec.read.reading import Reading, now_ms
 from omnigraph.exec.read.result import QueryResult
-from omnigraph.exec.read.share import Answer, Share
+from omnigraph.exec.read.share import Share, ShareResult
 from omnigraph.exec.search.embed import Provider
 from omnigraph.exec.values.constants import Given
 from omnigraph.lru import Lru
@@ -73,7 +73,7 @@ def query_on_spark(
     return reading.gather(plan, shares, given, snapshot, answers)
 
 
-def _told(answer: Answer | OmnigraphError) -> Answer:
+def _told(answer: ShareResult | OmnigraphError) -> ShareResult:
     if isinstance(answer, OmnigraphError):
         raise answer
     return answer
@@ -84,7 +84,7 @@ def _told(answer: Answer | OmnigraphError) -> Answer:
 _READINGS: Lru[tuple[str, str, Limits], Reading] = Lru(_OPEN_MAX)
 
 
-def answer(where: Where, asked: Asked) -> Answer | OmnigraphError:
+def answer(where: Where, asked: Asked) -> ShareResult | OmnigraphError:
     """What a share gives, or why it gives nothing."""
     reading = _reading(where, asked.limits)
     reading.embedder = asked.embedder

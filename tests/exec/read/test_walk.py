@@ -160,14 +160,14 @@ def test_many_rows_are_handed_over_on_the_way(
     graph = people(tmp_path / "g")
     hold(graph, monkeypatch)
     walked: list[int] = []
-    walking = walk.Shortcut.walk
+    walking = walk.WalkPlan.run
 
-    def watched(self: walk.Shortcut, *args: Any) -> Any:
+    def watched(self: walk.WalkPlan, *args: Any) -> Any:
         done, frame = walking(self, *args)
         walked.append(done)
         return done, frame
 
-    monkeypatch.setattr(walk.Shortcut, "walk", watched)
+    monkeypatch.setattr(walk.WalkPlan, "run", watched)
     for few_rows_max, done in ((128, 4), (2, 1)):
         graph._reading.few_rows_max = few_rows_max
         found = graph.query(FRIENDS, {"n": "Ada", "c0": "Acme"}).rows
