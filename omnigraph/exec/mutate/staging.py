@@ -119,11 +119,11 @@ class PendingTable:
         rows = self.rows()
         if self.removed.num_rows:
             at = self.removed.column(ADDRESS).combine_chunks()
-            write.replace(table, at=at, added=self.schema.empty_table())
+            write.replace(table, addresses=at, added=self.schema.empty_table())
         elif rows.num_rows:
             at = pa.concat_arrays([*self._replaced, self._met()])
             if len(at):
-                write.replace(table, at=at, added=rows)
+                write.replace(table, addresses=at, added=rows)
             else:
                 write.append(table, rows)
 

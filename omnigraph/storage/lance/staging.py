@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from lance.dataset import Index, LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, StorageFailed
 from omnigraph.storage.lance import indexing
 from omnigraph.storage.lance.columns import ADDRESS, KEY, ROW_ID
 from omnigraph.storage.lance.datasets import Datasets, Handle
@@ -36,7 +36,7 @@ from omnigraph.storage.lance.rowids import (
     fragments_without_addresses,
     give_row_ids,
 )
-from omnigraph.storage.records import TablePin
+from omnigraph.storage.records import NO_ROWS, RowCounts, TablePin
 from omnigraph.types import TableKey
 
 _REWRITTEN_ROWS = 1024
@@ -55,6 +55,7 @@ class StagedWrite:
     ids: pa.ChunkedArray | None = None  # of the rows it writes; None when they were not kept
     ordered: bool = False  # whether the rows are written in the order of `ids`
     matches: IdMatches | None = None  # of `ids` in the version it was staged on
+    counts: RowCounts = NO_ROWS
 
     @property
     def table_key(self) -> TableKey:
@@ -87,7 +88,8 @@ class Staging:
         handle = self._datasets.handle(pin)
         with self._datasets.lance_call("stage_append", pin.table_key):
             transaction = write_fragments(rows, handle, mode="append", return_transaction=True)
-        return StagedWrite(pin, handle, transaction, _ids(rows), ordered=True)
+        counts = RowCounts(inserted=rows.num_rows)
+        return StagedWrite(pin, handle, transaction, _ids(rows), ordered=True, counts=counts)
 
     def write_fragments(
         self,
@@ -117,10 +119,16 @@ class Staging:
         return tuple(left), tuple(gone)
 
     def stage_update(
-        self, pin: TablePin, *, left: Fragments, gone: Sequence[int], added: Fragments
+        self,
+        pin: TablePin,
+        *,
+        left: Fragments,
+        gone: Sequence[int],
+        added: Fragments,
+        updated: int,
     ) -> StagedWrite:
-        """Stage what `without_rows` left together with rows that replace those taken out, as one
-        version."""
+        """Stage what `without_rows` left together with new rows, as one version; `updated` of the
+        added rows replace one that was taken out."""
         handle = self._datasets.handle(pin)
         operation = LanceOperation.Update(
             removed_fragment_ids=list(gone),
@@ -129,7 +137,8 @@ class Staging:
             fields_for_preserving_frag_bitmap=field_ids(handle),
             update_mode="rewrite_rows",
         )
-        return StagedWrite(pin, handle, Transaction(handle.version, operation))
+        counts = RowCounts(_row_count(added) - updated, updated)
+        return StagedWrite(pin, handle, Transaction(handle.version, operation), counts=counts)
 
     def stage_fragments(
         self, pin: TablePin, fragments: Fragments, *, replacing: bool
@@ -141,7 +150,8 @@ class Staging:
             if replacing
             else LanceOperation.Append(list(fragments))
         )
-        return StagedWrite(pin, handle, Transaction(handle.version, operation))
+        counts = RowCounts(_row_count(fragments), deleted=pin.row_count if replacing else 0)
+        return StagedWrite(pin, handle, Transaction(handle.version, operation), counts=counts)
 
     def stage_merge_insert(
         self, pin: TablePin, rows: pa.Table | pa.RecordBatchReader
@@ -161,8 +171,10 @@ class Staging:
                 return replace(self.stage_append(pin, rows), matches=matches)
         with self._datasets.lance_call("stage_merge_insert", pin.table_key):
             upsert = handle.merge_insert(KEY).when_matched_update_all()
-            transaction, _ = upsert.when_not_matched_insert_all().execute_uncommitted(rows)
-        return StagedWrite(pin, handle, transaction, _ids(rows))
+            upsert = upsert.when_not_matched_insert_all()
+            transaction, merged = upsert.execute_uncommitted(rows)
+        counts = RowCounts(merged["num_inserted_rows"], merged["num_updated_rows"])
+        return StagedWrite(pin, handle, transaction, _ids(rows), counts=counts)
 
     def stage_patch(
         self,
@@ -170,22 +182,23 @@ class Staging:
         *,
         removed: pa.Array,
         added: pa.Table,
+        updated: int,
         addresses: pa.Array | None = None,
     ) -> StagedWrite:
         """Stage the removal of rows known by row id together with new rows, without a search.
 
         A row is replaced by removing it and adding one of the same id. The caller vouches that no
-        other row has the id of an added one, and for the addresses of the removed ones if it gives
-        them.
+        other row has the id of an added one, for how many of the added ones replace a removed row,
+        and for the addresses of the removed ones if it gives them.
         """
         handle = self._datasets.handle(pin)
         with self._datasets.lance_call("stage_patch", pin.table_key):
             taken_out = partial(fragments_without, handle, removed, addresses)
-            return self._replacing(pin, handle, taken_out, added)
+            return self._replacing(pin, handle, taken_out, added, updated)
 
     def stage_replace(self, pin: TablePin, *, addresses: pa.Array, added: pa.Table) -> StagedWrite:
         """Stage the removal of rows known by their address in this version together with new rows,
-        of which there may be none."""
+        of which there may be none. Every added row replaces one of them as far as they go."""
         handle = self._datasets.handle(pin)
         with self._datasets.lance_call("stage_replace", pin.table_key):
             taken_out = partial(fragments_without_addresses, handle, addresses)
@@ -197,6 +210,7 @@ class Staging:
         handle: Handle,
         taken_out: Callable[[], tuple[list[FragmentMetadata], list[int]]],
         added: pa.Table,
+        updated: int | None = None,
     ) -> StagedWrite:
         operation: LanceOperation.BaseOperation
         if len(added):
@@ -212,9 +226,13 @@ class Staging:
                 update_mode="rewrite_rows",
             )
         else:
-            operation = LanceOperation.Delete(*taken_out(), "")
+            changed, gone = taken_out()
+            operation = LanceOperation.Delete(changed, gone, "")
         transaction = Transaction(handle.version, operation)
-        return StagedWrite(pin, handle, transaction, _ids(added), ordered=True)
+        removed = _removed_count(handle, changed, gone)
+        updated = min(removed, len(added)) if updated is None else updated
+        counts = RowCounts(len(added) - updated, updated, removed - updated)
+        return StagedWrite(pin, handle, transaction, _ids(added), ordered=True, counts=counts)
 
     # Columns, indexes, files
 
@@ -294,6 +312,23 @@ class Staging:
 def _ids(rows: pa.Table | pa.RecordBatchReader) -> pa.ChunkedArray | None:
     """The ids of rows that are in memory. The audit's rows have none."""
     return rows.column(KEY) if isinstance(rows, pa.Table) and KEY in rows.schema.names else None
+
+
+def _row_count(fragments: Fragments) -> int:
+    return sum(fragment.physical_rows for fragment in fragments)
+
+
+def _removed_count(handle: Handle, changed: Sequence[FragmentMetadata], gone: Sequence[int]) -> int:
+    """How many live rows a change takes out of the fragments it touches."""
+    before = sum(_live(handle, f) for f in (*gone, *(after.id for after in changed)))
+    return before - sum(after.physical_rows - after.num_deletions for after in changed)
+
+
+def _live(handle: Handle, fragment_id: int) -> int:
+    fragment = handle.get_fragment(fragment_id)
+    if fragment is None:
+        raise StorageFailed("counted removed rows", f"fragment {fragment_id} is gone")
+    return int(fragment.physical_rows - fragment.num_deletions)
 
 
 def _require_distinct(rows: pa.Table, pin: TablePin) -> None:
