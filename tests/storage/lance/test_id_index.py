@@ -33,6 +33,7 @@ texts = st.text(max_size=12) | st.builds(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(texts, max_size=30, unique=True))
 def test_equal_ids_have_equal_hashes_and_others_differ(names: list[str]) -> None:
     for part, together in enumerate(
@@ -43,6 +44,7 @@ def test_equal_ids_have_equal_hashes_and_others_differ(names: list[str]) -> None
         assert together.tolist()[3:] == hashes_of(pa.array(names, pa.string())[3:])[part].tolist()
 
 
+@settings(deadline=None)
 @given(st.lists(st.sets(st.integers(0, 400), max_size=80), max_size=12), st.booleans())
 def test_entries_are_found_under_their_hashes_and_keep_their_numbers(
     batches: list[set[int]], narrow: bool
