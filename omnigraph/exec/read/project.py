@@ -21,7 +21,7 @@ from omnigraph.plan import ir
 RowsOrGroups = Rows | Groups
 
 
-class Projection:
+class Projector:
     """The tail of one plan in one running query."""
 
     def __init__(self, plan: ir.ReadPlan, context: Context) -> None:

@@ -21,7 +21,7 @@ from omnigraph.exec.read.context import Context, TraversalMode
 from omnigraph.exec.read.expand import degrees, expand, expand_edges, is_single_step
 from omnigraph.exec.read.joins import left_join, matches, semi_join
 from omnigraph.exec.read.prepare import PreparedPlan
-from omnigraph.exec.read.project import Projection
+from omnigraph.exec.read.project import Projector
 from omnigraph.exec.read.result import PythonColumn, QueryResult
 from omnigraph.exec.read.scan import counted, scan
 from omnigraph.exec.read.share import Share, put_together
@@ -248,8 +248,8 @@ class Run:
     # The result
 
     def _finished(self, rows: Rows | Groups, since: float) -> QueryResult:
-        projection = Projection(self.plan, self.context)
-        return self._result(*projection.project(rows, self.profile, since))
+        projector = Projector(self.plan, self.context)
+        return self._result(*projector.project(rows, self.profile, since))
 
     def _result(self, values: tuple[pa.Array | PythonColumn, ...], length: int) -> QueryResult:
         return QueryResult(

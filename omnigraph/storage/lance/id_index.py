@@ -5,8 +5,8 @@ replaces. For tables that this process writes to by id, the index keeps a hash o
 address of its row: read once, and brought up to date by this process's own commits. Rows that other
 processes wrote are read from the fragments the index has not seen.
 
-Reference: Lance's own search, by `merge_insert` in `Staging.stage_merge_insert` and by a filter on
-ids in `exec.values.selection.rows_by_key`.
+Reference: Lance's own search, by `merge_insert` in `TableStaging.stage_merge_insert` and by a
+filter on ids in `exec.values.selection.rows_by_key`.
 Held equal by: `test_an_upsert_replaces_exactly_the_rows_of_its_ids`.
 Falls back: while reading the ids would cost more than the lookups made so far, for tables of more
 than `ROWS_MAX` rows, and for versions older than the indexed one.

@@ -62,7 +62,7 @@ class StagedWrite:
         return self.base.table_key
 
 
-class Staging:
+class TableStaging:
     """Reads table versions and stages writes against them."""
 
     def __init__(self, datasets: Datasets, row_cache: RowCache) -> None:

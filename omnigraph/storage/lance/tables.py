@@ -13,13 +13,13 @@ import pyarrow as pa
 from omnigraph.errors import BadRequest
 from omnigraph.storage.lance.columns import KEY
 from omnigraph.storage.lance.datasets import OPERATION_PROPERTY, CommitRaced, Handle
-from omnigraph.storage.lance.staging import StagedWrite, Staging
+from omnigraph.storage.lance.staging import StagedWrite, TableStaging
 from omnigraph.storage.names import table_location
 from omnigraph.storage.records import OperationId, TablePin
 from omnigraph.types import TableKey
 
 
-class Tables(Staging):
+class Tables(TableStaging):
     """Every table of a graph. The verbs that stage are inherited; here are those that make tables
     and advance their heads."""
 

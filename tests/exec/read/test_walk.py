@@ -138,7 +138,7 @@ def test_a_small_query_runs_without_an_operator(
     def refused(*_: object) -> None:
         raise AssertionError("an operator ran")
 
-    for name in ("scan", "expand", "expand_edges", "aggregate", "Projection"):
+    for name in ("scan", "expand", "expand_edges", "aggregate", "Projector"):
         monkeypatch.setattr(run, name, refused)
     assert graph.query(POINT, {"n": "Bob"}).rows == [{"a": 31}]
     assert graph.query(POINT, {"n": "nobody"}).rows == []
