@@ -107,6 +107,9 @@ RESERVED_COLUMNS = frozenset(
 )
 """Column names the storage engine keeps for itself."""
 
+BLOB_EXTENSION = "lance.blob.v2"
+"""The Arrow extension type of a blob column, by the storage engine's name for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ValueType:

@@ -10,7 +10,7 @@ from typing import assert_never
 import pyarrow as pa
 
 from omnigraph.catalog.model import EdgeType, Property, Type
-from omnigraph.types import PropertyId, Scalar, ValueType
+from omnigraph.types import BLOB_EXTENSION, PropertyId, Scalar, ValueType
 
 PROPERTY_ID = "omnigraph:property_id"
 """Field metadata: the property's identity, in decimal."""
@@ -18,7 +18,7 @@ PROPERTY_ID = "omnigraph:property_id"
 _PROPERTY_KEY = PROPERTY_ID.encode()
 
 _PRIMARY_KEY = {"lance-schema:unenforced-primary-key": "true"}
-_BLOB = {"ARROW:extension:name": "lance.blob.v2", "ARROW:extension:metadata": ""}
+_BLOB = {"ARROW:extension:name": BLOB_EXTENSION, "ARROW:extension:metadata": ""}
 
 # The layout of Lance's own blob type. The field's metadata makes it one, so that a schema can be
 # built without Lance.

@@ -13,9 +13,10 @@ from omnigraph.errors import OmnigraphError, StorageFailed
 from omnigraph.exec.limits import Limits
 from omnigraph.exec.read.reading import Reading, now_ms
 from omnigraph.exec.read.result import QueryResult
-from omnigraph.exec.read.share import Answer, Share
+from omnigraph.exec.read.share import Share, ShareResult
 from omnigraph.exec.search.embed import Provider
 from omnigraph.exec.values.constants import Given
+from omnigraph.lru import Lru
 from omnigraph.pipeline.executors import Executors, Where
 from omnigraph.pipeline.session import session
 from omnigraph.plan import ir
@@ -72,7 +73,7 @@ def query_on_spark(
     return reading.gather(plan, shares, given, snapshot, answers)
 
 
-def _told(answer: Answer | OmnigraphError) -> Answer:
+def _told(answer: ShareResult | OmnigraphError) -> ShareResult:
     if isinstance(answer, OmnigraphError):
         raise answer
     return answer
@@ -80,10 +81,10 @@ def _told(answer: Answer | OmnigraphError) -> Answer:
 
 # In a task
 
-_READINGS: dict[tuple[str, str, Limits], Reading] = {}
+_READINGS: Lru[tuple[str, str, Limits], Reading] = Lru(_OPEN_MAX)
 
 
-def answer(where: Where, asked: Asked) -> Answer | OmnigraphError:
+def answer(where: Where, asked: Asked) -> ShareResult | OmnigraphError:
     """What a share gives, or why it gives nothing."""
     reading = _reading(where, asked.limits)
     reading.embedder = asked.embedder
@@ -97,9 +98,9 @@ def answer(where: Where, asked: Asked) -> Answer | OmnigraphError:
 
 def _reading(where: Where, limits: Limits) -> Reading:
     key = where.uri, repr(sorted((where.storage_options or {}).items())), limits
-    found = _READINGS.get(key)
-    if found is None:
-        while len(_READINGS) >= _OPEN_MAX:
-            _READINGS.pop(next(iter(_READINGS))).close()
-        found = _READINGS[key] = Reading(where.open(), limits)
-    return found
+    reading = _READINGS.get(key)
+    if reading is None:
+        reading = Reading(where.open(), limits)
+        for evicted in _READINGS.put(key, reading):
+            evicted.close()
+    return reading

@@ -27,7 +27,7 @@ from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.sources import Part
 from omnigraph.exec.load.spill import KeyFile, Spill, read_keys
 from omnigraph.exec.rules.faults import Faults, merged
-from omnigraph.storage.lance.tables import Fragments
+from omnigraph.storage.lance.staging import Fragments
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import open_store
 from omnigraph.types import TableKey

@@ -186,7 +186,7 @@ def _head(store: Store, branch: str, pin: TablePin) -> Iterator[Problem]:
 
 def _indexes(store: Store, pin: TablePin) -> Iterator[Problem]:
     """Whether the files of each index are there. What a branch inherited lies elsewhere."""
-    handle = store.datasets.at(pin)
+    handle = store.datasets.handle(pin)
     folder = store.datasets.folder(pin)
     folders = set(store.objects.folders(f"{folder}/_indices"))
     for index in handle.describe_indices():

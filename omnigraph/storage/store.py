@@ -25,8 +25,9 @@ from omnigraph.storage import failpoints, stamp
 from omnigraph.storage.external import ExternalBlobs, checked_bases
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.lance.delta import Deltas
-from omnigraph.storage.lance.row_cache import Carried
-from omnigraph.storage.lance.tables import TableReader, Tables
+from omnigraph.storage.lance.reader import Arriving, TableReader, uncounted
+from omnigraph.storage.lance.row_cache import RowCache
+from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold, make_locks
 from omnigraph.storage.locks.turns import Turn, Turns
 from omnigraph.storage.manifest import publish
@@ -90,9 +91,9 @@ class Store:
             where, self.objects, self.stats, term_s=settings.lease_term_s
         )
         self.datasets = Datasets(where, self.objects, self.stats)
-        carried = Carried()
-        self.tables = Tables(self.datasets, carried)
-        self.deltas = Deltas(self.datasets, carried)
+        row_cache = RowCache()
+        self.tables = Tables(self.datasets, row_cache)
+        self.deltas = Deltas(self.datasets, row_cache)
         self.manifest = Manifest(where.uri, self.datasets)
         self.queries = Queries(self.datasets, self.manifest)
         self.publisher = Publisher(
@@ -174,12 +175,14 @@ class Store:
             return self.history.snapshot(commit)
         return self.manifest.snapshot(self.manifest.state(branch))
 
-    def reader(self, snapshot: Snapshot, table_key: TableKey) -> TableReader:
-        """One table as a snapshot sees it."""
+    def reader(
+        self, snapshot: Snapshot, table_key: TableKey, arriving: Arriving = uncounted
+    ) -> TableReader:
+        """One table as a snapshot sees it. `arriving` counts what is read of it."""
         pin = snapshot.tables.get(table_key)
         if pin is None:
             raise NotFound("table", table_key)
-        return self.tables.reader(pin)
+        return self.tables.reader(pin, arriving)
 
     def external_blobs(self) -> ExternalBlobs:
         """What one operation may copy from outside."""
@@ -342,7 +345,7 @@ class Store:
     def close(self) -> None:
         """Let go of every open handle. A later use opens them again."""
         self.datasets.close()
-        self.tables.places.clear()
+        self.tables.id_index.clear()
         self.deltas.clear()
         self.manifest.close()
         self.history.close()

@@ -13,7 +13,8 @@ from omnigraph.catalog.arrow import property_columns
 from omnigraph.catalog.model import Catalog, Property, Type
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.values.pushdown import ids_filter
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.columns import BLOB_SIZE, BLOB_URI, ROW_ID
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
 
@@ -70,12 +71,12 @@ def find_blob(store: Store, catalog: Catalog, snapshot: Snapshot, selector: Sele
     cell = rows[column][0].as_py() if rows.num_rows else None
     if cell is None:
         raise NotFound(what, entity, "the entity is not there, or its value is null")
-    row_id = rows["_rowid"][0].as_py()
-    uri = cell.get("blob_uri") or None
+    row_id = rows[ROW_ID][0].as_py()
+    uri = cell.get(BLOB_URI) or None
     pin = reader.pin
     facts = f"{pin.location}|{pin.branch}|{pin.version}|{row_id}|{prop.id}"
     return BlobCell(
-        size=None if uri else int(cell.get("size") or 0),
+        size=None if uri else int(cell.get(BLOB_SIZE) or 0),
         etag=None if uri else f'"{hashlib.sha256(facts.encode()).hexdigest()[:32]}"',
         uri=uri,
         commit_id=str(snapshot.commit_id),

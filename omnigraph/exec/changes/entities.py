@@ -17,17 +17,16 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_type, property_columns
 from omnigraph.catalog.model import EdgeType, Type
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.columns import ADDRESS, BLOB_SIZE, BLOB_URI
+from omnigraph.storage.lance.reader import TableReader
 
 Mask = npt.NDArray[np.bool_]
-
-ADDRESS = "_rowaddr"
 
 _PAYLOAD_BYTES = 8 << 20
 _CHUNK_BYTES = 4 << 20
 _CHUNK_ROWS_MIN, _CHUNK_ROWS_MAX = 1_000, 10_000
 _COLUMN_BYTES = 64
-_DESCRIBED = ("size", "blob_uri")
+_DESCRIBED = (BLOB_SIZE, BLOB_URI)
 
 
 class Aligned(Protocol):
@@ -141,11 +140,11 @@ class Picked:
         inside = []
         for position in np.flatnonzero(where):
             cell = described[position]
-            if cell is not None and cell["blob_uri"]:
-                digests[position] = cell["blob_uri"]
+            if cell is not None and cell[BLOB_URI]:
+                digests[position] = cell[BLOB_URI]
             elif cell is not None:
                 inside.append(int(position))
-        for group in _budgeted(inside, [cell["size"] if cell else 0 for cell in described]):
+        for group in _budgeted(inside, [cell[BLOB_SIZE] if cell else 0 for cell in described]):
             payloads = self.entities.payloads(self.row_ids.take(pa.array(group)), column)
             for index, payload in zip(group, payloads, strict=True):
                 digests[index] = hashlib.sha256(payload.as_buffer()).digest()

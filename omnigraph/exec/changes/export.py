@@ -20,7 +20,8 @@ from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.values.json_text import ndjson_line
 from omnigraph.exec.values.scalars import JsonForm
 from omnigraph.exec.values.to_json import json_column
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.columns import BLOB_BYTES
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
 from omnigraph.types import ID_TYPE, Kind, counts_of_kind
@@ -127,7 +128,7 @@ def rows_as_now(
     stored |= {p.name: names[p.id] for p in owner.properties if p.id in names}
     kinds = {prop.name: column_type(prop) for prop in owner.properties}
     columns_read = [stored[name] for name in shown if name in stored]
-    for batch in reader.batches(columns_read, blob_handling="all_binary", **options):
+    for batch in reader.batches(columns_read, blob_handling=BLOB_BYTES, **options):
         arrays = [
             batch.column(stored[name]) if name in stored else pa.nulls(batch.num_rows, kinds[name])
             for name in shown

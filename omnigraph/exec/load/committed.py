@@ -29,7 +29,7 @@ from omnigraph.exec.load.spill import ORIGIN, KeyFile, KeySet, Spill
 from omnigraph.exec.load.upsert import FRAGMENTS_ROWS, RunJobs, grouped, in_process
 from omnigraph.exec.rules.rules import EdgesPerSource, Endpoint, Unique, rules_of
 from omnigraph.exec.values.selection import KEYS_MAX, rows_by_key, rows_by_values, without_ids
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store, open_store
 from omnigraph.types import TableKey

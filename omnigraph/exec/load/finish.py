@@ -24,7 +24,8 @@ from omnigraph.exec.load.upsert import RunJobs, Upsert, in_process, kept_rows, r
 from omnigraph.exec.rules.faults import Faults, Reject
 from omnigraph.exec.threads import in_order
 from omnigraph.exec.values.selection import KEYS_MAX
-from omnigraph.storage.lance.tables import Fragments, TableReader
+from omnigraph.storage.lance.reader import TableReader
+from omnigraph.storage.lance.staging import Fragments
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write

@@ -18,8 +18,8 @@ from omnigraph.exec.load.checks import KeyCheck, committed, id_keys, unique_keys
 from omnigraph.exec.load.committed import Committed
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.rules.rules import rules_of
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.spans import AFTER, BEFORE
-from omnigraph.storage.lance.tables import TableReader
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey

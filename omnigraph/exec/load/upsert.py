@@ -23,13 +23,14 @@ from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.spill import ORIGIN, KeyFile, KeySet, Spill, read_keys
 from omnigraph.exec.threads import in_order
 from omnigraph.exec.values.buckets import bucket_numbers
-from omnigraph.storage.lance.tables import Fragments, Tables
+from omnigraph.storage.lance.columns import ADDRESS, ROW_ID
+from omnigraph.storage.lance.staging import Fragments
+from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store, open_store
 from omnigraph.types import TableKey
 
-ROW_ID = "_rowid"
 _THREADS = 2
 FRAGMENTS_ROWS = 1 << 20
 """Rows, roughly, in the fragments of one job."""
@@ -98,7 +99,7 @@ def take_out(job: FindJob) -> TakenOut:
     rows = pa.concat_tables([committed.slice(0, 0), *matches])
     if not rows.num_rows:
         return TakenOut()
-    left, gone = tables.without_rows(job.pin, rows["_rowaddr"].combine_chunks())
+    left, gone = tables.without_rows(job.pin, rows[ADDRESS].combine_chunks())
     noted = Spill(Path(job.folder), job.buckets)
     noted.add(replaced_keys(job.pin.table_key), rows.select(["id", ROW_ID]))
     noted.flush()

@@ -20,8 +20,8 @@ from omnigraph.exec.rules.key_rules import check_keys, missing_ends
 from omnigraph.exec.rules.row_rules import check_rows
 from omnigraph.exec.rules.rules import EdgesPerSource, Endpoint, RuleViolations, TypeRules, Unique
 from omnigraph.exec.values.selection import rows_by_key, rows_by_values, without_ids
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.spans import AFTER, BEFORE
-from omnigraph.storage.lance.tables import TableReader
 from omnigraph.types import Kind, TableKey, table_key
 
 _KINDS = {

@@ -25,7 +25,8 @@ from omnigraph.exec.values.selection import (
     without_ids,
 )
 from omnigraph.plan import ir, mutation_ir
-from omnigraph.storage.lance.tables import ADDRESS, TableReader
+from omnigraph.storage.lance.columns import ADDRESS
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.protocol.write import Write
 from omnigraph.types import Kind, TableKey
 
@@ -120,11 +121,11 @@ class PendingTable:
         rows = self.rows()
         if self.removed.num_rows:
             addresses = self.removed.column(ADDRESS).combine_chunks()
-            write.replace(table, at=addresses, added=self.schema.empty_table())
+            write.replace(table, addresses=addresses, added=self.schema.empty_table())
         elif rows.num_rows:
             addresses = pa.concat_arrays([*self._replaced, self._addresses_of_inserted()])
             if len(addresses):
-                write.replace(table, at=addresses, added=rows)
+                write.replace(table, addresses=addresses, added=rows)
             else:
                 write.append(table, rows)
 

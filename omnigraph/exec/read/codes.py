@@ -1,4 +1,4 @@
-"""Values as integers that order as the values do: what sorting, grouping and distinct work on.
+"""Order-preserving integer codes of values, for sorting, grouping and distinct.
 
 Invariant: equal values have equal codes, a lesser value a lesser code, and null the least, -1. NaN
 follows every number and equals itself; -0.0 equals 0.0; strings order by their bytes.
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import scalar_of
 from omnigraph.exec.memory.cache import Cache
-from omnigraph.exec.memory.resident import Whole
+from omnigraph.exec.memory.resident import ResidentTable
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.rows import Rows, as_numpy
 from omnigraph.exec.values.scalars import SCALARS
@@ -38,25 +38,27 @@ def codes_of(expr: ir.Expr, rows: Rows, evaluator: Evaluator, cache: Cache) -> C
         case ir.Column(var=var):
             bound = rows.bindings[var]
             domain = bound.domain
-            if isinstance(domain, Whole) and not expr.type.is_vector:
-                held = _held_codes(domain, expr, rows.length, cache)
-                if held is not None:
-                    return Codes(held.of_rows[bound.positions], held.count)
+            if isinstance(domain, ResidentTable) and not expr.type.is_vector:
+                whole = _column_codes(domain, expr, rows.length, cache)
+                if whole is not None:
+                    return Codes(whole.of_rows[bound.positions], whole.count)
     return encoded(evaluator.values(expr, rows))
 
 
-def _held_codes(domain: Whole, column: ir.Column, rows: int, cache: Cache) -> Codes | None:
+def _column_codes(
+    domain: ResidentTable, column: ir.Column, rows: int, cache: Cache
+) -> Codes | None:
     """Codes of a whole column, by position and then for null, when there are rows enough."""
     name = domain.source.columns.name_of(column)
     if name is None:
         return None
     key = (domain.source.key, "codes", name)
-    found: Codes | None = cache.get(key)
-    if found is None and rows * 2 >= domain.size:
+    whole: Codes | None = cache.get(key)
+    if whole is None and rows * 2 >= domain.size:
         codes = encoded(domain.column(name))
-        found = Codes(np.append(codes.of_rows, -1), codes.count)  # position -1 is null
-        cache.put(key, found, found.of_rows.nbytes)
-    return found
+        whole = Codes(np.append(codes.of_rows, -1), codes.count)  # position -1 is null
+        cache.put(key, whole, whole.of_rows.nbytes)
+    return whole
 
 
 def encoded(values: pa.Array) -> Codes:
@@ -86,7 +88,7 @@ def _encoded_lists(values: pa.Array) -> Codes:
 
 
 def present(values: pa.Array) -> np.ndarray:
-    """Where a value is there."""
+    """Flags of the rows that have a value."""
     return as_numpy(values.is_valid())
 
 
@@ -119,9 +121,9 @@ def combined(codes: list[Codes], length: int) -> Codes:
 def dense(codes: np.ndarray, count: int) -> Codes:
     """The same codes without gaps."""
     if count <= max(4 * len(codes), 1024):
-        there = np.zeros(count, bool)
-        there[codes] = True
-        ranks = np.cumsum(there) - 1
+        used = np.zeros(count, bool)
+        used[codes] = True
+        ranks = np.cumsum(used) - 1
         return Codes(ranks[codes], int(ranks[-1]) + 1 if count else 0)
     distinct, inverse = np.unique(codes, return_inverse=True)
     return Codes(inverse, len(distinct))

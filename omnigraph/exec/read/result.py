@@ -1,8 +1,8 @@
-"""What a query returns.
+"""Query results: typed columns as Arrow, pandas or polars, and the same rows as JSON values.
 
 Invariant: the columns are typed Arrow arrays in projection order; `rows` are the same values as
-JSON has them, and are made when they are first asked for. A few rows come as Python values, and
-then it is the arrays that wait until somebody asks.
+JSON has them, made at their first use. A result of few rows comes as Python values, and then the
+arrays are made at their first use.
 """
 
 import math
@@ -25,8 +25,8 @@ from omnigraph.types import FLOATS, ValueType
 JsonRow = dict[str, Any]
 
 
-class Few:
-    """A column of a few texts, numbers or truth values, as Python has them."""
+class PythonColumn:
+    """A column of a few texts, numbers or truth values, as Python values."""
 
     __slots__ = ("values",)
 
@@ -41,7 +41,7 @@ class QueryResult:
     columns: list[str]
     commit_id: str
     _types: tuple[ValueType, ...] = field(repr=False)
-    _values: tuple[pa.Array | Few, ...] = field(repr=False)
+    _values: tuple[pa.Array | PythonColumn, ...] = field(repr=False)
     _length: int = field(repr=False)
     _plan: ir.ReadPlan = field(repr=False)
     _profile: Profile = field(repr=False)
@@ -91,12 +91,14 @@ class QueryResult:
         return self._profile.explain(self._plan)
 
 
-def _arrow(values: pa.Array | Few, type_: ValueType) -> pa.Array:
-    return pa.array(values.values, arrow_type(type_)) if isinstance(values, Few) else values
+def _arrow(values: pa.Array | PythonColumn, type_: ValueType) -> pa.Array:
+    return (
+        pa.array(values.values, arrow_type(type_)) if isinstance(values, PythonColumn) else values
+    )
 
 
-def _json(values: pa.Array | Few, type_: ValueType) -> list[Any]:
-    if not isinstance(values, Few):
+def _json(values: pa.Array | PythonColumn, type_: ValueType) -> list[Any]:
+    if not isinstance(values, PythonColumn):
         return json_column(values, type_, JsonForm.RESULT)
     if type_.scalar not in FLOATS:
         return values.values

@@ -29,7 +29,7 @@ from omnigraph.exec.rules.rules import (
     rules_of,
 )
 from omnigraph.exec.schema.backfill import Filling, Owner, columns_after
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.reader import TableReader
 
 _KEY_BYTES = 64  # estimated size of a row in a set of keys
 

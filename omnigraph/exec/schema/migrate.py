@@ -26,7 +26,9 @@ from omnigraph.exec.search.schema_indexes import SchemaIndex, indexes_of
 from omnigraph.exec.upkeep.ensure_indices import decided
 from omnigraph.storage.lance.evolution import Evolution
 from omnigraph.storage.lance.indexing import IndexRequest
-from omnigraph.storage.lance.tables import StagedWrite, TableReader, Tables
+from omnigraph.storage.lance.reader import TableReader
+from omnigraph.storage.lance.staging import StagedWrite
+from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.schema_write import SchemaWrite

@@ -29,7 +29,7 @@ from omnigraph.exec.search.schema_indexes import is_kind
 from omnigraph.exec.search.text_index import TextIndex
 from omnigraph.exec.search.vectors import Vectors
 from omnigraph.plan.ir import TextMode
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.reader import TableReader
 
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -22,7 +22,7 @@ from omnigraph.exec.memory.incremental import key_of
 from omnigraph.exec.search import search
 from omnigraph.exec.search.analyse import terms
 from omnigraph.plan.ir import TextMode
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.reader import TableReader
 
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

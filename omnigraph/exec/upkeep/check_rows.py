@@ -21,7 +21,7 @@ from omnigraph.exec.rules.rules import (
     rules_of,
 )
 from omnigraph.exec.upkeep.findings import Finding
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey

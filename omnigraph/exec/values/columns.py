@@ -4,13 +4,12 @@ Invariant: a column belongs to the property whose id its field metadata carries,
 nothing. A property the version does not have reads as null.
 """
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_type, property_columns
 from omnigraph.plan import ir
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.reader import TableReader
 
 
 class ColumnNames:
@@ -48,6 +47,4 @@ def read_column(reader: TableReader, name: str, *, filter: str | None = None) ->
 
 def blob_presence(reader: TableReader, name: str) -> pa.Array:
     """True where the row has a blob and null elsewhere, in table order; reads no blob."""
-    all_rows = reader.rows([], with_row_id=True)["_rowid"].to_numpy()
-    present = reader.rows([], filter=f"`{name}` IS NOT NULL", with_row_id=True)["_rowid"].to_numpy()
-    return pc.if_else(pa.array(np.isin(all_rows, present)), True, None)
+    return pc.if_else(reader.has_value(name), True, None)

@@ -29,6 +29,7 @@ from omnigraph.language.moments import (
     parse_datetime,
 )
 from omnigraph.plan import ir
+from omnigraph.storage.lance.columns import BLOB_SIZE, BLOB_URI
 from omnigraph.types import INTEGER_BOUNDS, Scalar
 
 BLOB_PREFIX = "base64:"
@@ -159,7 +160,7 @@ def _blob_text(cell: bytes | dict[str, Any] | None) -> str | None:
         case bytes():
             return BLOB_PREFIX + base64.b64encode(cell).decode()
         case _:
-            return cell.get("blob_uri") or f"blob:{cell.get('size') or 0}"
+            return cell.get(BLOB_URI) or f"blob:{cell.get(BLOB_SIZE) or 0}"
 
 
 def _bits(values: pa.Array) -> np.ndarray:

@@ -22,8 +22,9 @@ from omnigraph.exec.values.pushdown import ids_filter, push_down
 from omnigraph.exec.values.rows import BoundEntities, Positions, Rows, gather
 from omnigraph.exec.values.scalars import SCALARS, JsonForm
 from omnigraph.plan import ir
-from omnigraph.storage.lance.tables import ADDRESS, TableReader
-from omnigraph.types import FLOATS, TableKey, ValueType
+from omnigraph.storage.lance.columns import ADDRESS, BLOB_BYTES
+from omnigraph.storage.lance.reader import TableReader
+from omnigraph.types import BLOB_EXTENSION, FLOATS, TableKey, ValueType
 
 KEYS_MAX = 10_000
 """Keys that go into one filter. More of them are met by reading the key column once."""
@@ -32,7 +33,6 @@ KEYS_FEW = 100
 ROWS_A_KEY = 50
 """Rows that are read in the time one key of a filter takes."""
 
-_BLOB_TYPE = b"lance.blob.v2"
 _NOTHING = Given({}, 0)
 _AT = pa.field(ADDRESS, pa.uint64())
 
@@ -155,7 +155,7 @@ def _read(
     options: dict[str, Any] = {}
     fields = [_AT if name == ADDRESS else schema.field(name) for name in columns]
     if any(_is_blob(field) for field in fields):
-        options["blob_handling"] = "all_binary"
+        options["blob_handling"] = BLOB_BYTES
     rows = reader.rows(columns, filter=filter, **options)
     arrays = [
         _blobs(rows.column(field.name), field) if _is_blob(field) else rows.column(field.name)
@@ -165,7 +165,7 @@ def _read(
 
 
 def _is_blob(field: pa.Field) -> bool:
-    return (field.metadata or {}).get(b"ARROW:extension:name") == _BLOB_TYPE
+    return (field.metadata or {}).get(b"ARROW:extension:name") == BLOB_EXTENSION.encode()
 
 
 def _blobs(values: pa.ChunkedArray, field: pa.Field) -> pa.Array:

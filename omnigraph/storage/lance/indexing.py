@@ -1,4 +1,4 @@
-"""Indexes of a table: which it has, and new ones staged.
+"""Secondary indexes of a table: index segments planned, built and staged.
 
 Invariant: all new indexes of a table are staged together and become one version of it, so that they
 are built before any lock is taken and published, or not, with the rest of the write.
@@ -33,7 +33,7 @@ class IndexFacts:
 
 @dataclass(frozen=True, slots=True)
 class IndexRequest:
-    """An index that is to cover every row. With `anew`, no segment of it is kept."""
+    """A requested index over every row. With `anew`, no segment of an existing one is kept."""
 
     column: str
     index_type: str
@@ -67,7 +67,7 @@ class SegmentPlan:
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """What makes indexes whole: segments to build, and the ids of those they replace."""
+    """The segments to build for indexes to cover every row, and the ids of those they replace."""
 
     segments: tuple[SegmentPlan, ...] = ()
     replaced: frozenset[str] = frozenset()
@@ -79,8 +79,8 @@ def planned(
     groups: Iterable[Sequence[int]] = (),
     gone: Collection[str] = (),
 ) -> IndexPlan:
-    """The segments that make every index whole, and no group of fragments split between two. The
-    indexes that are named as gone end."""
+    """The segments to build so that every index covers every row and no group of fragments is split
+    between two segments. The indexes named as gone are dropped."""
     known = {index.name: index for index in handle.describe_indices()}
     together = [frozenset(group) for group in groups]
     segments: list[SegmentPlan] = []
@@ -125,7 +125,7 @@ def _cells(handle: Handle, index: Any, request: IndexRequest) -> list[Cell]:
 def _joined(
     cells: Sequence[Cell], groups: Iterable[frozenset[int]]
 ) -> list[tuple[frozenset[int], frozenset[str]]]:
-    """What has to be built, once cells that share a group are one."""
+    """The segments to build, once cells that share a group are joined."""
     for group in groups:
         shared = [cell for cell in cells if cell[0] & group]
         if len(shared) > 1:
@@ -137,7 +137,7 @@ def _joined(
 
 
 def staged(handle: Handle, plan: IndexPlan, built: Sequence[Index]) -> Transaction:
-    """One transaction that puts built segments in their places."""
+    """One transaction that adds built segments and removes those they replace."""
     return Transaction(
         handle.version, LanceOperation.CreateIndex(list(built), named(handle, plan.replaced))
     )
@@ -168,8 +168,8 @@ def finished(handle: Handle, request: IndexRequest, parts: Sequence[Index]) -> I
 
 
 def named(handle: Handle, uuids: Iterable[str]) -> list[Index]:
-    """Segments as a commit that replaces them names them."""
-    wanted = set(uuids)
+    """Segments as a commit that removes them names them."""
+    removed = set(uuids)
     return [
         Index(
             uuid=str(segment.uuid),
@@ -181,7 +181,7 @@ def named(handle: Handle, uuids: Iterable[str]) -> list[Index]:
         )
         for index in handle.describe_indices()
         for segment in index.segments
-        if str(segment.uuid) in wanted
+        if str(segment.uuid) in removed
     ]
 
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 
 from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed
 from omnigraph.storage import failpoints
-from omnigraph.storage.lance.tables import StagedWrite, Tables
+from omnigraph.storage.lance.staging import StagedWrite
+from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks.locks import LOCK_WAIT_S, Guard, Locks, hold
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.manifest.branches import BRANCHES_LOCK

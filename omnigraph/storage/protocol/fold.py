@@ -70,7 +70,7 @@ class Folding:
 
     def is_due(self, base: TablePin) -> bool:
         """Whether the next commit on this version should fold the table."""
-        return self._on and class_to_fold(self._datasets.at(base), incoming=1) is not None
+        return self._on and class_to_fold(self._datasets.handle(base), incoming=1) is not None
 
     def fold_table(self, pin: TablePin) -> TablePin:
         """The table with its small fragments folded, under its lock and inside a sidecar."""

@@ -20,7 +20,8 @@ from omnigraph.storage.lance.compaction_groups import TARGET_ROWS, merge_groups
 from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.lance.indexing import IndexPlan, IndexRequest
 from omnigraph.storage.lance.inline_commits import InlineResidual, rewrite_counts
-from omnigraph.storage.lance.tables import StagedWrite, Tables
+from omnigraph.storage.lance.staging import StagedWrite
+from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.protocol.commit import Step
 from omnigraph.storage.records import TablePin
 
@@ -100,7 +101,7 @@ class Compactor:
 
     def plan(self, pin: TablePin, requests: Sequence[IndexRequest]) -> TablePlan:
         """What makes fragments few and these indexes whole."""
-        handle = self._datasets.at(pin)
+        handle = self._datasets.handle(pin)
         with self._datasets.lance_call("plan_upkeep", pin.table_key):
             apart = _coverage(handle, {request.name for request in requests})
             fixed = indexing.inherited(handle)
@@ -150,7 +151,7 @@ class Compactor:
             return True
         if (now.location, now.branch, now.fork) != (base.location, base.branch, base.fork):
             return False
-        before, after = self._datasets.at(base), self._datasets.at(now)
+        before, after = self._datasets.handle(base), self._datasets.handle(now)
         if before.schema != after.schema or _segments(before) != _segments(after):
             return False
         used = {number for rewrite in done.plan.rewrites for number in rewrite.fragments}
@@ -159,7 +160,7 @@ class Compactor:
 
     def stage(self, done: TableDone, now: TablePin) -> tuple[StagedWrite, tuple[Step, ...]]:
         """What was done, on a version that `holds` it: the indexes, and then the fragments."""
-        handle = self._datasets.at(now)
+        handle = self._datasets.handle(now)
         if done.segments:
             with self._datasets.lance_call("stage_create_indexes", now.table_key):
                 transaction = indexing.staged(handle, done.plan.indexes, done.segments)

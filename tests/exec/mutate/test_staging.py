@@ -12,7 +12,7 @@ from omnigraph.exec.values.selection import KEYS_MAX, rows_by_key, rows_by_value
 from omnigraph.graph import Graph
 from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.compile import compile_query
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from tests.exec.town import COMPANY, KNOWS, PERSON, do, rows

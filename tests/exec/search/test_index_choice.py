@@ -21,6 +21,7 @@ from omnigraph.storage import failpoints
 from omnigraph.storage.lance import indexing
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import TableKey
+from tests.storage.world import remove
 
 SCHEMA = """
 node Person { name: String @key  bio: String? @index  age: I32? @index
@@ -156,7 +157,9 @@ def test_an_index_of_many_segments_becomes_one(
         _add(graph, first, first + 10, faces=False)
         graph.ensure_indices()
     pin = graph.snapshot().tables[PERSON]
-    [ids] = [i for i in graph._store.datasets.at(pin).describe_indices() if i.name == "id:ordered"]
+    [ids] = [
+        i for i in graph._store.datasets.handle(pin).describe_indices() if i.name == "id:ordered"
+    ]
     assert len(ids.segments) == 1
     assert ids.num_rows_indexed == 30
 
@@ -269,7 +272,7 @@ def _step(graph: og.Graph, step: str, n: int) -> None:
         case "add":
             _add(graph, n * 300, n * 300 + 290)
         case "delete":
-            write.delete(PERSON, f"age = {n}")
+            remove(graph._store, write, PERSON, f"age = {n}")
             graph._store.commit(write)
         case "change":
             rows = graph._store.reader(graph.snapshot(), PERSON).rows(filter=f"age = {n + 3}")

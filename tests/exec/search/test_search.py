@@ -22,9 +22,10 @@ from omnigraph.exec.search.search import bm25, matching_ids, nearest
 from omnigraph.exec.search.search_numbers import bm25_numbers, matching_numbers, nearest_numbers
 from omnigraph.plan.ir import TextMode
 from omnigraph.storage.lance.indexing import IndexRequest
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import TableKey
+from tests.storage.world import remove
 
 SCHEMA = "node Doc { slug: String @key  title: String?  emb: Vector(2)? }"
 DOC = TableKey("node:Doc")
@@ -54,7 +55,7 @@ class Docs:
 
     def delete(self, slug: str) -> None:
         write = self.graph._store.begin(kind=WriterKind.MUTATION)
-        if write.delete(DOC, f"id = '{slug}'"):
+        if remove(self.graph._store, write, DOC, f"id = '{slug}'"):
             self.graph._store.commit(write)
         self.rows.pop(slug, None)
 

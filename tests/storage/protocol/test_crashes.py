@@ -28,6 +28,7 @@ from tests.storage.world import (
     content,
     heads_agree,
     put,
+    remove,
     rows,
 )
 
@@ -130,7 +131,7 @@ def begin(where: Where, branch: str = MAIN) -> Store:
     store = where.create()
     put(store, BASE | {KNOWS: {"gone": 0}})
     delete = store.begin(kind=WriterKind.MUTATION)
-    delete.delete(KNOWS, "id = 'gone'")
+    remove(store, delete, KNOWS, "id = 'gone'")
     store.commit(delete)
     if branch != MAIN:
         store.branches.create(branch)

@@ -22,7 +22,7 @@ def fragments(store: Store, branch: str = "main") -> tuple[int, int]:
     pin = store.snapshot(branch).tables[PERSON]
     owner = None if branch == "main" else branch
     return (
-        len(store.datasets.at(pin).get_fragments()),
+        len(store.datasets.handle(pin).get_fragments()),
         len(store.datasets.open(LOCATION, owner).get_fragments()),
     )
 
@@ -47,11 +47,13 @@ def test_one_row_writes_leave_a_large_fragment_alone(
     """What a fold writes follows what was written since, not the table."""
     monkeypatch.setattr(fold, "SIZE_CLASSES", (32, 64, 256))
     put(store, {PERSON: {f"large{n}": n for n in range(200)}})
-    (large,) = store.datasets.at(store.snapshot().tables[PERSON]).get_fragments()
+    (large,) = store.datasets.handle(store.snapshot().tables[PERSON]).get_fragments()
     for number in range(4 * FRAGMENTS_MAX):
         append(store, PERSON, f"r{number}")
         pin = store.snapshot().tables[PERSON]
-        assert large.fragment_id in {f.fragment_id for f in store.datasets.at(pin).get_fragments()}
+        assert large.fragment_id in {
+            f.fragment_id for f in store.datasets.handle(pin).get_fragments()
+        }
         assert fragments(store)[0] <= FRAGMENTS_MAX + 1
     assert store.stats.view().events["fold.table"] >= 4
     assert len(content(store)[PERSON]) == 200 + 4 * FRAGMENTS_MAX
