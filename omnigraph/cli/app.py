@@ -34,10 +34,10 @@ from omnigraph.cli import (
 from omnigraph.cli.options import Json
 from omnigraph.cli.terminal import (
     leave_output,
+    plain_errors,
     prepare_streams,
     show,
     show_json,
-    told_plainly,
     warn,
 )
 
@@ -85,8 +85,8 @@ app.command()(completion.completion)
 later.add_to(app)
 
 
-def _version_flag(wanted: bool) -> None:
-    if wanted:
+def _version_flag(given: bool) -> None:
+    if given:
         version()
         raise typer.Exit
 
@@ -127,7 +127,7 @@ def main() -> None:
     """The entry point. Whatever happens, the caller sees a message and a status."""
     prepare_streams()
     try:
-        with told_plainly():
+        with plain_errors():
             _main(sys.argv[1:])
     except typer.Exit as end:
         sys.exit(end.exit_code)

@@ -28,7 +28,7 @@ from omnigraph.cli.options import (
 )
 from omnigraph.cli.progress import following
 from omnigraph.cli.shapes import commit_document
-from omnigraph.cli.terminal import show, show_json, told_plainly, warn
+from omnigraph.cli.terminal import plain_errors, show, show_json, warn
 
 if TYPE_CHECKING:
     from omnigraph.exec.load.request import LoadResult
@@ -76,7 +76,7 @@ def load(
     quiet: Quiet = False,
 ) -> None:
     """Load bulk data as one commit."""
-    with told_plainly():
+    with plain_errors():
         exclusive(node=node, edge=edge)
         where = graph_uri(uri, store)
         write_target("load", where, quiet=quiet)
@@ -111,7 +111,7 @@ def ingest(
     quiet: Quiet = False,
 ) -> None:
     """Load data of the older, forgiving format. Use `load` instead."""
-    with told_plainly():
+    with plain_errors():
         warn("'omnigraph ingest' is now 'omnigraph load', which takes no unknown properties")
         where = graph_uri(uri, store)
         write_target("ingest", where, quiet=quiet)
@@ -130,10 +130,10 @@ def ingest(
         if json:
             show_json(_ingest_document(where, base, actor, done))
             return
-        came = "branch created" if done.branch_created else "branch exists"
+        branch_state = "branch created" if done.branch_created else "branch exists"
         show(
             f"ingested {done.total_entities} entities from {where} into branch {done.branch} "
-            f"from {base} with {done.mode} ({came})"
+            f"from {base} with {done.mode} ({branch_state})"
         )
         for kind, counts in (("node", done.nodes), ("edge", done.edges)):
             for name, count in counts.items():
@@ -166,7 +166,7 @@ def export(
     exclusive(branch=branch, snapshot=snapshot)
     if format is ExportFormat.PARQUET and out is None:
         raise typer.BadParameter("Parquet is written to a folder: pass --out FOLDER")
-    with told_plainly(), open_graph(graph_uri(uri, store), read_only=True) as graph:
+    with plain_errors(), open_graph(graph_uri(uri, store), read_only=True) as graph:
         pinned = graph.snapshot(branch or MAIN, commit=snapshot)
         total = None if types else sum(pin.row_count for pin in pinned.tables.values())
         # A bar between lines of data on one terminal would spoil both.

@@ -23,7 +23,7 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.terminal import painted, show, told_plainly
+from omnigraph.cli.terminal import painted, plain_errors, show
 from omnigraph.errors import BadRequest
 
 _PROGRAM = (sys.executable, "-c", "from omnigraph.cli.start import program; program()")
@@ -32,7 +32,7 @@ _CRASH = {"OMNIGRAPH_FAILPOINTS": "commit.table_after=kill"}
 _HERO, _OTHER, _COMPANY = "Ada Ash 0", "Bob Ash 1", "Company 0"
 
 
-class _Engine(StrEnum):
+class _DemoEngine(StrEnum):
     """What runs the load."""
 
     SPARK = "spark"
@@ -46,18 +46,18 @@ def demo(
     edges: Annotated[
         int, typer.Option(metavar="N", min=200, help="About how many edges.")
     ] = 300_000,
-    engine: Annotated[_Engine, typer.Option(help="What runs the load.")] = _Engine.SPARK,
+    engine: Annotated[_DemoEngine, typer.Option(help="What runs the load.")] = _DemoEngine.SPARK,
 ) -> None:
     """Walk through what the product does, on a graph of a few hundred thousand edges."""
-    with told_plainly():
-        place = Path(folder) if folder is not None else Path(tempfile.mkdtemp(prefix="omnigraph-"))
-        if place.exists() and any(place.iterdir()):
-            raise BadRequest(f"'{place}' is not empty", "name another folder")
-        _Walk(place).run(edges, str(engine))
+    with plain_errors():
+        target = Path(folder) if folder is not None else Path(tempfile.mkdtemp(prefix="omnigraph-"))
+        if target.exists() and any(target.iterdir()):
+            raise BadRequest(f"'{target}' is not empty", "name another folder")
+        _DemoRun(target).run(edges, str(engine))
 
 
 @dataclass(slots=True)
-class _Walk:
+class _DemoRun:
     """The demo on its way."""
 
     folder: Path
@@ -175,8 +175,8 @@ class _Walk:
     def _end(self) -> None:
         seconds = time.monotonic() - self.started
         programs = Path(sys.executable).parent
-        found = shutil.which("omnigraph") is not None
-        path = "" if found else f'  export PATH="{programs}:$PATH"\n'
+        on_path = shutil.which("omnigraph") is not None
+        path = "" if on_path else f'  export PATH="{programs}:$PATH"\n'
         show(
             f"\n{painted('Done', 'bold')} in {seconds:.0f} seconds. The graph stays in "
             f"{self.folder}. Try next:\n{path}"

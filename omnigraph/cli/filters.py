@@ -8,7 +8,7 @@ from typing import Annotated, TypedDict
 import typer
 
 
-class Kind(StrEnum):
+class EntityKind(StrEnum):
     """What an entity is."""
 
     NODE = "node"
@@ -23,11 +23,13 @@ class Op(StrEnum):
     DELETE = "delete"
 
 
-Kinds = Annotated[list[Kind] | None, typer.Option("--kind", help="Only these; may be repeated.")]
+Kinds = Annotated[
+    list[EntityKind] | None, typer.Option("--kind", help="Only these; may be repeated.")
+]
 Ops = Annotated[list[Op] | None, typer.Option("--op", help="Only these; may be repeated.")]
 
 
-class Wanted(TypedDict):
+class ChangeFilter(TypedDict):
     """The options as the graph takes them."""
 
     kinds: tuple[str, ...]
@@ -35,9 +37,11 @@ class Wanted(TypedDict):
     ops: tuple[str, ...]
 
 
-def wanted(kinds: list[Kind] | None, types: list[str] | None, ops: list[Op] | None) -> Wanted:
+def change_filter(
+    kinds: list[EntityKind] | None, types: list[str] | None, ops: list[Op] | None
+) -> ChangeFilter:
     """What was asked for; nothing asked is everything."""
-    return Wanted(
+    return ChangeFilter(
         kinds=tuple(kind.value for kind in kinds or ()),
         types=tuple(types or ()),
         ops=tuple(op.value for op in ops or ()),

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.config import config
-from omnigraph.cli.terminal import told_plainly
+from omnigraph.cli.terminal import plain_errors
 
 MAIN = "main"
 
@@ -34,7 +34,7 @@ def exclusive(**given: object) -> None:
 
 def _actor(given: str | None) -> str | None:
     """Who writes: as told, else as the user's settings say."""
-    with told_plainly():
+    with plain_errors():
         return given if given is not None else config().actor
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 
-class Told(Protocol):
+class EngineProgress(Protocol):
     """What the engine says."""
 
     @property
@@ -31,7 +31,7 @@ class Told(Protocol):
         """How long so far."""
 
 
-Follow = Callable[[Told], None]
+Follow = Callable[[EngineProgress], None]
 
 
 @contextmanager
@@ -45,11 +45,13 @@ def following(
     bar = _bar()
     task = bar.add_task(verb, total=total, rate="")
 
-    def tell(told: Told) -> None:
-        rate = f"{told.rows / told.seconds:,.0f}/s" if told.seconds > 0 else ""
+    def tell(progress: EngineProgress) -> None:
+        rate = f"{progress.rows / progress.seconds:,.0f}/s" if progress.seconds > 0 else ""
         # A bar without a total only says that something happens; the end gives it one.
-        known = told.rows if told.stage == "done" else total
-        bar.update(task, description=told.stage, completed=told.rows, total=known, rate=rate)
+        known = progress.rows if progress.stage == "done" else total
+        bar.update(
+            task, description=progress.stage, completed=progress.rows, total=known, rate=rate
+        )
 
     with bar:
         yield tell

@@ -25,7 +25,7 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryRows:
     """A read's rows and where they came from."""
 
     query_name: str
@@ -46,7 +46,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TableStyle:
     """How a table looks. A terminal has so many columns; a file has as many as are needed."""
 
     column_width: int = 80
@@ -54,7 +54,7 @@ class Look:
     terminal_columns: int | None = None
 
 
-def lines_of(answer: Answer, format: Format, look: Look = Look()) -> Iterator[str]:  # noqa: B008
+def lines_of(answer: QueryRows, format: Format, look: TableStyle = TableStyle()) -> Iterator[str]:  # noqa: B008
     """The answer, line by line."""
     match format:
         case Format.JSON:
@@ -69,7 +69,7 @@ def lines_of(answer: Answer, format: Format, look: Look = Look()) -> Iterator[st
             return _table(answer, look)
 
 
-def _document(answer: Answer) -> dict[str, object]:
+def _document(answer: QueryRows) -> dict[str, object]:
     document: dict[str, object] = {
         "query_name": answer.query_name,
         "target": answer.target,
@@ -82,7 +82,7 @@ def _document(answer: Answer) -> dict[str, object]:
     return document
 
 
-def _jsonl(answer: Answer) -> Iterator[str]:
+def _jsonl(answer: QueryRows) -> Iterator[str]:
     metadata = {
         "kind": "metadata",
         "query_name": answer.query_name,
@@ -98,7 +98,7 @@ def _compact(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _csv(answer: Answer) -> Iterator[str]:
+def _csv(answer: QueryRows) -> Iterator[str]:
     yield _csv_line(answer.columns)
     for row in answer.rows:
         yield _csv_line([_cell(row.get(column)) for column in answer.columns])
@@ -120,7 +120,7 @@ def _cell(value: object) -> str:
     return value if isinstance(value, str) else _compact(value)
 
 
-def _kv(answer: Answer) -> Iterator[str]:
+def _kv(answer: QueryRows) -> Iterator[str]:
     yield answer.title
     if not answer.rows:
         yield "(no rows)"
@@ -132,7 +132,7 @@ def _kv(answer: Answer) -> Iterator[str]:
             yield f"{flat(column)}: {flat(_cell(row.get(column)))}"
 
 
-def _table(answer: Answer, look: Look) -> Iterator[str]:
+def _table(answer: QueryRows, look: TableStyle) -> Iterator[str]:
     if not answer.columns:
         yield answer.title
         yield "(no rows)"

@@ -111,7 +111,7 @@ def fail(text: str) -> NoReturn:
 
 
 @contextmanager
-def told_plainly() -> Iterator[None]:
+def plain_errors() -> Iterator[None]:
     """Turn every failure into one message and status 1."""
     try:
         yield

@@ -27,7 +27,7 @@ from omnigraph.cli.options import (
     Quiet,
     Store,
 )
-from omnigraph.cli.terminal import show, show_json, told_plainly
+from omnigraph.cli.terminal import plain_errors, show, show_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,7 @@ def optimize(
     quiet: Quiet = False,
 ) -> None:
     """Make fragments few and indexes whole, in one commit that changes no row."""
-    with told_plainly():
+    with plain_errors():
         where = graph_uri(uri, store)
         write_target("optimize", where, quiet=quiet)
         with open_graph(where) as graph:
@@ -134,7 +134,7 @@ def repair(
     quiet: Quiet = False,
 ) -> None:
     """Look for table heads that no commit explains, and mend what can be mended."""
-    with told_plainly():
+    with plain_errors():
         where = graph_uri(uri, store)
         write_target("repair", where, quiet=quiet)
         with open_graph(where, read_only=not confirm) as graph:
@@ -206,7 +206,7 @@ def cleanup(
     """Remove what only old commits need."""
     if keep is None and older_than is None:
         raise typer.BadParameter("say what stays: pass --keep N, --older-than DUR, or both")
-    with told_plainly():
+    with plain_errors():
         where = graph_uri(uri, store)
         if confirm:
             confirm_destructive("cleanup", where, json=json)
@@ -273,7 +273,7 @@ def check(uri: GraphPath = None, json: Json = False, store: Store = None) -> Non
     """Read everything a graph is made of and say what does not fit together."""
     from omnigraph.graph import check_at
 
-    with told_plainly():
+    with plain_errors():
         where = graph_uri(uri, store)
         report = check_at(where)
         if json:

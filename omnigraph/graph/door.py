@@ -29,13 +29,13 @@ from omnigraph.exec.upkeep.ensure_indices import IndexReport, ensure_indices
 from omnigraph.exec.upkeep.optimize import OptimizeReport, UpkeepProgress
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, stored_catalog
-from omnigraph.graph.texts import query_text, schema_text
+from omnigraph.graph.source_text import query_text, schema_text
 from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView
 from omnigraph.pipeline import upkeep
 from omnigraph.pipeline.export import ExportOrder, export
 from omnigraph.pipeline.frames import Frames
 from omnigraph.pipeline.load import Order, load
-from omnigraph.pipeline.queries import query_on_spark
+from omnigraph.pipeline.spark_query import query_on_spark
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.ir import Plan, ReadPlan
 from omnigraph.plan.params import bind_parameters
@@ -122,8 +122,8 @@ class Graph:
 
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
         """Every table with its version and row count, now or at a commit."""
-        found = self._store.snapshot(branch, commit=commit)
-        return replace(found, tables=dict(found.tables))  # the store shares its own
+        snapshot = self._store.snapshot(branch, commit=commit)
+        return replace(snapshot, tables=dict(snapshot.tables))  # the store shares its own
 
     def mutate(
         self,
@@ -167,8 +167,8 @@ class Graph:
     ) -> Changes:
         """What turns one point into another. A point is a branch or the id of a commit."""
         old, new = self._point(before), self._point(after)
-        wanted = filters(self._schemas.at(new).catalog, kinds, types, ops)
-        return changes_between(self._store, self._schemas, old, new, wanted)
+        change_filter = filters(self._schemas.at(new).catalog, kinds, types, ops)
+        return changes_between(self._store, self._schemas, old, new, change_filter)
 
     def _point(self, name: str) -> Snapshot:
         try:

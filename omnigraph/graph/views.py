@@ -82,8 +82,8 @@ class CommitsView:
         commit = self.get(commit_id)
         with readable(commit.id):
             catalog = self._schemas.at(self._store.history.at(commit)).catalog
-        wanted = filters(catalog, kinds, types, ops)
-        return commit_changes(self._store, self._schemas, commit, wanted)
+        change_filter = filters(catalog, kinds, types, ops)
+        return commit_changes(self._store, self._schemas, commit, change_filter)
 
 
 class ChangesView:
@@ -110,8 +110,8 @@ class ChangesView:
 
         `start` is `now`, `beginning` or `after:<commit id>`; a `cursor` goes on where a poll ended.
         """
-        wanted = filters(self._schemas.current().catalog, kinds, types, ops)
-        feed = Feed(self._store, self._schemas, branch, wanted)
+        change_filter = filters(self._schemas.current().catalog, kinds, types, ops)
+        feed = Feed(self._store, self._schemas, branch, change_filter)
         return feed.poll(
             start=start, cursor=cursor, page_token=page_token, limit=limit, commits=commits
         )
@@ -128,8 +128,8 @@ class ChangesView:
 
         `ops` narrows the changes that the cursor tells, not the baseline.
         """
-        wanted = filters(self._schemas.current().catalog, kinds, types, ops)
-        return Feed(self._store, self._schemas, branch, wanted).baseline()
+        change_filter = filters(self._schemas.current().catalog, kinds, types, ops)
+        return Feed(self._store, self._schemas, branch, change_filter).baseline()
 
 
 class RecoveriesView:

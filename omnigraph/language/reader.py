@@ -16,7 +16,7 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
 
 from omnigraph.errors import ParseError
-from omnigraph.language.tables import parser_of
+from omnigraph.language.parse_table_cache import parser_of
 from omnigraph.types import Span
 
 NESTING_MAX = 64
@@ -69,32 +69,32 @@ class Reader(Generic[Tree]):
     def _syntax_error(self, source: str, cause: Exception) -> ParseError:
         if isinstance(cause, UnexpectedToken) and cause.token.type != "$END":
             span = token_span(cause.token)
-            found = f"'{_shorten(str(cause.token))}'"
+            unexpected = f"'{_shorten(str(cause.token))}'"
         elif isinstance(cause, UnexpectedCharacters):
-            at = cause.pos_in_stream or 0
-            span = Span(at, at + 1)
-            broken = _broken_token(source, at)
+            position = cause.pos_in_stream or 0
+            span = Span(position, position + 1)
+            broken = _broken_token(source, position)
             if broken:
                 return ParseError.at(source, span, broken, code="syntax")
-            found = f"character {source[at]!r}"
+            unexpected = f"character {source[position]!r}"
         else:
             end = len(source.rstrip())
             span = Span(max(end - 1, 0), end)
-            found = "end of the text"
+            unexpected = "end of the text"
         names = _expected(cause, self.terminals)
         expected = f"; expected {names}" if names else ""
-        return ParseError.at(source, span, f"unexpected {found}{expected}", code="syntax")
+        return ParseError.at(source, span, f"unexpected {unexpected}{expected}", code="syntax")
 
 
-def _broken_token(source: str, at: int) -> str:
+def _broken_token(source: str, position: int) -> str:
     """What is wrong with a token that starts like one but is none; empty if it is no start."""
-    if source.startswith('"', at):
+    if source.startswith('"', position):
         return "the string that starts here is not closed"
-    if source.startswith("/*", at):
+    if source.startswith("/*", position):
         return "the comment that starts here is not closed"
-    if source[at].isdecimal():
+    if source[position].isdecimal():
         return "a number must be digits, with a point between them or without"
-    return _OTHER_LANGUAGES.get(source[at], "")
+    return _OTHER_LANGUAGES.get(source[position], "")
 
 
 # What starts a comment or a string elsewhere.
@@ -134,11 +134,11 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 def _require_encodable(source: str) -> None:
     """Half a surrogate pair cannot be stored as UTF-8, so no later step should meet one."""
-    if found := _SURROGATE.search(source):
+    if match := _SURROGATE.search(source):
         raise ParseError.at(
             source,
-            Span(found.start(), found.end()),
-            f"the text is not UTF-8: it contains the lone surrogate U+{ord(found.group()):04X}",
+            Span(match.start(), match.end()),
+            f"the text is not UTF-8: it contains the lone surrogate U+{ord(match.group()):04X}",
             code="bad-encoding",
             hint="save the file as UTF-8",
         )

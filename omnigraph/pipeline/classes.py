@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from omnigraph.pipeline.java import Java
-from omnigraph.places import cache_folder
+from omnigraph.user_cache import cache_folder
 
 SWITCH = "OMNIGRAPH_CLASS_ARCHIVE"
 """Set to `off`, no archive is made or used."""
@@ -38,14 +38,14 @@ def archive_options(java: Java, jars: Path, env: Mapping[str, str] = os.environ)
 
 def _key(java: Java, jars: Path) -> str:
     release = java.home / "release"
-    told = [str(java.home), str(java.major), _facts(release), str(jars)]
-    told += sorted(f"{jar.name} {_facts(jar)}" for jar in jars.glob("*.jar"))
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:24]
+    facts = [str(java.home), str(java.major), _facts(release), str(jars)]
+    facts += sorted(f"{jar.name} {_facts(jar)}" for jar in jars.glob("*.jar"))
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:24]
 
 
 def _facts(file: Path) -> str:
     try:
-        found = file.stat()
+        stat = file.stat()
     except OSError:
         return ""
-    return f"{found.st_size} {int(found.st_mtime)}"
+    return f"{stat.st_size} {int(stat.st_mtime)}"

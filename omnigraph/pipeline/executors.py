@@ -52,12 +52,12 @@ class Executors:
             return []
         task = partial(_task, work, self._where)
         try:
-            found = self._spark.sparkContext.parallelize(packed, len(packed)).map(task).collect()
+            results = self._spark.sparkContext.parallelize(packed, len(packed)).map(task).collect()
         except Exception as error:
             if not type(error).__module__.startswith(("py4j", "pyspark")):
                 raise
             raise StorageFailed(f"{self._doing} on Spark", _reason(error)) from error
-        return [pickle.loads(each) for each in found]
+        return [pickle.loads(each) for each in results]
 
 
 def _task(work: Callable[[Where, Any], Any], where: Where, packed: bytes) -> bytes:

@@ -75,21 +75,21 @@ class Frames:
     def _frames(
         self, spark: "SparkSession", owners: Iterable[Owner], pinned: Snapshot
     ) -> "dict[str, DataFrame]":
-        found: dict[str, DataFrame] = {}
+        frames: dict[str, DataFrame] = {}
         for owner in owners:  # edges come first
             frame = self._frame(spark, owner, pinned.commit_id)
             if isinstance(owner, EdgeType):
-                found[owner.name] = frame
+                frames[owner.name] = frame
                 continue
-            if owner.name in found:
-                found[f"edge:{owner.name}"] = found[owner.name]
-            found[owner.name] = frame
-        return found
+            if owner.name in frames:
+                frames[f"edge:{owner.name}"] = frames[owner.name]
+            frames[owner.name] = frame
+        return frames
 
     def _frame(self, spark: "SparkSession", owner: Owner, commit: str) -> "DataFrame":
         kind = "edge" if isinstance(owner, EdgeType) else "type"
         reader = spark.read.format("omnigraph").option(kind, owner.name).option("snapshot", commit)
         if self._store.where.storage_options:
-            told = orjson.dumps(self._store.where.storage_options).decode()
-            reader = reader.option("storage_options", told)
+            options = orjson.dumps(self._store.where.storage_options).decode()
+            reader = reader.option("storage_options", options)
         return reader.load(self._store.where.uri)

@@ -85,17 +85,17 @@ def _repeated(order: Order, request: LoadRequest, done: Commit) -> LoadResult:
 
 def _loaded(store: Store, catalog: Catalog, order: Order, request: LoadRequest) -> LoadResult:
     is_frame = is_spark_frame(order.source)
-    found = Input(None, None, None) if is_frame else _opened(order, store.where.options)
-    engine = choose_engine(order, found, is_frame=is_frame)
+    input = Input(None, None, None) if is_frame else _opened(order, store.where.options)
+    engine = choose_engine(order, input, is_frame=is_frame)
     created = _ready_branch(store, order)
     if engine == "spark":
         # Spark is loaded by those who use it.
         from omnigraph.pipeline.spark_load import load_spark  # noqa: PLC0415
 
         frame = order.source if is_frame else None
-        commit, counts = load_spark(store, catalog, request, found, frame=frame, spark=order.spark)
+        commit, counts = load_spark(store, catalog, request, input, frame=frame, spark=order.spark)
     else:
-        size, pieces = found.rows_bytes, found.pieces()
+        size, pieces = input.rows_bytes, input.pieces()
         commit, counts = load_local(store, catalog, request, pieces, size_bytes=size)
     return LoadResult(
         branch=order.branch,
@@ -155,7 +155,7 @@ def _owner(catalog: Catalog, order: Order) -> Owner | None:
     return owner
 
 
-def choose_engine(order: Order, found: Input, *, is_frame: bool) -> Literal["local", "spark"]:
+def choose_engine(order: Order, input: Input, *, is_frame: bool) -> Literal["local", "spark"]:
     """The engine that was asked for, or for `auto` Spark unless the input is known to be small."""
     match order.engine:
         case "local" if is_frame:
@@ -164,10 +164,10 @@ def choose_engine(order: Order, found: Input, *, is_frame: bool) -> Literal["loc
             return order.engine
         case "auto":
             limit = int(os.environ.get(LOCAL_BYTES_VARIABLE) or LOCAL_BYTES_MAX)
-            is_small = found.size_bytes is not None and found.size_bytes <= limit
+            is_small = input.size_bytes is not None and input.size_bytes <= limit
             at_hand = order.spark is not None or _session_is_active()
             # A stream of records comes out of this process whoever works on it.
-            is_stream = found.size_bytes is None and not is_frame
+            is_stream = input.size_bytes is None and not is_frame
             return "local" if (is_small or is_stream) and not at_hand and not is_frame else "spark"
         case _:
             raise BadRequest(f"unknown engine '{order.engine}'", "use auto, local or spark")

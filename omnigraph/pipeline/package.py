@@ -58,8 +58,8 @@ def executor_settings(archive: str) -> dict[str, str]:
 def submit_line(archive: str) -> str:
     """How a program that uses OmniGraph is given to a cluster."""
     settings = executor_settings(archive)
-    told = " ".join(f"--conf {k}={v}" for k, v in settings.items() if k != "spark.archives")
-    return f"spark-submit --archives {settings['spark.archives']} {told} PROGRAM.py"
+    confs = " ".join(f"--conf {k}={v}" for k, v in settings.items() if k != "spark.archives")
+    return f"spark-submit --archives {settings['spark.archives']} {confs} PROGRAM.py"
 
 
 def _files() -> Iterator[tuple[Path, str]]:
@@ -78,11 +78,11 @@ def _files() -> Iterator[tuple[Path, str]]:
 
 def _needed(root: str) -> set[str]:
     """The distributions that one needs, itself included, as far as they are installed."""
-    found: set[str] = set()
+    needed: set[str] = set()
     waiting = [root]
     while waiting:
         name = _canonical(waiting.pop())
-        if name in found or name in _CLUSTERS_OWN:
+        if name in needed or name in _CLUSTERS_OWN:
             continue
         try:
             required = metadata.requires(name) or []
@@ -90,9 +90,9 @@ def _needed(root: str) -> set[str]:
             if name == root:
                 raise NotInstalled(root, "the installed packages", f"pip install {root}") from None
             continue  # for another platform or version of Python
-        found.add(name)
+        needed.add(name)
         waiting += [re.split(r"[\s;\[<>=!~(]", r, maxsplit=1)[0] for r in required if _always(r)]
-    return found
+    return needed
 
 
 def _always(requirement: str) -> bool:

@@ -65,13 +65,13 @@ def session(
             return active
         if "PYSPARK_GATEWAY_PORT" in os.environ:
             # spark-submit started the JVM and this process, and was told every setting.
-            found = spark_session.builder.appName(app_name).getOrCreate()
+            made = spark_session.builder.appName(app_name).getOrCreate()
         else:
             builder = spark_session.builder.appName(app_name)
-            told = executor_settings(archive) if archive is not None else {}
-            found = _make(builder, profile, master or "local[*]", {**told, **(config or {})})
-        register(found)
-        return found
+            ours = executor_settings(archive) if archive is not None else {}
+            made = _make(builder, profile, master or "local[*]", {**ours, **(config or {})})
+        register(made)
+        return made
 
 
 def register(spark: "SparkSession") -> None:

@@ -34,7 +34,7 @@ from omnigraph.types import TableKey
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class LoadJob:
     """What every task of a load is told."""
 
     uri: str
@@ -60,12 +60,12 @@ class PartDone:
     error: OmnigraphError | None = None
 
 
-def run_part(job: Job, part: Part) -> PartDone:
+def run_part(job: LoadJob, part: Part) -> PartDone:
     """Read one part: the whole work of a task."""
     return run_pieces(job, part.index, pieces_of_part(part))
 
 
-def run_pieces(job: Job, index: int, pieces: Iterator[Piece]) -> PartDone:
+def run_pieces(job: LoadJob, index: int, pieces: Iterator[Piece]) -> PartDone:
     """Decode and check pieces, and write their rows and keys."""
     done = PartDone(index, faults=Faults(job.request.rejects is not None))
     folder = Path(job.folder)
@@ -74,9 +74,9 @@ def run_pieces(job: Job, index: int, pieces: Iterator[Piece]) -> PartDone:
     intake = Intake(spill, sink, done.faults, done.counts)
     try:
         for piece in pieces:
-            faults, some = ready_piece(job.catalog, job.request, piece, job.buckets)
+            faults, rows = ready_piece(job.catalog, job.request, piece, job.buckets)
             done.faults.merge(faults)
-            for ready in some:
+            for ready in rows:
                 intake.take(ready, piece.part)
             if isinstance(piece.data, Block):
                 done.lines += line_count(piece.data.data)
@@ -96,7 +96,7 @@ def run_pieces(job: Job, index: int, pieces: Iterator[Piece]) -> PartDone:
     return done
 
 
-def _sink(job: Job, folder: Path) -> FragmentSink | RowSink:
+def _sink(job: LoadJob, folder: Path) -> FragmentSink | RowSink:
     if job.request.mode == "merge":
         return RowSink(Spill(folder, job.buckets, FRAGMENT_BYTES))
     store = open_store(job.uri, read_only=True, storage_options=job.storage_options)
@@ -121,7 +121,7 @@ def run_bucket(job: BucketJob) -> Outcome:
     return run_check(job.check, job.owner, job.bucket, read)
 
 
-def run_batches(job: Job, batches: Iterator[pa.RecordBatch]) -> PartDone:
+def run_batches(job: LoadJob, batches: Iterator[pa.RecordBatch]) -> PartDone:
     """Load a partition of a DataFrame where it is."""
     index = partition_number()
 

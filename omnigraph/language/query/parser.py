@@ -91,7 +91,7 @@ def _integer(token: Token, sign: Token | None = None) -> int:
     return -int(digits) if sign is not None else int(digits)
 
 
-class _Builder(Transformer[Token, tuple[ast.Query, ...]]):
+class _QueryBuilder(Transformer[Token, tuple[ast.Query, ...]]):
     """Builds the tree while the parser reduces. One method a grammar rule."""
 
     def start(self, queries: list[ast.Query]) -> tuple[ast.Query, ...]:
@@ -500,5 +500,5 @@ def _require_one_mode(name: str, mutation: ast.Mutation) -> None:
 
 
 _READER: Reader[tuple[ast.Query, ...]] = Reader(
-    package="omnigraph.language.query", start="start", builder=_Builder, terminals=_TERMINALS
+    package="omnigraph.language.query", start="start", builder=_QueryBuilder, terminals=_TERMINALS
 )

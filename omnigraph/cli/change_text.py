@@ -133,12 +133,12 @@ def _conflict(conflict: MergeConflict, ours: str, theirs: str) -> Iterator[str]:
 def _differing(sides: Sequence[dict[str, Any] | None]) -> Iterator[tuple[str, list[str]]]:
     """Each value in which the sides are not all equal, as each has it."""
     flat = [None if side is None else _flat(side) for side in sides]
-    there = [side for side in flat if side is not None]
-    names = list(dict.fromkeys(name for side in there for name in side))
+    present = [side for side in flat if side is not None]
+    names = list(dict.fromkeys(name for side in present for name in side))
     differing = [
         name
         for name in names
-        if any(not _same(there[0].get(name), side.get(name)) for side in there[1:])
+        if any(not _same(present[0].get(name), side.get(name)) for side in present[1:])
     ]
     if None in flat:
         shown = ["(not there)" if side is None else "(there)" for side in flat]
@@ -158,10 +158,10 @@ def _columns(heads: list[str], rows: list[list[str]]) -> Iterator[str]:
     first = min(_NAME_WIDTH_MAX, max((len(row[0]) for row in rows), default=0))
     room = (width - 2 - first - 2 * (len(heads) - 1)) // (len(heads) - 1)
     widths = [first]
-    for place in range(1, len(heads)):
-        widths.append(min(room, max(len(row[place]) for row in [heads, *rows])))
+    for column in range(1, len(heads)):
+        widths.append(min(room, max(len(row[column]) for row in [heads, *rows])))
     for row in [heads, *rows]:
-        cells = [_cut(cell, at).ljust(at) for cell, at in zip(row, widths, strict=True)]
+        cells = [_cut(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)]
         yield f"  {'  '.join(cells)}".rstrip()
 
 

@@ -66,13 +66,13 @@ def query_on_spark(
         )
         for number in range(count)
     ]
-    answers = [_told(each) for each in executors.map(answer, asked)]
+    answers = [_or_raise(each) for each in executors.map(answer, asked)]
     if shares is None:
         return reading.whole(plan, snapshot, answers[0])
     return reading.gather(plan, shares, given, snapshot, answers)
 
 
-def _told(answer: Answer | OmnigraphError) -> Answer:
+def _or_raise(answer: Answer | OmnigraphError) -> Answer:
     if isinstance(answer, OmnigraphError):
         raise answer
     return answer
@@ -97,9 +97,9 @@ def answer(where: Where, asked: Asked) -> Answer | OmnigraphError:
 
 def _reading(where: Where, limits: Limits) -> Reading:
     key = where.uri, repr(sorted((where.storage_options or {}).items())), limits
-    found = _READINGS.get(key)
-    if found is None:
+    reading = _READINGS.get(key)
+    if reading is None:
         while len(_READINGS) >= _OPEN_MAX:
             _READINGS.pop(next(iter(_READINGS))).close()
-        found = _READINGS[key] = Reading(where.open(), limits)
-    return found
+        reading = _READINGS[key] = Reading(where.open(), limits)
+    return reading
