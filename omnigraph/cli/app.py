@@ -21,6 +21,7 @@ from omnigraph.cli import (
     demo,
     diff,
     embed,
+    fmt,
     history,
     later,
     profile,
@@ -78,6 +79,7 @@ app.command()(upkeep.check)
 app.add_typer(spark.app)
 app.command()(queries.lint)
 app.command()(queries.explain)
+app.command()(fmt.fmt)
 app.add_typer(blob.app)
 app.command()(embed.embed)
 app.add_typer(profile.app)

@@ -10,6 +10,7 @@ import typer
 from omnigraph.cli.address import graph_uri, write_target
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import Actor, GraphPath, Json, NextSchema, Quiet, Store, Uri
+from omnigraph.cli.shapes import source_error_document
 from omnigraph.cli.terminal import plain_errors, read_text, show_json, warn
 from omnigraph.cli.terminal import show as show_text
 from omnigraph.errors import ParseError
@@ -193,18 +194,7 @@ def _document(file: str, admission: Admission, plan: MigrationPlan | None) -> di
 
 
 def _error_document(file: str, cause: ParseError) -> dict[str, object]:
-    return {
-        "status": "error",
-        "schema_path": file,
-        "error": {
-            "message": cause.headline,
-            "code": cause.code,
-            "line": cause.line,
-            "column": cause.column,
-            "byte_span": list(cause.byte_span),
-            "hint": cause.hint,
-        },
-    }
+    return {"status": "error", "schema_path": file, "error": source_error_document(cause)}
 
 
 def _show(file: str, admission: Admission, plan: MigrationPlan | None) -> None:

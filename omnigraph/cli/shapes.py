@@ -1,10 +1,11 @@
-"""JSON shapes of what a graph's history holds, as the wire has them."""
+"""JSON documents of commits, snapshots, recoveries and source errors, as the wire has them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from omnigraph.errors import SourceError
     from omnigraph.storage.records import Commit, Recovery, Snapshot
 
 
@@ -59,4 +60,16 @@ def recovery_document(recovery: Recovery) -> dict[str, object]:
             for outcome in recovery.per_table_outcomes
         ],
         "created_at": recovery.created_at,
+    }
+
+
+def source_error_document(cause: SourceError) -> dict[str, object]:
+    """An error in a schema or a query, with its position."""
+    return {
+        "message": cause.headline,
+        "code": cause.code,
+        "line": cause.line,
+        "column": cause.column,
+        "byte_span": list(cause.byte_span),
+        "hint": cause.hint,
     }

@@ -1,4 +1,4 @@
-"""Syntax trees of `.gq` files back to text.
+"""Query trees as canonical text, to test the parser with.
 
 Invariant: `parse_queries(format_queries(file)) == file`, for every tree the parser makes.
 """

@@ -1,11 +1,10 @@
-"""Tree to canonical schema text.
+"""Schema trees as canonical text, to test the parser with.
 
 Invariant: `parse_schema(format_schema(tree)) == tree` for every tree the parser makes, and equal
 trees give the same text.
 """
 
 import re
-from decimal import Decimal
 from typing import assert_never
 
 from omnigraph.language.reader import quote
@@ -17,13 +16,13 @@ from omnigraph.language.schema.ast import (
     Declaration,
     Edge,
     Interface,
-    Literal,
     Name,
     Node,
     Property,
     RangeConstraint,
     Schema,
 )
+from omnigraph.language.schema.literals import format_interval, format_literal
 
 _INDENT = "  "
 _BARE_WORD = re.compile(r"(?!(?:true|false)\Z)[a-z_][A-Za-z0-9_]*\Z")
@@ -95,12 +94,6 @@ def _names(names: tuple[Name, ...]) -> str:
     return ", ".join(name.text for name in names)
 
 
-def format_interval(low: int | float | None, high: int | float | None) -> str:
-    """`low..high` with an open bound left out."""
-    written = ["" if bound is None else format_literal(bound) for bound in (low, high)]
-    return "..".join(written)
-
-
 def format_annotation(annotation: Annotation) -> str:
     """`@name(value, key=value)`. `@embed` names a property, so its value is bare if it can be."""
     if annotation.value is None:
@@ -110,15 +103,3 @@ def format_annotation(annotation: Annotation) -> str:
     first = str(value) if bare else format_literal(value)
     rest = (f"{key}={format_literal(value)}" for key, value in annotation.kwargs)
     return f"@{annotation.name}({', '.join([first, *rest])})"
-
-
-def format_literal(value: Literal) -> str:
-    """A literal as the language writes it. Floats have no exponent there."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return quote(value)
-    if isinstance(value, int):
-        return str(value)
-    text = format(Decimal(repr(value)), "f")
-    return text if "." in text else f"{text}.0"
