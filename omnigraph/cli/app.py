@@ -16,6 +16,7 @@ from omnigraph.cli import (
     branch,
     bulk,
     changes,
+    compat,
     completion,
     data,
     demo,
@@ -39,7 +40,6 @@ from omnigraph.cli.terminal import (
     prepare_streams,
     show,
     show_json,
-    warn,
 )
 
 _EPILOG = (
@@ -63,7 +63,6 @@ app.command()(data.query)
 app.command()(data.mutate)
 app.command()(shell.shell)
 app.command()(bulk.load)
-app.command(hidden=True)(bulk.ingest)
 app.command()(bulk.export)
 app.add_typer(branch.app)
 app.command()(diff.diff)
@@ -84,6 +83,7 @@ app.add_typer(blob.app)
 app.command()(embed.embed)
 app.add_typer(profile.app)
 app.command()(completion.completion)
+compat.add_to(app)
 later.add_to(app)
 
 
@@ -116,13 +116,6 @@ def version(json: Json = False) -> None:
 
 
 _VERSION = frozenset({"-v", "--version"})
-_OLDER_SPELLINGS = {
-    ("check",): ("lint",),
-    ("query", "lint"): ("lint",),
-    ("query", "check"): ("lint",),
-    ("read",): ("query",),
-    ("change",): ("mutate",),
-}
 
 
 def main() -> None:
@@ -143,7 +136,6 @@ def main() -> None:
 
 
 def _main(words: list[str]) -> None:
-    """Spellings of older releases still work, with a warning."""
     completion.prepare()
     try:
         arguments = scope.take(words)
@@ -152,14 +144,5 @@ def _main(words: list[str]) -> None:
         sys.exit(2)
     if _VERSION.intersection(takewhile(lambda word: word != "--", arguments)):
         arguments = ["--version"]
-    for old, new in _OLDER_SPELLINGS.items():
-        if tuple(arguments[: len(old)]) == old and not _is_upkeep(arguments):
-            warn(f"'omnigraph {' '.join(old)}' is now 'omnigraph {' '.join(new)}'")
-            arguments = [*new, *arguments[len(old) :]]
-            break
+    arguments = compat.current_spelling(arguments)
     app(args=arguments, prog_name="omnigraph")
-
-
-def _is_upkeep(arguments: list[str]) -> bool:
-    """Whether `check` means the graph: queries were checked with --query."""
-    return arguments[:1] == ["check"] and not any(a.startswith("--query") for a in arguments)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.cli.address import graph_uri, is_local, name_and_graph
+from omnigraph.cli.compat import QueryName
 from omnigraph.cli.config import config
 from omnigraph.cli.engine import init_graph, open_graph
 from omnigraph.cli.options import (
@@ -24,7 +25,6 @@ from omnigraph.cli.options import (
     Params,
     ParamsFile,
     QueryFile,
-    QueryName,
     QueryText,
     Quiet,
     Snapshot,

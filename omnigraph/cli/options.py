@@ -79,9 +79,6 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(metavar="[NAME] [URI]", help="Which query of the file, and the graph."),
 ]
-QueryName = Annotated[
-    str | None, typer.Option("--name", metavar="NAME", help="Which query of the file.")
-]
 QueryFile = Annotated[
     str | None, typer.Option("--query", metavar="FILE", help="The query file (.gq); - for input.")
 ]

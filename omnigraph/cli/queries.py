@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.address import graph_uri, name_and_graph
+from omnigraph.cli.compat import QueryName
 from omnigraph.cli.engine import open_graph
-from omnigraph.cli.options import GraphPath, Json, QueryName, Store, Uri, Words
+from omnigraph.cli.options import GraphPath, Json, Store, Uri, Words
 from omnigraph.cli.terminal import plain_errors, read_text, show, show_json
 
 if TYPE_CHECKING:

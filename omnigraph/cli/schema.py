@@ -69,7 +69,6 @@ def check(
 
 
 @app.command()
-@app.command("get", hidden=True)
 def show(path: GraphPath = None, json: Json = False, uri: Uri = None, store: Store = None) -> None:
     """Print the schema of a graph."""
     with plain_errors():
