@@ -41,6 +41,7 @@ from omnigraph.errors import (
     VersionMismatch,
     Violation,
 )
+from omnigraph.extras import defer_pandas
 
 if TYPE_CHECKING:
     from omnigraph.exec.changes.baseline import Baseline
@@ -149,5 +150,6 @@ def __getattr__(name: str) -> Any:
     """What needs an engine, loaded when it is first asked for."""
     home = _LOADED_LATER.get(name)
     if home is not None:
+        defer_pandas()
         return getattr(import_module(f"omnigraph.{home}"), name)
     raise AttributeError(f"module 'omnigraph' has no attribute '{name}'")

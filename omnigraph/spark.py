@@ -10,6 +10,8 @@ Importing this module loads no Spark; asking it for something does.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.extras import require_spark
+
 if TYPE_CHECKING:
     from omnigraph.pipeline.session import register, session
     from omnigraph.pipeline.source import OmnigraphSource
@@ -29,4 +31,6 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'omnigraph.spark' has no attribute '{name}'")
+    if home != "session":  # its functions ask when they are called
+        require_spark()
     return getattr(import_module(f"omnigraph.pipeline.{home}"), name)

@@ -25,6 +25,7 @@ import typer
 
 from omnigraph.cli.terminal import painted, plain_errors, show
 from omnigraph.errors import BadRequest
+from omnigraph.extras import has_spark
 
 _PROGRAM = (sys.executable, "-c", "from omnigraph.cli.start import program; program()")
 # The write dies when one of its two tables has moved and the other has not.
@@ -46,14 +47,20 @@ def demo(
     edges: Annotated[
         int, typer.Option(metavar="N", min=200, help="About how many edges.")
     ] = 300_000,
-    engine: Annotated[_DemoEngine, typer.Option(help="What runs the load.")] = _DemoEngine.SPARK,
+    engine: Annotated[
+        _DemoEngine | None, typer.Option(help="What runs the load, else Spark if it is there.")
+    ] = None,
 ) -> None:
     """Walk through what the product does, on a graph of a few hundred thousand edges."""
     with plain_errors():
         target = Path(folder) if folder is not None else Path(tempfile.mkdtemp(prefix="omnigraph-"))
         if target.exists() and any(target.iterdir()):
             raise BadRequest(f"'{target}' is not empty", "name another folder")
-        _DemoRun(target).run(edges, str(engine))
+        _DemoRun(target).run(edges, str(engine or _default_engine()))
+
+
+def _default_engine() -> _DemoEngine:
+    return _DemoEngine.SPARK if has_spark() else _DemoEngine.LOCAL
 
 
 @dataclass(slots=True)

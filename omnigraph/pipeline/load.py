@@ -18,6 +18,7 @@ from omnigraph.exec.load.inputs import Input, open_input, open_whole
 from omnigraph.exec.load.local import load_local
 from omnigraph.exec.load.records import Owner
 from omnigraph.exec.load.request import MODES, LoadRequest, LoadResult, Progress
+from omnigraph.extras import has_spark, require_spark
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.commit import AlreadyMarked
 from omnigraph.storage.records import Commit
@@ -156,19 +157,25 @@ def _owner(catalog: Catalog, order: Order) -> Owner | None:
 
 
 def choose_engine(order: Order, input: Input, *, is_frame: bool) -> Literal["local", "spark"]:
-    """The engine that was asked for, or for `auto` Spark unless the input is known to be small."""
+    """The engine that was asked for, or for `auto` Spark unless the input is known to be small, or
+    Spark is not installed."""
     match order.engine:
         case "local" if is_frame:
             raise BadRequest("a Spark DataFrame is loaded by Spark", "use engine='spark'")
-        case "local" | "spark":
-            return order.engine
+        case "local":
+            return "local"
+        case "spark":
+            if order.spark is None and not is_frame:
+                require_spark()  # before a branch is created for the load
+            return "spark"
         case "auto":
             limit = int(os.environ.get(LOCAL_BYTES_VARIABLE) or LOCAL_BYTES_MAX)
             is_small = input.size_bytes is not None and input.size_bytes <= limit
-            at_hand = order.spark is not None or _session_is_active()
+            if is_frame or order.spark is not None or _session_is_active():
+                return "spark"
             # A stream of records comes out of this process whoever works on it.
-            is_stream = input.size_bytes is None and not is_frame
-            return "local" if (is_small or is_stream) and not at_hand and not is_frame else "spark"
+            is_stream = input.size_bytes is None
+            return "local" if is_small or is_stream or not has_spark() else "spark"
         case _:
             raise BadRequest(f"unknown engine '{order.engine}'", "use auto, local or spark")
 

@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 from omnigraph.errors import AlreadyExists, NotInstalled, StorageFailed
+from omnigraph.extras import require_spark
 
 FOLDER = "omnigraph"
 """The name under which executors unpack the archive."""
@@ -31,6 +32,7 @@ def archive_name() -> str:
 
 def build(target: Path) -> Path:
     """Write the archive, which appears when it is whole. A folder gets one by its own name."""
+    require_spark()  # tasks need pandas, which comes with it
     path = target / archive_name() if target.is_dir() else target
     if path.exists():
         raise AlreadyExists("archive", str(path), "remove it, or name another")
@@ -85,18 +87,20 @@ def _needed(root: str) -> set[str]:
         if name in needed or name in _CLUSTERS_OWN:
             continue
         try:
-            required = metadata.requires(name) or []
+            required = [r for r in metadata.requires(name) or [] if _applies(r, name == root)]
         except metadata.PackageNotFoundError:
             if name == root:
                 raise NotInstalled(root, "the installed packages", f"pip install {root}") from None
             continue  # for another platform or version of Python
         needed.add(name)
-        waiting += [re.split(r"[\s;\[<>=!~(]", r, maxsplit=1)[0] for r in required if _always(r)]
+        waiting += [re.split(r"[\s;\[<>=!~(]", r, maxsplit=1)[0] for r in required]
     return needed
 
 
-def _always(requirement: str) -> bool:
-    return "extra ==" not in requirement.partition(";")[2].replace("'", '"')
+def _applies(requirement: str, of_root: bool) -> bool:
+    """Whether a requirement holds in every installation, or in one of our own with Spark."""
+    marker = requirement.partition(";")[2].replace("'", '"')
+    return "extra ==" not in marker or (of_root and 'extra == "spark"' in marker)
 
 
 def _canonical(name: str) -> str:

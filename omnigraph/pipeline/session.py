@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
 
+from omnigraph.extras import require_spark
 from omnigraph.pipeline.classes import archive_options
 from omnigraph.pipeline.java import Java, find_java
 from omnigraph.pipeline.package import executor_settings
@@ -55,6 +56,7 @@ def session(
     `omnigraph spark package` built, for executors that have no OmniGraph of their own. Either way
     the session knows the format `omnigraph`.
     """
+    require_spark()
     # Spark takes a second to import and most commands never need it.
     spark_session: type[SparkSession] = importlib.import_module("pyspark.sql").SparkSession
     # One at a time: the environment that a launch borrows belongs to the whole process.
