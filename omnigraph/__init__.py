@@ -147,7 +147,7 @@ _LOADED_LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """What needs an engine, loaded when it is first asked for."""
+    """Names that need an engine, imported on first use."""
     home = _LOADED_LATER.get(name)
     if home is not None:
         defer_pandas()

@@ -1,4 +1,4 @@
-"""Every failure a caller can see, cut by what the caller does next.
+"""Error classes: every failure a caller can see, cut by what the caller does next.
 
 OmnigraphError
 ├── SourceError        fix the text             ParseError, TypeCheckError (both carry a position)
@@ -30,7 +30,7 @@ class OmnigraphError(Exception):
 
     @property
     def fact(self) -> str:
-        """What is wrong, for a report that says itself what to do about it."""
+        """The fault alone, for a report that gives its own advice."""
         return str(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -189,7 +189,7 @@ class Reclaimed(Refused):
 
     @property
     def fact(self) -> str:
-        """What is wrong, without the way to find out more."""
+        """The fault alone, without the advice."""
         return f"{self.kind} {self.name} is not there any more"
 
     def __str__(self) -> str:
@@ -481,7 +481,7 @@ class MergeConflict:
 
     @property
     def subject(self) -> str:
-        """What the conflict is about, in words."""
+        """The entity or type in conflict, in words."""
         of = f"{self.entity_kind} type '{self.type_name}'"
         return of if self.entity_id is None else f"{of}, entity id '{self.entity_id}'"
 

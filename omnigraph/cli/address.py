@@ -1,4 +1,4 @@
-"""Which graph a command is about.
+"""URI of the graph a command works on: from its arguments, its flags or the configuration.
 
 Invariant: a graph is named exactly once, by the command line or else by the user's settings, and a
 command that finds none or two says so before it touches anything.

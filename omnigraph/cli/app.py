@@ -1,4 +1,4 @@
-"""The `omnigraph` command.
+"""The `omnigraph` command: every subcommand, registered with typer, and `main`.
 
 Invariant: starting it loads the command line alone. Languages, storage and Spark are each loaded
 by the command that needs them, so `omnigraph --help` answers at once.

@@ -1,4 +1,4 @@
-"""`omnigraph branch …`."""
+"""`omnigraph branch …`: create, list, merge and delete branches."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def delete(
 
 
 class By(StrEnum):
-    """What a merge decides as a whole."""
+    """Granularity of a merge."""
 
     ENTITY = "entity"
     PROPERTY = "property"
@@ -167,7 +167,7 @@ def _refuse(refused: MergeConflicts, ours: str, theirs: str, *, as_json: bool) -
 
 
 def resolution(answers: Sequence[str]) -> Resolve:
-    """What --resolve says: an answer for all, answers for some, or both."""
+    """Conflict resolution from `--resolve`: one answer for all, answers by entity, or both."""
     everything: str | None = None
     by_entity: dict[tuple[str, str], str | dict[str, object]] = {}
     for text in answers:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class ExportFormat(StrEnum):
-    """How an export is written."""
+    """File format of an export."""
 
     JSONL = "jsonl"
     PARQUET = "parquet"

@@ -1,4 +1,4 @@
-"""Changes and conflicts as a person reads them.
+"""Diffs, changes and merge conflicts as lines of text for a terminal.
 
 Invariant: a null is written `<null>` and a value that is not there `<absent>`, so neither can be
 taken for text. Colours are for terminals alone.
@@ -46,7 +46,7 @@ def coloured(text: str, op: str, stream: IO[str] | None = None) -> str:
 
 
 def cause_lines(cause: Commit) -> Iterator[str]:
-    """Which commit it was."""
+    """The commit behind a block of changes, as lines."""
     yield f"commit {cause.id}"
     if cause.merged_parent is not None:
         yield f"merged: {cause.merged_parent}"
@@ -56,7 +56,7 @@ def cause_lines(cause: Commit) -> Iterator[str]:
 
 
 def change_lines(change: Change) -> Iterator[str]:
-    """One change: what happened to what, the ends of an edge, and each value that is another."""
+    """One change as lines: the operation and entity, an edge's ends, each value that differs."""
     yield f"{change.op} {change.kind} {change.type} {change.id}"
     yield from _inside(change)
 

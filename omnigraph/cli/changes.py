@@ -1,4 +1,4 @@
-"""`omnigraph changes …` and `omnigraph commit changes`: what commits did, and following them."""
+"""`omnigraph changes …` and `omnigraph commit changes`: the change feed."""
 
 from __future__ import annotations
 

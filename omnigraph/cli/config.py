@@ -1,4 +1,4 @@
-"""The user's own settings: `config.yaml` in `~/.omnigraph`, or in `OMNIGRAPH_HOME`.
+"""User configuration: `config.yaml` in `~/.omnigraph`, or in `OMNIGRAPH_HOME`.
 
 Invariant: a missing file is an empty one, a key nobody knows is told and passed over, and a value
 that cannot be used is refused with the file's name, never guessed at.
@@ -24,7 +24,7 @@ _SCOPES = ("server", "cluster", "store")
 
 @dataclass(frozen=True, slots=True)
 class GraphProfile:
-    """A named place: exactly one of a server, a cluster or a store."""
+    """A named target: exactly one of a server, a cluster or a store."""
 
     name: str
     server: str | None = None
@@ -34,12 +34,12 @@ class GraphProfile:
 
     @property
     def kind(self) -> str | None:
-        """Which of the three it names."""
+        """`server`, `cluster` or `store`: the one it names."""
         return next((scope for scope in _SCOPES if getattr(self, scope) is not None), None)
 
     @property
     def target(self) -> str | None:
-        """What it names."""
+        """The server, cluster or store."""
         return None if self.kind is None else str(getattr(self, self.kind))
 
     def fault(self, config: Config) -> str | None:
@@ -60,7 +60,7 @@ class GraphProfile:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What `config.yaml` says."""
+    """The settings of `config.yaml`."""
 
     path: Path
     actor: str | None = None

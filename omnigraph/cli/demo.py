@@ -34,7 +34,7 @@ _HERO, _OTHER, _COMPANY = "Ada Ash 0", "Bob Ash 1", "Company 0"
 
 
 class _DemoEngine(StrEnum):
-    """What runs the load."""
+    """Engine of the load."""
 
     SPARK = "spark"
     LOCAL = "local"

@@ -25,7 +25,7 @@ _SIGNS = {"insert": "+", "update": "~", "delete": "-"}
 
 
 class DiffFormat(StrEnum):
-    """How a diff is shown."""
+    """Output format of a diff."""
 
     DIFF = "diff"
     STAT = "stat"

@@ -1,4 +1,4 @@
-"""The options that narrow changes, the same for every command that lists them."""
+"""Filter options (`--kind`, `--type`, `--op`) of every command that lists changes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import typer
 
 
 class EntityKind(StrEnum):
-    """What an entity is."""
+    """Node or edge, as `--kind` takes them."""
 
     NODE = "node"
     EDGE = "edge"
 
 
 class Op(StrEnum):
-    """What happened to an entity."""
+    """Operation on an entity, as `--op` takes them."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -40,7 +40,7 @@ class ChangeFilter(TypedDict):
 def change_filter(
     kinds: list[EntityKind] | None, types: list[str] | None, ops: list[Op] | None
 ) -> ChangeFilter:
-    """What was asked for; nothing asked is everything."""
+    """The filter that the options give; no option lets everything through."""
     return ChangeFilter(
         kinds=tuple(kind.value for kind in kinds or ()),
         types=tuple(types or ()),

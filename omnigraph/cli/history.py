@@ -1,4 +1,4 @@
-"""`omnigraph commit …`, `snapshot` and `recoveries`: what a graph is and how it came to be."""
+"""`omnigraph commit …`, `snapshot` and `recoveries`: commit log, table versions, recovery audit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""History as a drawing: a lane for each line of commits, forks and merges between them.
+"""Commit graph as text: a lane for each line of commits, forks and merges between them.
 
 Invariant: a commit stands above its parents, each lane leads to the commit that continues it, and
 a parent that is not among the commits ends its lane.

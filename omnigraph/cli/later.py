@@ -1,4 +1,4 @@
-"""Commands that need a server or a cluster, which come with the server.
+"""Placeholder commands for the server and the cluster, hidden from the help.
 
 Invariant: each is known by name and says what is missing, so a script written for a later release
 fails with a reason and not with "no such command".

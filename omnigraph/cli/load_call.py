@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Mode(StrEnum):
-    """What a load does with rows that are there already."""
+    """Load mode: the treatment of rows that exist."""
 
     OVERWRITE = "overwrite"
     APPEND = "append"

@@ -1,4 +1,4 @@
-"""The options that more than one command takes, each said once.
+"""Shared command-line options, as typer annotations.
 
 Invariant: an option that is spelled the same means the same everywhere. One whose value cannot be
 read ends the command with the status of a wrong call, before anything is opened.
@@ -18,7 +18,7 @@ MAIN = "main"
 
 
 class Engine(StrEnum):
-    """Where the work is done."""
+    """Engine that does the work."""
 
     AUTO = "auto"
     LOCAL = "local"
@@ -33,7 +33,7 @@ def exclusive(**given: object) -> None:
 
 
 def _actor(given: str | None) -> str | None:
-    """Who writes: as told, else as the user's settings say."""
+    """The actor of a write: as given, else of the configuration."""
     with plain_errors():
         return given if given is not None else config().actor
 

@@ -1,4 +1,4 @@
-"""`omnigraph profile …`: the places that the user's settings name."""
+"""`omnigraph profile …`: the profiles of the user's configuration."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _listed(settings: Config, profile: GraphProfile, active: str | None) -> dict
 
 
 def _endpoint(settings: Config, profile: GraphProfile) -> str | None:
-    """Where it is in the end: a URL, a root or a path."""
+    """The resolved address of a profile: a URL, a root or a path."""
     if profile.server is not None:
         return settings.servers.get(profile.server, profile.server)
     if profile.cluster is not None:

@@ -1,4 +1,4 @@
-"""How far a long command is: a bar with a rate, on a terminal.
+"""Progress bar with a rate for long commands, on a terminal.
 
 The engine tells its progress through a callback: anything with a stage, a number of rows and the
 seconds it has taken. `following` gives that callback, or None where nobody would see the bar.
@@ -16,11 +16,11 @@ from typing import Any, Protocol
 
 
 class EngineProgress(Protocol):
-    """What the engine says."""
+    """Progress as the engine reports it."""
 
     @property
     def stage(self) -> str:
-        """What is being done."""
+        """The stage of the work."""
 
     @property
     def rows(self) -> int:

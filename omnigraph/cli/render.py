@@ -1,4 +1,4 @@
-"""Rows of a read, the five ways a terminal shows them.
+"""Output formats of query rows: table, key-value, CSV, JSON lines and JSON.
 
 Invariant: `json`, `jsonl` and `csv` carry every value whole; `table` and `kv` are for
 people, who may see a long value cut and what would move the cursor written out.
@@ -15,7 +15,7 @@ from omnigraph.cli.grid import cell_width, fitted, flat, grid
 
 
 class Format(StrEnum):
-    """How rows are shown."""
+    """Output format of rows."""
 
     TABLE = "table"
     KV = "kv"
@@ -47,7 +47,7 @@ class QueryRows:
 
 @dataclass(frozen=True, slots=True)
 class TableStyle:
-    """How a table looks. A terminal has so many columns; a file has as many as are needed."""
+    """Width and wrapping of a table. A file, unlike a terminal, has as many columns as needed."""
 
     column_width: int = 80
     wrap: bool = False

@@ -1,4 +1,4 @@
-"""`omnigraph schema …`: what can be asked of a schema."""
+"""`omnigraph schema …`: check, show, plan and apply a schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flags that belong to the program rather than to a command: where to look, and how to behave.
+"""Global flags, which may stand before a command or after it: which graph, and how to behave.
 
 They may stand before the command or after it. Which of them a command can use is told here, in one
 table; one that it cannot use is refused, never ignored.
@@ -21,7 +21,7 @@ _LEADING_SWITCHES = ("--quiet",)
 
 @dataclass(frozen=True, slots=True)
 class GlobalFlags:
-    """What the flags said."""
+    """Values of the global flags."""
 
     server: str | None = None
     graph: str | None = None

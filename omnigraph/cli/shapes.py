@@ -23,7 +23,7 @@ def commit_document(commit: Commit) -> dict[str, object]:
 
 
 def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
-    """What a branch looks like: every type with its version and how many entities it has."""
+    """A snapshot: every type with its table version and count of entities."""
     return {
         "graph_branch": snapshot.branch,
         "graph_manifest_version": snapshot.manifest_version,

@@ -1,4 +1,4 @@
-"""`omnigraph shell`: queries typed one after the other.
+"""`omnigraph shell`: an interactive loop (REPL) for queries.
 
 On a terminal there are history, completion from the schema and several lines to a query; from a
 pipe the same language is read line by line, and the first failure ends it.
@@ -48,7 +48,7 @@ class Finished(Exception):
 
 @dataclass
 class Session:
-    """One open graph and what was said about it so far."""
+    """State of a shell: the open graph, its branch, parameters and output format."""
 
     graph: Graph
     uri: str
@@ -199,7 +199,7 @@ def shell(
 
 
 def _statements(lines: Any) -> Iterator[str]:
-    """What a pipe says, a statement at a time."""
+    """Statements of a pipe, cut where a query is whole."""
     text = ""
     for line in lines:
         text += line.rstrip("\n") if not text else "\n" + line.rstrip("\n")

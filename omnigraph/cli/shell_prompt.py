@@ -1,4 +1,4 @@
-"""The shell on a terminal: lines edited, remembered and completed.
+"""Interactive prompt of the shell: line editing, history and completion, with prompt_toolkit.
 
 Invariant: this file talks to prompt_toolkit and knows nothing of graphs but their names.
 """

@@ -1,4 +1,4 @@
-"""What can come next while a query is typed: words of the language, and names of the schema.
+"""Completion of queries: keywords of the language and names of the schema that can come next.
 
 Invariant: only the text before the cursor decides, and text that is no query yet is never an error.
 """
@@ -29,7 +29,7 @@ _INSIDE_TYPE = re.compile(r"\b([A-Z]\w*)\s*(?:set\s*)?\{[^{}]*$")
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """Something that can come next."""
+    """A completion, and what it is."""
 
     text: str
     about: str
@@ -42,7 +42,7 @@ class Suggester:
     catalog: Catalog
 
     def next(self, before: str) -> tuple[str, list[Suggestion]]:
-        """What is typed of the next word already, and the words that go on from there."""
+        """The typed beginning of the next word, and its completions."""
         if match := _OF_VARIABLE.search(before):
             of = self._type_of(before, match[1])
             return match[2], _starting(match[2], self._properties(of))

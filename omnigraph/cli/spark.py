@@ -1,4 +1,4 @@
-"""`omnigraph spark`: what a Spark cluster needs."""
+"""`omnigraph spark`: the archive of packages that Spark executors need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program's first and last moments.
+"""Process entry point: runs the command, then ends without taking the interpreter down.
 
 Invariant: from the first import on an interrupt is one word and a status. The process ends as soon
 as its result is written: a query that was given up may still be at work in a thread, and taking the

@@ -1,4 +1,4 @@
-"""What every command needs of a terminal: reading files, showing results, failing plainly.
+"""Standard streams of every command: files read, results shown, failures as one message.
 
 Invariant: standard output carries results and nothing else; a failure is told on standard error
 in one message and ends with status 1, never with a traceback unless `--debug` asks for it. A
@@ -78,7 +78,7 @@ def prepare_streams() -> None:
 
 
 def leave_output() -> None:
-    """What is still buffered must not be written at exit."""
+    """Drop buffered output, so that nothing is written at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -88,7 +88,7 @@ def show_json(document: object) -> None:
 
 
 def warn(text: str) -> None:
-    """Something beside the result."""
+    """A warning on standard error."""
     sys.stderr.write(f"{painted('warning:', 'yellow', sys.stderr)} {text}\n")
 
 

@@ -1,4 +1,4 @@
-"""`omnigraph optimize`, `repair`, `cleanup` and `check`: looking after a graph.
+"""`omnigraph optimize`, `repair`, `cleanup` and `check`: maintenance of a graph.
 
 Invariant: a preview is told on standard error and changes nothing; what was done, and what a
 program asked for with --json, is on standard output.
@@ -68,7 +68,7 @@ def optimize(
 
 
 def optimize_document(uri: str, report: OptimizeReport) -> dict[str, Any]:
-    """What optimize did, as JSON."""
+    """Report of optimize as JSON."""
     return {
         "uri": uri,
         "branch": report.branch,
@@ -149,7 +149,7 @@ def repair(
 
 
 def repair_document(uri: str, report: RepairReport, version: int) -> dict[str, Any]:
-    """What repair found and did, as JSON."""
+    """Report of repair as JSON."""
     return {
         "uri": uri,
         "confirm": report.confirmed,
@@ -225,7 +225,7 @@ def cleanup(
 
 
 def cleanup_document(uri: str, report: CleanupReport) -> dict[str, Any]:
-    """What cleanup removed, or would remove, as JSON."""
+    """Report of cleanup, or of its preview, as JSON."""
     return {
         "uri": uri,
         "keep_versions": report.keep,
@@ -285,7 +285,7 @@ def check(uri: GraphPath = None, json: Json = False, store: Store = None) -> Non
 
 
 def check_document(uri: str, report: CheckReport) -> dict[str, Any]:
-    """What a check found, as JSON."""
+    """Report of check as JSON."""
     return {
         "uri": uri,
         "ok": report.ok,

@@ -1,4 +1,4 @@
-"""The one door to a graph."""
+"""Public entry to a graph: `open`, `init` and `Graph`."""
 
 from omnigraph.extras import defer_pandas
 

@@ -1,4 +1,4 @@
-"""The one door: a graph opened, its branches, its history, what it looks like now.
+"""`Graph`, the facade: queries, mutations, loads, branches, history and upkeep of one open graph.
 
 Invariant: this file decides which parts are asked in which order and nothing else. A read-only
 graph writes nothing. A graph exists once its manifest does, so an init that stopped half-way left
@@ -165,7 +165,7 @@ class Graph:
         types: Collection[str] = (),
         ops: Collection[str] = (),
     ) -> Changes:
-        """What turns one point into another. A point is a branch or the id of a commit."""
+        """Changes that turn one point into another. A point is a branch or the id of a commit."""
         old, new = self._point(before), self._point(after)
         change_filter = filters(self._schemas.at(new).catalog, kinds, types, ops)
         return changes_between(self._store, self._schemas, old, new, change_filter)

@@ -1,4 +1,4 @@
-"""The accepted schema of a graph, how it would change, and its change.
+"""Schema of a graph: its text and catalog, the migration plan to another one, and its apply.
 
 Invariant: what is shown is what holds at the head of main when it is asked for. A plan changes
 nothing; an apply plans again inside its own turn, so it never makes a change of another schema.

@@ -1,4 +1,4 @@
-"""What a graph shows of itself: its branches, its history, its changes, its recoveries.
+"""Views of a graph: branches, commit history, change feed and recoveries.
 
 Invariant: a view asks one part and keeps nothing.
 """
@@ -78,7 +78,7 @@ class CommitsView:
         types: Collection[str] = (),
         ops: Collection[str] = (),
     ) -> Changes:
-        """What a commit changed against its first parent."""
+        """Changes of a commit against its first parent."""
         commit = self.get(commit_id)
         with readable(commit.id):
             catalog = self._schemas.at(self._store.history.at(commit)).catalog

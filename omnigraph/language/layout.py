@@ -65,7 +65,7 @@ Element = LexedToken | Group
 
 @dataclass(slots=True)
 class Item:
-    """What has a line of its own in an expanded group: a member, a clause, a comment."""
+    """A member, clause or comment: one line of an expanded group."""
 
     elements: list[Element]
     is_comment: bool = False
@@ -78,7 +78,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What the two languages do not share."""
+    """Lexing and spacing rules of one language."""
 
     token: re.Pattern[str]
     starts: Callable[[str], frozenset[int]]  # offsets at which an item begins; ParseError

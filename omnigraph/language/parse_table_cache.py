@@ -1,4 +1,4 @@
-"""Parsers that were worked out once: Lark's tables, kept in the user's cache folder.
+"""Parse table cache: Lark's LALR tables, kept in the user's cache folder.
 
 Working out the table of a grammar takes a large part of a short command; reading it back takes
 hardly any. A table is kept under everything it depends on: the grammar, Lark's version and how we

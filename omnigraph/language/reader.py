@@ -1,4 +1,4 @@
-"""From text to tree: what the two grammars share.
+"""Parser driver that both grammars share: text to syntax tree, or an error with its position.
 
 Invariant: `Reader.read` returns a finished tree or raises `ParseError`, whatever the text. Tree
 builders run while the parser reduces, so no step recurses over the text's nesting, and the nesting
@@ -25,7 +25,7 @@ Tree = TypeVar("Tree")
 
 
 class Fault(Exception):
-    """What a tree builder found wrong. `Reader` turns it into a `ParseError`."""
+    """A fault that a tree builder raises. `Reader` turns it into a `ParseError`."""
 
     def __init__(self, span: Span, text: str, *, code: str = "syntax", hint: str = "") -> None:
         super().__init__(text)
@@ -33,7 +33,7 @@ class Fault(Exception):
 
 
 def token_span(token: Token) -> Span:
-    """Where a token stands."""
+    """Position of a token."""
     start = token.start_pos or 0
     return Span(start, token.end_pos if token.end_pos is not None else start + len(token))
 
@@ -87,7 +87,7 @@ class Reader(Generic[Tree]):
 
 
 def _broken_token(source: str, position: int) -> str:
-    """What is wrong with a token that starts like one but is none; empty if it is no start."""
+    """Message for a string, comment or number that is broken off; empty for anything else."""
     if source.startswith('"', position):
         return "the string that starts here is not closed"
     if source.startswith("/*", position):
@@ -112,7 +112,7 @@ _EXPECTED_SHOWN = 8
 
 
 def _expected(cause: Exception, terminals: Mapping[str, str]) -> str:
-    """What the parser could have taken instead, in the words of the language."""
+    """The tokens that the parser accepts here, in the words of the language."""
     if isinstance(cause, UnexpectedToken):
         accepted = cause.accepts or cause.expected
     elif isinstance(cause, UnexpectedCharacters):

@@ -1,4 +1,4 @@
-"""Spark's classes in a form that a JVM maps instead of loading: a class-data archive.
+"""Class-data sharing (CDS) archive: Spark's classes, mapped by a JVM instead of loaded.
 
 The first session of a Java and a set of jars writes the archive when its JVM ends; later ones start
 from it in about half the time.
@@ -23,7 +23,7 @@ _QUIET = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
 
 
 def archive_options(java: Java, jars: Path, env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """What the JVM is told: where the archive is, or where to leave one."""
+    """JVM options: use the archive, or write one at exit."""
     if env.get(SWITCH, "").lower() == "off" or not jars.is_dir():
         return ()
     folder = cache_folder(env) / "classes"

@@ -1,4 +1,4 @@
-"""A graph as DataFrames: one a type, or a statement over all of them.
+"""Spark DataFrames of a graph: one a type, or the result of SQL over all of them.
 
 Invariant: the DataFrames of one call read one snapshot. The caller's session is used as it is: the
 tables that a statement names live in a session beside it, which sees the caller's own views too.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Frames:
-    """What `graph.spark` offers."""
+    """`graph.spark`: DataFrames and SQL."""
 
     def __init__(self, store: Store, schemas: Schemas) -> None:
         self._store = store

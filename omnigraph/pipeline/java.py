@@ -119,7 +119,7 @@ def _accept(candidate: _Candidate, env: Mapping[str, str]) -> Java:
 
 
 def _ask(program: Path, *options: str) -> str:
-    """What `program` says about itself, or `_JavaRejected` when it does not run."""
+    """The settings and version that `program` prints, or `_JavaRejected` when it does not run."""
     command = [str(program), *options, "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(

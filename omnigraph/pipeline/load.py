@@ -1,4 +1,4 @@
-"""A load from its request to its commit: which engine, which branch, then the steps.
+"""Bulk load from request to commit: chooses the engine, readies the branch, runs the steps.
 
 Invariant: both engines run the same functions over the same pieces of input, so they accept and
 refuse the same inputs and leave the same rows. What ran is in the result.
@@ -33,7 +33,7 @@ LOCAL_BYTES_MAX = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the caller of a load said."""
+    """Arguments of a load."""
 
     source: Any
     mode: str

@@ -1,4 +1,4 @@
-"""The archive that executors need: this package and what it imports, without an installer.
+"""Package archive for Spark executors: this package and what it imports, without an installer.
 
 Invariant: whoever unpacks the archive and puts `lib` on the path of the same Python version on the
 same platform can run every task. Spark and Java are not in it: a cluster has its own.
@@ -24,7 +24,7 @@ _COMPRESSION = 1  # a few seconds; more saves little
 
 
 def archive_name() -> str:
-    """What an archive of this version for this Python and platform is called."""
+    """File name of the archive: version, Python and platform."""
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     platform = re.sub(r"\W", "_", sysconfig.get_platform())
     return f"omnigraph-{metadata.version('omnigraph')}-{python}-{platform}.tar.gz"
@@ -50,7 +50,7 @@ def build(target: Path) -> Path:
 
 
 def executor_settings(archive: str) -> dict[str, str]:
-    """What a session is told so that its executors unpack an archive and find it."""
+    """Spark settings with which executors unpack an archive and import from it."""
     return {
         "spark.archives": f"{archive}#{FOLDER}",
         "spark.executorEnv.PYTHONPATH": f"{FOLDER}/{LIBRARY}",
@@ -58,7 +58,7 @@ def executor_settings(archive: str) -> dict[str, str]:
 
 
 def submit_line(archive: str) -> str:
-    """How a program that uses OmniGraph is given to a cluster."""
+    """The `spark-submit` command for a program that uses OmniGraph."""
     settings = executor_settings(archive)
     confs = " ".join(f"--conf {k}={v}" for k, v in settings.items() if k != "spark.archives")
     return f"spark-submit --archives {settings['spark.archives']} {confs} PROGRAM.py"

@@ -1,4 +1,4 @@
-"""The Spark session that the pipeline runs in.
+"""Spark session of the pipeline: the active one, or a new one tuned for its use.
 
 Invariant: a session that is already there is used as it is, whoever made it and however it is
 set; this process's environment is the same after a session was made as it was before.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Profile = Literal["interactive", "bulk"]
-"""What the session is for: an answer soon, or much data."""
+"""Tuning of a session: for latency or for throughput."""
 
 ARROW_BATCH_ROWS = 65_536
 SHUFFLE_PARTITIONS_MAX = 8
@@ -119,7 +119,7 @@ def _quieten() -> None:
 
 
 def settings(profile: Profile, master: str, java: Java | None = None) -> dict[str, str]:
-    """What a new session is told. Other settings keep Spark's own defaults."""
+    """Spark settings of a new session. Others keep Spark's own defaults."""
     chosen = dict(_ALWAYS)
     options = _java_options(profile)
     if java is not None:
@@ -159,7 +159,7 @@ def _shuffle_partitions() -> int:
 
 
 def _launch_variables(master: str, java: Java) -> dict[str, str]:
-    """What the JVM, and the Python workers it starts, must find in their environment."""
+    """Environment variables for the JVM and the Python workers it starts."""
     variables = {"JAVA_HOME": str(java.home)}
     if _is_local(master):
         variables["SPARK_LOCAL_IP"] = _LOOPBACK

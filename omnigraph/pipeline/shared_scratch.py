@@ -1,4 +1,4 @@
-"""Where the tasks of a load keep what others read: a folder that all of them reach.
+"""Scratch folder that the driver and all tasks of a load reach.
 
 Invariant: the folder lies beside the graph unless the caller names another.
 """

@@ -1,4 +1,4 @@
-"""`spark.read.format("omnigraph")` and its three ways to write: the data source.
+"""Spark data source: `spark.read.format("omnigraph")` and its three ways to write.
 
 Invariant: a DataFrame reads one snapshot, chosen when it is made: Spark pickles the source then,
 and every later use of the DataFrame begins from that copy. (With a schema of the caller's own Spark
@@ -44,7 +44,7 @@ class OmnigraphSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is told."""
+        """Name of the format."""
         return NAME
 
     def schema(self) -> StructType:

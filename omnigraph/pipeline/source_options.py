@@ -1,4 +1,4 @@
-"""What the options of the data source say.
+"""Options of the Spark data source, parsed and checked.
 
 Invariant: an option that is unknown, missing or not understood is refused when the DataFrame or the
 write is made, not by a task.

@@ -1,4 +1,4 @@
-"""Writes of the data source: a load whose tasks Spark runs and whose commit is one call.
+"""Writes of the Spark data source: a load whose tasks Spark runs and whose commit is one call.
 
 Spark makes a writer in one process, runs `write` in tasks, and calls `commit` in a third process;
 what they share travels in the writer and in the tasks' messages.
@@ -33,15 +33,15 @@ from omnigraph.storage.protocol.commit import AlreadyMarked
 from omnigraph.storage.store import Store
 
 BUCKETS = 8
-"""How finely keys are cut: nobody knows the size of a DataFrame beforehand."""
+"""Buckets of keys: a fixed number, for the size of a DataFrame is not known beforehand."""
 
 QUERY_PROPERTY = "sql.streaming.queryId"
-"""Where Spark tells a task which streaming query it belongs to, the same after a restart."""
+"""Local property with the id of a task's streaming query, the same after a restart."""
 
 
 @dataclass
 class Message(WriterCommitMessage):
-    """What a task gives back."""
+    """Commit message of a task: its results, its scratch folder and its streaming query."""
 
     done: PartDone
     folder: str
@@ -49,7 +49,7 @@ class Message(WriterCommitMessage):
 
 
 class _LoadWriter:
-    """What both kinds of writers share."""
+    """Base of the batch and the stream writer: prepare, run in tasks, commit."""
 
     def __init__(self, options: SourceOptions, *, overwrite: bool) -> None:
         if options.snapshot is not None or options.where is not None:
@@ -75,7 +75,7 @@ class _LoadWriter:
         )
 
     def _prepared(self) -> LoadJob:
-        """What the tasks are told. The branch has its own copy of the table from here on."""
+        """The job that the tasks get. The branch has its own copy of the table from here on."""
         store, schemas = self._options.open(read_only=False)
         catalog = schemas.current().catalog
         request = self._request(catalog)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import StorageFailed
 from omnigraph.exec.load.checks import Check
 from omnigraph.exec.load.committed import Planned
 from omnigraph.exec.load.finish import Finish, Losers, add_outcome
@@ -32,7 +31,7 @@ from omnigraph.exec.load.scratch import scratch_folder
 from omnigraph.exec.load.sources import Part
 from omnigraph.exec.load.spill import KeyFile, Spill
 from omnigraph.exec.rules.faults import Faults
-from omnigraph.pipeline import tasks
+from omnigraph.pipeline.executors import run_tasks, spark_errors
 from omnigraph.pipeline.session import Profile, session
 from omnigraph.pipeline.shared_scratch import scratch_parent
 from omnigraph.pipeline.splits import split
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SMALL_BYTES_MAX = 64 << 20
+_DOING = "ran the load"
 
 
 def load_spark(
@@ -144,12 +144,12 @@ class SparkLoad:
 
     def _read_frame(self, job: LoadJob, frame: "DataFrame") -> list[PartDone]:
         task = partial(_frame_task, job)
-        with _told_plainly():
+        with spark_errors(_DOING):
             rows = frame.mapInArrow(task, "done binary").collect()
         return [pickle.loads(bytes(row["done"])) for row in rows]
 
     def _in_tasks(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        return in_tasks(self._spark, work, items)
+        return run_tasks(self._spark, work, items, doing=_DOING)
 
     def _run_checks(
         self, planned: list[Planned], keys: Spill, committed: Spill, losers: Losers
@@ -172,24 +172,13 @@ class SparkLoad:
             self._request.progress(Progress(stage, rows, time.monotonic() - self._started))
 
 
-def in_tasks(spark: "SparkSession", work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """One task an item; the results in the order of the items."""
-    waiting = [pickle.dumps(item) for item in items]
-    if not waiting:
-        return []
-    with _told_plainly():
-        spread = spark.sparkContext.parallelize(waiting, len(waiting))
-        results = spread.map(partial(tasks.packed, work)).collect()
-    return [pickle.loads(each) for each in results]
-
-
 def _of(check: Check, bucket: int, files: list[KeyFile]) -> tuple[KeyFile, ...]:
     names = {check.incoming, *check.committed, check.touched, *check.nodes}
     return tuple(file for file in files if file.bucket == bucket and file.name in names)
 
 
 def _first_lines(parts: tuple[Part, ...], results: list[PartDone]) -> list[int]:
-    """How many lines of a part's file lie before it."""
+    """Line offset of each part within its file."""
     first: list[int] = []
     before = 0
     for part, result in zip(parts, results, strict=False):
@@ -202,20 +191,3 @@ def _first_lines(parts: tuple[Part, ...], results: list[PartDone]) -> list[int]:
 def _frame_task(job: LoadJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     done = pickle.dumps(run_batches(job, batches))
     yield pa.RecordBatch.from_arrays([pa.array([done], pa.binary())], ["done"])
-
-
-class _told_plainly:
-    """Turns what Spark raises into one of our errors."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
-        if kind is None or not kind.__module__.startswith(("py4j", "pyspark")):
-            return
-        text = str(error)
-        reason = next(
-            (line for line in reversed(text.splitlines()) if "Error" in line or "Failed" in line),
-            text.splitlines()[0] if text else kind.__name__,
-        )
-        raise StorageFailed("ran the load on Spark", reason.strip()) from error

@@ -1,4 +1,4 @@
-"""A read on Spark: a task for each share of its nodes, and the rest of the plan by the driver.
+"""Query on Spark: a task for each share of its nodes, the rest of the plan on the driver.
 
 Invariant: the tasks run the plan that one process runs, against the one snapshot that the driver
 chose, with its parameters and its moment. An executor keeps what it read for the next query, as a
@@ -31,7 +31,7 @@ _OPEN_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A read, as a task is told it."""
+    """A read as a task gets it."""
 
     plan: ir.ReadPlan
     given: Given
@@ -84,7 +84,7 @@ _READINGS: dict[tuple[str, str, Limits], Reading] = {}
 
 
 def answer(where: Where, asked: Asked) -> Answer | OmnigraphError:
-    """What a share gives, or why it gives nothing."""
+    """The answer of one share, or the error to raise on the driver."""
     reading = _reading(where, asked.limits)
     reading.embedder = asked.embedder
     try:

@@ -1,4 +1,4 @@
-"""An input cut into parts that tasks can read by themselves.
+"""Input splits: an input cut into parts that tasks read by themselves.
 
 Invariant: the parts together hold every line and row of the input once, in the input's order.
 """

@@ -1,16 +1,14 @@
-"""What a load does in a task, and what comes back of it.
+"""Tasks of a load on Spark: read a part, check a bucket, and gather the results.
 
 Invariant: a task gives back no rows, only the names of what it wrote, counts, and samples of what
 is wrong. What it wrote counts through that result alone.
 """
 
-import pickle
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -35,7 +33,7 @@ from omnigraph.types import TableKey
 
 @dataclass(frozen=True, slots=True)
 class LoadJob:
-    """What every task of a load is told."""
+    """Everything that a task of a load needs."""
 
     uri: str
     storage_options: dict[str, str] | None
@@ -48,7 +46,7 @@ class LoadJob:
 
 @dataclass(slots=True)
 class PartDone:
-    """What a task gives back: no rows, only what it wrote and found."""
+    """Result of a task: no rows, only the files it wrote, counts and violations."""
 
     index: int
     lines: int = 0
@@ -135,22 +133,17 @@ def run_batches(job: LoadJob, batches: Iterator[pa.RecordBatch]) -> PartDone:
 
 
 def partition_number() -> int:
-    """Which of the partitions this task works on."""
+    """Number of the partition that this task works on."""
     from pyspark import TaskContext  # noqa: PLC0415
 
     context = TaskContext.get()
     return 0 if context is None else int(context.partitionId())
 
 
-def packed(work: Callable[[Any], Any], item: bytes) -> bytes:
-    """Work on an item that came as bytes."""
-    return pickle.dumps(work(pickle.loads(item)))
-
-
 def gathered(
     results: Iterable[PartDone], folder: Path, buckets: int, *, keep_rejects: bool
 ) -> tuple[Taken, Spill]:
-    """What the tasks read and wrote, as one."""
+    """The results of all tasks as one, in the order of the parts."""
     done = sorted(results, key=lambda each: each.index)
     for result in done:
         if result.error is not None:

@@ -51,7 +51,7 @@ def _offsets(node: object) -> Iterator[int]:
 
 
 def _sections(source: str) -> Iterator[int]:
-    """Where `match`, `return` and the other parts of a read begin: its tree does not say."""
+    """Offsets of `match`, `return` and the other parts of a read, which its tree lacks."""
     opened: list[str] = []
     is_read = False
     for match in _TOKEN.finditer(source):

@@ -1,4 +1,4 @@
-"""Text of a `.gq` file to its syntax tree.
+"""Parser of `.gq` files: text to syntax tree.
 
 Invariant: `parse_queries` returns a tree or raises `ParseError`. A mutation that mixes inserts or
 updates with deletes is refused here, before anything else can look at it.

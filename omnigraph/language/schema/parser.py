@@ -1,4 +1,4 @@
-"""Schema text to tree.
+"""Parser of `.pg` files: text to syntax tree.
 
 Invariant: `parse_schema` returns a tree or raises `ParseError`. The builder runs while the parser
 reduces and never walks a tree, so deep text costs no stack.
