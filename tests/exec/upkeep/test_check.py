@@ -28,8 +28,8 @@ from omnigraph.storage.records import (
     head_row,
     manifest_batch,
 )
-from tests.exec.upkeep import KNOWS, PERSON, PLACE, add, foreign_append, friends, made, people
 from tests.exec.upkeep.test_cleanup import everything
+from tests.exec.upkeep_world import KNOWS, PERSON, PLACE, add, foreign_append, friends, made, people
 
 
 @pytest.fixture(autouse=True)

@@ -19,8 +19,18 @@ from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.manifest import manifest
 from omnigraph.storage.manifest.manifest import LOCATION
 from omnigraph.storage.upkeep.cleanup import SAFE_AGE_S, TableCleanup
-from tests.exec.upkeep import KNOWS, PERSON, PLACE, add, content, files, fragments, made, people
 from tests.exec.upkeep_child import die
+from tests.exec.upkeep_world import (
+    KNOWS,
+    PERSON,
+    PLACE,
+    add,
+    content,
+    files,
+    fragments,
+    made,
+    people,
+)
 from tests.forked import KILLED, run
 
 

@@ -17,7 +17,7 @@ from omnigraph.storage import failpoints
 from omnigraph.storage.manifest.manifest import LOCATION
 from omnigraph.storage.protocol.sidecars import FOLDER
 from omnigraph.storage.upkeep.compaction import Compactor
-from tests.exec.upkeep import (
+from tests.exec.upkeep_world import (
     KNOWS,
     PERSON,
     PLACE,
