@@ -1,6 +1,6 @@
 """OmniGraph: a typed property-graph database on Lance tables, with a Spark pipeline.
 
-What `__all__` lists is public; every other name is internal and may move. Importing the package
+Names in `__all__` are public; every other one is internal and may move. Importing the package
 loads no engine: Spark, Lance, Arrow and the web server are each loaded by the call that needs them.
 """
 

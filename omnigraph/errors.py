@@ -213,7 +213,7 @@ class AlreadyExists(Refused):
 
 @dataclass(eq=False)
 class InUse(Refused):
-    """Something that cannot go while another thing needs it. Nothing was changed."""
+    """A deletion refused because another branch depends on its target. Nothing was changed."""
 
     kind: str
     name: str
@@ -335,9 +335,9 @@ class UnsupportedVersion(Refused):
 
 @dataclass(eq=False)
 class ChangeFeedGap(Refused):
-    """History that cleanup reclaimed: a commit, or what it changed, can no longer be told.
+    """History that cleanup reclaimed: a commit, or its changes, can no longer be read.
 
-    `cursor` is the one that was given, so that whoever keeps it knows which to forget.
+    `cursor` is the one that was given, so that a consumer that stores cursors can drop it.
     """
 
     first_unreadable_commit_id: str
@@ -448,7 +448,7 @@ class SchemaHeld(Conflict):
 
 @dataclass(eq=False)
 class NoChanges(Conflict):
-    """A commit whose changes cannot be told: the first of a graph has nothing before it."""
+    """A commit without a diff: the first commit of a graph has no parent."""
 
     reason: str
     commit_id: str
@@ -486,7 +486,7 @@ class MergeConflict:
         return of if self.entity_id is None else f"{of}, entity id '{self.entity_id}'"
 
     def to_json(self) -> dict[str, Any]:
-        """The conflict without its images, as a server tells it."""
+        """The conflict without its images, as the server's JSON has it."""
         return {
             "entity_kind": self.entity_kind,
             "type_name": self.type_name,
@@ -524,7 +524,7 @@ class MergeConflicts(Conflict):
 
 @dataclass(eq=False)
 class NotInstalled(OmnigraphError):
-    """Something this machine lacks."""
+    """A missing dependency: a package, a program or a Java."""
 
     what: str
     looked: str

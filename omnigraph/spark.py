@@ -4,7 +4,7 @@
     spark = ogs.session()
     spark.read.format("omnigraph").option("type", "Person").load("graph.omni")
 
-Importing this module loads no Spark; asking it for something does.
+Importing this module does not import pyspark; using one of its names does.
 """
 
 from importlib import import_module

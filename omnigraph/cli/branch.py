@@ -156,7 +156,7 @@ def merge(
 
 
 def _refuse(refused: MergeConflicts, ours: str, theirs: str, *, as_json: bool) -> NoReturn:
-    """Tell every conflict and end: to a program as a server would, to a person side by side."""
+    """Show every conflict and exit: as the server's JSON document, or side by side for a person."""
     if as_json:
         conflicts = [conflict.to_json() for conflict in refused.conflicts]
         show_json({"error": str(refused), "code": "conflict", "merge_conflicts": conflicts})

@@ -1,7 +1,7 @@
 """User configuration: `config.yaml` in `~/.omnigraph`, or in `OMNIGRAPH_HOME`.
 
-Invariant: a missing file is an empty one, a key nobody knows is told and passed over, and a value
-that cannot be used is refused with the file's name, never guessed at.
+Invariant: a missing file is an empty one, an unknown key is a warning, and a value that
+cannot be used is refused with the file's name, never guessed at.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def mutate(
 
 
 def _require_room(uri: str, *, force: bool) -> None:
-    """Refuse a folder that holds something; a graph is refused by the engine, whatever is said."""
+    """Refuse a folder that is not empty, unless `force`; the engine refuses a graph either way."""
     from omnigraph.storage.manifest.manifest import LOCATION
 
     if force or not is_local(uri):

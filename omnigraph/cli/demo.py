@@ -243,5 +243,5 @@ def _params(**values: object) -> str:
 
 
 def _writes(command: str) -> bool:
-    """Whether a command tells where it writes, which the demo has said already."""
+    """Whether a command prints its write target, which the demo has printed already."""
     return command.startswith(("load", "mutate", "branch"))

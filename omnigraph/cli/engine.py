@@ -32,8 +32,8 @@ def init_graph(uri: str, schema: str) -> Graph:
 
 
 def _warnings() -> logging.Handler:
-    """Warnings on standard error, but for those of Spark's bridge: it logs, as nobody in
-    particular, the tracebacks of what it raises and we tell, an interrupt for one."""
+    """Log handler for warnings on standard error. Spark's bridge (py4j) is filtered out: it logs,
+    to the root logger, the tracebacks of errors that it also raises."""
     handler = logging.StreamHandler()
     handler.setLevel(logging.WARNING)
     if not scope().debug:

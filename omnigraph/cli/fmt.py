@@ -81,7 +81,7 @@ def _formatted(path: str) -> Formatted:
 
 
 def _laid_out(path: str, text: str) -> str:
-    """The text in the layout of its language: told by the file's name, else by its first word."""
+    """The text formatted. The suffix of the file, else its first word, decides the language."""
     from omnigraph.language.query.format import format_query_text
     from omnigraph.language.schema.format import format_schema_text
 

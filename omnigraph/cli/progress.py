@@ -1,7 +1,7 @@
 """Progress bar with a rate for long commands, on a terminal.
 
-The engine tells its progress through a callback: anything with a stage, a number of rows and the
-seconds it has taken. `following` gives that callback, or None where nobody would see the bar.
+The engine reports progress through a callback: a stage, a number of rows and the seconds so far.
+`following` gives that callback, or None where standard error is no terminal.
 
 Invariant: nothing is drawn unless standard error is a terminal, and whatever happens the bar is
 gone or finished when the block ends, so that no message is written into it.
@@ -47,7 +47,7 @@ def following(
 
     def tell(progress: EngineProgress) -> None:
         rate = f"{progress.rows / progress.seconds:,.0f}/s" if progress.seconds > 0 else ""
-        # A bar without a total only says that something happens; the end gives it one.
+        # A bar without a total is indeterminate until the end gives it one.
         known = progress.rows if progress.stage == "done" else total
         bar.update(
             task, description=progress.stage, completed=progress.rows, total=known, rate=rate

@@ -1,7 +1,7 @@
 """Output formats of query rows: table, key-value, CSV, JSON lines and JSON.
 
 Invariant: `json`, `jsonl` and `csv` carry every value whole; `table` and `kv` are for
-people, who may see a long value cut and what would move the cursor written out.
+people: long values are cut, control characters are escaped.
 """
 
 from __future__ import annotations

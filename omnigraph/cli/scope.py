@@ -1,9 +1,9 @@
 """Global flags, which may stand before a command or after it: which graph, and how to behave.
 
-They may stand before the command or after it. Which of them a command can use is told here, in one
-table; one that it cannot use is refused, never ignored.
+One table lists the flags that each command can use; a flag that it cannot use is refused, never
+ignored.
 
-Invariant: `Scope` is set before the command runs, read from anywhere below it, and forgotten after.
+Invariant: `GlobalFlags` are set before the command runs, read anywhere below it, and reset after.
 """
 
 from __future__ import annotations

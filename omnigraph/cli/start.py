@@ -36,6 +36,6 @@ def _end(status: int) -> NoReturn:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
-    except BaseException:  # noqa: BLE001  # told already, or interrupted once more
+    except BaseException:  # noqa: BLE001  # reported already, or interrupted once more
         pass
     os._exit(status)

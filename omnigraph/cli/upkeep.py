@@ -1,7 +1,7 @@
 """`omnigraph optimize`, `repair`, `cleanup` and `check`: maintenance of a graph.
 
-Invariant: a preview is told on standard error and changes nothing; what was done, and what a
-program asked for with --json, is on standard output.
+Invariant: a preview goes to standard error and changes nothing; reports of changes, and every
+document of `--json`, go to standard output.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Schema of a graph: its text and catalog, the migration plan to another one, and its apply.
 
-Invariant: what is shown is what holds at the head of main when it is asked for. A plan changes
+Invariant: reads see the schema at the head of main. A plan changes
 nothing; an apply plans again inside its own turn, so it never makes a change of another schema.
 """
 

@@ -47,8 +47,8 @@ class BranchesView:
         resolve: Resolve = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> MergeOutcome:
-        """Merge a branch into another as one commit, or raise `MergeConflicts`. `progress` is told
-        the rows that were compared."""
+        """Merge a branch into another as one commit, or raise `MergeConflicts`. `progress` gets
+        the rows compared so far."""
         asked = MergeRequest(source, into, actor, delete_source, by, resolve, progress)
         return under_schema(self._schemas, lambda catalog: run_merge(self._store, catalog, asked))
 

@@ -1,8 +1,8 @@
 """Parser driver that both grammars share: text to syntax tree, or an error with its position.
 
-Invariant: `Reader.read` returns a finished tree or raises `ParseError`, whatever the text. Tree
-builders run while the parser reduces, so no step recurses over the text's nesting, and the nesting
-itself is bounded so that no later step has to fear it either.
+Invariant: `GrammarReader.read` returns a finished tree or raises `ParseError`, whatever the text.
+Tree builders run while the parser reduces, so no step recurses over the text's nesting, and the
+nesting itself is bounded so that no later step has to fear it either.
 """
 
 import re
@@ -25,7 +25,7 @@ Tree = TypeVar("Tree")
 
 
 class Fault(Exception):
-    """A fault that a tree builder raises. `Reader` turns it into a `ParseError`."""
+    """A fault that a tree builder raises. `GrammarReader` turns it into a `ParseError`."""
 
     def __init__(self, span: Span, text: str, *, code: str = "syntax", hint: str = "") -> None:
         super().__init__(text)
@@ -39,7 +39,7 @@ def token_span(token: Token) -> Span:
 
 
 @dataclass(frozen=True)
-class Reader(Generic[Tree]):
+class GrammarReader(Generic[Tree]):
     """A grammar with its tree builder. The parser is built on first use."""
 
     package: str
@@ -97,7 +97,7 @@ def _broken_token(source: str, position: int) -> str:
     return _OTHER_LANGUAGES.get(source[position], "")
 
 
-# What starts a comment or a string elsewhere.
+# Signs that start a comment or a string in other languages.
 _OTHER_LANGUAGES = {
     "#": "a comment starts with //, not with #",
     "'": "a string stands in double quotes",
@@ -127,8 +127,7 @@ def _expected(cause: Exception, terminals: Mapping[str, str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-# What is not closed reaches to the end: looking for each of its quotes again would take the square
-# of the text's length.
+# An unclosed string reaches to the end: looking again from each of its quotes would be quadratic.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -3,8 +3,8 @@
 The first session of a Java and a set of jars writes the archive when its JVM ends; later ones start
 from it in about half the time.
 
-Invariant: an archive fits only the Java and the jars it was made with, and its name says which. One
-that a JVM cannot use, it passes over without a word.
+Invariant: an archive fits only the Java and the jars it was made with, and its name says which. A
+JVM ignores an archive that it cannot use.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from omnigraph.user_cache import cache_folder
 SWITCH = "OMNIGRAPH_CLASS_ARCHIVE"
 """Set to `off`, no archive is made or used."""
 
-# A JVM says when an archive does not fit, and goes on without: nobody needs to read that.
+# A JVM that cannot use an archive logs a warning and goes on without: the log is noise.
 _QUIET = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
 
 

@@ -1,8 +1,8 @@
 """Spark tasks from plain functions: one task an item, pickled in and out.
 
 Invariant: a task's effect counts only through the result that Spark delivers once, so running it
-twice changes nothing. No rows of a table pass through the JVM but those that are the result. What
-Spark raises becomes `StorageFailed`.
+twice changes nothing. No rows of a table pass through the JVM but those of a result. Spark's errors
+become `StorageFailed`.
 """
 
 import pickle

@@ -1,7 +1,7 @@
 """Export of a snapshot to files: in one process, or as Spark tasks over fragments.
 
-Invariant: every file is of one snapshot, and all of them together hold each row once. Nothing is
-written where something is already.
+Invariant: every file is of one snapshot, and all of them together hold each row once. A folder
+that is not empty is refused.
 """
 
 import os

@@ -90,7 +90,7 @@ def _loaded(store: Store, catalog: Catalog, order: Order, request: LoadRequest) 
     engine = choose_engine(order, input, is_frame=is_frame)
     created = _ready_branch(store, order)
     if engine == "spark":
-        # Spark is loaded by those who use it.
+        # pyspark is imported only when it is used.
         from omnigraph.pipeline.spark_load import load_spark  # noqa: PLC0415
 
         frame = order.source if is_frame else None
@@ -173,7 +173,7 @@ def choose_engine(order: Order, input: Input, *, is_frame: bool) -> Literal["loc
             is_small = input.size_bytes is not None and input.size_bytes <= limit
             if is_frame or order.spark is not None or _session_is_active():
                 return "spark"
-            # A stream of records comes out of this process whoever works on it.
+            # A stream of records passes through this process on either engine.
             is_stream = input.size_bytes is None
             return "local" if is_small or is_stream or not has_spark() else "spark"
         case _:

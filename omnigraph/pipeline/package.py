@@ -1,7 +1,7 @@
 """Package archive for Spark executors: this package and what it imports, without an installer.
 
-Invariant: whoever unpacks the archive and puts `lib` on the path of the same Python version on the
-same platform can run every task. Spark and Java are not in it: a cluster has its own.
+Invariant: with the unpacked archive's `lib` on the path, the same Python version on the same
+platform can run every task. Spark and Java are not in it: a cluster has its own.
 """
 
 import re

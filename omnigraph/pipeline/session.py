@@ -1,7 +1,7 @@
 """Spark session of the pipeline: the active one, or a new one tuned for its use.
 
-Invariant: a session that is already there is used as it is, whoever made it and however it is
-set; this process's environment is the same after a session was made as it was before.
+Invariant: a session that exists already is used as it is, with its settings. Making one leaves this
+process's environment as it was.
 """
 
 import importlib
@@ -66,7 +66,7 @@ def session(
             register(active)
             return active
         if "PYSPARK_GATEWAY_PORT" in os.environ:
-            # spark-submit started the JVM and this process, and was told every setting.
+            # spark-submit started the JVM and this process, with every setting.
             made = spark_session.builder.appName(app_name).getOrCreate()
         else:
             builder = spark_session.builder.appName(app_name)

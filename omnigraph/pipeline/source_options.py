@@ -22,7 +22,7 @@ _OWN = frozenset(
     {"path", "type", "edge", "branch", "snapshot", "columns", "where", "mode", "actor"}
     | {"storage_options"}
 )
-# What Spark itself puts among the options of a query.
+# Options that Spark itself adds to those of a query.
 _SPARKS = frozenset({"checkpointlocation", "queryname"})
 
 

@@ -4,9 +4,9 @@
           ─▶ a task for each rule and bucket of keys
           ─▶ the driver: stage what the tasks wrote, commit once
 
-Invariant: what a task wrote counts only through the result that Spark delivers once, so a task that
-ran twice, or died half-way, leaves nothing but files that nobody names. The driver never holds
-rows: only fragment metadata, counts, and samples of violations.
+Invariant: tasks are idempotent: what one wrote counts only through the result that Spark delivers
+once, so one that ran twice, or died half-way, leaves only files that no table refers to. The driver
+never holds rows: only fragment metadata, counts, and samples of violations.
 """
 
 import pickle

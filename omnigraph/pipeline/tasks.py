@@ -1,7 +1,7 @@
 """Tasks of a load on Spark: read a part, check a bucket, and gather the results.
 
-Invariant: a task gives back no rows, only the names of what it wrote, counts, and samples of what
-is wrong. What it wrote counts through that result alone.
+Invariant: a task returns no rows, only names of files it wrote, counts, and samples of violations.
+Its files count through that result alone.
 """
 
 from collections import Counter

@@ -10,7 +10,7 @@ import pytest
 from omnigraph.language import parse_table_cache
 from omnigraph.language.query.parser import _READER as QUERY_READER
 from omnigraph.language.query.parser import parse_queries
-from omnigraph.language.reader import Reader
+from omnigraph.language.reader import GrammarReader
 from omnigraph.language.schema.parser import _READER as SCHEMA_READER
 from omnigraph.language.schema.parser import parse_schema
 from tests import golden
@@ -24,13 +24,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "omnigraph" / "grammars"
 
 
-def fresh(language: str) -> Reader[object]:
+def fresh(language: str) -> GrammarReader[object]:
     """A reader that has not built its parser yet."""
     known, _ = READERS[language]
-    return Reader(known.package, known.start, known.builder, known.terminals)
+    return GrammarReader(known.package, known.start, known.builder, known.terminals)
 
 
-def outcome(reader: Reader[object], text: str) -> str:
+def outcome(reader: GrammarReader[object], text: str) -> str:
     try:
         return repr(reader.read(text))
     except Exception as cause:  # noqa: BLE001

@@ -69,7 +69,7 @@ Argument = Positional | Word | Keyword | Interval
 
 @dataclass(frozen=True, slots=True)
 class AtItem:
-    """`@name` or `@name(argument, …)`, not yet told apart."""
+    """`@name` or `@name(argument, …)`, not yet classified."""
 
     name: str
     arguments: tuple[Argument, ...] | None

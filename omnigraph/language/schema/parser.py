@@ -9,7 +9,7 @@ from typing import Any
 
 from lark import Token, Transformer
 
-from omnigraph.language.reader import Fault, Reader, token_span
+from omnigraph.language.reader import Fault, GrammarReader, token_span
 from omnigraph.language.schema import items
 from omnigraph.language.schema.ast import (
     Annotation,
@@ -344,7 +344,7 @@ def _vector(span: Span, dimension: tuple[Token, Span] | None) -> TypeExpr:
 
 
 # Keywords are left out: an error names them as they are written, or not at all where any name fits.
-_READER: Reader[Schema] = Reader(
+_READER: GrammarReader[Schema] = GrammarReader(
     package="omnigraph.language.schema",
     start="schema",
     builder=_SchemaBuilder,
