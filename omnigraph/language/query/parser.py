@@ -16,6 +16,7 @@ from omnigraph.language.query.literals import (
     integer,
     moment,
     require_one_type,
+    vector_dimension,
 )
 from omnigraph.language.reader import Fault, GrammarReader, token_span, unquote
 from omnigraph.types import Scalar, Span, ValueType
