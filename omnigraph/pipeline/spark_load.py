@@ -44,6 +44,7 @@ from omnigraph.pipeline.tasks import (
     run_bucket,
     run_part,
 )
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
@@ -100,7 +101,9 @@ class SparkLoad:
         """Read everything, check everything, commit once."""
         request = self._request
         schema = self._catalog.schema_id
-        write = self._store.begin(request.branch, kind="load", actor=request.actor, schema=schema)
+        write = self._store.begin(
+            request.branch, kind=WriterKind.LOAD, actor=request.actor, schema=schema
+        )
         task_count = int(self._spark.sparkContext.defaultParallelism) * 2
         parts = () if frame is not None else split(input, tasks=task_count, folder=self._folder)
         size = input.rows_bytes or sum(part.size for part in parts)
