@@ -10,7 +10,7 @@ from typing import assert_never
 from omnigraph.catalog.draft import AnyType
 from omnigraph.catalog.model import Check, EdgeType, Interface, NodeType, Range
 from omnigraph.language.reader import quote
-from omnigraph.language.schema.format import format_interval
+from omnigraph.language.schema.literals import format_interval
 
 Column = int | str
 """A property's id, or `src` or `dst`."""

@@ -13,7 +13,7 @@ from omnigraph.catalog.demands import Shown
 from omnigraph.catalog.documents import annotation_document, type_document
 from omnigraph.catalog.model import Annotation, Cardinality
 from omnigraph.catalog.schema_lint import LINT_CODES
-from omnigraph.language.schema.format import format_literal
+from omnigraph.language.schema.literals import format_literal
 from omnigraph.types import Kind, ValueType
 
 Json = Mapping[str, Any]

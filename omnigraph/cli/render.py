@@ -1,7 +1,7 @@
-"""Rows of a read, the five ways a terminal shows them.
+"""Output formats of query rows: table, key-value, CSV, JSON lines and JSON.
 
 Invariant: `json`, `jsonl` and `csv` carry every value whole; `table` and `kv` are for
-people, who may see a long value cut and what would move the cursor written out.
+people: long values are cut, control characters are escaped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from omnigraph.exec.values.json_text import compact_text, indented_text
 
 
 class Format(StrEnum):
-    """How rows are shown."""
+    """Output format of rows."""
 
     TABLE = "table"
     KV = "kv"
@@ -26,7 +26,7 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryRows:
     """A read's rows and where they came from."""
 
     query_name: str
@@ -47,15 +47,15 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """How a table looks. A terminal has so many columns; a file has as many as are needed."""
+class TableStyle:
+    """Width and wrapping of a table. A file, unlike a terminal, has as many columns as needed."""
 
     column_width: int = 80
     wrap: bool = False
     terminal_columns: int | None = None
 
 
-def lines_of(answer: Answer, format: Format, look: Look = Look()) -> Iterator[str]:  # noqa: B008
+def lines_of(answer: QueryRows, format: Format, look: TableStyle = TableStyle()) -> Iterator[str]:  # noqa: B008
     """The answer, line by line."""
     match format:
         case Format.JSON:
@@ -72,7 +72,7 @@ def lines_of(answer: Answer, format: Format, look: Look = Look()) -> Iterator[st
             assert_never(format)
 
 
-def _document(answer: Answer) -> dict[str, object]:
+def _document(answer: QueryRows) -> dict[str, object]:
     document: dict[str, object] = {
         "query_name": answer.query_name,
         "target": answer.target,
@@ -85,7 +85,7 @@ def _document(answer: Answer) -> dict[str, object]:
     return document
 
 
-def _jsonl(answer: Answer) -> Iterator[str]:
+def _jsonl(answer: QueryRows) -> Iterator[str]:
     metadata = {
         "kind": "metadata",
         "query_name": answer.query_name,
@@ -97,7 +97,7 @@ def _jsonl(answer: Answer) -> Iterator[str]:
         yield compact_text(dict(row))
 
 
-def _csv(answer: Answer) -> Iterator[str]:
+def _csv(answer: QueryRows) -> Iterator[str]:
     yield _csv_line(answer.columns)
     for row in answer.rows:
         yield _csv_line([_cell(row.get(column)) for column in answer.columns])
@@ -119,7 +119,7 @@ def _cell(value: object) -> str:
     return value if isinstance(value, str) else compact_text(value)
 
 
-def _kv(answer: Answer) -> Iterator[str]:
+def _kv(answer: QueryRows) -> Iterator[str]:
     yield answer.title
     if not answer.rows:
         yield "(no rows)"
@@ -131,7 +131,7 @@ def _kv(answer: Answer) -> Iterator[str]:
             yield f"{flat(column)}: {flat(_cell(row.get(column)))}"
 
 
-def _table(answer: Answer, look: Look) -> Iterator[str]:
+def _table(answer: QueryRows, look: TableStyle) -> Iterator[str]:
     if not answer.columns:
         yield answer.title
         yield "(no rows)"

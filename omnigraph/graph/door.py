@@ -1,4 +1,4 @@
-"""The one door: a graph opened, its branches, its history, what it looks like now.
+"""`Graph`, the facade: queries, mutations, loads, branches, history and upkeep of one open graph.
 
 Invariant: this file decides which parts are asked in which order and nothing else. A read-only
 graph writes nothing. A graph exists once its manifest does, so an init that stopped half-way left
@@ -30,13 +30,13 @@ from omnigraph.exec.upkeep.ensure_indices import IndexReport, ensure_indices
 from omnigraph.exec.upkeep.optimize import OptimizeReport
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, stored_catalog
-from omnigraph.graph.texts import query_text, schema_text
+from omnigraph.graph.source_text import query_text, schema_text
 from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView
 from omnigraph.pipeline import upkeep
 from omnigraph.pipeline.export import ExportOrder, export
 from omnigraph.pipeline.frames import Frames
 from omnigraph.pipeline.load import Order, load
-from omnigraph.pipeline.queries import query_on_spark
+from omnigraph.pipeline.spark_query import query_on_spark
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.ir import ReadPlan
 from omnigraph.plan.mutation_ir import Plan
@@ -124,8 +124,8 @@ class Graph:
 
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
         """Every table with its version and row count, now or at a commit."""
-        found = self._store.snapshot(branch, commit=commit)
-        return replace(found, tables=dict(found.tables))  # the store shares its own
+        snapshot = self._store.snapshot(branch, commit=commit)
+        return replace(snapshot, tables=dict(snapshot.tables))  # the store shares its own
 
     def mutate(
         self,
@@ -167,10 +167,10 @@ class Graph:
         types: Collection[str] = (),
         ops: Collection[str] = (),
     ) -> Changes:
-        """What turns one point into another. A point is a branch or the id of a commit."""
+        """Changes that turn one point into another. A point is a branch or the id of a commit."""
         old, new = self._point(before), self._point(after)
-        wanted = filters(self._schemas.of(new).catalog, kinds, types, ops)
-        return changes_between(self._store, self._schemas, old, new, wanted)
+        change_filter = filters(self._schemas.of(new).catalog, kinds, types, ops)
+        return changes_between(self._store, self._schemas, old, new, change_filter)
 
     def _point(self, name: str) -> Snapshot:
         try:

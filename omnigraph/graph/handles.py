@@ -1,7 +1,7 @@
-"""Reads and writes that know where they are: on one branch, or inside a transaction.
+"""Branch handles and transactions: reads and writes bound to one branch.
 
-Invariant: a handle adds a place to a call of the graph and nothing else. A transaction is a branch
-for the length of a block: merged at its end or deleted, never left.
+Invariant: a handle adds the branch to a call of the graph and nothing else. A transaction is a
+branch for the length of a block: merged at its end or deleted, never left.
 """
 
 import contextlib

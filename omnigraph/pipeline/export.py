@@ -1,12 +1,13 @@
-"""An export from its request to its files: in one process, or a task for some fragments.
+"""Export of a snapshot to files: in one process, or as Spark tasks over fragments.
 
-Invariant: every file is of one snapshot, and all of them together hold each row once. Nothing is
-written where something is already.
+Invariant: every file is of one snapshot, and all of them together hold each row once. A folder
+that is not empty is refused.
 """
 
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
@@ -28,6 +29,8 @@ from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.upsert import RunJobs, grouped, in_process
 from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.schemas import Schemas
+from omnigraph.pipeline.executors import run_tasks
+from omnigraph.pipeline.session import session
 from omnigraph.storage.records import Snapshot, TablePin
 from omnigraph.storage.store import Store, open_store
 from omnigraph.types import Kind, counts_of_kind
@@ -43,7 +46,7 @@ _ENDINGS = {"jsonl": "jsonl", "parquet": "parquet"}
 
 @dataclass(frozen=True, slots=True)
 class ExportOrder:
-    """What the caller of an export said."""
+    """Arguments of an export."""
 
     target: str | os.PathLike[str] | IO[bytes]
     format: str
@@ -105,12 +108,7 @@ def _in_parts(
 def _each(order: ExportOrder) -> RunJobs:
     if order.engine == "local":
         return in_process
-    # Spark is loaded by those who use it.
-    from omnigraph.pipeline.session import session  # noqa: PLC0415
-    from omnigraph.pipeline.spark_load import in_tasks  # noqa: PLC0415
-
-    running = order.spark or session("bulk")
-    return lambda work, items: in_tasks(running, work, items)
+    return partial(run_tasks, order.spark or session("bulk"), doing="ran the export")
 
 
 def _require_empty(folder: str, options: Options) -> None:

@@ -1,4 +1,4 @@
-"""A graph as DataFrames: one a type, or a statement over all of them.
+"""Spark DataFrames of a graph: one a type, or the result of SQL over all of them.
 
 Invariant: the DataFrames of one call read one snapshot. The caller's session is used as it is: the
 tables that a statement names live in a session beside it, which sees the caller's own views too.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Frames:
-    """What `graph.spark` offers."""
+    """`graph.spark`: DataFrames and SQL."""
 
     def __init__(self, store: Store, schemas: Schemas) -> None:
         self._store = store
@@ -76,21 +76,21 @@ class Frames:
     def _frames(
         self, spark: "SparkSession", owners: Iterable[Owner], pinned: Snapshot
     ) -> "dict[str, DataFrame]":
-        found: dict[str, DataFrame] = {}
+        frames: dict[str, DataFrame] = {}
         for owner in owners:  # edges come first
             frame = self._frame(spark, owner, pinned.commit_id)
             if isinstance(owner, EdgeType):
-                found[owner.name] = frame
+                frames[owner.name] = frame
                 continue
-            if owner.name in found:
-                found[table_key(Kind.EDGE, owner.name)] = found[owner.name]
-            found[owner.name] = frame
-        return found
+            if owner.name in frames:
+                frames[table_key(Kind.EDGE, owner.name)] = frames[owner.name]
+            frames[owner.name] = frame
+        return frames
 
     def _frame(self, spark: "SparkSession", owner: Owner, commit: str) -> "DataFrame":
         kind = "edge" if isinstance(owner, EdgeType) else "type"
         reader = spark.read.format("omnigraph").option(kind, owner.name).option("snapshot", commit)
         if self._store.where.storage_options:
-            told = orjson.dumps(self._store.where.storage_options).decode()
-            reader = reader.option("storage_options", told)
+            options = orjson.dumps(self._store.where.storage_options).decode()
+            reader = reader.option("storage_options", options)
         return reader.load(self._store.where.uri)

@@ -1,4 +1,4 @@
-"""An input cut into parts that tasks can read by themselves.
+"""Input splits: an input cut into parts that tasks read by themselves.
 
 Invariant: the parts together hold every line and row of the input once, in the input's order.
 """
@@ -23,14 +23,14 @@ from omnigraph.storage.lance.foreign import look_at
 PART_BYTES_MIN, PART_BYTES_MAX = 4 << 20, 128 << 20
 
 
-def split(found: Input, *, tasks: int, folder: Path) -> tuple[Part, ...]:
+def split(input: Input, *, tasks: int, folder: Path) -> tuple[Part, ...]:
     """Parts for about this many tasks or more. What is no file is written to `folder` first."""
-    if found.parts is None:
-        assert found.own is not None
-        return tuple(_spooled(found.own, folder))
-    size = sum(part.size for part in found.parts)
+    if input.parts is None:
+        assert input.own is not None
+        return tuple(_spooled(input.own, folder))
+    size = sum(part.size for part in input.parts)
     target = max(PART_BYTES_MIN, min(PART_BYTES_MAX, size // max(1, tasks)))
-    pieces = (piece for part in found.parts for piece in _split(part, target))
+    pieces = (piece for part in input.parts for piece in _split(part, target))
     return tuple(replace(piece, index=index) for index, piece in enumerate(pieces))
 
 

@@ -1,16 +1,14 @@
-"""What a load does in a task, and what comes back of it.
+"""Tasks of a load on Spark: read a part, check a bucket, and gather the results.
 
-Invariant: a task gives back no rows, only the names of what it wrote, counts, and samples of what
-is wrong. What it wrote counts through that result alone.
+Invariant: a task returns no rows, only names of files it wrote, counts, and samples of violations.
+Its files count through that result alone.
 """
 
-import pickle
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -34,8 +32,8 @@ from omnigraph.types import TableKey
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """What every task of a load is told."""
+class LoadJob:
+    """Everything that a task of a load needs."""
 
     uri: str
     storage_options: dict[str, str] | None
@@ -48,7 +46,7 @@ class Job:
 
 @dataclass(slots=True)
 class PartDone:
-    """What a task gives back: no rows, only what it wrote and found."""
+    """Result of a task: no rows, only the files it wrote, counts and violations."""
 
     index: int
     lines: int = 0
@@ -60,12 +58,12 @@ class PartDone:
     error: OmnigraphError | None = None
 
 
-def run_part(job: Job, part: Part) -> PartDone:
+def run_part(job: LoadJob, part: Part) -> PartDone:
     """Read one part: the whole work of a task."""
     return run_pieces(job, part.index, pieces_of_part(part))
 
 
-def run_pieces(job: Job, index: int, pieces: Iterator[Piece]) -> PartDone:
+def run_pieces(job: LoadJob, index: int, pieces: Iterator[Piece]) -> PartDone:
     """Decode and check pieces, and write their rows and keys."""
     done = PartDone(index, faults=Faults(job.request.rejects is not None))
     folder = Path(job.folder)
@@ -74,9 +72,9 @@ def run_pieces(job: Job, index: int, pieces: Iterator[Piece]) -> PartDone:
     intake = Intake(spill, sink, done.faults, done.counts)
     try:
         for piece in pieces:
-            faults, some = ready_piece(job.catalog, job.request, piece, job.buckets)
+            faults, rows = ready_piece(job.catalog, job.request, piece, job.buckets)
             done.faults.merge(faults)
-            for ready in some:
+            for ready in rows:
                 intake.take(ready, piece.part)
             if isinstance(piece.data, LineBlock):
                 done.lines += line_count(piece.data.data)
@@ -96,7 +94,7 @@ def run_pieces(job: Job, index: int, pieces: Iterator[Piece]) -> PartDone:
     return done
 
 
-def _sink(job: Job, folder: Path) -> FragmentSink | RowSink:
+def _sink(job: LoadJob, folder: Path) -> FragmentSink | RowSink:
     if job.request.mode == "merge":
         return RowSink(Spill(folder, job.buckets, FRAGMENT_BYTES))
     store = open_store(job.uri, read_only=True, storage_options=job.storage_options)
@@ -121,7 +119,7 @@ def run_bucket(job: BucketJob) -> CheckOutcome:
     return run_check(job.check, job.owner, job.bucket, read)
 
 
-def run_batches(job: Job, batches: Iterator[pa.RecordBatch]) -> PartDone:
+def run_batches(job: LoadJob, batches: Iterator[pa.RecordBatch]) -> PartDone:
     """Load a partition of a DataFrame where it is."""
     index = partition_number()
 
@@ -135,22 +133,17 @@ def run_batches(job: Job, batches: Iterator[pa.RecordBatch]) -> PartDone:
 
 
 def partition_number() -> int:
-    """Which of the partitions this task works on."""
+    """Number of the partition that this task works on."""
     from pyspark import TaskContext  # noqa: PLC0415
 
     context = TaskContext.get()
     return 0 if context is None else int(context.partitionId())
 
 
-def packed(work: Callable[[Any], Any], item: bytes) -> bytes:
-    """Work on an item that came as bytes."""
-    return pickle.dumps(work(pickle.loads(item)))
-
-
 def gathered(
     results: Iterable[PartDone], folder: Path, buckets: int, *, keep_rejects: bool
 ) -> tuple[IntakeResult, Spill]:
-    """What the tasks read and wrote, as one."""
+    """The results of all tasks as one, in the order of the parts."""
     done = sorted(results, key=lambda each: each.index)
     for result in done:
         if result.error is not None:

@@ -1,4 +1,4 @@
-"""Upkeep on either engine: the same plans and the same commits, the tasks here or on executors.
+"""Upkeep on either engine: the same plans and commits, the tasks in this process or on executors.
 
 Invariant: an engine decides where tasks run and nothing else. Spark is loaded only when asked for:
 `auto` means the session that is passed, and without one this process.

@@ -10,7 +10,7 @@ from omnigraph.catalog.accept import accept
 from omnigraph.catalog.schema_diff import plan_migration
 from omnigraph.catalog.steps import UnsupportedChange
 from omnigraph.errors import MigrationUnsupported, ParseError
-from omnigraph.language.schema.format import format_schema
+from tests.language.schema_text import format_schema
 from tests.language.schema_trees import accepted_schemas, edited
 
 KEYS = {

@@ -9,16 +9,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.catalog.arrow import arrow_type
-from omnigraph.errors import NotInstalled
 from omnigraph.exec.profile import Profile
 from omnigraph.exec.values.scalars import JsonForm, number_name
 from omnigraph.exec.values.to_json import json_column
+from omnigraph.extras import optional
 from omnigraph.plan import ir
 from omnigraph.types import FLOATS, ValueType
 
@@ -76,15 +75,12 @@ class QueryResult:
 
     def to_pandas(self) -> Any:
         """The columns as a pandas frame."""
+        optional("pandas")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
         """The columns as a polars frame."""
-        try:
-            polars = import_module("polars")
-        except ImportError:
-            raise NotInstalled("polars", "import polars", "pip install polars") from None
-        return polars.from_arrow(self.to_arrow())
+        return optional("polars").from_arrow(self.to_arrow())
 
     def explain(self) -> str:
         """The plan that ran, one line an operator, with rows and milliseconds."""

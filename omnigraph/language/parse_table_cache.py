@@ -1,4 +1,4 @@
-"""Parsers that were worked out once: Lark's tables, kept in the user's cache folder.
+"""Parse table cache: Lark's LALR tables, kept in the user's cache folder.
 
 Working out the table of a grammar takes a large part of a short command; reading it back takes
 hardly any. A table is kept under everything it depends on: the grammar, Lark's version and how we
@@ -21,7 +21,7 @@ from lark import Lark
 from lark.grammar import Rule
 from lark.lexer import TerminalDef
 
-from omnigraph.places import lasting_folder
+from omnigraph.user_cache import lasting_folder
 
 _LAYOUT = 1
 _OPTIONS: dict[str, Any] = {"parser": "lalr", "lexer": "contextual", "maybe_placeholders": True}
@@ -29,7 +29,7 @@ _OPTIONS: dict[str, Any] = {"parser": "lalr", "lexer": "contextual", "maybe_plac
 
 def parser_of(grammar: str, start: str, builder: Any) -> Lark:
     """The parser of a grammar, whose tree builder runs while it reduces."""
-    path = _place(grammar, start)
+    path = _cache_path(grammar, start)
     if path is not None and (kept := _kept(path, builder)) is not None:
         return kept
     parser = Lark(grammar, start=start, transformer=builder, **_OPTIONS)
@@ -38,7 +38,7 @@ def parser_of(grammar: str, start: str, builder: Any) -> Lark:
     return parser
 
 
-def _place(grammar: str, start: str) -> Path | None:
+def _cache_path(grammar: str, start: str) -> Path | None:
     folder = lasting_folder()
     if folder is None:
         return None

@@ -1,4 +1,4 @@
-"""The folder on this machine for things that are cheap to lose and slow to make.
+"""User cache folder (`XDG_CACHE_HOME`): files that are cheap to lose and slow to make.
 
 Invariant: the folder belongs to this user alone, so a program kept in it may be run.
 """

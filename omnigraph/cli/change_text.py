@@ -1,4 +1,4 @@
-"""Changes and conflicts as a person reads them.
+"""Diffs, changes and merge conflicts as lines of text for a terminal.
 
 Invariant: a null is written `<null>` and a value that is not there `<absent>`, so neither can be
 taken for text. Colours are for terminals alone.
@@ -46,7 +46,7 @@ def coloured(text: str, op: str, stream: IO[str] | None = None) -> str:
 
 
 def cause_lines(cause: Commit) -> Iterator[str]:
-    """Which commit it was."""
+    """The commit behind a block of changes, as lines."""
     yield f"commit {cause.id}"
     if cause.merged_parent is not None:
         yield f"merged: {cause.merged_parent}"
@@ -56,7 +56,7 @@ def cause_lines(cause: Commit) -> Iterator[str]:
 
 
 def change_lines(change: Change) -> Iterator[str]:
-    """One change: what happened to what, the ends of an edge, and each value that is another."""
+    """One change as lines: the operation and entity, an edge's ends, each value that differs."""
     yield f"{change.op} {change.kind} {change.type} {change.id}"
     yield from _inside(change)
 
@@ -133,12 +133,12 @@ def _conflict(conflict: MergeConflict, ours: str, theirs: str) -> Iterator[str]:
 def _differing(sides: Sequence[dict[str, Any] | None]) -> Iterator[tuple[str, list[str]]]:
     """Each value in which the sides are not all equal, as each has it."""
     flat = [None if side is None else _flat(side) for side in sides]
-    there = [side for side in flat if side is not None]
-    names = list(dict.fromkeys(name for side in there for name in side))
+    present = [side for side in flat if side is not None]
+    names = list(dict.fromkeys(name for side in present for name in side))
     differing = [
         name
         for name in names
-        if any(not _same(there[0].get(name), side.get(name)) for side in there[1:])
+        if any(not _same(present[0].get(name), side.get(name)) for side in present[1:])
     ]
     if None in flat:
         shown = ["(not there)" if side is None else "(there)" for side in flat]
@@ -158,10 +158,10 @@ def _columns(heads: list[str], rows: list[list[str]]) -> Iterator[str]:
     first = min(_NAME_WIDTH_MAX, max((len(row[0]) for row in rows), default=0))
     room = (width - 2 - first - 2 * (len(heads) - 1)) // (len(heads) - 1)
     widths = [first]
-    for place in range(1, len(heads)):
-        widths.append(min(room, max(len(row[place]) for row in [heads, *rows])))
+    for column in range(1, len(heads)):
+        widths.append(min(room, max(len(row[column]) for row in [heads, *rows])))
     for row in [heads, *rows]:
-        cells = [_cut(cell, at).ljust(at) for cell, at in zip(row, widths, strict=True)]
+        cells = [_cut(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)]
         yield f"  {'  '.join(cells)}".rstrip()
 
 

@@ -1,4 +1,4 @@
-"""What the options of the data source say.
+"""Options of the Spark data source, parsed and checked.
 
 Invariant: an option that is unknown, missing or not understood is refused when the DataFrame or the
 write is made, not by a task.
@@ -22,12 +22,12 @@ _OWN = frozenset(
     {"path", "type", "edge", "branch", "snapshot", "columns", "where", "mode", "actor"}
     | {"storage_options"}
 )
-# What Spark itself puts among the options of a query.
+# Options that Spark itself adds to those of a query.
 _SPARKS = frozenset({"checkpointlocation", "queryname"})
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SourceOptions:
     """The options of one read or write."""
 
     path: str
@@ -50,18 +50,18 @@ class Options:
     def owner(self, catalog: Catalog) -> Owner:
         """The type that the options name."""
         if self.type is not None:
-            found: Owner | None = catalog.node(self.type)
+            owner: Owner | None = catalog.node(self.type)
             kind, name = "node type", self.type
         else:
             assert self.edge is not None
-            found = catalog.edge(self.edge)
+            owner = catalog.edge(self.edge)
             kind, name = "edge type", self.edge
-        if found is None:
+        if owner is None:
             raise NotFound(kind, name)
-        return found
+        return owner
 
 
-def read_options(given: Mapping[str, str]) -> Options:
+def read_options(given: Mapping[str, str]) -> SourceOptions:
     """The options that a caller gave, or `BadRequest` with what is wrong with them."""
     known = {key.lower(): value for key, value in given.items()}
     for name in known:
@@ -75,7 +75,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         raise BadRequest("branch and snapshot exclude each other", "give one of them")
     names = known.get("columns")
     renamed = _object("columns", names) if names and names.lstrip().startswith("{") else {}
-    return Options(
+    return SourceOptions(
         path=known["path"],
         type=known.get("type"),
         edge=known.get("edge"),
@@ -106,9 +106,9 @@ def _mode(text: str | None) -> Mode | None:
 
 def _object(option: str, text: str) -> dict[str, str]:
     try:
-        found: Any = orjson.loads(text)
+        members: Any = orjson.loads(text)
     except orjson.JSONDecodeError:
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+        members = None
+    if not isinstance(members, dict) or not all(isinstance(v, str) for v in members.values()):
         raise BadRequest(f"the option {option} is no JSON object of texts")
-    return found
+    return members

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.language import tables
+from omnigraph.language import parse_table_cache
 from omnigraph.language.query.parser import _READER as QUERY_READER
 from omnigraph.language.query.parser import parse_queries
-from omnigraph.language.reader import Reader
+from omnigraph.language.reader import GrammarReader
 from omnigraph.language.schema.parser import _READER as SCHEMA_READER
 from omnigraph.language.schema.parser import parse_schema
 from tests import golden
@@ -24,13 +24,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "omnigraph" / "grammars"
 
 
-def fresh(language: str) -> Reader[object]:
+def fresh(language: str) -> GrammarReader[object]:
     """A reader that has not built its parser yet."""
     known, _ = READERS[language]
-    return Reader(known.package, known.start, known.builder, known.terminals)
+    return GrammarReader(known.package, known.start, known.builder, known.terminals)
 
 
-def outcome(reader: Reader[object], text: str) -> str:
+def outcome(reader: GrammarReader[object], text: str) -> str:
     try:
         return repr(reader.read(text))
     except Exception as cause:  # noqa: BLE001
@@ -62,7 +62,7 @@ def test_a_table_that_was_cut_short_is_made_again(damage: bytes, folder: Path) -
 
 
 def test_without_a_folder_the_grammar_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "lasting_folder", lambda: None)
+    monkeypatch.setattr(parse_table_cache, "lasting_folder", lambda: None)
     assert "Person" in outcome(fresh("schema"), "node Person { name: String @key }")
 
 
@@ -86,9 +86,9 @@ def test_processes_that_start_at_once_leave_one_whole_table(folder: Path) -> Non
 
 
 def test_two_grammars_do_not_share_a_table(folder: Path) -> None:
-    tables.parser_of('start: "a"', "start", None).parse("a")
-    tables.parser_of('start: "b"', "start", None).parse("b")
-    tables.parser_of('start: "b"', "start", None).parse("b")
+    parse_table_cache.parser_of('start: "a"', "start", None).parse("a")
+    parse_table_cache.parser_of('start: "b"', "start", None).parse("b")
+    parse_table_cache.parser_of('start: "b"', "start", None).parse("b")
     assert len(list(folder.iterdir())) == 2
 
 

@@ -1,4 +1,4 @@
-"""A read on Spark: a task for each share of its nodes, and the rest of the plan by the driver.
+"""Query on Spark: a task for each share of its nodes, the rest of the plan on the driver.
 
 Invariant: the tasks run the plan that one process runs, against the one snapshot that the driver
 chose, with its parameters and its moment. An executor keeps what it read for the next query, as a
@@ -32,7 +32,7 @@ _OPEN_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A read, as a task is told it."""
+    """A read as a task gets it."""
 
     plan: ir.ReadPlan
     given: Given
@@ -67,13 +67,13 @@ def query_on_spark(
         )
         for number in range(count)
     ]
-    answers = [_told(each) for each in executors.map(answer, asked)]
+    answers = [_or_raise(each) for each in executors.map(answer, asked)]
     if shares is None:
         return reading.whole(plan, snapshot, answers[0])
     return reading.gather(plan, shares, given, snapshot, answers)
 
 
-def _told(answer: ShareResult | OmnigraphError) -> ShareResult:
+def _or_raise(answer: ShareResult | OmnigraphError) -> ShareResult:
     if isinstance(answer, OmnigraphError):
         raise answer
     return answer
@@ -85,7 +85,7 @@ _READINGS: Lru[tuple[str, str, Limits], Reading] = Lru(_OPEN_MAX)
 
 
 def answer(where: Where, asked: Asked) -> ShareResult | OmnigraphError:
-    """What a share gives, or why it gives nothing."""
+    """The answer of one share, or the error to raise on the driver."""
     reading = _reading(where, asked.limits)
     reading.embedder = asked.embedder
     try:

@@ -1,4 +1,4 @@
-"""Where the tasks of a load keep what others read: a folder that all of them reach.
+"""Scratch folder that the driver and all tasks of a load reach.
 
 Invariant: the folder lies beside the graph unless the caller names another.
 """
@@ -15,10 +15,10 @@ SCRATCH_VARIABLE = "OMNIGRAPH_SCRATCH"
 
 def scratch_parent(store: Store, *, is_local: bool = True) -> str:
     """The folder for scratch folders, there when this returns."""
-    told = os.environ.get(SCRATCH_VARIABLE)
-    if told:
-        os.makedirs(told, exist_ok=True)
-        return told
+    folder = os.environ.get(SCRATCH_VARIABLE)
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+        return folder
     if store.where.path is not None:
         parent = store.where.path / "__scratch"
         parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Texts a caller gives: a query or a schema, or the file that holds it."""
+"""Source text of a query or a schema: given as text, or as the file that holds it."""
 
 import os
 from pathlib import Path

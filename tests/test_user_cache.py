@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.places import cache_folder
+from omnigraph.user_cache import cache_folder
 
 
 @pytest.fixture
