@@ -82,7 +82,11 @@ def test_s4_new_rows_are_appended_and_known_ones_replaced(
 ) -> None:
     staged: list[tuple[Any, int]] = []
     monkeypatch.setattr(Write, "append", lambda _, key, rows: staged.append((key, rows.num_rows)))
-    monkeypatch.setattr(Write, "replace", lambda _, key, at, added: staged.append((at, len(added))))
+
+    def replace(_: Write, table_key: str, *, addresses: pa.Array, added: pa.Table) -> None:
+        staged.append((addresses, len(added)))
+
+    monkeypatch.setattr(Write, "replace", replace)
 
     def stage(*names: str) -> tuple[Any, int]:
         _, staging = begun(town)
@@ -106,7 +110,11 @@ def test_s5_deletes_of_a_table_are_one_and_nothing_matched_is_none(
     town: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     staged: list[tuple[str, int]] = []
-    monkeypatch.setattr(Write, "replace", lambda _, key, at, added: staged.append((key, len(at))))
+
+    def replace(_: Write, table_key: str, *, addresses: pa.Array, added: pa.Table) -> None:
+        staged.append((table_key, len(addresses)))
+
+    monkeypatch.setattr(Write, "replace", replace)
     cascade = (mutation_ir.Cascade(KNOWS, (ir.End.SRC, ir.End.DST)),)
     _, staging = begun(town)
     staging.delete(PERSON, where(town, 'name = "Zoe"'), cascade)
