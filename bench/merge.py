@@ -36,6 +36,7 @@ from merge_engines import ENGINES, Changed, Engine
 
 import omnigraph as og
 from omnigraph.graph import Graph
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import TableKey
 
 RESULTS = Path(__file__).parent / "results" / "merge.json"
@@ -70,25 +71,25 @@ def build(folder: Path, size: int, changes: int, vectors: bool) -> None:
     """A graph of one table, a branch with the changes and a main that went on."""
     graph = og.init(folder, schema=schema(vectors))
     for start in range(0, size, BATCH):
-        write = graph._store.begin(kind="load")
+        write = graph._store.begin(kind=WriterKind.LOAD)
         numbers = np.arange(start, min(start + BATCH, size))
         write.append(PERSON, rows(graph, numbers, ages=0, vectors=vectors))
-        write.commit()
+        graph._store.commit(write)
     graph.branches.create("b")
     picked = np.random.default_rng(1).permutation(size)
     updated, deleted = changes * 8 // 10, changes // 10
-    write = graph._store.begin("b", kind="mutation")
+    write = graph._store.begin("b", kind=WriterKind.MUTATION)
     new = np.arange(size, size + changes - updated - deleted)
     numbers = np.concatenate([picked[:updated], new])
     write.upsert(PERSON, rows(graph, numbers, ages=1_000, vectors=vectors))
-    write.commit()
-    write = graph._store.begin("b", kind="mutation")
+    graph._store.commit(write)
+    write = graph._store.begin("b", kind=WriterKind.MUTATION)
     gone = ", ".join(f"'p{number:08}'" for number in picked[updated : updated + deleted])
     write.delete(PERSON, f"id IN ({gone})")
-    write.commit()
-    write = graph._store.begin(kind="mutation")
+    graph._store.commit(write)
+    write = graph._store.begin(kind=WriterKind.MUTATION)
     write.upsert(PERSON, rows(graph, picked[-10:], ages=2_000, vectors=vectors))
-    write.commit()
+    graph._store.commit(write)
 
 
 def memory(field: str) -> float:

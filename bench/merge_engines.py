@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 import omnigraph as og
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import TableKey
 
 SCHEMA = """
@@ -72,9 +73,9 @@ class OmniGraph:
         self.graph = og.init(folder / "omnigraph", SCHEMA)
 
     def fill(self, size: int) -> None:
-        write = self.graph._store.begin(kind="load")
+        write = self.graph._store.begin(kind=WriterKind.LOAD)
         write.append(TableKey("node:Person"), self._rows(range(size), 0))
-        write.commit()
+        self.graph._store.commit(write)
         self.graph.ensure_indices()
 
     def create_branch(self, branch: str) -> None:

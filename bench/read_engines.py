@@ -55,7 +55,7 @@ class OmniGraph:
             ("Wrote", data.wrote, data.docs["slug"]),
         ):
             write.append(TableKey(f"edge:{kind}"), _edges(ends, persons, to))
-        write.commit()
+        self.graph._store.commit(write)
         self.graph.ensure_indices()
 
     def questions(self) -> dict[str, Ask]:

@@ -93,7 +93,7 @@ class OmniGraph:
     def fill(self, people: pa.Table) -> None:
         write = self.graph._store.begin(kind="bench")
         write.append(TableKey("node:Person"), stored_rows(people))
-        write.commit()
+        self.graph._store.commit(write)
         self.graph.ensure_indices()
 
     def update_where(self, age: int, new: int) -> None:

@@ -25,6 +25,7 @@ from lance.dataset import LanceOperation, Transaction
 from lance.fragment import write_fragments
 
 from omnigraph.storage.lance.tables import keyed
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.records import MANIFEST_SCHEMA
 from omnigraph.storage.store import Store, create
 from omnigraph.types import TableKey
@@ -94,10 +95,10 @@ class Bare:
 
 
 def commit(store: Store, tables: list[TableKey], name: str) -> None:
-    write = store.begin(kind="mutation", actor="bench")
+    write = store.begin(kind=WriterKind.MUTATION, actor="bench")
     for table_key in tables:
         write.append(table_key, row(name))
-    write.commit()
+    store.commit(write)
 
 
 def point_read(store: Store, table_key: TableKey, name: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 import omnigraph as og
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
+from omnigraph.storage.protocol.intent import WriterKind
 from tests.storage.conftest import s3, s3_server
 from tests.storage.world import Where
 
@@ -146,7 +147,7 @@ def test_a_read_only_graph_writes_nothing(graph: Graph, tmp_path: Path) -> None:
     for write in (
         lambda: reader.branches.create("b"),
         lambda: reader.branches.delete("b"),
-        lambda: reader._store.begin(kind="mutation"),
+        lambda: reader._store.begin(kind=WriterKind.MUTATION),
         lambda: reader._store.heal(),
     ):
         with pytest.raises(og.BadRequest, match="read-only"):

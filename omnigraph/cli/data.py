@@ -140,7 +140,7 @@ def mutate(
 
 def _require_room(uri: str, *, force: bool) -> None:
     """Refuse a folder that holds something; a graph is refused by the engine, whatever is said."""
-    from omnigraph.storage.manifest.manifest import LOCATION
+    from omnigraph.storage.manifest.state import LOCATION
 
     if force or not is_local(uri):
         return

@@ -22,16 +22,16 @@ import pyarrow as pa
 from omnigraph.catalog import codec
 from omnigraph.catalog.arrow import edge_schema, node_schema
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
-from omnigraph.errors import NotFound, SchemaChanged, StorageFailed, TypeCheckError
+from omnigraph.errors import StorageFailed
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import SchemaId, Snapshot
+from omnigraph.storage.retry import SCHEMA, retried
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 
 SCHEMA_TEXT, SCHEMA_IR = "_schema.pg", "_schema.ir.json"
 ARCHIVE = "_schemas"
 
-_ATTEMPTS = 8
 Result = TypeVar("Result")
 
 
@@ -110,13 +110,11 @@ def under_schema(schemas: Schemas, work: Callable[[Catalog], Result]) -> Result:
 
     Whatever the first plan met, a name it did not know included, may be due to the old schema.
     """
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            return work(schemas.known().catalog)
-        except (SchemaChanged, TypeCheckError, NotFound):
-            if not schemas.changed():
-                raise
-    return work(schemas.known().catalog)
+    return retried(
+        SCHEMA,
+        lambda losses: work(schemas.known().catalog),
+        counts=lambda loss: schemas.changed(),
+    )
 
 
 def seen_under(snapshot: Snapshot, old: Catalog, new: Catalog) -> Snapshot:

@@ -30,6 +30,7 @@ from omnigraph.pipeline.options import Options
 from omnigraph.pipeline.scratch import scratch_parent
 from omnigraph.pipeline.tasks import Job, PartDone, gathered, run_batches
 from omnigraph.storage.protocol.commit import AlreadyMarked
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.store import Store
 
 BUCKETS = 8
@@ -81,7 +82,7 @@ class _Writer:
         request = self._request(catalog)
         assert request.owner is not None
         write = store.begin(
-            request.branch, kind="load", actor=request.actor, schema=catalog.schema_id
+            request.branch, kind=WriterKind.LOAD, actor=request.actor, schema=catalog.schema_id
         )
         table = request.owner.table
         folder = Path(scratch_parent(store)) / f"{SHARED}{uuid4().hex}"
@@ -124,7 +125,7 @@ class _Writer:
         taken, keys = gathered(done, folder, BUCKETS, keep_rejects=False)
         finish = Finish(store, catalog, request, keys, taken, folder)
         write = store.begin(
-            request.branch, kind="load", actor=request.actor, schema=catalog.schema_id
+            request.branch, kind=WriterKind.LOAD, actor=request.actor, schema=catalog.schema_id
         )
         finish.commit(write, lambda stage, rows: None)
 

@@ -45,6 +45,7 @@ from omnigraph.pipeline.tasks import (
     run_bucket,
     run_part,
 )
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
@@ -100,7 +101,9 @@ class SparkLoad:
         """Read everything, check everything, commit once."""
         request = self._request
         schema = self._catalog.schema_id
-        write = self._store.begin(request.branch, kind="load", actor=request.actor, schema=schema)
+        write = self._store.begin(
+            request.branch, kind=WriterKind.LOAD, actor=request.actor, schema=schema
+        )
         wanted = int(self._spark.sparkContext.defaultParallelism) * 2
         parts = () if frame is not None else split(found, tasks=wanted, folder=self._folder)
         size = found.rows_bytes or sum(part.size for part in parts)

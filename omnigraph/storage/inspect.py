@@ -1,7 +1,8 @@
-"""What the storage room can tell about its own health, without writing.
+"""Integrity check of the storage room: sidecars, forks, lineage, pinned versions, index files.
 
-Invariant: each finding is `(code, subject, what is wrong, what to do, facts)`. A writer at work is
-no finding: a head or a sidecar that looks wrong is looked at once more after it had time to finish.
+Invariant: nothing is written. Each problem is `(code, subject, what is wrong, what to do, facts)`.
+A writer at work is no problem: a head or a sidecar that looks wrong is looked at once more after it
+had time to finish.
 """
 
 import time
@@ -10,24 +11,24 @@ from collections.abc import Iterator
 from typing import Any
 
 from omnigraph.errors import NotFound, OmnigraphError, RecoveryRequired
-from omnigraph.storage.manifest.manifest import LOCATION, State
+from omnigraph.storage.manifest.state import LOCATION, State
 from omnigraph.storage.names import MAIN, decode, owner_of
-from omnigraph.storage.records import GRAPH_COMMIT, Commit, CommitId, TablePin, head_id
+from omnigraph.storage.records import Commit, CommitId, TablePin, head_id
 from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.drift import SECOND_LOOK_S
 
-Found = tuple[str, str, str, str, dict[str, Any]]
+Problem = tuple[str, str, str, str, dict[str, Any]]
 
 _COPY = "bring its files back from a copy of the graph"
 
 
-def inspect_graph(store: Store) -> Iterator[Found]:
+def inspect_graph(store: Store) -> Iterator[Problem]:
     """Sidecars, and forks that no branch names."""
     yield from _sidecars(store)
     yield from _forks(store)
 
 
-def _sidecars(store: Store) -> Iterator[Found]:
+def _sidecars(store: Store) -> Iterator[Problem]:
     try:
         pending = store.sidecars.pending()
     except OmnigraphError as cause:
@@ -43,9 +44,15 @@ def _sidecars(store: Store) -> Iterator[Found]:
         if sidecar is None or _is_gone(store, operation):
             continue
         tables = [table.table_key for table in sidecar.tables]
-        text = f"a {sidecar.kind} on {sidecar.branch} is under way, or stopped half-way"
+        text = f"a {sidecar.intent.kind} on {sidecar.branch} is under way, or stopped half-way"
         todo = "open the graph read-write, which settles it unless its writer lives"
-        yield "sidecar-pending", operation, text, todo, {"tables": tables, "kind": sidecar.kind}
+        yield (
+            "sidecar-pending",
+            operation,
+            text,
+            todo,
+            {"tables": tables, "kind": sidecar.intent.kind},
+        )
 
 
 def _is_gone(store: Store, operation: Any) -> bool:
@@ -53,7 +60,7 @@ def _is_gone(store: Store, operation: Any) -> bool:
     return operation not in store.sidecars.pending()
 
 
-def _forks(store: Store) -> Iterator[Found]:
+def _forks(store: Store) -> Iterator[Problem]:
     try:
         live = {MAIN, *map(decode, store.datasets.refs(LOCATION))}
         locations = {
@@ -75,7 +82,7 @@ def _forks(store: Store) -> Iterator[Found]:
                 yield "fork-orphan", key, text, "run `omnigraph cleanup`", {"branch": name}
 
 
-def inspect_branch(store: Store, branch: str) -> Iterator[Found]:
+def inspect_branch(store: Store, branch: str) -> Iterator[Problem]:
     """The manifest of a branch, its lineage, and the tables it pins."""
     try:
         state = store.manifest.state(branch)
@@ -87,7 +94,7 @@ def inspect_branch(store: Store, branch: str) -> Iterator[Found]:
         yield from _table(store, branch, pin)
 
 
-def _rows(store: Store, state: State) -> Iterator[Found]:
+def _rows(store: Store, state: State) -> Iterator[Problem]:
     with store.datasets.lance_call("scan_manifest", state.branch):
         ids = state.handle.to_table(columns=["object_id"])["object_id"].to_pylist()
     for name, count in Counter(ids).items():
@@ -97,12 +104,11 @@ def _rows(store: Store, state: State) -> Iterator[Found]:
             yield "manifest-duplicate", LOCATION, text, todo, {"object_id": name, "count": count}
 
 
-def _lineage(store: Store, state: State) -> Iterator[Found]:
+def _lineage(store: Store, state: State) -> Iterator[Problem]:
     todo = "restore __manifest from a copy, or export and load into a new graph"
-    filter = f"object_type = '{GRAPH_COMMIT}'"
-    commits = {c.id: c for c in store.manifest.commits(state, filter, None)}
+    commits = {c.id: c for c in store.queries.commits(state)}
     try:
-        head = store.manifest.head(state)
+        head = state.head
     except OmnigraphError as cause:
         yield "head-missing", state.branch, cause.fact, todo, {}
         return
@@ -121,7 +127,7 @@ def _lineage(store: Store, state: State) -> Iterator[Found]:
 
 def _walk(
     branch: str, commits: dict[CommitId, Commit], head: CommitId, todo: str
-) -> Iterator[Found]:
+) -> Iterator[Problem]:
     """Whether first parents lead from the head through every commit to the first, once."""
     reached: set[CommitId] = set()
     at: CommitId | None = head
@@ -144,7 +150,7 @@ def _walk(
         yield "lineage-forked", branch, text, todo, {"commits": beside}
 
 
-def _table(store: Store, branch: str, pin: TablePin) -> Iterator[Found]:
+def _table(store: Store, branch: str, pin: TablePin) -> Iterator[Problem]:
     where = {"branch": branch, "version": pin.version}
     if pin.branch is not None:
         ref = store.datasets.ref(pin.location, pin.branch)
@@ -166,7 +172,7 @@ def _table(store: Store, branch: str, pin: TablePin) -> Iterator[Found]:
     yield from _indexes(store, pin)
 
 
-def _head(store: Store, branch: str, pin: TablePin) -> Iterator[Found]:
+def _head(store: Store, branch: str, pin: TablePin) -> Iterator[Problem]:
     try:
         drift = store.drifts.seen(branch, pin.table_key)
     except RecoveryRequired:
@@ -178,7 +184,7 @@ def _head(store: Store, branch: str, pin: TablePin) -> Iterator[Found]:
     yield "head-ahead", pin.table_key, text, "run `omnigraph repair`", facts
 
 
-def _indexes(store: Store, pin: TablePin) -> Iterator[Found]:
+def _indexes(store: Store, pin: TablePin) -> Iterator[Problem]:
     """Whether the files of each index are there. What a branch inherited lies elsewhere."""
     handle = store.datasets.at(pin)
     folder = store.datasets.folder(pin)

@@ -94,11 +94,15 @@ def _require_plain(name: str) -> None:
 
 def require_actor(actor: object) -> None:
     """Pass for nobody, or a text that can be written down."""
-    if actor is None:
-        return
-    if not isinstance(actor, str):
-        raise BadRequest(f"an actor is a text, not {type(actor).__name__}")
+    if actor is not None:
+        require_text("an actor", actor)
+
+
+def require_text(what: str, value: object) -> None:
+    """Pass for a text that UTF-8 can write."""
+    if not isinstance(value, str):
+        raise BadRequest(f"{what} is a text, not {type(value).__name__}")
     try:
-        actor.encode()
+        value.encode()
     except UnicodeEncodeError:
-        raise BadRequest("the actor's name cannot be written as UTF-8") from None
+        raise BadRequest(f"{what} cannot be written as UTF-8") from None

@@ -1,17 +1,17 @@
-"""Every record the storage room keeps on disk, and its two directions.
+"""Codecs of the stored records: manifest rows, commits, the recovery audit.
 
-Invariant: no other module knows a stored shape. Decoding returns the current type or fails loudly;
-a record that cannot be understood is never guessed at.
+Invariant: no other module knows the shape of these rows (sidecars have their codec in
+`protocol/sidecars.py`). Decoding returns the current type or fails loudly; a record that cannot be
+understood is never guessed at.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, NewType
 
 import orjson
 import pyarrow as pa
 
-from omnigraph.errors import StorageFailed
 from omnigraph.storage.names import MAIN, table_location
 from omnigraph.storage.stamp import stamped
 from omnigraph.types import TableKey
@@ -91,20 +91,97 @@ Origin = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
-    """One graph commit. `branch` is None for main; `created_at` counts microseconds. A branch
-    has at most one commit of a `mark`."""
+class RowCounts:
+    """How many rows of one table a commit inserted, updated and deleted."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.inserted or self.updated or self.deleted)
+
+
+NO_ROWS = RowCounts()
+
+Counts = Mapping[TableKey, RowCounts]
+"""Row counts by table; a table without changed rows is absent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitFacts:
+    """What a writer states about its commit before it is published.
+
+    Every record of a write inherits these fields (`Intent`, the sidecar's, `ManifestChange`,
+    `Commit`) and hands them on with `facts_of`, so a new fact is added here and in the codec below.
+    """
+
+    actor: str | None = None
+    merged_parent: CommitId | None = None
+    merged_from: Origin | None = None  # where the merged parent was written
+    mark: str | None = None  # a branch has at most one commit of a mark
+    message: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict, hash=False)
+    counts: Counts = field(default_factory=dict, hash=False)
+
+
+_FACT_NAMES = tuple(each.name for each in fields(CommitFacts))
+
+
+def facts_of(record: CommitFacts) -> dict[str, Any]:
+    """The commit facts of a record, as arguments for the next record of the same write."""
+    return {name: getattr(record, name) for name in _FACT_NAMES}
+
+
+OPTIONAL_FACTS = ("mark", "merged_from", "message", "metadata", "counts")
+
+
+def optional_facts(record: CommitFacts) -> dict[str, Any]:
+    """The facts that are stored only where a writer states them, ready for JSON."""
+    facts = {name: getattr(record, name) for name in OPTIONAL_FACTS}
+    facts["metadata"] = dict(record.metadata) or None
+    facts["counts"] = {
+        key: {op: count for op, count in _each_count(counts) if count}
+        for key, counts in record.counts.items()
+    } or None
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _each_count(counts: RowCounts) -> tuple[tuple[str, int], ...]:
+    return (
+        ("inserted", counts.inserted),
+        ("updated", counts.updated),
+        ("deleted", counts.deleted),
+    )
+
+
+def decode_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The commit facts in a stored record, those it was written without at their defaults."""
+    origin = facts.get("merged_from")
+    return {
+        "actor": facts["actor"],
+        "merged_parent": facts["merged_parent"],
+        "merged_from": None if origin is None else (origin[0], origin[1]),
+        "mark": facts.get("mark"),
+        "message": facts.get("message"),
+        "metadata": dict(facts.get("metadata") or {}),
+        "counts": {
+            TableKey(key): RowCounts(**counts)
+            for key, counts in (facts.get("counts") or {}).items()
+        },
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit(CommitFacts):
+    """One graph commit. `branch` is None for main; `created_at` counts microseconds."""
 
     id: CommitId
     parent: CommitId | None
-    merged_parent: CommitId | None
-    actor: str | None
     created_at: int
     branch: str | None
     manifest_version: int
     operation_id: OperationId | None = None
-    mark: str | None = None
-    merged_from: Origin | None = None  # where the merged parent was written
 
     @property
     def parents(self) -> tuple[CommitId, ...]:
@@ -153,7 +230,7 @@ def _named(table_key: TableKey, location: str) -> str:
 
 
 def commit_row(commit: Commit) -> Row:
-    """The lineage row of a commit. Its manifest version is the one the row is created at."""
+    """The lineage row of a commit."""
     facts: dict[str, Any] = {
         "parent": commit.parent,
         "merged_parent": commit.merged_parent,
@@ -161,11 +238,9 @@ def commit_row(commit: Commit) -> Row:
         "created_at": commit.created_at,
         "branch": commit.branch,
         "operation_id": commit.operation_id,
+        "manifest_version": commit.manifest_version,
+        **optional_facts(commit),
     }
-    if commit.mark is not None:
-        facts["mark"] = commit.mark
-    if commit.merged_from is not None:
-        facts["merged_from"] = commit.merged_from
     return _row(commit.id, GRAPH_COMMIT, metadata=facts, base_objects=list(commit.parents))
 
 
@@ -214,138 +289,39 @@ def decode_pin(row: Row) -> TablePin:
     )
 
 
-def decode_head(row: Row) -> Head:
-    """A `graph_head` row, read together with its address."""
+def decode_head(row: Row, address: int) -> Head:
+    """A `graph_head` row, and its address in the manifest."""
     facts = orjson.loads(row["metadata"])
-    return Head(CommitId(facts["commit"]), row["_rowaddr"], facts.get("schema"))
+    return Head(CommitId(facts["commit"]), address, facts.get("schema"))
 
 
-def decode_commit(row: Row) -> Commit:
-    """A `graph_commit` row, read together with the version its row was created at."""
+def decode_tombstone(row: Row) -> Tombstone:
+    """A `table_tombstone` row as a value."""
+    return Tombstone(
+        TableKey(row["table_key"]),
+        row["table_version"],
+        row["table_branch"],
+        row["location"] or "",
+    )
+
+
+def decode_commit(row: Row, created_at_version: int) -> Commit:
+    """A `graph_commit` row, read together with the manifest version that created it.
+
+    The row names its manifest version too. Where the two differ Lance rebased the publish over a
+    compaction of the manifest that another process committed meanwhile, and the version that
+    created the row is the one that shows the commit. Rows of earlier programs do not name it.
+    """
     facts = orjson.loads(row["metadata"])
     return Commit(
         id=CommitId(row["object_id"]),
         parent=facts["parent"],
-        merged_parent=facts["merged_parent"],
-        actor=facts["actor"],
         created_at=facts["created_at"],
         branch=facts["branch"],
-        manifest_version=row["_row_created_at_version"],
+        manifest_version=created_at_version,
         operation_id=facts["operation_id"],
-        mark=facts.get("mark"),
-        merged_from=_origin(facts),
+        **decode_facts(facts),
     )
-
-
-def _origin(facts: Mapping[str, Any]) -> Origin | None:
-    found = facts.get("merged_from")
-    return None if found is None else (found[0], found[1])
-
-
-# Sidecars
-
-SIDECAR_FORMAT = 1
-
-
-@dataclass(frozen=True, slots=True)
-class SidecarTable:
-    """What a writer is about to do to one table."""
-
-    table_key: TableKey
-    table_path: str
-    table_branch: str | None
-    fork: str
-    expected_version: int
-    post_commit_pin: int
-    confirmed_version: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SidecarFile:
-    """A file that takes its place when the write is published, and where it waits until then."""
-
-    path: str
-    staged: str
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class Sidecar:
-    """The durable note of one write. `multi_step` writes count only once confirmed.
-
-    A write that changes the schema names the new one, the tables that get another name, and the
-    versions of all tables it was checked against.
-    """
-
-    operation_id: OperationId
-    kind: str
-    actor: str | None
-    branch: str
-    branch_identity: str | None  # None for main
-    commit_id: CommitId
-    rollback_id: CommitId  # named beforehand, so that undoing twice publishes once
-    tables: tuple[SidecarTable, ...]
-    merged_parent: CommitId | None = None
-    merged_from: Origin | None = None
-    multi_step: bool = False
-    new_tables: tuple[TablePin, ...] = ()
-    tombstones: tuple[Tombstone, ...] = ()
-    files: tuple[SidecarFile, ...] = ()
-    schema: SchemaId | None = None
-    renames: dict[TableKey, TableKey] = field(default_factory=dict)
-    relied_on: dict[TableKey, int] = field(default_factory=dict)
-    reclaim: tuple[str, ...] = ()  # folders whose past goes once the write is published
-    mark: str | None = None
-
-    def confirmed(self, versions: dict[TableKey, int]) -> "Sidecar":
-        """The same note, saying which version each table reached."""
-        tables = tuple(replace(t, confirmed_version=versions[t.table_key]) for t in self.tables)
-        return replace(self, tables=tables)
-
-
-def encode_sidecar(sidecar: Sidecar) -> bytes:
-    """The bytes of a sidecar."""
-    return orjson.dumps({"format": SIDECAR_FORMAT, **_plain(sidecar)}, option=orjson.OPT_INDENT_2)
-
-
-def _plain(sidecar: Sidecar) -> dict[str, Any]:
-    plain: dict[str, Any] = orjson.loads(orjson.dumps(sidecar))
-    return plain
-
-
-_SIDECAR_PARTS: dict[str, Any] = {
-    "tables": SidecarTable,
-    "new_tables": TablePin,
-    "tombstones": Tombstone,
-    "files": SidecarFile,
-}
-
-
-def decode_sidecar(data: bytes, *, path: str) -> Sidecar:
-    """The sidecar in these bytes, or a loud failure that names the file."""
-    try:
-        facts = orjson.loads(data)
-        if facts.pop("format") != SIDECAR_FORMAT:
-            raise ValueError("it has an unknown format")
-        parts: dict[str, Any] = {
-            name: tuple(kind(**part) for part in facts.pop(name))
-            for name, kind in _SIDECAR_PARTS.items()
-        }
-        facts["reclaim"] = tuple(facts.get("reclaim", ()))
-        facts["merged_from"] = _origin(facts)
-        return Sidecar(**facts, **parts)
-    except (ValueError, KeyError, TypeError, AttributeError) as cause:
-        raise StorageFailed(
-            f"read the sidecar {path}",
-            f"it is corrupt ({cause}); the file is kept: look at it and move it away to go on",
-        ) from cause
-
-
-def under_new_names(
-    pins: Iterable[TablePin], renames: Mapping[TableKey, TableKey]
-) -> tuple[TablePin, ...]:
-    """Pins of tables as they are called after a write that renames some."""
-    return tuple(replace(pin, table_key=renames.get(pin.table_key, pin.table_key)) for pin in pins)
 
 
 # The recovery audit

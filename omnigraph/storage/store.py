@@ -28,22 +28,32 @@ from omnigraph.storage.lance.delta import Deltas
 from omnigraph.storage.lance.row_cache import Carried
 from omnigraph.storage.lance.tables import TableReader, Tables
 from omnigraph.storage.locks.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold, make_locks
-from omnigraph.storage.locks.turns import Turns
-from omnigraph.storage.manifest import manifest
+from omnigraph.storage.locks.turns import Turn, Turns
+from omnigraph.storage.manifest import publish
 from omnigraph.storage.manifest.branches import BRANCHES_LOCK, Branches
 from omnigraph.storage.manifest.history import History
 from omnigraph.storage.manifest.manifest import Manifest
-from omnigraph.storage.names import MAIN, lock_name, require_actor, table_location
+from omnigraph.storage.manifest.publish import Publisher
+from omnigraph.storage.manifest.queries import Queries
+from omnigraph.storage.manifest.state import LOCATION, State
+from omnigraph.storage.names import (
+    MAIN,
+    lock_name,
+    require_actor,
+    table_location,
+)
 from omnigraph.storage.objects import Objects, Place, StorageOptions, place
 from omnigraph.storage.protocol.audit import Audit
 from omnigraph.storage.protocol.commit import Committer, HeadAhead, Prepared
 from omnigraph.storage.protocol.fold import Folding
+from omnigraph.storage.protocol.intent import WriterKind, stated_facts
 from omnigraph.storage.protocol.promote import Promotions
 from omnigraph.storage.protocol.reclaim import Reclaims
 from omnigraph.storage.protocol.recover import Recoverer
+from omnigraph.storage.protocol.schema_write import SchemaWrite
 from omnigraph.storage.protocol.sidecars import Sidecars
 from omnigraph.storage.protocol.write import Write
-from omnigraph.storage.records import Commit, CommitId, OperationId, SchemaId, Snapshot
+from omnigraph.storage.records import Commit, CommitId, OperationId, Origin, SchemaId, Snapshot
 from omnigraph.storage.stats import Stats
 from omnigraph.storage.upkeep.cleanup import Reclaimer
 from omnigraph.storage.upkeep.compaction import Compactor
@@ -83,8 +93,12 @@ class Store:
         carried = Carried()
         self.tables = Tables(self.datasets, carried)
         self.deltas = Deltas(self.datasets, carried)
-        self.manifest = Manifest(where.uri, self.datasets, self.locks, self.stats)
-        self.history = History(self.datasets, self.manifest)
+        self.manifest = Manifest(where.uri, self.datasets)
+        self.queries = Queries(self.datasets, self.manifest)
+        self.publisher = Publisher(
+            where.uri, self.datasets, self.manifest, self.queries, self.locks, self.stats
+        )
+        self.history = History(self.datasets, self.manifest, self.queries)
         self.branches = Branches(
             self.datasets, self.manifest, self.locks, self.stats, self.require_writable
         )
@@ -99,7 +113,13 @@ class Store:
             read_only=read_only,
         )
         self.reclaimer = Reclaimer(
-            self.datasets, self.manifest, self.sidecars, self.objects, self.locks, self.stats
+            self.datasets,
+            self.manifest,
+            self.queries,
+            self.sidecars,
+            self.objects,
+            self.locks,
+            self.stats,
         )
         promotions = Promotions(self.objects)
         reclaims = Reclaims(self.datasets, self.manifest, self.objects, self.stats)
@@ -111,6 +131,7 @@ class Store:
             self.datasets,
             self.tables,
             self.manifest,
+            self.publisher,
             self.history,
             self.sidecars,
             promotions,
@@ -124,6 +145,7 @@ class Store:
             self.tables,
             self.deltas,
             self.manifest,
+            self.publisher,
             self.sidecars,
             self.drifts,
             self._recoverer,
@@ -132,6 +154,8 @@ class Store:
         self._committer = Committer(
             self.tables,
             self.manifest,
+            self.queries,
+            self.publisher,
             self.sidecars,
             self.locks,
             self.folding,
@@ -163,7 +187,7 @@ class Store:
 
     def marked(self, branch: str, mark: str) -> Commit | None:
         """The commit of a branch that carries a mark."""
-        return self.manifest.marked(self.manifest.state(branch), mark)
+        return self.queries.marked(self.manifest.state(branch), mark)
 
     # Writing
 
@@ -171,24 +195,50 @@ class Store:
         self,
         branch: str = MAIN,
         *,
-        kind: str,
+        kind: WriterKind,
         actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
         schema: str | None = None,
         recent: bool = False,
+        turn: Turn | None = None,
     ) -> Write:
         """Begin a write at the branch's head, after settling what dead writers left. One that was
         planned against another schema than the branch has now is refused with `SchemaChanged`.
 
-        `recent` takes the head this process saw a moment ago. The commit still holds only if it is
-        up to date, but what is read on the way may not be: for who can begin again.
+        `recent` takes the head this process saw a moment ago: for callers that can begin again,
+        since the commit holds only if that head is current. `turn` is that of an attempt which is
+        prepared again when it loses.
         """
+        facts = stated_facts(actor, message, metadata)
+        turn = turn or Turn()
+        state = self._base_state(branch, schema, turn, recent=recent)
+        return Write(state, self.tables, self.branches, facts, kind=kind, turn=turn)
+
+    def begin_schema_change(
+        self,
+        *,
+        actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        schema: str | None = None,
+        turn: Turn | None = None,
+    ) -> SchemaWrite:
+        """Begin a write on main that may create, drop, rename and evolve tables."""
+        facts = stated_facts(actor, message, metadata)
+        turn = turn or Turn()
+        state = self._base_state(MAIN, schema, turn)
+        kind = WriterKind.SCHEMA_APPLY
+        return SchemaWrite(state, self.tables, self.branches, facts, kind=kind, turn=turn)
+
+    def _base_state(
+        self, branch: str, schema: str | None, turn: Turn, *, recent: bool = False
+    ) -> State:
         self.require_writable()
-        require_actor(actor)
-        self._recoverer.heal(patient=False)
+        self._recoverer.heal(patient=False, kept=turn.kept)
         state = self.manifest.recent(branch) if recent else self.manifest.state(branch)
-        self.manifest.require_schema(state, SchemaId(schema) if schema else None)
-        base = self.manifest.schema(state)
-        return Write(state, base, self.tables, self.branches, self.commit, kind=kind, actor=actor)
+        state.require_schema(SchemaId(schema) if schema else None)
+        return state
 
     def is_current(self, write: Write) -> bool:
         """Whether nothing was published on its branch since the state a write began with."""
@@ -199,33 +249,54 @@ class Store:
             return False
         return (now.identity, now.version) == (seen.identity, seen.version)
 
-    def commit(self, prepared: Prepared) -> Commit:
+    def commit(
+        self,
+        write: Write,
+        *,
+        expected_head: CommitId | None = None,
+        merged_parent: CommitId | None = None,
+        merged_from: Origin | None = None,
+        mark: str | None = None,
+    ) -> Commit:
+        """Publish everything a write staged as one commit; `AlreadyMarked` if one carries the
+        mark."""
+        prepared = write.prepared(
+            expected_head=expected_head,
+            merged_parent=merged_parent,
+            merged_from=merged_from,
+            mark=mark,
+        )
+        return self.commit_prepared(prepared, write.turn)
+
+    def commit_prepared(self, prepared: Prepared, turn: Turn) -> Commit:
         """Walk a prepared write through the protocol."""
+        branch = prepared.intent.branch
         try:
-            commit = self._committer.commit(prepared)
+            commit = self._committer.commit(prepared, turn)
         except HeadAhead as ahead:
-            raise self._settled(prepared, ahead) from ahead
+            raise self._settled(prepared, ahead, turn) from ahead
         except RecoveryRequired as stopped:
             if isinstance(stopped.__cause__, Conflict):
-                self.heal()  # lost at the very end: undo it now, the caller may begin again
+                # Lost at the very end: undo it now, the caller may begin again.
+                self._recoverer.heal(patient=True, kept=turn.kept)
                 raise stopped.__cause__ from stopped
             raise
-        state = self.manifest.known(prepared.branch)
+        state = self.manifest.known(branch)
         if state is not None and state.version == commit.manifest_version:
             self.history.remember(commit, self.manifest.snapshot(state))
-        self.folding.fold_manifest_quietly(prepared.branch)
+        self.folding.fold_manifest_quietly(branch, turn.kept)
         return commit
 
-    def _settled(self, prepared: Prepared, ahead: HeadAhead) -> Exception:
+    def _settled(self, prepared: Prepared, ahead: HeadAhead, turn: Turn) -> Exception:
         """A writer died between our look and our locks: settle it, then say what this write met."""
-        alive = self.heal()
-        state = self.manifest.state(prepared.branch)
-        self.manifest.require(state, prepared.expected_table_versions)
-        blocking = self._blocking(alive, ahead.table_key, prepared.branch)
+        branch = prepared.intent.branch
+        alive = self._recoverer.heal(patient=True, kept=turn.kept)
+        self.manifest.state(branch).require(prepared.expected_table_versions)
+        blocking = self._blocking(alive, ahead.table_key, branch)
         if blocking is not None:
             return RecoveryRequired(blocking, ROLLBACK_PENDING)
         return StorageFailed(
-            f"checked {ahead.table_key} on {prepared.branch}",
+            f"checked {ahead.table_key} on {branch}",
             f"its head {ahead.head} is ahead of the published version {ahead.pinned} and no "
             "sidecar explains it; run `omnigraph repair`",
         )
@@ -266,7 +337,7 @@ class Store:
 
     def _has_unsettled_schema_change(self) -> bool:
         notes = map(self.sidecars.read, self.sidecars.pending())
-        return any(note is not None and note.schema is not None for note in notes)
+        return any(note is not None and note.intent.schema is not None for note in notes)
 
     def close(self) -> None:
         """Let go of every open handle. A later use opens them again."""
@@ -307,7 +378,7 @@ def create(
         for path, data in (files or {}).items():
             store.objects.put(path, data)
         failpoints.hit("init.objects")
-        manifest.create(store.datasets, pins, CommitId(str(ULID())), actor, schema)
+        publish.create(store.datasets, pins, CommitId(str(ULID())), actor, schema)
         failpoints.hit("init.manifest")
     store.stats.event("graph.created", level=logging.INFO, uri=where.uri, tables=len(tables))
     return store
@@ -341,7 +412,7 @@ def _require_graph(store: Store) -> None:
     if store.where.path is not None and not store.where.path.is_dir():
         raise missing
     try:
-        handle = store.datasets.open(manifest.LOCATION)
+        handle = store.datasets.open(LOCATION)
     except NotFound as cause:
         raise missing from cause
     stamp.require_supported(handle.schema, uri=store.where.uri)
@@ -352,7 +423,7 @@ def _require_no_graph(where: Place) -> None:
     if where.path is not None and not where.path.exists():
         return
     try:
-        store.datasets.open(manifest.LOCATION)
+        store.datasets.open(LOCATION)
     except NotFound:
         return
     raise AlreadyExists("graph", where.uri, "open it, or init elsewhere")

@@ -11,7 +11,7 @@ import pytest
 from omnigraph.graph import Graph
 from omnigraph.storage.manifest import manifest
 from tests.cli.program import run
-from tests.exec.upkeep import PERSON, add, foreign_append, fragments, made
+from tests.exec.upkeep_world import PERSON, add, foreign_append, fragments, made
 
 
 @pytest.fixture(autouse=True)

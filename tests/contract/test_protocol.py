@@ -14,6 +14,7 @@ from omnigraph.errors import (
 )
 from omnigraph.storage import failpoints
 from omnigraph.storage.names import lock_name
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.records import RECOVERY_ACTOR
 from omnigraph.storage.store import Store
 from tests.storage.world import (
@@ -50,18 +51,18 @@ def test_m3_a_snapshot_does_not_move_under_a_reader(store: Store, where: Where) 
 
 def test_every_kind_of_staged_write_commits(store: Store) -> None:
     append(store, PERSON, "a", "b", "c")
-    write = store.begin(kind="mutation")
+    write = store.begin(kind=WriterKind.MUTATION)
     assert write.delete(PERSON, "id = 'a'")
     write.upsert(CITY, rows(CITY, {"x": 1}))
-    write.commit()
-    write = store.begin(kind="load")
+    store.commit(write)
+    write = store.begin(kind=WriterKind.LOAD)
     write.upsert(PERSON, rows(PERSON, {"b": 7, "d": 8}))
     write.overwrite(CITY, rows(CITY, {"y": 2}))
-    write.commit()
+    store.commit(write)
     assert content(store) == {PERSON: {"b": 7, "c": 1, "d": 8}, CITY: {"y": 2}, KNOWS: {}}
-    write = store.begin(kind="load")
+    write = store.begin(kind=WriterKind.LOAD)
     write.overwrite(PERSON, rows(PERSON, {}))
-    write.commit()
+    store.commit(write)
     assert content(store)[PERSON] == {}
     append(store, PERSON, "again")
     assert content(store)[PERSON] == {"again": 1}
@@ -69,12 +70,12 @@ def test_every_kind_of_staged_write_commits(store: Store) -> None:
 
 def test_a_delete_that_matches_nothing_stages_nothing(store: Store) -> None:
     append(store, PERSON, "a")
-    write = store.begin(kind="mutation")
+    write = store.begin(kind=WriterKind.MUTATION)
     assert not write.delete(PERSON, "id = 'nobody'")
 
 
 def test_s4_a_table_takes_one_staged_write_a_commit(store: Store) -> None:
-    write = store.begin(kind="mutation")
+    write = store.begin(kind=WriterKind.MUTATION)
     write.append(PERSON, rows(PERSON, {"a": 1}))
     with pytest.raises(BadRequest, match="has a staged write"):
         write.append(PERSON, rows(PERSON, {"b": 1}))
@@ -83,17 +84,17 @@ def test_s4_a_table_takes_one_staged_write_a_commit(store: Store) -> None:
 def test_an_upsert_of_one_id_twice_is_refused(store: Store) -> None:
     doubled = rows(PERSON, {"a": 1}).take([0, 0])
     with pytest.raises(BadRequest, match="one id twice"):
-        store.begin(kind="mutation").upsert(PERSON, doubled)
+        store.begin(kind=WriterKind.MUTATION).upsert(PERSON, doubled)
 
 
 def test_c1_of_two_writers_of_one_table_one_wins(store: Store, where: Where) -> None:
     other = where.open()
-    first, second = store.begin(kind="mutation"), other.begin(kind="mutation")
+    first, second = store.begin(kind=WriterKind.MUTATION), other.begin(kind=WriterKind.MUTATION)
     first.append(PERSON, rows(PERSON, {"a": 1}))
     second.append(PERSON, rows(PERSON, {"b": 2}))
-    first.commit()
+    store.commit(first)
     with pytest.raises(VersionMismatch) as raised:
-        second.commit()
+        other.commit(second)
     assert (raised.value.table_key, raised.value.expected, raised.value.actual) == (PERSON, 1, 2)
     assert content(other)[PERSON] == {"a": 1}
     assert other.sidecars.pending() == ()
@@ -101,34 +102,35 @@ def test_c1_of_two_writers_of_one_table_one_wins(store: Store, where: Where) -> 
 
 
 def test_c1_writers_of_disjoint_tables_both_win(store: Store, where: Where) -> None:
-    first, second = store.begin(kind="mutation"), where.open().begin(kind="mutation")
+    other = where.open()
+    first, second = store.begin(kind=WriterKind.MUTATION), other.begin(kind=WriterKind.MUTATION)
     first.append(PERSON, rows(PERSON, {"a": 1}))
     second.append(CITY, rows(CITY, {"b": 2}))
-    first.commit()
-    second.commit()
+    store.commit(first)
+    other.commit(second)
     assert content(store) == {PERSON: {"a": 1}, CITY: {"b": 2}, KNOWS: {}}
 
 
 def test_s2_a_table_that_was_read_must_stand_still(store: Store, where: Where) -> None:
-    write = store.begin(kind="mutation")
+    write = store.begin(kind=WriterKind.MUTATION)
     assert write.read(PERSON).count() == 0
     write.append(KNOWS, rows(KNOWS, {"e": 1}))
     append(where.open(), PERSON, "a")
     with pytest.raises(VersionMismatch):
-        write.commit()
+        store.commit(write)
     assert content(store)[KNOWS] == {}
 
 
 def test_a_conditional_write_holds_only_at_its_head(store: Store, where: Where) -> None:
     head = store.snapshot().commit_id
-    write = store.begin(kind="mutation")
+    write = store.begin(kind=WriterKind.MUTATION)
     write.append(PERSON, rows(PERSON, {"a": 1}))
-    write.commit(expected_head=head)
-    late = store.begin(kind="mutation")
+    store.commit(write, expected_head=head)
+    late = store.begin(kind=WriterKind.MUTATION)
     late.append(CITY, rows(CITY, {"x": 1}))
     append(where.open(), KNOWS, "e")
     with pytest.raises(PreconditionFailed):
-        late.commit(expected_head=store.history.list()[1].id)
+        store.commit(late, expected_head=store.history.list()[1].id)
     assert store.sidecars.pending() == ()
     assert content(store)[CITY] == {}
 
@@ -136,7 +138,9 @@ def test_a_conditional_write_holds_only_at_its_head(store: Store, where: Where) 
 def test_a_commit_without_tables_is_a_lineage_row(store: Store) -> None:
     before = store.snapshot()
     put(store, {PERSON: {"a": 1}})
-    merged = store.begin(kind="branch_merge", actor="act-m").commit(merged_parent=before.commit_id)
+    merged = store.commit(
+        store.begin(kind=WriterKind.BRANCH_MERGE, actor="act-m"), merged_parent=before.commit_id
+    )
     assert store.snapshot().commit_id == merged.id
     read = store.history.get(merged.id)
     assert read == merged
@@ -183,10 +187,10 @@ def test_h3_a_write_blocked_by_a_live_writers_sidecar_says_so(store: Store, wher
     assert held is not None
     other = where.open()
     try:
-        write = other.begin(kind="mutation")
+        write = other.begin(kind=WriterKind.MUTATION)
         write.append(CITY, rows(CITY, {"y": 1}))
         with pytest.raises(RecoveryRequired, match="requires rollback — reopen the graph") as no:
-            write.commit()
+            other.commit(write)
         assert no.value.operation_id in other.sidecars.pending()
     finally:
         held.release()
@@ -269,11 +273,11 @@ def test_a_failing_audit_keeps_the_sidecar_and_is_recorded_once(store: Store) ->
 
 def test_b_a_write_of_several_steps_publishes_its_last_version(store: Store) -> None:
     append(store, PERSON, "a", "b")
-    write = store.begin(kind="branch_merge", actor="act-m")
+    write = store.begin(kind=WriterKind.BRANCH_MERGE, actor="act-m")
     write.upsert(PERSON, rows(PERSON, {"a": 5}))
     write.then(PERSON, lambda tables, pin: tables.stage_append(pin, rows(PERSON, {"c": 6})))
     write.then(PERSON, lambda tables, pin: tables.stage_delete(pin, "id = 'b'"))
-    write.commit()
+    store.commit(write)
     assert content(store)[PERSON] == {"a": 5, "c": 6}
     assert store.snapshot().tables[PERSON].version == 5
     assert store.stats.view().events["phase_b.sidecar_confirmed"] == 1
@@ -293,11 +297,11 @@ def test_b_the_confirmation_is_the_commit_point_of_several_steps(
     store: Store, where: Where, place: str, kind: str
 ) -> None:
     append(store, PERSON, "a", "b")
-    write = store.begin(kind="branch_merge")
+    write = store.begin(kind=WriterKind.BRANCH_MERGE)
     write.upsert(PERSON, rows(PERSON, {"a": 5}))
     write.then(PERSON, lambda tables, pin: tables.stage_append(pin, rows(PERSON, {"c": 6})))
     with failpoints.armed(place), pytest.raises(RecoveryRequired):
-        write.commit()
+        store.commit(write)
     again = where.open()
     after = {"a": 5, "b": 1, "c": 6} if kind == "RolledForward" else {"a": 1, "b": 1}
     assert content(again)[PERSON] == after

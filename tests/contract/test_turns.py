@@ -12,9 +12,11 @@ import pytest
 from omnigraph.errors import StorageFailed, VersionMismatch
 from omnigraph.storage.locks import turns
 from omnigraph.storage.locks.locks import hold
-from omnigraph.storage.locks.turns import FREE_ATTEMPTS, WRITE_ATTEMPTS
+from omnigraph.storage.locks.turns import FREE_ATTEMPTS, Turn
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.records import Commit
+from omnigraph.storage.retry import WRITE, Budget
 from omnigraph.storage.store import Store
 from tests.forked import KILLED, run
 from tests.storage import child
@@ -35,7 +37,7 @@ HURRIED = replace(FAST, lock_wait_s=0.2)
 
 def test_c2_inserts_of_many_threads_are_prepared_again_until_they_are_in(store: Store) -> None:
     def insert(name: str) -> None:
-        store.turns.prepared_again(lambda: append(store, PERSON, name))
+        store.turns.prepared_again(lambda turn: append(store, PERSON, name, turn=turn))
 
     names = [f"t{number}" for number in range(12)]
     with ThreadPoolExecutor(4) as threads:
@@ -49,12 +51,12 @@ def test_c2_inserts_of_many_threads_are_prepared_again_until_they_are_in(store: 
 def test_c2_preparing_again_ends(store: Store) -> None:
     tried = []
 
-    def never() -> None:
+    def never(turn: Turn) -> None:
         tried.append(1)
         raise VersionMismatch(PERSON, 1, 2)
 
     with pytest.raises(VersionMismatch):
-        store.turns.prepared_again(never, attempts=4)
+        store.turns.prepared_again(never, budget=Budget(4, WRITE.lost))
     assert len(tried) == 4
 
 
@@ -72,13 +74,13 @@ def test_c2_losers_wait_a_random_growing_and_bounded_time(
     monkeypatch.setattr(turns.time, "sleep", pauses.append)
     monkeypatch.setattr(turns.random, "uniform", uniform)
 
-    def never() -> None:
+    def never(turn: Turn) -> None:
         raise VersionMismatch(PERSON, 1, 2)
 
     with pytest.raises(VersionMismatch):
         store.turns.prepared_again(never)
     assert pauses == bounds
-    assert len(pauses) == WRITE_ATTEMPTS - 1
+    assert len(pauses) == WRITE.attempts - 1
     assert pauses == sorted(pauses)
     assert pauses[0] < 0.01
     assert pauses[-1] == pauses[-2] <= 0.5
@@ -96,9 +98,9 @@ class Overtaken:
         self.then: Callable[[], None] = lambda: None
         """What happens after the first loss, while nobody holds anything."""
 
-    def __call__(self) -> Commit:
+    def __call__(self, turn: Turn) -> Commit:
         self.attempts += 1
-        write = self.store.begin(self.branch, kind="mutation", actor="act-slow")
+        write = self.store.begin(self.branch, kind=WriterKind.MUTATION, actor="act-slow", turn=turn)
         write.append(PERSON, rows(PERSON, {"slow": 1}))
         try:
             append(self.other, PERSON, f"fast-{self.attempts}", branch=self.branch)
@@ -107,7 +109,7 @@ class Overtaken:
         else:
             self.overtaken += 1
         try:
-            return write.commit()
+            return self.store.commit(write)
         except VersionMismatch:
             if self.attempts == 1:
                 self.then()
@@ -157,7 +159,9 @@ def test_c2_a_kind_stays_crowded_while_others_have_its_locks(store: Store, where
     with ThreadPoolExecutor(1) as thread:
         busy = thread.submit(occupy)
         held.wait(10)
-        store.turns.prepared_again(lambda: append(store, PERSON, "patient"), kind="k")
+        store.turns.prepared_again(
+            lambda turn: append(store, PERSON, "patient", turn=turn), kind="k"
+        )
         busy.result()
     assert store.turns.is_crowded("k")
 
@@ -186,18 +190,18 @@ def test_c2_writers_in_their_turns_never_wait_in_a_ring(store: Store, where: Whe
         mine, other = (PERSON, CITY) if number else (CITY, PERSON)
         tried = 0
 
-        def attempt() -> None:
+        def attempt(turn: Turn) -> None:
             nonlocal tried
             tried += 1
             if tried <= FREE_ATTEMPTS:
                 # Lose for this table alone, so that the turn is as narrow as this.
-                write = stores[number].begin(kind="mutation")
+                write = stores[number].begin(kind=WriterKind.MUTATION, turn=turn)
                 write.append(mine, rows(mine, {f"{number}": 1}))
                 append(where.open(), mine, f"fast-{number}")
-                write.commit()
+                stores[number].commit(write)
             elif tried == FREE_ATTEMPTS + 1:
                 met.wait()
-            put(stores[number], {mine: {f"{number}": 1}, other: {f"{number}": 1}})
+            put(stores[number], {mine: {f"{number}": 1}, other: {f"{number}": 1}}, turn=turn)
 
         stores[number].turns.prepared_again(attempt)
         return tried
@@ -215,5 +219,5 @@ def test_c2_what_takes_long_to_prepare_keeps_nobody_waiting(
     monkeypatch.setattr(turns, "LONGEST_TURN_S", 0.0)
     slow = Overtaken(store, where)
     with pytest.raises(VersionMismatch):
-        store.turns.prepared_again(slow, attempts=4)
+        store.turns.prepared_again(slow, budget=Budget(4, WRITE.lost))
     assert slow.overtaken == 4

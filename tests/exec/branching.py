@@ -13,6 +13,7 @@ import pyarrow as pa
 import omnigraph as og
 from omnigraph.graph import Graph
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.records import Commit
 from omnigraph.types import TableKey
 
@@ -72,11 +73,11 @@ def works_at(edge_id: str, src: str, dst: str, title: str | None = None) -> Row:
 def edit(graph: Graph, branch: str = MAIN, **tables: Edit) -> Commit:
     """One commit: `edit(graph, "b", Person={"Ada": person("Ada", 36), "Bob": None})`."""
     store = graph._store
-    write = store.begin(branch, kind="mutation", actor="act-test")
+    write = store.begin(branch, kind=WriterKind.MUTATION, actor="act-test")
     keys = {key.partition(":")[2]: key for key in store.snapshot(branch).tables}
     for name, rows in tables.items():
         _edit_table(write, write.read(keys[name]), rows)
-    return write.commit()
+    return store.commit(write)
 
 
 def _edit_table(write: Any, reader: Any, rows: Edit) -> None:
@@ -84,7 +85,8 @@ def _edit_table(write: Any, reader: Any, rows: Edit) -> None:
     at = dict(zip(known["id"], known["_rowid"], strict=True))
     added = pa.Table.from_pylist([r for r in rows.values() if r is not None], schema=reader.schema)
     gone = pa.array([at[key] for key in rows if key in at], pa.uint64())
-    write.patch(reader.pin.table_key, removed=gone, added=added)
+    updated = sum(row is not None for key, row in rows.items() if key in at)
+    write.patch(reader.pin.table_key, removed=gone, added=added, updated=updated)
 
 
 State = dict[tuple[str, str], Row]

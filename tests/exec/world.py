@@ -12,6 +12,7 @@ from omnigraph.catalog.ids import entity_id
 from omnigraph.catalog.model import Catalog
 from omnigraph.graph import Graph
 from omnigraph.storage.lance.tables import keyed
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.records import Commit
 from omnigraph.types import TableKey
 
@@ -51,12 +52,12 @@ def write(
 ) -> Commit:
     """One commit that adds or replaces these nodes and edges."""
     catalog = graph.schema.catalog
-    writing = graph._store.begin(branch, kind="load")
+    writing = graph._store.begin(branch, kind=WriterKind.LOAD)
     for name, records in (nodes or {}).items():
         writing.upsert(TableKey(f"node:{name}"), node_rows(catalog, name, records))
     for name, records in (edges or {}).items():
         writing.upsert(TableKey(f"edge:{name}"), edge_rows(catalog, name, records))
-    return writing.commit()
+    return graph._store.commit(writing)
 
 
 def graph_of(

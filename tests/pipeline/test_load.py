@@ -23,6 +23,7 @@ from omnigraph.graph import Graph
 from omnigraph.pipeline import splits
 from omnigraph.pipeline.load import Order, choose_engine
 from omnigraph.pipeline.tasks import Job, run_part
+from omnigraph.storage.protocol.intent import WriterKind
 from tests.exec.bulk import CATALOG, by_name, contents, edge, lines, new_graph, node, person
 
 MODES = ("append", "merge", "overwrite")
@@ -260,7 +261,7 @@ def test_LD6_a_task_that_ran_twice_counts_once(graph: Graph, tmp_path: Path) -> 
     """What speculation and retries do: the same part read twice, one result used."""
     (tmp_path / "in.jsonl").write_bytes(lines(person("Cy"), edge("Knows", "Cy", "Ada")))
     (part,) = splits.split(_input(tmp_path), tasks=1, folder=tmp_path)
-    write = graph._store.begin(kind="load")
+    write = graph._store.begin(kind=WriterKind.LOAD)
     pins = {owner.table: write.base(owner.table) for owner in CATALOG.nodes.values()}
     pins |= {owner.table: write.base(owner.table) for owner in CATALOG.edges.values()}
     job = Job(graph.uri, None, CATALOG, LoadRequest("append"), str(tmp_path), 1, pins)
@@ -268,7 +269,7 @@ def test_LD6_a_task_that_ran_twice_counts_once(graph: Graph, tmp_path: Path) -> 
     second = pickle.loads(pickle.dumps(run_part(job, part)))
     for table, fragments in second.fragments.items():
         write.fragments(table, fragments)
-    write.commit()
+    graph._store.commit(write)
     assert set(by_name(graph, "node:Person")) == {"Ada", "Bob", "Cy"}
     assert len(by_name(graph, "edge:Knows")) == 2
 

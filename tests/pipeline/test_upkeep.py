@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 from omnigraph.errors import StorageFailed
 from omnigraph.pipeline import executors
 from omnigraph.storage.manifest import manifest
-from tests.exec.upkeep import KNOWS, PERSON, add, content, foreign_append, fragments, made
 from tests.exec.upkeep.test_optimize import answers, indexes
+from tests.exec.upkeep_world import KNOWS, PERSON, add, content, foreign_append, fragments, made
 
 
 @pytest.fixture(autouse=True)

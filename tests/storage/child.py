@@ -10,6 +10,7 @@ from omnigraph.storage import failpoints
 from omnigraph.storage.locks.locks import make_locks
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.objects import Objects, place
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.stats import Stats
 from omnigraph.types import TableKey
 from tests.storage.world import CITY, KNOWS, PERSON, TABLES, Where, create_graph, put, rows
@@ -65,14 +66,14 @@ def write_for_ever(where: Where, log: str, seed: int) -> None:
         for number in range(1_000_000):
             attempt = f"{seed}-{number}"
             branch, tables = chance.choice(BRANCHES), chance.choice(SHAPES)
-            write = store.begin(branch, kind="mutation", actor=attempt)
+            write = store.begin(branch, kind=WriterKind.MUTATION, actor=attempt)
             bases = {key: write.read(key).pin.version for key in tables}
             note = {"attempt": attempt, "branch": branch, "bases": bases}
             told.write(json.dumps({"try": note, "operation": write.operation_id}) + "\n")
             try:
                 for table_key in tables:
                     write.append(table_key, rows(table_key, {attempt: number}))
-                commit = write.commit()
+                commit = store.commit(write)
             except VersionMismatch:
                 told.write(json.dumps({"lost": attempt}) + "\n")
             except RecoveryRequired:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from omnigraph.storage.lance.tables import keyed
+from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Settings, Store, create, open_store
 from omnigraph.types import TableKey
@@ -65,21 +67,24 @@ def put(
     values: Mapping[TableKey, Mapping[str, int]],
     *,
     branch: str = MAIN,
-    kind: str = "mutation",
+    kind: WriterKind = WriterKind.MUTATION,
     actor: str | None = "act-test",
+    turn: Turn | None = None,
 ) -> Commit:
     """One commit that upserts rows into every named table."""
-    write = store.begin(branch, kind=kind, actor=actor)
+    write = store.begin(branch, kind=kind, actor=actor, turn=turn)
     for table_key, each in values.items():
         write.upsert(table_key, rows(table_key, each))
-    return write.commit()
+    return store.commit(write)
 
 
-def append(store: Store, table_key: TableKey, *ids: str, branch: str = MAIN) -> Commit:
+def append(
+    store: Store, table_key: TableKey, *ids: str, branch: str = MAIN, turn: Turn | None = None
+) -> Commit:
     """One commit that appends rows to one table."""
-    write = store.begin(branch, kind="mutation", actor="act-test")
+    write = store.begin(branch, kind=WriterKind.MUTATION, actor="act-test", turn=turn)
     write.append(table_key, rows(table_key, dict.fromkeys(ids, 1)))
-    return write.commit()
+    return store.commit(write)
 
 
 Content = dict[TableKey, dict[str, int]]

@@ -29,6 +29,8 @@ from omnigraph.exec.load.upsert import Each, Upsert, at_hand, kept_rows, row_key
 from omnigraph.exec.rules.faults import Faults, Reject
 from omnigraph.exec.values.selection import KEYS_MAX
 from omnigraph.storage.lance.tables import Fragments, TableReader
+from omnigraph.storage.locks.turns import Turn
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit, TablePin
 from omnigraph.storage.store import Store
@@ -74,20 +76,24 @@ class Finish:
         rows came first. Files that were written stay good for the next attempt."""
         attempts = iter([write])
 
-        def attempt() -> Commit:
+        def attempt(turn: Turn) -> Commit:
             request = self.request
             current = next(attempts, None) or self.store.begin(
-                request.branch, kind="load", actor=request.actor, schema=self.catalog.schema_id
+                request.branch,
+                kind=WriterKind.LOAD,
+                actor=request.actor,
+                schema=self.catalog.schema_id,
             )
+            current.turn = turn
             told("check", sum(self.taken.counts.values()))
             self._check(current)
             told("stage", sum(self.taken.counts.values()))
             self._stage(current)
-            return current.commit(mark=request.once)
+            return self.store.commit(current, mark=request.once)
 
         # An overwrite is what its caller saw or nothing.
         done = (
-            attempt()
+            attempt(Turn())
             if self.request.mode == "overwrite"
             else self.store.turns.prepared_again(attempt)
         )

@@ -18,6 +18,7 @@ from omnigraph.exec.load.request import LoadRequest, Progress
 from omnigraph.exec.load.scratch import scratch_folder
 from omnigraph.exec.load.spill import Spill
 from omnigraph.exec.rules.faults import Faults
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
@@ -64,7 +65,9 @@ class Loading:
         """Read everything, check everything, commit once."""
         request = self._request
         schema = self._catalog.schema_id
-        write = self._store.begin(request.branch, kind="load", actor=request.actor, schema=schema)
+        write = self._store.begin(
+            request.branch, kind=WriterKind.LOAD, actor=request.actor, schema=schema
+        )
         taken = self._take(write, pieces)
         finish = Finish(
             self._store, self._catalog, request, self._keys, taken, self._folder, self._files

@@ -219,7 +219,8 @@ class Upsert:
         left = tuple(fragment for each in taken for fragment in each.left)
         gone = tuple(fragment for each in taken for fragment in each.gone)
         if left or gone:
-            write.replace_rows(owner.table, left=left, gone=gone, added=added)
+            updated = sum(file.rows for file in replaced)
+            write.replace_rows(owner.table, left=left, gone=gone, added=added, updated=updated)
         else:
             write.fragments(owner.table, added)
 

@@ -57,6 +57,12 @@ class Merged:
         """The target's rows that are replaced or removed."""
         return pa.concat_arrays([self.target_rows, self.made_rows]).drop_null()
 
+    def updated_count(self) -> int:
+        """How many of the target's rows get other values, and stay."""
+        taken = pc.and_(self.source_rows.is_valid(), self.target_rows.is_valid())
+        made = len(self.made_rows) - self.made_rows.null_count
+        return int(pc.sum(taken).as_py() or 0) + int(made)
+
     def addresses(self) -> pa.Array | None:
         """Where in the target's version the leaving rows are, if that is known of all."""
         known = self.merge.taken.addresses

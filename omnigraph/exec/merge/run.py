@@ -25,7 +25,6 @@ from omnigraph.errors import (
     OmnigraphError,
     PreconditionFailed,
     Reclaimed,
-    VersionMismatch,
 )
 from omnigraph.exec.changes.diff import owners
 from omnigraph.exec.changes.entities import TypeOf
@@ -36,16 +35,17 @@ from omnigraph.exec.merge.crosscheck import Merged, MergedGraph, violations
 from omnigraph.exec.merge.resolve import ENTITY, Resolve, Settled, check_options, settle
 from omnigraph.exec.merge.threeway import Base, CommitBase, ForgottenBase, MergedBase, TypeMerge
 from omnigraph.exec.rules.rules import rules_by_table
+from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit, CommitId, Snapshot, TablePin
+from omnigraph.storage.retry import MERGE
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 
 ALREADY_UP_TO_DATE, FAST_FORWARD, MERGED = "already_up_to_date", "fast_forward", "merged"
-WRITER_KIND = "branch_merge"
 COMPARE = "compare"
-_ATTEMPTS = 10
 
 Done = tuple[str, Commit | None]
 """The kind of a merge, and its commit."""
@@ -104,29 +104,28 @@ def run_merge(store: Store, catalog: Catalog, asked: MergeRequest) -> MergeOutco
     theirs = store.snapshot(source)
     meter = Meter(asked.progress)
     kind, commit = store.turns.prepared_again(
-        lambda: _beside_deletions(
-            lambda: _merge(store, catalog, asked, theirs, store.snapshot(target), meter)
-        ),
-        attempts=_ATTEMPTS,
-        lost=(PreconditionFailed, VersionMismatch),
+        lambda turn: _merge(store, catalog, asked, theirs, store.snapshot(target), meter, turn),
+        budget=MERGE,
+        counts=_beside_deletions(),
     )
     meter.add(0, "done")
     deleted, error = _delete_source(store, theirs) if asked.delete_source else (None, None)
     return MergeOutcome(kind, source, target, commit, asked.actor, deleted, error)
 
 
-def _beside_deletions(attempt: Callable[[], Done]) -> Done:
-    """Other branches that history leads to may be deleted while they are read. Who looks again does
-    without them; what is missing twice is missing."""
-    told = ""
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            return attempt()
-        except (NotFound, Reclaimed) as missing:
-            if str(missing) == told:
-                raise
-            told = str(missing)
-    return attempt()
+def _beside_deletions() -> Callable[[Exception], bool]:
+    """Whether a loss is worth another attempt: a branch that history leads to may be deleted while
+    it is read, and the next attempt does without it; what is missing twice is missing."""
+    missing: set[str] = set()
+
+    def counts(loss: Exception) -> bool:
+        if not isinstance(loss, NotFound | Reclaimed):
+            return True
+        is_new = str(loss) not in missing
+        missing.add(str(loss))
+        return is_new
+
+    return counts
 
 
 def _merge(
@@ -136,6 +135,7 @@ def _merge(
     theirs: Snapshot,
     ours: Snapshot,
     meter: Meter,
+    turn: Turn,
 ) -> Done:
     meter.rows = 0
     meter.add(0, COMPARE)
@@ -149,12 +149,19 @@ def _merge(
     kind = FAST_FORWARD if bases[0].id == ours.commit_id else MERGED
     parts = _decided(store, catalog, asked, _Bases(store, lookup, met), theirs, ours, meter)
     meter.add(0, "write")
-    write = store.begin(ours.branch, kind=WRITER_KIND, actor=asked.actor, schema=catalog.schema_id)
+    write = store.begin(
+        ours.branch,
+        kind=WriterKind.BRANCH_MERGE,
+        actor=asked.actor,
+        schema=catalog.schema_id,
+        turn=turn,
+    )
     _require_still(store, ours)
     for table_key, part in parts.items():
         _stage(write, table_key, part)
     source = lookup(CommitId(theirs.commit_id))
-    commit = write.commit(
+    commit = store.commit(
+        write,
         expected_head=ours.commit_id,
         merged_parent=theirs.commit_id,
         merged_from=None if source is None else store.history.origin(source),
@@ -268,7 +275,13 @@ def _stage(write: Write, table_key: TableKey, part: Merged) -> None:
     if not len(leaving) and not len(taken) and not part.made.num_rows:
         return
     added = pa.concat_tables([part.merge.incoming(), part.made])
-    write.patch(table_key, removed=leaving, added=added, addresses=part.addresses())
+    write.patch(
+        table_key,
+        removed=leaving,
+        added=added,
+        updated=part.updated_count(),
+        addresses=part.addresses(),
+    )
 
 
 # ---- afterwards

@@ -35,12 +35,13 @@ from omnigraph.exec.values.from_params import require_text, stored
 from omnigraph.plan import ir
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.external import ExternalBlobs
+from omnigraph.storage.locks.turns import Turn
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit, CommitId
 from omnigraph.storage.store import Store
 from omnigraph.types import Kind, Scalar, TableKey, ValueType
 
-KIND = "mutation"
 _ID = ValueType(Scalar.STRING)
 
 Stored = Callable[[ir.Expr, ValueType, str], Any]
@@ -101,15 +102,15 @@ def _insert(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
     and leave it to the commit to find that out of date; a refusal counts once it is not."""
     kind = asked.branch, tuple(statement.table for statement in asked.plan.statements)
     if not store.turns.is_crowded(kind):
-        write = store.begin(
-            asked.branch, kind=KIND, actor=asked.actor, schema=catalog.schema_id, recent=True
-        )
+        write = _begun(store, catalog, asked, recent=True)
         try:
-            return _ended(write, catalog, asked)
+            return _ended(store, write, catalog, asked)
         except (Refused, Conflict):
             if store.is_current(write):
                 raise
-    return store.turns.prepared_again(lambda: _attempt(store, catalog, asked), kind=kind)
+    return store.turns.prepared_again(
+        lambda turn: _attempt(store, catalog, asked, turn=turn), kind=kind
+    )
 
 
 def _run_if(store: Store, catalog: Catalog, asked: Request, head: CommitId) -> MutationResult:
@@ -132,14 +133,40 @@ def _require_head(store: Store, branch: str, expected: CommitId) -> None:
 
 
 def _attempt(
-    store: Store, catalog: Catalog, asked: Request, expected_head: CommitId | None = None
+    store: Store,
+    catalog: Catalog,
+    asked: Request,
+    *,
+    expected_head: CommitId | None = None,
+    turn: Turn | None = None,
 ) -> MutationResult:
-    write = store.begin(asked.branch, kind=KIND, actor=asked.actor, schema=catalog.schema_id)
-    return _ended(write, catalog, asked, expected_head)
+    return _ended(store, _begun(store, catalog, asked, turn=turn), catalog, asked, expected_head)
+
+
+def _begun(
+    store: Store,
+    catalog: Catalog,
+    asked: Request,
+    *,
+    turn: Turn | None = None,
+    recent: bool = False,
+) -> Write:
+    return store.begin(
+        asked.branch,
+        kind=WriterKind.MUTATION,
+        actor=asked.actor,
+        schema=catalog.schema_id,
+        recent=recent,
+        turn=turn,
+    )
 
 
 def _ended(
-    write: Write, catalog: Catalog, asked: Request, expected_head: CommitId | None = None
+    store: Store,
+    write: Write,
+    catalog: Catalog,
+    asked: Request,
+    expected_head: CommitId | None = None,
 ) -> MutationResult:
     """Run the statements through a write that was begun, and commit it."""
     staging = Staging(write, catalog, asked.given)
@@ -151,7 +178,7 @@ def _ended(
     commit = None
     if staging.changes_anything():
         staging.stage()
-        commit = write.commit(expected_head=expected_head)
+        commit = store.commit(write, expected_head=expected_head)
     return MutationResult(
         branch=asked.branch,
         query_name=asked.plan.name,

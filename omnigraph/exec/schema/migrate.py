@@ -27,12 +27,11 @@ from omnigraph.exec.upkeep.ensure_indices import decided
 from omnigraph.storage.lance.evolution import Evolution
 from omnigraph.storage.lance.indexing import IndexRequest
 from omnigraph.storage.lance.tables import StagedWrite, TableReader, Tables
+from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.protocol.write import Write
+from omnigraph.storage.protocol.schema_write import SchemaWrite
 from omnigraph.storage.records import Commit, TablePin
 from omnigraph.storage.store import Store
-
-WRITER_KIND = "schema_apply"
 
 Owner = NodeType | EdgeType
 
@@ -76,7 +75,9 @@ def apply_migration(
     old, new = schemas.current(), accepted(text, plan.catalog)
     schemas.archive(old)
     schemas.archive(new)
-    commit = store.turns.prepared_again(lambda: _Change(old, new, plan).commit(store, actor))
+    commit = store.turns.prepared_again(
+        lambda turn: _Change(old, new, plan).commit(store, actor, turn)
+    )
     schemas.current()
     return SchemaApplied(plan.steps, commit, commit.manifest_version)
 
@@ -89,8 +90,8 @@ class _Change:
     new: Accepted
     plan: MigrationPlan
 
-    def commit(self, store: Store, actor: str | None) -> Commit:
-        write = store.begin(MAIN, kind=WRITER_KIND, actor=actor, schema=self.old.id)
+    def commit(self, store: Store, actor: str | None, turn: Turn) -> Commit:
+        write = store.begin_schema_change(actor=actor, schema=self.old.id, turn=turn)
         before = {owner.id: owner for owner in self.old.catalog.types}
         after = {owner.id: owner for owner in self.new.catalog.types}
         filled = fillings(self.plan, before)
@@ -112,7 +113,7 @@ class _Change:
         write.replace_schema(self.new.id)
         for path, data in self.new.files().items():
             write.replace_file(path, data)
-        return write.commit()
+        return store.commit(write)
 
     def _meaning_changes(self, old: Owner, new: Owner) -> bool:
         """Whether a write planned for the old schema could be wrong for this table: then its
@@ -138,7 +139,7 @@ def _incident(schema: Accepted, owner: Owner) -> list[Owner]:
     return [_meaning(edge) for edge in edges if owner.name in (edge.source, edge.target)]
 
 
-def _violations(write: Write, old: Owner, new: Owner, filling: Filling | None) -> Found:
+def _violations(write: SchemaWrite, old: Owner, new: Owner, filling: Filling | None) -> Found:
     rules = new_rules(old, new, filling)
     if not rules and filling is None:
         return Found()
@@ -146,7 +147,7 @@ def _violations(write: Write, old: Owner, new: Owner, filling: Filling | None) -
 
 
 def _change_table(
-    write: Write, old: Owner, new: Owner, filling: Filling | None, *, hard: bool
+    write: SchemaWrite, old: Owner, new: Owner, filling: Filling | None, *, hard: bool
 ) -> None:
     """At least one version further, whatever changes: writers on their way must notice."""
     change = evolution(old, new)

@@ -14,7 +14,10 @@ from omnigraph.exec.search.analyse import INDEX_PARAMETERS
 from omnigraph.exec.search.wanted import Wanted, by_table, wanted_indexes
 from omnigraph.storage.lance.indexing import IndexFacts, IndexRequest
 from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.protocol.intent import WriterKind
+from omnigraph.storage.retry import ENSURE_INDICES
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 
@@ -23,7 +26,6 @@ VECTORS_MIN = 256
 
 _VECTORS_A_PARTITION = 4096
 _VECTORS_BEHIND_SHARE = 0.1
-_ATTEMPTS = 3
 
 _LANCE_TYPES = {
     IndexKind.ORDERED: "BTREE",
@@ -57,12 +59,15 @@ def ensure_indices(
 ) -> IndexReport:
     """Build the indexes that are missing or behind, as one commit."""
     return store.turns.prepared_again(
-        lambda: _attempt(store, catalog, branch, actor), attempts=_ATTEMPTS
+        lambda turn: _attempt(store, catalog, branch, actor, turn), budget=ENSURE_INDICES
     )
 
 
-def _attempt(store: Store, catalog: Catalog, branch: str, actor: str | None) -> IndexReport:
-    write = store.begin(branch, kind="ensure_indices", actor=actor, schema=catalog.schema_id)
+def _attempt(
+    store: Store, catalog: Catalog, branch: str, actor: str | None, turn: Turn
+) -> IndexReport:
+    kind = WriterKind.ENSURE_INDICES
+    write = store.begin(branch, kind=kind, actor=actor, schema=catalog.schema_id, turn=turn)
     snapshot = store.snapshot(branch)
     built: list[IndexNote] = []
     kept: list[IndexNote] = []
@@ -81,7 +86,7 @@ def _attempt(store: Store, catalog: Catalog, branch: str, actor: str | None) -> 
                 kept.append(_note(wanted))
         if requests:
             write.create_indexes(table, requests)
-    commit_id = write.commit().id if built else None
+    commit_id = store.commit(write).id if built else None
     return IndexReport(tuple(built), tuple(kept), tuple(pending), commit_id)
 
 

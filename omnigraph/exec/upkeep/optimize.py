@@ -16,11 +16,12 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, OmnigraphError, VersionMismatch
 from omnigraph.exec.search.wanted import Wanted, by_table, wanted_indexes
 from omnigraph.exec.upkeep.ensure_indices import IndexNote, requests_of
-from omnigraph.storage.locks.turns import WRITE_ATTEMPTS
-from omnigraph.storage.manifest.manifest import LOCATION as MANIFEST
+from omnigraph.storage.manifest.state import LOCATION as MANIFEST
 from omnigraph.storage.names import MAIN, owner_of
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import TablePin
+from omnigraph.storage.retry import OPTIMIZE, retried
 from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.compaction import Outcome, TableDone, TablePlan, Task
 from omnigraph.types import TableKey
@@ -29,6 +30,10 @@ CONCURRENCY_VARIABLE = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
 _CONCURRENCY = 8
 _ROUNDS = 3
 """How often a table that changed under the work is done again."""
+
+
+class _Moved(Exception):
+    """A table moved between the look at its fragments and the staging of their compaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,30 +188,34 @@ class Optimizer:
 
     def _commit(self) -> str | None:
         """Publish what was done on the newest versions, as one commit."""
-        for _ in range(WRITE_ATTEMPTS):
-            self._again()
-            write = self.store.begin(
-                self.branch, kind="optimize", actor=self.actor, schema=self.catalog.schema_id
+        try:
+            return retried(OPTIMIZE, self._commit_once, lost=(_Moved,))
+        except (VersionMismatch, _Moved):
+            self._give_up(key for key, table in self._tables.items() if table.done)
+            return None
+
+    def _commit_once(self, losses: int) -> str | None:
+        self._again()
+        write = self.store.begin(
+            self.branch,
+            kind=WriterKind.OPTIMIZE,
+            actor=self.actor,
+            schema=self.catalog.schema_id,
+        )
+        if not self._stage(write):
+            if any(table.done for table in self._tables.values()):
+                raise _Moved
+            return None
+        commit = self.store.commit(write)
+        for table in self._tables.values():
+            removed, added = table.done.counts if table.done else (0, 0)
+            table.report = replace(
+                table.report,
+                committed=table.done is not None,
+                fragments_removed=removed,
+                fragments_added=added,
             )
-            if not self._stage(write):
-                if any(table.done for table in self._tables.values()):
-                    continue  # something moved while we looked: look once more
-                return None
-            try:
-                commit = write.commit()
-            except VersionMismatch:
-                continue
-            for table in self._tables.values():
-                removed, added = table.done.counts if table.done else (0, 0)
-                table.report = replace(
-                    table.report,
-                    committed=table.done is not None,
-                    fragments_removed=removed,
-                    fragments_added=added,
-                )
-            return commit.id
-        self._give_up(key for key, table in self._tables.items() if table.done)
-        return None
+        return commit.id
 
     def _again(self) -> None:
         """Do tables again whose fragments changed under the work, or leave them."""

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lance.dataset import Index, LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, StorageFailed
 from omnigraph.storage.lance import indexing
 from omnigraph.storage.lance.datasets import OPERATION_PROPERTY, CommitRaced, Datasets, Handle
 from omnigraph.storage.lance.evolution import Evolution, evolved
@@ -35,7 +35,7 @@ from omnigraph.storage.lance.rowids import (
     rows_by_id,
 )
 from omnigraph.storage.names import table_location
-from omnigraph.storage.records import OperationId, TablePin
+from omnigraph.storage.records import NO_ROWS, OperationId, RowCounts, TablePin
 from omnigraph.types import TableKey
 
 KEY = "id"
@@ -60,6 +60,7 @@ class StagedWrite:
     ids: pa.ChunkedArray | None = None  # of the rows it writes; None when nobody kept them
     ordered: bool = False  # whether the rows are written in the order of `ids`
     found: Found | None = None  # what was known of `ids` in the version it was staged on
+    counts: RowCounts = NO_ROWS
 
     @property
     def table_key(self) -> TableKey:
@@ -215,7 +216,8 @@ class Tables:
         handle = self._datasets.at(pin)
         with self._datasets.lance_call("stage_append", pin.table_key):
             transaction = write_fragments(rows, handle, mode="append", return_transaction=True)
-        return StagedWrite(pin, handle, transaction, _ids(rows), ordered=True)
+        counts = RowCounts(inserted=rows.num_rows)
+        return StagedWrite(pin, handle, transaction, _ids(rows), ordered=True, counts=counts)
 
     def write_fragments(
         self,
@@ -245,10 +247,16 @@ class Tables:
         return tuple(left), tuple(gone)
 
     def stage_update(
-        self, pin: TablePin, *, left: Fragments, gone: Sequence[int], added: Fragments
+        self,
+        pin: TablePin,
+        *,
+        left: Fragments,
+        gone: Sequence[int],
+        added: Fragments,
+        updated: int,
     ) -> StagedWrite:
         """Stage what `without_rows` left together with rows that were written to take the places,
-        as one version."""
+        as one version; `updated` of the added rows replace one that was taken out."""
         handle = self._datasets.at(pin)
         operation = LanceOperation.Update(
             removed_fragment_ids=list(gone),
@@ -257,7 +265,8 @@ class Tables:
             fields_for_preserving_frag_bitmap=field_ids(handle),
             update_mode="rewrite_rows",
         )
-        return StagedWrite(pin, handle, Transaction(handle.version, operation))
+        counts = RowCounts(_row_count(added) - updated, updated)
+        return StagedWrite(pin, handle, Transaction(handle.version, operation), counts=counts)
 
     def stage_fragments(
         self, pin: TablePin, fragments: Fragments, *, replacing: bool
@@ -269,7 +278,8 @@ class Tables:
             if replacing
             else LanceOperation.Append(list(fragments))
         )
-        return StagedWrite(pin, handle, Transaction(handle.version, operation))
+        counts = RowCounts(_row_count(fragments), deleted=pin.row_count if replacing else 0)
+        return StagedWrite(pin, handle, Transaction(handle.version, operation), counts=counts)
 
     def stage_merge_insert(
         self, pin: TablePin, rows: pa.Table | pa.RecordBatchReader
@@ -288,8 +298,10 @@ class Tables:
                 return replace(self.stage_append(pin, rows), found=found)
         with self._datasets.lance_call("stage_merge_insert", pin.table_key):
             upsert = handle.merge_insert(KEY).when_matched_update_all()
-            transaction, _ = upsert.when_not_matched_insert_all().execute_uncommitted(rows)
-        return StagedWrite(pin, handle, transaction, _ids(rows))
+            upsert = upsert.when_not_matched_insert_all()
+            transaction, merged = upsert.execute_uncommitted(rows)
+        counts = RowCounts(merged["num_inserted_rows"], merged["num_updated_rows"])
+        return StagedWrite(pin, handle, transaction, _ids(rows), counts=counts)
 
     def stage_overwrite(self, pin: TablePin, rows: pa.Table) -> StagedWrite:
         """Stage rows that replace all others. No rows is a table of no fragments."""
@@ -326,21 +338,23 @@ class Tables:
         *,
         removed: pa.Array,
         added: pa.Table,
+        updated: int,
         addresses: pa.Array | None = None,
     ) -> StagedWrite:
         """Stage the removal of rows known by row id together with new rows, without a search.
 
         A row is replaced by removing it and adding one of the same id. The caller vouches that no
-        other row has the id of an added one, and for the addresses of the removed ones if it gives
-        them.
+        other row has the id of an added one, for how many of the added ones replace a removed row,
+        and for the addresses of the removed ones if it gives them.
         """
         handle = self._datasets.at(pin)
         with self._datasets.lance_call("stage_patch", pin.table_key):
             taken_out = partial(fragments_without, handle, removed, addresses)
-            return self._replacing(pin, handle, taken_out, added)
+            return self._replacing(pin, handle, taken_out, added, updated)
 
     def stage_replace(self, pin: TablePin, *, at: pa.Array, added: pa.Table) -> StagedWrite:
-        """The same for rows known by their address in this version; none may be added."""
+        """The same for rows known by their address in this version. Every added row replaces one of
+        them as far as they go; none may be added."""
         handle = self._datasets.at(pin)
         with self._datasets.lance_call("stage_replace", pin.table_key):
             taken_out = partial(fragments_without_addresses, handle, at)
@@ -352,6 +366,7 @@ class Tables:
         handle: Handle,
         taken_out: Callable[[], tuple[list[FragmentMetadata], list[int]]],
         added: pa.Table,
+        updated: int | None = None,
     ) -> StagedWrite:
         operation: LanceOperation.BaseOperation
         if len(added):
@@ -367,9 +382,13 @@ class Tables:
                 update_mode="rewrite_rows",
             )
         else:
-            operation = LanceOperation.Delete(*taken_out(), "")
+            changed, gone = taken_out()
+            operation = LanceOperation.Delete(changed, gone, "")
         transaction = Transaction(handle.version, operation)
-        return StagedWrite(pin, handle, transaction, _ids(added), ordered=True)
+        removed = _removed_count(handle, changed, gone)
+        updated = min(removed, len(added)) if updated is None else updated
+        counts = RowCounts(len(added) - updated, updated, removed - updated)
+        return StagedWrite(pin, handle, transaction, _ids(added), ordered=True, counts=counts)
 
     def stage_evolve(self, pin: TablePin, evolution: Evolution) -> StagedWrite:
         """Stage columns that come, go and get other names. Writes no data file."""
@@ -508,6 +527,23 @@ def quick(schema: pa.Schema) -> pa.Schema:
 def _ids(rows: pa.Table | pa.RecordBatchReader) -> pa.ChunkedArray | None:
     """The ids of rows that are at hand. The audit's rows have none."""
     return rows.column(KEY) if isinstance(rows, pa.Table) and KEY in rows.schema.names else None
+
+
+def _row_count(fragments: Fragments) -> int:
+    return sum(fragment.physical_rows for fragment in fragments)
+
+
+def _removed_count(handle: Handle, changed: Sequence[FragmentMetadata], gone: Sequence[int]) -> int:
+    """How many live rows a change takes out of the fragments it touches."""
+    before = sum(_live(handle, f) for f in (*gone, *(after.id for after in changed)))
+    return before - sum(after.physical_rows - after.num_deletions for after in changed)
+
+
+def _live(handle: Handle, fragment_id: int) -> int:
+    fragment = handle.get_fragment(fragment_id)
+    if fragment is None:
+        raise StorageFailed("counted removed rows", f"fragment {fragment_id} is gone")
+    return int(fragment.physical_rows - fragment.num_deletions)
 
 
 def _require_distinct(rows: pa.Table, pin: TablePin) -> None:

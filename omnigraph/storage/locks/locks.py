@@ -3,10 +3,10 @@
 On local disk a lock is `flock` on a file below `__locks/`: the kernel frees it when the process
 ends, kill -9 included. Elsewhere it is a lease: an object its holder rewrites while it lives.
 
-Invariant: at most one holder a name. A lease is taken over only after its object stayed unchanged
-for a whole term on the observer's own clock, so clocks of different machines are never compared.
-A holder that could not renew in time finds out through `require_alive` before it moves a head.
-Who waits for a lock has none that comes after it, so holders never wait for each other in a ring.
+Invariant: at most one holder a name. Locks are taken in name order, so there is no deadlock. A
+lease is taken over only after its object stayed unchanged for a whole term on the observer's own
+clock, so clocks of different machines are never compared. A holder that could not renew in time is
+told by `require_alive` before it moves a head.
 """
 
 import fcntl
@@ -14,9 +14,8 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -33,8 +32,8 @@ LOCK_WAIT_S = 60.0
 _POLL_FIRST_S, _POLL_MAX_S = 0.001, 0.01
 
 
-class Held(Protocol):
-    """One lock, held until `release`."""
+class Lock(Protocol):
+    """One lock, ours until `release`."""
 
     def require_alive(self) -> None:
         """Pass while the lock is certainly ours."""
@@ -46,32 +45,32 @@ class Held(Protocol):
 class Locks(Protocol):
     """Locks by name."""
 
-    def acquire(self, name: str, *, wait_s: float) -> Held | None:
+    def acquire(self, name: str, *, wait_s: float) -> Lock | None:
         """Take the lock, or None when a live holder kept it for `wait_s`."""
 
-    def probe(self, name: str, *, patient: bool = True) -> Held | None:
+    def probe(self, name: str, *, patient: bool = True) -> Lock | None:
         """Take the lock if its holder is dead or gone; None as soon as one is seen alive, or at
         once when not `patient` and nothing is known yet."""
 
 
 def make_locks(where: Place, objects: Objects, stats: Stats, *, term_s: float) -> Locks:
-    """The locks of a place."""
+    """The locks of a graph: files on local disk, leases elsewhere."""
     if where.path is not None:
         return FileLocks(where.path / FOLDER, stats)
     return LeaseLocks(objects, stats, term_s=term_s)
 
 
 class Guard:
-    """Several locks held together, and whether one of them had another holder before."""
+    """Several locks of one holder, and whether one of them had another holder before."""
 
     def __init__(self) -> None:
-        self.held: dict[str, Held] = {}
+        self.locks: dict[str, Lock] = {}
         self.waited = False
 
     def require_alive(self) -> None:
         """Pass while every lock is certainly ours."""
-        for held in self.held.values():
-            held.require_alive()
+        for lock in self.locks.values():
+            lock.require_alive()
 
 
 class OutOfOrder(StorageFailed):
@@ -81,77 +80,58 @@ class OutOfOrder(StorageFailed):
         super().__init__(f"asked for the write lock {name}", "another writer has it")
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    locks: Locks
-    held: dict[str, Held]
+Kept = Mapping[str, Lock]
+"""Locks by name that the caller holds already, and shares with what it calls."""
 
-
-_KEPT: ContextVar[_Kept | None] = ContextVar("omnigraph_kept_locks", default=None)
+NONE_KEPT: Kept = {}
 
 
 @contextmanager
-def hold(locks: Locks, names: Iterable[str], *, wait_s: float = LOCK_WAIT_S) -> Iterator[Guard]:
-    """Hold all the names, those that this thread keeps already among them. Others are taken in one
-    order everywhere; one that comes before a kept lock is not waited for."""
-    kept = _kept(locks)
+def hold(
+    locks: Locks, names: Iterable[str], *, kept: Kept = NONE_KEPT, wait_s: float = LOCK_WAIT_S
+) -> Iterator[Guard]:
+    """Hold all the names, the `kept` ones among them. The others are taken in name order; one that
+    comes before a kept lock is taken only if it is free, and else `OutOfOrder`."""
     last = max(kept, default="")
     guard = Guard()
     with ExitStack() as stack:
         for name in sorted(set(names)):
-            held = kept.get(name)
-            if held is None:
-                held = locks.acquire(name, wait_s=0.0)
-                if held is None and name < last:
+            lock = kept.get(name)
+            if lock is None:
+                lock = locks.acquire(name, wait_s=0.0)
+                if lock is None and name < last:
                     raise OutOfOrder(name)
-                if held is None:
+                if lock is None:
                     guard.waited = True
-                    held = locks.acquire(name, wait_s=wait_s)
-                if held is None:
+                    lock = locks.acquire(name, wait_s=wait_s)
+                if lock is None:
                     raise StorageFailed(
                         f"waited {wait_s:g} s for the write lock {name}",
                         "another writer still has it",
                     )
-                stack.callback(held.release)
-            guard.held[name] = held
+                stack.callback(lock.release)
+            guard.locks[name] = lock
         yield guard
 
 
 @contextmanager
-def keep(locks: Locks, names: Iterable[str], *, wait_s: float = LOCK_WAIT_S) -> Iterator[Guard]:
-    """Hold all the names, and let whatever this thread holds meanwhile share them."""
-    with hold(locks, names, wait_s=wait_s) as guard:
-        before = _KEPT.set(_Kept(locks, {**_kept(locks), **guard.held}))
-        try:
-            yield guard
-        finally:
-            _KEPT.reset(before)
-
-
-def _kept(locks: Locks) -> dict[str, Held]:
-    kept = _KEPT.get()
-    return kept.held if kept is not None and kept.locks is locks else {}
-
-
-@contextmanager
 def hold_if_idle(
-    locks: Locks, names: Iterable[str], *, patient: bool = True
+    locks: Locks, names: Iterable[str], *, kept: Kept = NONE_KEPT, patient: bool = True
 ) -> Iterator[Guard | None]:
-    """Hold all the names, or none (and yield None) when one belongs to a live holder. Whose locks
-    this thread keeps is not alive any more."""
-    kept = _kept(locks)
+    """Hold all the names, or none (and yield None) when one belongs to a live holder. The former
+    holder of a `kept` lock is dead."""
     guard = Guard()
     with ExitStack() as stack:
         for name in sorted(set(names)):
-            held = kept.get(name)
-            if held is None:
-                held = locks.probe(name, patient=patient)
-                if held is None:
+            lock = kept.get(name)
+            if lock is None:
+                lock = locks.probe(name, patient=patient)
+                if lock is None:
                     stack.close()
                     yield None
                     return
-                stack.callback(held.release)
-            guard.held[name] = held
+                stack.callback(lock.release)
+            guard.locks[name] = lock
         yield guard
 
 
@@ -165,7 +145,7 @@ class FileLocks:
         self._folder = folder
         self._stats = stats
 
-    def acquire(self, name: str, *, wait_s: float) -> Held | None:
+    def acquire(self, name: str, *, wait_s: float) -> Lock | None:
         descriptor = self._open(name)
         deadline = time.monotonic() + wait_s
         pause = _POLL_FIRST_S
@@ -175,9 +155,9 @@ class FileLocks:
                 return None
             time.sleep(pause)
             pause = min(pause * 1.5, _POLL_MAX_S)
-        return _FileHeld(descriptor)
+        return _FileLock(descriptor)
 
-    def probe(self, name: str, *, patient: bool = True) -> Held | None:
+    def probe(self, name: str, *, patient: bool = True) -> Lock | None:
         return self.acquire(name, wait_s=0)
 
     def _open(self, name: str) -> int:
@@ -203,7 +183,7 @@ def _flocked(descriptor: int) -> bool:
 
 
 @dataclass(slots=True)
-class _FileHeld:
+class _FileLock:
     descriptor: int
 
     def require_alive(self) -> None:
@@ -226,13 +206,13 @@ class LeaseLocks:
         self._free_tags: dict[str, str] = {}
         self._seen: dict[str, tuple[str, float]] = {}  # leases of others: tag, since when
 
-    def acquire(self, name: str, *, wait_s: float) -> Held | None:
+    def acquire(self, name: str, *, wait_s: float) -> Lock | None:
         return self._take(name, wait_s=wait_s, until_alive=False)
 
-    def probe(self, name: str, *, patient: bool = True) -> Held | None:
+    def probe(self, name: str, *, patient: bool = True) -> Lock | None:
         return self._take(name, wait_s=float("inf") if patient else 0.0, until_alive=True)
 
-    def _take(self, name: str, *, wait_s: float, until_alive: bool) -> Held | None:
+    def _take(self, name: str, *, wait_s: float, until_alive: bool) -> Lock | None:
         self._stats.call("lock.acquire")
         path, owner = f"{FOLDER}/{name}.json", uuid.uuid4().hex
         known = self._free_tags.pop(path, None)
@@ -240,20 +220,20 @@ class LeaseLocks:
         deadline = time.monotonic() + wait_s
         first = ""
         while tag is None:
-            found = self._objects.get(path)
-            if found is None:
+            stored = self._objects.get(path)
+            if stored is None:
                 tag = self._objects.put_if_absent(path, _lease(owner))
-            elif _owner(found.data) in (None, owner) or self._ran_out(path, found.tag):
-                tag = self._objects.put_if_match(path, _lease(owner), found.tag)
-            elif (until_alive and first not in ("", found.tag)) or time.monotonic() >= deadline:
+            elif _owner(stored.data) in (None, owner) or self._ran_out(path, stored.tag):
+                tag = self._objects.put_if_match(path, _lease(owner), stored.tag)
+            elif (until_alive and first not in ("", stored.tag)) or time.monotonic() >= deadline:
                 return None
             else:
-                first = first or found.tag
+                first = first or stored.tag
                 time.sleep(min(0.05, self._term_s / 10))
         self._seen.pop(path, None)
-        held = _LeaseHeld(self, path, owner, tag, time.monotonic())
-        held.start()
-        return held
+        lease = _Lease(self, path, owner, tag, time.monotonic())
+        lease.start()
+        return lease
 
     def _ran_out(self, path: str, tag: str) -> bool:
         """Whether this process has seen the lease unchanged for longer than its term."""
@@ -269,8 +249,8 @@ class LeaseLocks:
 
     def tag_if_owned(self, path: str, owner: str) -> str | None:
         """The current tag, if the lease still names this owner."""
-        found = self._objects.get(path)
-        return found.tag if found is not None and _owner(found.data) == owner else None
+        stored = self._objects.get(path)
+        return stored.tag if stored is not None and _owner(stored.data) == owner else None
 
     def freed(self, path: str, tag: str) -> None:
         """Mark the lease free, unless somebody else has it by now."""
@@ -294,7 +274,7 @@ def _owner(data: bytes) -> str | None:
 
 
 @dataclass(slots=True)
-class _LeaseHeld:
+class _Lease:
     locks: LeaseLocks
     path: str
     owner: str

@@ -1,25 +1,23 @@
-"""A write that lost to another one is prepared again, and gets its turn.
+"""Turns: fairness for writers that lose a race again and again.
 
-A winner goes on from what it knows of its own commit, a loser must read it first. So among writers
-that never pause the same one would lose again and again. A write that lost a few times therefore
-takes the locks of its commit before it prepares: what it reads then cannot move. The next of its
-kind begins that way, as long as it has to wait for others.
+The process that just committed has the new state in memory; the others must re-read it and so lose
+again under constant load. After a loss a write therefore takes the locks of its commit before it
+prepares: what it reads then cannot move. The next write of the same kind begins that way for as
+long as it has to wait for others.
 
-Invariant: a turn is as short as the attempt that was lost, and nobody waits for it in vain: what
-took long to prepare goes on without one.
+Invariant: a turn is as short as the attempt that was lost; an attempt that took long to prepare
+goes on without one, so a turn keeps nobody waiting for long.
 """
 
 import random
 import time
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import nullcontext
-from contextvars import ContextVar
 from typing import TypeVar
 
-from omnigraph.errors import Conflict, VersionMismatch
-from omnigraph.storage.locks.locks import Guard, Locks, OutOfOrder, keep
+from omnigraph.storage.locks.locks import NONE_KEPT, Guard, Kept, Locks, OutOfOrder, hold
+from omnigraph.storage.retry import WRITE, Budget, retried
 
-WRITE_ATTEMPTS = 32
 FREE_ATTEMPTS = 1
 LONGEST_TURN_S = 5.0
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 0.002, 0.25
@@ -27,18 +25,24 @@ _CROWD_S = 1.0
 _CROWDS_MAX = 1_000
 Result = TypeVar("Result")
 
-_WANTED: ContextVar[set[str] | None] = ContextVar("omnigraph_wanted_locks", default=None)
 
+class Turn:
+    """The locks of one attempt: those kept from before it prepares, and the names of those that its
+    commit takes, which the next attempt keeps. A write of a single attempt has an empty one."""
 
-def wants(names: Iterable[str]) -> None:
-    """Told by each commit: the locks it is about to take."""
-    wanted = _WANTED.get()
-    if wanted is not None:
-        wanted.update(names)
+    __slots__ = ("kept", "names")
+
+    def __init__(self, kept: Kept = NONE_KEPT) -> None:
+        self.kept = kept
+        self.names: frozenset[str] = frozenset()
+
+    def takes(self, names: Iterable[str]) -> None:
+        """Noted by each commit before it takes its locks."""
+        self.names |= frozenset(names)
 
 
 class Turns:
-    """Prepares writes again, and remembers which kinds of them meet others. Safe to share between
+    """Prepares lost writes again, and remembers which kinds of them compete. Safe to share between
     threads."""
 
     def __init__(self, locks: Locks) -> None:
@@ -47,64 +51,54 @@ class Turns:
 
     def is_crowded(self, kind: Hashable) -> bool:
         """Whether a write of this kind had to wait for others a moment ago."""
-        known = self._crowds.get(kind)
-        return known is not None and time.monotonic() - known[1] <= _CROWD_S
+        return bool(self._crowd(kind))
+
+    def _crowd(self, kind: Hashable) -> frozenset[str]:
+        names, since = self._crowds.get(kind, (frozenset[str](), 0.0))
+        return names if time.monotonic() - since <= _CROWD_S else frozenset()
 
     def prepared_again(
         self,
-        attempt: Callable[[], Result],
+        attempt: Callable[[Turn], Result],
         *,
-        attempts: int = WRITE_ATTEMPTS,
-        lost: tuple[type[Conflict], ...] = (VersionMismatch,),
+        budget: Budget = WRITE,
         kind: Hashable = None,
+        counts: Callable[[Exception], bool] = lambda loss: True,
     ) -> Result:
         """Run an insert or a merge by key, again from a new base when another writer came first.
 
         The first losers wait a little, each for its own random time: writers that start again at
-        once would keep meeting. Writes of one `kind` take the same locks; where the last one had
+        once would keep colliding. Writes of one `kind` take the same locks; where the last one had
         to wait, this one begins with its turn. Strict updates and deletes do not use this: for
         them the conflict is the answer.
         """
-        crowd = self._crowds.get(kind, (frozenset(), 0.0))[0] if self.is_crowded(kind) else None
-        wanted = set(crowd or ())
-        free = FREE_ATTEMPTS if crowd is None else 0
-        outer = _WANTED.set(wanted)
-        try:
-            return self._run(attempt, attempts, (*lost, OutOfOrder), wanted, free, kind)
-        finally:
-            _WANTED.reset(outer)
+        names = self._crowd(kind)
+        free = 0 if names else FREE_ATTEMPTS
+        longest_pause_s, took_s = _PAUSE_FIRST_S, 0.0
 
-    def _run(
-        self,
-        attempt: Callable[[], Result],
-        attempts: int,
-        lost: tuple[type[Exception], ...],
-        wanted: set[str],
-        free: int,
-        kind: Hashable,
-    ) -> Result:
-        longest, took_s = _PAUSE_FIRST_S, 0.0
-        for losses in range(attempts):
-            has_turn = losses >= free and bool(wanted) and took_s <= LONGEST_TURN_S
+        def once(losses: int) -> Result:
+            nonlocal names, longest_pause_s, took_s
+            has_turn = losses >= free and bool(names) and took_s <= LONGEST_TURN_S
             if losses and not has_turn:
-                time.sleep(random.uniform(0, longest))
-                longest = min(2 * longest, _PAUSE_MAX_S)
-            with keep(self._locks, wanted) if has_turn else nullcontext(Guard()) as guard:
+                time.sleep(random.uniform(0, longest_pause_s))
+                longest_pause_s = min(2 * longest_pause_s, _PAUSE_MAX_S)
+            with hold(self._locks, names) if has_turn else nullcontext(Guard()) as guard:
                 began = time.monotonic()
                 if has_turn and kind is not None:
-                    self._note(kind, wanted, met=losses > 0 or guard.waited)
+                    self._note(kind, names, waited=losses > 0 or guard.waited)
+                turn = Turn(guard.locks)
                 try:
-                    return attempt()
-                except lost:
-                    if losses == attempts - 1:
-                        raise
-                took_s = time.monotonic() - began
-        raise AssertionError("attempts is at least one")
+                    return attempt(turn)
+                finally:
+                    names |= turn.names
+                    took_s = time.monotonic() - began
 
-    def _note(self, kind: Hashable, wanted: set[str], *, met: bool) -> None:
-        if not met:
+        return retried(budget, once, lost=(OutOfOrder,), counts=counts)
+
+    def _note(self, kind: Hashable, names: frozenset[str], *, waited: bool) -> None:
+        if not waited:
             self._crowds.pop(kind, None)
             return
         if len(self._crowds) >= _CROWDS_MAX:
             self._crowds.clear()
-        self._crowds[kind] = frozenset(wanted), time.monotonic()
+        self._crowds[kind] = names, time.monotonic()

@@ -21,8 +21,9 @@ from omnigraph.errors import (
 )
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import Datasets, Ref
-from omnigraph.storage.locks.locks import Locks, hold
-from omnigraph.storage.manifest.manifest import LOCATION, Manifest, State, publish_lock
+from omnigraph.storage.locks.locks import NONE_KEPT, Kept, Locks, hold
+from omnigraph.storage.manifest.manifest import Manifest
+from omnigraph.storage.manifest.state import LOCATION, State, publish_lock
 from omnigraph.storage.names import (
     MAIN,
     RESERVED_BRANCHES,
@@ -87,7 +88,7 @@ class Branches:
         tables = [lock_name(key, name) for key in state.pins]
         with hold(self._locks, [BRANCHES_LOCK, *tables, publish_lock(name)]):
             state = self._manifest.state(name)
-            self._manifest.require(state, {}, expected_head)
+            state.require({}, expected_head)
             self._require_unused(name)
             failpoints.hit("branch.delete_before")
             self._datasets.delete_branch(LOCATION, name)
@@ -116,8 +117,9 @@ class Branches:
 
     # Forks
 
-    def fork(self, state: State, table_key: TableKey) -> TablePin:
-        """The table's pin on this branch's own Lance branch, forked if it has none yet."""
+    def fork(self, state: State, table_key: TableKey, kept: Kept = NONE_KEPT) -> TablePin:
+        """The table's pin on this branch's own Lance branch, forked if it has none yet. `kept` are
+        the locks that the writer holds already."""
         pin = state.pins.get(table_key)
         if pin is None:
             raise NotFound("table", table_key)
@@ -125,7 +127,7 @@ class Branches:
         if owner is None or pin.branch == owner:
             return pin
         failpoints.hit("fork.before")
-        fork = self._adopted(pin, owner) or self._forked(state, pin)
+        fork = self._adopted(pin, owner) or self._forked(state, pin, kept)
         failpoints.hit("fork.after")
         self._stats.event("branch.forked", table=table_key, branch=owner, version=pin.version)
         return fork
@@ -141,11 +143,11 @@ class Branches:
             return None
         return replace(pin, branch=owner, fork=ref.identity) if head == pin.version else None
 
-    def _forked(self, state: State, pin: TablePin) -> TablePin:
+    def _forked(self, state: State, pin: TablePin, kept: Kept) -> TablePin:
         """A new fork. Under the table's lock what is in its place is nobody's, and no other writer
         is half-way through making one."""
         owner = state.branch
-        with hold(self._locks, [lock_name(pin.table_key, owner)]):
+        with hold(self._locks, [lock_name(pin.table_key, owner)], kept=kept):
             now = self._manifest.state(owner).pins.get(pin.table_key)
             if now is None or now.version != pin.version:
                 raise VersionMismatch(pin.table_key, pin.version, 0 if now is None else now.version)

@@ -1,4 +1,4 @@
-"""Commits: the lineage as the manifest tells it.
+"""Commit history: the DAG of commits, read from the lineage rows of the manifest.
 
 Invariant: there is no second store of commits. The DAG in memory is a projection of the
 `graph_commit` rows a branch's manifest holds, its own and the inherited ones.
@@ -12,7 +12,9 @@ from typing import TypeVar
 
 from omnigraph.errors import ChangeFeedGap, NotFound
 from omnigraph.storage.lance.datasets import Datasets, ForkId, files_of
-from omnigraph.storage.manifest.manifest import LOCATION, Fragment, Manifest, State
+from omnigraph.storage.manifest.manifest import Manifest
+from omnigraph.storage.manifest.queries import Fragment, Queries
+from omnigraph.storage.manifest.state import LOCATION, State
 from omnigraph.storage.names import MAIN, decode
 from omnigraph.storage.records import (
     Commit,
@@ -38,9 +40,10 @@ class _Lineage:
 class History:
     """The commits of one graph."""
 
-    def __init__(self, datasets: Datasets, manifest: Manifest) -> None:
+    def __init__(self, datasets: Datasets, manifest: Manifest, queries: Queries) -> None:
         self._datasets = datasets
         self._manifest = manifest
+        self._queries = queries
         self._lineages: dict[str, _Lineage] = {}
         self._snapshots: OrderedDict[CommitId, Snapshot] = OrderedDict()
         self._by_files: dict[tuple[str, ...], dict[CommitId, Commit]] = {}
@@ -75,20 +78,20 @@ class History:
     def _read(
         self, state: State, fragments: Sequence[Fragment]
     ) -> Sequence[dict[CommitId, Commit]]:
-        """The commits in some fragments. Branches share fragments with those they came from, and
-        what was read for one of them is not read again."""
+        """The commits in these fragments. A branch shares fragments with its ancestors, and a
+        fragment that was read for one of them is not read again."""
         files = {each.fragment_id: files_of(each) for each in fragments}
         with self._turn:
-            found = {each: self._by_files.get(each) for each in files.values()}
-        unread = [each for each in fragments if found[files[each.fragment_id]] is None]
+            known = {each: self._by_files.get(each) for each in files.values()}
+        unread = [each for each in fragments if known[files[each.fragment_id]] is None]
         if unread:
-            read = self._manifest.commits_by_fragment(state, unread)
-            found |= {files[number]: commits for number, commits in read.items()}
+            read = self._queries.commits_by_fragment(state, unread)
+            known |= {files[number]: commits for number, commits in read.items()}
             with self._turn:
                 if len(self._by_files) > _FRAGMENTS_MAX:
                     self._by_files.clear()
-                self._by_files |= {each: commits for each, commits in found.items() if commits}
-        return [commits for commits in found.values() if commits]
+                self._by_files |= {each: commits for each, commits in known.items() if commits}
+        return [commits for commits in known.values() if commits]
 
     def lives(self, origin: Origin) -> bool:
         """Whether a branch that commits came from is still there, and is the same one."""
@@ -109,12 +112,12 @@ class History:
     def get(self, commit_id: str) -> Commit:
         """One commit of any live branch."""
         ids = [CommitId(commit_id)]
-        found = self.find(MAIN, ids)  # first, since it needs no list of branches
-        if not found:
-            found = next(filter(None, self._each(lambda branch: self.find(branch, ids))), ())
-        if not found:
+        commits = self.find(MAIN, ids)  # first, since it needs no list of branches
+        if not commits:
+            commits = next(filter(None, self._each(lambda branch: self.find(branch, ids))), ())
+        if not commits:
             raise NotFound("commit", commit_id)
-        return found[0]
+        return commits[0]
 
     def everything(self) -> dict[CommitId, Commit]:
         """The commits of every live branch."""
@@ -131,7 +134,7 @@ class History:
 
     def find(self, branch: str, ids: Iterable[CommitId]) -> tuple[Commit, ...]:
         """Those of the commits that a branch has."""
-        return self._manifest.find(self._manifest.state(branch), ids)
+        return self._queries.find(self._manifest.state(branch), ids)
 
     def snapshot(self, commit_id: str) -> Snapshot:
         """What a read at a past commit sees."""
@@ -144,13 +147,13 @@ class History:
         if known is not None:
             return known
         try:
-            found = self._manifest.at_commit(commit)
+            snapshot = self._manifest.at_commit(commit)
         except NotFound as cause:
             if commit.branch is not None and self._datasets.ref(LOCATION, commit.branch) is None:
                 raise NotFound("commit", commit.id, "its branch was deleted") from cause
             raise ChangeFeedGap(commit.id) from cause
-        self.remember(commit, found)
-        return found
+        self.remember(commit, snapshot)
+        return snapshot
 
     def remember(self, commit: Commit, snapshot: Snapshot) -> None:
         """Keep what a read at a commit sees."""

@@ -1,4 +1,4 @@
-"""Which table versions a branch showed, and when.
+"""Timeline of a branch: which table versions it showed at which manifest version.
 
 Invariant: what a past version of the manifest shows follows from the rows of a later one and the
 versions they were created at, so no past version has to be opened.
@@ -8,28 +8,31 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from omnigraph.storage.records import TABLE_VERSION, TablePin, Tombstone, decode_pin, visible
+from omnigraph.storage.records import (
+    TABLE_VERSION,
+    TablePin,
+    Tombstone,
+    decode_pin,
+    decode_tombstone,
+    visible,
+)
 from omnigraph.types import TableKey
+
+CREATED_AT_VERSION = "_row_created_at_version"
 
 
 class TableHistory:
     """The table versions a branch made visible, each with the manifest version that did."""
 
     def __init__(self, rows: pa.Table) -> None:
-        stamps = rows["_row_created_at_version"].to_pylist()
+        stamps = rows[CREATED_AT_VERSION].to_pylist()
         self._pins: list[tuple[int, TablePin]] = []
         self._stones: list[tuple[int, Tombstone]] = []
-        for at, row in zip(stamps, rows.to_pylist(), strict=True):
+        for created, row in zip(stamps, rows.to_pylist(), strict=True):
             if row["object_type"] == TABLE_VERSION:
-                self._pins.append((at, decode_pin(row)))
+                self._pins.append((created, decode_pin(row)))
             else:
-                stone = Tombstone(
-                    TableKey(row["table_key"]),
-                    row["table_version"],
-                    row["table_branch"],
-                    row["location"] or "",
-                )
-                self._stones.append((at, stone))
+                self._stones.append((created, decode_tombstone(row)))
         self._pins.sort(key=lambda each: each[0])
 
     @property
@@ -39,7 +42,7 @@ class TableHistory:
 
     def pins_at(self, versions: Iterable[int]) -> set[TablePin]:
         """Every table version that is visible at one of these manifest versions."""
-        found: set[TablePin] = set()
+        shown: set[TablePin] = set()
         latest: dict[tuple[TableKey, str], TablePin] = {}  # a name may live again elsewhere
         waiting = iter(self._pins)
         following = next(waiting, None)
@@ -50,6 +53,6 @@ class TableHistory:
                 if name not in latest or pin.version > latest[name].version:
                     latest[name] = pin
                 following = next(waiting, None)
-            stones = [stone for at, stone in self._stones if at <= version]
-            found |= set(visible(latest.values(), stones).values())
-        return found
+            stones = [stone for created, stone in self._stones if created <= version]
+            shown |= set(visible(latest.values(), stones).values())
+        return shown

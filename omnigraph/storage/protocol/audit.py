@@ -15,10 +15,10 @@ from omnigraph.storage.records import (
     decode_recoveries,
     recovery_batch,
 )
+from omnigraph.storage.retry import AUDIT, retried
 from omnigraph.types import TableKey
 
 LOCATION = "_graph_commit_recoveries.lance"
-_ATTEMPTS = 20
 
 
 class Audit:
@@ -41,15 +41,13 @@ class Audit:
         failpoints.hit("recover.audit")
         if self.has(recovery.operation_id):
             return
-        for attempt in range(_ATTEMPTS):
-            try:
-                # Rows of other operations may come first: an append over them is fine here.
-                staged = self._tables.stage_append(self._pin(), recovery_batch(recovery))
-                self._datasets.commit(staged.handle, staged.transaction)
-                return
-            except CommitRaced:
-                if attempt == _ATTEMPTS - 1:
-                    raise
+
+        def attempt(losses: int) -> None:
+            # Rows of other operations may come first: an append over them is fine here.
+            staged = self._tables.stage_append(self._pin(), recovery_batch(recovery))
+            self._datasets.commit(staged.handle, staged.transaction)
+
+        retried(AUDIT, attempt, lost=(CommitRaced,))
 
     def list(self) -> tuple[Recovery, ...]:
         """Every recovery, newest first."""

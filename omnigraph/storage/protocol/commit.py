@@ -1,4 +1,4 @@
-"""Make a write to many tables visible as one commit.
+"""The commit protocol: make a write to many tables visible as one commit.
 
     stage ─▶ write_sidecar ─▶ commit_staged ─▶ publish ─▶ delete_sidecar
     files    durable note     table heads      manifest   note gone
@@ -16,29 +16,21 @@ from dataclasses import dataclass, field
 
 from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed
 from omnigraph.storage import failpoints
-from omnigraph.storage.lance.datasets import ForkId
 from omnigraph.storage.lance.tables import StagedWrite, Tables
 from omnigraph.storage.locks.locks import LOCK_WAIT_S, Guard, Locks, hold
-from omnigraph.storage.locks.turns import wants
+from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.manifest.branches import BRANCHES_LOCK
-from omnigraph.storage.manifest.manifest import Change, Manifest, publish_lock
+from omnigraph.storage.manifest.manifest import Manifest
+from omnigraph.storage.manifest.publish import Publisher
+from omnigraph.storage.manifest.queries import Queries
+from omnigraph.storage.manifest.state import publish_lock
 from omnigraph.storage.names import MAIN, lock_name
 from omnigraph.storage.protocol.fold import Folding
+from omnigraph.storage.protocol.intent import Intent, change_of
 from omnigraph.storage.protocol.promote import Promotions
 from omnigraph.storage.protocol.reclaim import Reclaims
-from omnigraph.storage.protocol.sidecars import Sidecars
-from omnigraph.storage.records import (
-    Commit,
-    CommitId,
-    OperationId,
-    Origin,
-    SchemaId,
-    Sidecar,
-    SidecarTable,
-    TablePin,
-    Tombstone,
-    under_new_names,
-)
+from omnigraph.storage.protocol.sidecars import Sidecar, Sidecars, SidecarTable
+from omnigraph.storage.records import Commit, CommitId, SchemaId, TablePin
 from omnigraph.storage.stats import Stats
 from omnigraph.types import TableKey
 
@@ -57,34 +49,21 @@ class TableWrite:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A write with everything decided and nothing durable but unreferenced files."""
+    """A write with everything decided and nothing durable but unreferenced files: its intent, its
+    staged tables, and what it relied on."""
 
-    operation_id: OperationId
-    commit_id: CommitId
-    rollback_id: CommitId
-    kind: str
-    branch: str
-    branch_identity: ForkId | None
+    intent: Intent
     writes: tuple[TableWrite, ...]
-    actor: str | None = None
-    merged_parent: CommitId | None = None
-    merged_from: Origin | None = None
     expected_head: CommitId | None = None
     relied_on: Mapping[TableKey, TablePin] = field(default_factory=dict)
-    new_tables: tuple[TablePin, ...] = ()
-    tombstones: tuple[Tombstone, ...] = ()
-    files: Mapping[str, bytes] = field(default_factory=dict)
     base_schema: SchemaId | None = None
-    schema: SchemaId | None = None  # the one this write brings, if it brings one
-    renames: Mapping[TableKey, TableKey] = field(default_factory=dict)
-    reclaim: tuple[str, ...] = ()
-    mark: str | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def expected_table_versions(self) -> dict[TableKey, int]:
         """The versions of written and relied-on tables that this write is valid for."""
         written = {w.staged.table_key: w.staged.base.version for w in self.writes}
-        dropped = {stone.table_key: stone.version for stone in self.tombstones}
+        dropped = {stone.table_key: stone.version for stone in self.intent.tombstones}
         relied_on = {key: pin.version for key, pin in self.relied_on.items()}
         return {**relied_on, **dropped, **written}
 
@@ -93,21 +72,22 @@ class Prepared:
         """Whether the branch head must stand still from the check to the publish."""
         return (
             self.expected_head is not None
-            or self.mark is not None
+            or self.intent.mark is not None
             or not self.writes
-            or self.schema is not None
+            or self.intent.schema is not None
         )
 
     @property
-    def heads_tell(self) -> bool:
-        """Whether table heads alone show that the base stands: what is published never runs ahead
-        of a head, so a table whose head did not move was not published either. Branches share
-        tables with others and can be deleted, and changes of tables show in the manifest alone."""
+    def heads_prove_base(self) -> bool:
+        """True when comparing table heads proves the base is current, so the manifest need not be
+        read: a publish never runs ahead of a head, so a table whose head did not move was not
+        published either. Branches share tables with others and can be deleted, and changes of
+        tables show in the manifest alone."""
         return (
-            self.branch == MAIN
+            self.intent.branch == MAIN
             and not self.is_serial
-            and not self.new_tables
-            and not self.tombstones
+            and not self.intent.new_tables
+            and not self.intent.tombstones
             and not self.files
         )
 
@@ -135,6 +115,8 @@ class Committer:
         self,
         tables: Tables,
         manifest: Manifest,
+        queries: Queries,
+        publisher: Publisher,
         sidecars: Sidecars,
         locks: Locks,
         folding: Folding,
@@ -146,6 +128,8 @@ class Committer:
     ) -> None:
         self._tables = tables
         self._manifest = manifest
+        self._queries = queries
+        self._publisher = publisher
         self._sidecars = sidecars
         self._locks = locks
         self._folding = folding
@@ -154,11 +138,11 @@ class Committer:
         self._stats = stats
         self._wait_s = wait_s
 
-    def commit(self, prepared: Prepared) -> Commit:
+    def commit(self, prepared: Prepared, turn: Turn) -> Commit:
         """Publish, or raise: a `Conflict` before anything is durable, `RecoveryRequired` after."""
-        names = lock_names(prepared)
-        wants(names)
-        with hold(self._locks, names, wait_s=self._wait_s) as guard:
+        names, intent = lock_names(prepared), prepared.intent
+        turn.takes(names)
+        with hold(self._locks, names, kept=turn.kept, wait_s=self._wait_s) as guard:
             failpoints.hit("commit.locked")
             self._require_base(prepared)
             sidecar = self._note(prepared)
@@ -167,11 +151,11 @@ class Committer:
                 pins = self._commit_tables(prepared, sidecar, guard)
                 commit = self._publish(prepared, pins, guard)
                 self._promotions.promote(sidecar.files)
-                self._reclaims.reclaim(prepared.branch, prepared.reclaim)
+                self._reclaims.reclaim(intent.branch, intent.reclaim)
             except Exception as cause:
                 # A table head may have moved, so from here no failure is harmless.
-                self._stats.event("commit.stopped", operation=prepared.operation_id, cause=cause)
-                raise RecoveryRequired(prepared.operation_id, _reason(cause)) from cause
+                self._stats.event("commit.stopped", operation=intent.operation_id, cause=cause)
+                raise RecoveryRequired(intent.operation_id, _reason(cause)) from cause
             self._sidecars.delete_published(sidecar.operation_id)
             self._learn(prepared, pins)
             failpoints.hit("commit.sidecar_deleted")
@@ -180,14 +164,14 @@ class Committer:
     def _require_base(self, prepared: Prepared) -> None:
         """Under the locks: the branch is the one we know, its pins and the heads stand still."""
         written = {write.staged.table_key: write.staged.base for write in prepared.writes}
-        if prepared.heads_tell:
+        if prepared.heads_prove_base:
             for table_key, pin in prepared.relied_on.items():
                 if table_key not in written and self._tables.head(pin) != pin.version:
                     self._require_published(prepared)
         else:
             self._require_published(prepared)
         # A schema change settles dead writers of any table first, under the schema they wrote for.
-        watched = {**prepared.relied_on, **written} if prepared.schema is not None else written
+        watched = {**prepared.relied_on, **written} if prepared.intent.schema else written
         for base in watched.values():
             head = self._tables.head(base)
             if head != base.version:
@@ -198,42 +182,30 @@ class Committer:
 
     def _require_published(self, prepared: Prepared) -> None:
         """The manifest still shows the branch and the versions this write was prepared on."""
-        state = self._manifest.state(prepared.branch)
-        if state.identity != prepared.branch_identity:
+        intent = prepared.intent
+        state = self._manifest.state(intent.branch)
+        if state.identity != intent.branch_identity:
             raise NotFound(
-                "branch", prepared.branch, "it was deleted and created again; prepare once more"
+                "branch", intent.branch, "it was deleted and created again; prepare once more"
             )
-        if prepared.mark is not None:
-            # No publisher gets past us now, so what is not there cannot come before our commit.
-            marked = self._manifest.marked(state, prepared.mark)
+        if intent.mark is not None:
+            # The publish lock is held, so a mark that is absent now stays absent until we publish.
+            marked = self._queries.marked(state, intent.mark)
             if marked is not None:
                 raise AlreadyMarked(marked)
-        self._manifest.require(
-            state, prepared.expected_table_versions, prepared.expected_head, prepared.base_schema
+        state.require(
+            prepared.expected_table_versions, prepared.expected_head, prepared.base_schema
         )
 
     def _note(self, prepared: Prepared) -> Sidecar:
-        folds = any(self._folding.wanted(w.staged.base) for w in prepared.writes)
+        intent = prepared.intent
+        folds = any(self._folding.is_due(w.staged.base) for w in prepared.writes)
         return Sidecar(
-            operation_id=prepared.operation_id,
-            kind=prepared.kind,
-            actor=prepared.actor,
-            branch=prepared.branch,
-            branch_identity=prepared.branch_identity,
-            commit_id=prepared.commit_id,
-            rollback_id=prepared.rollback_id,
-            merged_parent=prepared.merged_parent,
-            merged_from=prepared.merged_from,
-            multi_step=folds or any(write.then for write in prepared.writes),
+            intent,
             tables=tuple(_table_note(write) for write in prepared.writes),
-            new_tables=prepared.new_tables,
-            tombstones=prepared.tombstones,
-            files=self._promotions.stage(prepared.operation_id, prepared.files),
-            schema=prepared.schema,
-            renames=dict(prepared.renames),
-            relied_on=prepared.expected_table_versions if prepared.schema is not None else {},
-            reclaim=prepared.reclaim,
-            mark=prepared.mark,
+            multi_step=folds or any(write.then for write in prepared.writes),
+            files=self._promotions.stage(intent.operation_id, prepared.files),
+            relied_on=prepared.expected_table_versions if intent.schema is not None else {},
         )
 
     def _write_sidecar(self, sidecar: Sidecar) -> None:
@@ -272,7 +244,7 @@ class Committer:
             elif staged is not None:
                 pin = staged
             failpoints.hit("commit.step_after")
-        if sidecar.multi_step and self._folding.wanted(write.staged.base):
+        if sidecar.multi_step and self._folding.is_due(write.staged.base):
             guard.require_alive()
             pin = self._folding.fold_table(pin)
         return pin
@@ -284,39 +256,27 @@ class Committer:
 
     def _publish(self, prepared: Prepared, pins: tuple[TablePin, ...], guard: Guard) -> Commit:
         guard.require_alive()
-        pins = under_new_names(pins, prepared.renames)
-        renamed = (pin for pin in pins if pin.table_key in prepared.renames.values())
-        return self._manifest.publish(
-            prepared.branch,
-            Change(
-                commit_id=prepared.commit_id,
-                pins=(*pins, *prepared.new_tables),
-                new_tables=(*prepared.new_tables, *renamed),
-                tombstones=prepared.tombstones,
-                actor=prepared.actor,
-                merged_parent=prepared.merged_parent,
-                merged_from=prepared.merged_from,
-                operation_id=prepared.operation_id,
-                schema=prepared.schema,
-                mark=prepared.mark,
-            ),
+        return self._publisher.publish(
+            prepared.intent.branch,
+            change_of(prepared.intent, pins),
             expected_table_versions=prepared.expected_table_versions,
             expected_head=prepared.expected_head,
-            locked=prepared.is_serial,
+            kept=guard.locks,
         )
 
 
 def lock_names(prepared: Prepared) -> tuple[str, ...]:
     """The locks a write holds from before its sidecar until after its deletion."""
-    tables = tuple(lock_name(key, prepared.branch) for key in prepared.expected_table_versions)
-    return (*tables, publish_lock(prepared.branch)) if prepared.is_serial else tables
+    branch = prepared.intent.branch
+    tables = tuple(lock_name(key, branch) for key in prepared.expected_table_versions)
+    return (*tables, publish_lock(branch)) if prepared.is_serial else tables
 
 
 def sidecar_lock_names(sidecar: Sidecar) -> tuple[str, ...]:
     """The locks the writer of a sidecar holds while it lives. A note without tables belongs to a
     writer that holds the publish lock."""
     # No branch may come while the schema changes.
-    branches = () if sidecar.schema is None else (BRANCHES_LOCK,)
+    branches = () if sidecar.intent.schema is None else (BRANCHES_LOCK,)
     if not sidecar.tables:
         return (*branches, publish_lock(sidecar.branch))
     keys = {table.table_key for table in sidecar.tables} | sidecar.relied_on.keys()

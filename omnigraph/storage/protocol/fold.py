@@ -1,4 +1,4 @@
-"""Folding: small fragments become larger ones before they slow reads down.
+"""Folding: compaction of small fragments by the writers that add them.
 
 A commit leaves one small fragment a table, and every read and upsert pays for each fragment. When
 a size class holds too many fragments, the writer that added the last one rewrites that class: for
@@ -17,8 +17,9 @@ from omnigraph.storage.lance.datasets import CommitRaced, Datasets, Handle
 from omnigraph.storage.lance.indexing import inherited
 from omnigraph.storage.lance.inline_commits import InlineResidual, rewrite_counts
 from omnigraph.storage.lance.tables import Tables
-from omnigraph.storage.locks.locks import Locks, hold, hold_if_idle
-from omnigraph.storage.manifest.manifest import LOCATION, Manifest, publish_lock
+from omnigraph.storage.locks.locks import NONE_KEPT, Kept, Locks, hold, hold_if_idle
+from omnigraph.storage.manifest.manifest import Manifest
+from omnigraph.storage.manifest.state import LOCATION, publish_lock
 from omnigraph.storage.names import owner_of
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.stats import Stats
@@ -67,7 +68,7 @@ class Folding:
         self._residual = InlineResidual(datasets)
         self._on = on
 
-    def wanted(self, base: TablePin) -> bool:
+    def is_due(self, base: TablePin) -> bool:
         """Whether the next commit on this version should fold the table."""
         return self._on and class_to_fold(self._datasets.at(base), incoming=1) is not None
 
@@ -88,12 +89,12 @@ class Folding:
         failpoints.hit("fold.table_after")
         return self._tables.pinned(pin, head)
 
-    def fold_manifest(self, branch: str) -> None:
+    def fold_manifest(self, branch: str, kept: Kept = NONE_KEPT) -> None:
         """Fold a branch's manifest, unless somebody is publishing right now."""
         known = self._manifest.known(branch)
         if not self._on or known is None or class_to_fold(known.handle) is None:
             return
-        with hold_if_idle(self._locks, [publish_lock(branch)]) as guard:
+        with hold_if_idle(self._locks, [publish_lock(branch)], kept=kept) as guard:
             if guard is None:
                 return
             failpoints.hit("fold.manifest_before")
@@ -124,10 +125,10 @@ class Folding:
             failpoints.hit("upkeep.manifest_after")
             return len(before), *rewrite_counts(rewrites)
 
-    def fold_manifest_quietly(self, branch: str) -> None:
+    def fold_manifest_quietly(self, branch: str, kept: Kept = NONE_KEPT) -> None:
         """Fold after a published commit, which a failure here must not fail."""
         try:
-            self.fold_manifest(branch)
+            self.fold_manifest(branch, kept)
         except (OmnigraphError, CommitRaced, OSError) as cause:
             self._left(f"__manifest on {branch}", cause)
 

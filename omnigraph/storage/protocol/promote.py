@@ -1,4 +1,4 @@
-"""Files that change together with a commit: the accepted schema.
+"""Promotion of staged files: schema files that change together with a commit.
 
 A write that replaces such files puts the new ones aside first and names them in its sidecar. Once
 the commit is published they take their places.
@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 
 from omnigraph.storage import failpoints
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.records import OperationId, SidecarFile
+from omnigraph.storage.protocol.sidecars import SidecarFile
+from omnigraph.storage.records import OperationId
 
 FOLDER = "__staged"
 
@@ -51,7 +52,7 @@ class Promotions:
             self._objects.delete(file.staged)
 
     def _read(self, file: SidecarFile) -> bytes | None:
-        found = self._objects.get(file.staged)
-        if found is None or hashlib.sha256(found.data).hexdigest() != file.sha256:
+        stored = self._objects.get(file.staged)
+        if stored is None or hashlib.sha256(stored.data).hexdigest() != file.sha256:
             return None
-        return found.data
+        return stored.data

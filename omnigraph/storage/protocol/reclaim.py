@@ -1,8 +1,8 @@
-"""What a commit that may lose data leaves behind, removed for good.
+"""Reclaim: the past of a table, deleted for good after a commit that may lose data.
 
 Invariant: only versions that the branch does not show any more are removed, after the commit that
 stopped showing them is published and before its sidecar is gone. Doing it twice removes nothing
-more. Whoever still reads an earlier commit finds those tables gone: that is what was asked for.
+more. A reader of an earlier commit is told that those tables are gone, as was asked for.
 """
 
 from collections.abc import Collection

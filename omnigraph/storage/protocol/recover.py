@@ -1,4 +1,4 @@
-"""Settle what writers that died left behind.
+"""Crash recovery: settle the sidecars that dead writers left.
 
 Invariant: a sidecar is touched only under the locks its writer holds while it lives, so a live
 writer's sidecar is left alone, and a restore can orphan nobody's append. After settling, every
@@ -22,34 +22,32 @@ from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.lance.inline_commits import InlineResidual
 from omnigraph.storage.lance.tables import Tables
-from omnigraph.storage.locks.locks import Guard, Locks, hold_if_idle
+from omnigraph.storage.locks.locks import NONE_KEPT, Guard, Kept, Locks, hold_if_idle
 from omnigraph.storage.manifest.history import History
-from omnigraph.storage.manifest.manifest import LOCATION, Change, Manifest, State
+from omnigraph.storage.manifest.manifest import Manifest
+from omnigraph.storage.manifest.publish import ManifestChange, Publisher
+from omnigraph.storage.manifest.state import LOCATION, State
 from omnigraph.storage.names import owner_of
 from omnigraph.storage.protocol.audit import Audit
 from omnigraph.storage.protocol.commit import sidecar_lock_names
+from omnigraph.storage.protocol.intent import recovered_change, undoing_change
 from omnigraph.storage.protocol.promote import Promotions
 from omnigraph.storage.protocol.reclaim import Reclaims
-from omnigraph.storage.protocol.sidecars import Sidecars
+from omnigraph.storage.protocol.sidecars import Sidecar, Sidecars, SidecarTable
 from omnigraph.storage.records import (
     ORPHANED_BRANCH_DISCARDED,
-    RECOVERY_ACTOR,
     ROLLED_BACK,
     ROLLED_FORWARD,
     CommitId,
     OperationId,
     Recovery,
-    Sidecar,
-    SidecarTable,
     TableOutcome,
     TablePin,
-    under_new_names,
 )
 from omnigraph.storage.stats import Stats
-from omnigraph.types import TableKey
 
 
-class Finding(StrEnum):
+class HeadClass(StrEnum):
     """How a table's head compares with its pin and with what the sidecar promised."""
 
     NO_MOVEMENT = "NoMovement"
@@ -60,32 +58,34 @@ class Finding(StrEnum):
     INVARIANT_VIOLATION = "InvariantViolation"
 
 
-def classify(table: SidecarTable, *, pin: int, head: int, ours: bool, multi_step: bool) -> Finding:
+def classify(
+    table: SidecarTable, *, pin: int, head: int, ours: bool, multi_step: bool
+) -> HeadClass:
     """The class of one table. `ours`: every version after the pin is this operation's own."""
     if head < pin:
-        return Finding.INVARIANT_VIOLATION
+        return HeadClass.INVARIANT_VIOLATION
     if head == pin:
-        return Finding.NO_MOVEMENT
+        return HeadClass.NO_MOVEMENT
     if multi_step and table.confirmed_version is None:
-        return Finding.INCOMPLETE_PHASE_B
+        return HeadClass.INCOMPLETE_PHASE_B
     promised = table.confirmed_version if multi_step else table.post_commit_pin
     if head == promised and ours and pin == table.expected_version:
-        return Finding.ROLLED_PAST_EXPECTED
-    return Finding.UNEXPECTED_AT_P1 if head == pin + 1 else Finding.UNEXPECTED_MULTISTEP
+        return HeadClass.ROLLED_PAST_EXPECTED
+    return HeadClass.UNEXPECTED_AT_P1 if head == pin + 1 else HeadClass.UNEXPECTED_MULTISTEP
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """One table as recovery met it. `pin` belongs to the sidecar's branch."""
+class _SeenTable:
+    """One table as recovery sees it. `pin` belongs to the sidecar's branch."""
 
     table: SidecarTable
     pin: TablePin
     head: Handle
-    finding: Finding
+    head_class: HeadClass
 
     @property
     def moved(self) -> bool:
-        return self.finding is not Finding.NO_MOVEMENT
+        return self.head_class is not HeadClass.NO_MOVEMENT
 
 
 class Recoverer:
@@ -96,6 +96,7 @@ class Recoverer:
         datasets: Datasets,
         tables: Tables,
         manifest: Manifest,
+        publisher: Publisher,
         history: History,
         sidecars: Sidecars,
         promotions: Promotions,
@@ -107,6 +108,7 @@ class Recoverer:
         self._datasets = datasets
         self._tables = tables
         self._manifest = manifest
+        self._publisher = publisher
         self._history = history
         self._sidecars = sidecars
         self._promotions = promotions
@@ -116,21 +118,22 @@ class Recoverer:
         self._stats = stats
         self._residual = InlineResidual(datasets)
 
-    def heal(self, *, patient: bool) -> tuple[OperationId, ...]:
+    def heal(self, *, patient: bool, kept: Kept = NONE_KEPT) -> tuple[OperationId, ...]:
         """Settle every sidecar whose writer is dead; the operations whose writer may live.
 
         A patient healer waits until it knows. Before a write there is no time for that: a lease
-        that looks held is left for a later look, which may find that it never moved.
+        that looks held is left for a later look, which may find that it never moved. `kept` are
+        locks that the caller holds already: their former holders are dead.
         """
         pending = self._sidecars.pending()
-        return tuple(op for op in pending if not self._settle_if_idle(op, patient=patient))
+        return tuple(op for op in pending if not self._settle_if_idle(op, patient, kept))
 
-    def _settle_if_idle(self, operation: OperationId, *, patient: bool) -> bool:
+    def _settle_if_idle(self, operation: OperationId, patient: bool, kept: Kept) -> bool:
         sidecar = self._sidecars.read(operation)
         if sidecar is None:
             return True
         names = sidecar_lock_names(sidecar)
-        with hold_if_idle(self._locks, names, patient=patient) as guard:
+        with hold_if_idle(self._locks, names, kept=kept, patient=patient) as guard:
             if guard is None:
                 self._stats.event("recover.writer_alive", operation=operation)
                 return False
@@ -146,7 +149,7 @@ class Recoverer:
         failpoints.hit("recover.publish_after")
         if recovery.recovery_kind == ROLLED_FORWARD:
             self._promotions.promote(sidecar.files)
-            self._reclaims.reclaim(sidecar.branch, sidecar.reclaim)
+            self._reclaims.reclaim(sidecar.branch, sidecar.intent.reclaim)
         else:
             self._promotions.discard(sidecar.files)
         self._audit.record(recovery)
@@ -157,7 +160,7 @@ class Recoverer:
             f"recover.{recovery.recovery_kind}",
             level=logging.WARNING,
             operation=sidecar.operation_id,
-            kind=sidecar.kind,
+            kind=sidecar.intent.kind,
             branch=sidecar.branch,
         )
 
@@ -166,16 +169,13 @@ class Recoverer:
         state = self._state(sidecar)
         if state is None:
             return _recovery(sidecar, ORPHANED_BRANCH_DISCARDED, None, ())
-        settled = {
-            commit.id
-            for commit in self._history.find(
-                sidecar.branch, [sidecar.commit_id, sidecar.rollback_id]
-            )
-        }
-        if sidecar.commit_id in settled:
-            return _recovery(sidecar, ROLLED_FORWARD, sidecar.commit_id, _promised(sidecar))
-        if sidecar.rollback_id in settled:
-            return _recovery(sidecar, ROLLED_BACK, sidecar.rollback_id, _undone(sidecar, state))
+        intent = sidecar.intent
+        lineage = self._history.find(sidecar.branch, [intent.commit_id, intent.rollback_id])
+        settled = {commit.id for commit in lineage}
+        if intent.commit_id in settled:
+            return _recovery(sidecar, ROLLED_FORWARD, intent.commit_id, _promised(sidecar))
+        if intent.rollback_id in settled:
+            return _recovery(sidecar, ROLLED_BACK, intent.rollback_id, _undone(sidecar, state))
         return self._decide(sidecar, state, guard)
 
     def _state(self, sidecar: Sidecar) -> State | None:
@@ -184,38 +184,38 @@ class Recoverer:
             state = self._manifest.state(sidecar.branch)
         except NotFound:
             return None
-        return state if state.identity == sidecar.branch_identity else None
+        return state if state.identity == sidecar.intent.branch_identity else None
 
     def _decide(self, sidecar: Sidecar, state: State, guard: Guard) -> Recovery:
         # A table that was dropped meanwhile is nobody's: restoring it would bring it back.
         tables = [table for table in sidecar.tables if table.table_key in state.pins]
-        found = [self._look(sidecar, table, state) for table in tables]
-        for each in found:
+        seen = [self._look(sidecar, table, state) for table in tables]
+        for each in seen:
             self._stats.event(
                 "recover.classified",
                 operation=sidecar.operation_id,
                 table=each.table.table_key,
-                finding=each.finding,
+                finding=each.head_class,
             )
-        _refuse_violations(sidecar, found)
+        _refuse_violations(sidecar, seen)
         guard.require_alive()
-        moved = all(f.finding is Finding.ROLLED_PAST_EXPECTED for f in found)
-        whole = len(found) == len(sidecar.tables) and self._promotions.whole(sidecar.files)
-        if found and moved and whole and self._still(sidecar, state):
-            return self._roll_forward(sidecar, found)
-        return self._roll_back(sidecar, found)
+        moved = all(each.head_class is HeadClass.ROLLED_PAST_EXPECTED for each in seen)
+        whole = len(seen) == len(sidecar.tables) and self._promotions.whole(sidecar.files)
+        if seen and moved and whole and self._still(sidecar, state):
+            return self._roll_forward(sidecar, seen, guard)
+        return self._roll_back(sidecar, seen, guard)
 
     def _still(self, sidecar: Sidecar, state: State) -> bool:
         """Whether a schema change still finds what it was checked against: every table as it was,
         and no branch that would be left with the old schema."""
-        if sidecar.schema is not None and self._datasets.refs(LOCATION):
+        if sidecar.intent.schema is not None and self._datasets.refs(LOCATION):
             return False
         return all(
             key in state.pins and state.pins[key].version == version
             for key, version in sidecar.relied_on.items()
         )
 
-    def _look(self, sidecar: Sidecar, table: SidecarTable, state: State) -> _Found:
+    def _look(self, sidecar: Sidecar, table: SidecarTable, state: State) -> _SeenTable:
         published = state.pins[table.table_key]
         pin = TablePin(
             table.table_key,
@@ -226,14 +226,14 @@ class Recoverer:
             published.row_count,
         )
         head = self._head(table, published)
-        finding = classify(
+        head_class = classify(
             table,
             pin=pin.version,
             head=int(head.version),
             ours=self._ours(sidecar, head, pin.version),
             multi_step=sidecar.multi_step,
         )
-        return _Found(table, pin, head, finding)
+        return _SeenTable(table, pin, head, head_class)
 
     def _head(self, table: SidecarTable, published: TablePin) -> Handle:
         """The table's head. A fork that was cleaned away took nothing published with it."""
@@ -253,65 +253,49 @@ class Recoverer:
             for version in range(pin + 1, min(last, int(head.version)) + 1)
         )
 
-    def _roll_forward(self, sidecar: Sidecar, found: Sequence[_Found]) -> Recovery:
-        pins = tuple(self._tables.pinned(f.pin, f.head) for f in found)
-        self._publish(sidecar, sidecar.commit_id, pins, found)
+    def _roll_forward(self, sidecar: Sidecar, seen: Sequence[_SeenTable], guard: Guard) -> Recovery:
+        pins = tuple(self._tables.pinned(each.pin, each.head) for each in seen)
+        self._publish(sidecar, recovered_change(sidecar.intent, pins), seen, guard)
         outcomes = tuple(
-            TableOutcome(p.table_key, f.pin.version, p.version)
-            for f, p in zip(found, pins, strict=True)
+            TableOutcome(pin.table_key, each.pin.version, pin.version)
+            for each, pin in zip(seen, pins, strict=True)
         )
-        return _recovery(sidecar, ROLLED_FORWARD, sidecar.commit_id, outcomes)
+        return _recovery(sidecar, ROLLED_FORWARD, sidecar.intent.commit_id, outcomes)
 
-    def _roll_back(self, sidecar: Sidecar, found: Sequence[_Found]) -> Recovery:
-        pins = tuple(self._restore(sidecar, f) for f in found if f.moved)
-        self._publish(sidecar, sidecar.rollback_id, pins, found)
+    def _roll_back(self, sidecar: Sidecar, seen: Sequence[_SeenTable], guard: Guard) -> Recovery:
+        pins = tuple(self._restore(sidecar, each) for each in seen if each.moved)
+        self._publish(sidecar, undoing_change(sidecar.intent, pins), seen, guard)
         outcomes = tuple(
-            TableOutcome(f.table.table_key, int(f.head.version), f.pin.version) for f in found
+            TableOutcome(each.table.table_key, int(each.head.version), each.pin.version)
+            for each in seen
         )
-        return _recovery(sidecar, ROLLED_BACK, sidecar.rollback_id, outcomes)
+        return _recovery(sidecar, ROLLED_BACK, sidecar.intent.rollback_id, outcomes)
 
-    def _restore(self, sidecar: Sidecar, found: _Found) -> TablePin:
+    def _restore(self, sidecar: Sidecar, seen: _SeenTable) -> TablePin:
         failpoints.hit("recover.restore_before")
-        handle = self._residual.restore(found.head, found.pin.version, sidecar.operation_id)
+        handle = self._residual.restore(seen.head, seen.pin.version, sidecar.operation_id)
         failpoints.hit("recover.restore_after")
-        return self._tables.pinned(found.pin, handle)
+        return self._tables.pinned(seen.pin, handle)
 
     def _publish(
         self,
         sidecar: Sidecar,
-        commit_id: CommitId,
-        pins: tuple[TablePin, ...],
-        found: Sequence[_Found],
+        change: ManifestChange,
+        seen: Sequence[_SeenTable],
+        guard: Guard,
     ) -> None:
         failpoints.hit("recover.publish_before")
-        forward = commit_id == sidecar.commit_id
-        if forward:
-            pins = (*under_new_names(pins, sidecar.renames), *sidecar.new_tables)
-        new = {*sidecar.renames.values(), *(pin.table_key for pin in sidecar.new_tables)}
-        change = Change(
-            commit_id=commit_id,
-            pins=pins,
-            new_tables=tuple(p for p in pins if p.table_key in new) if forward else (),
-            tombstones=sidecar.tombstones if forward else (),
-            actor=RECOVERY_ACTOR,
-            merged_parent=sidecar.merged_parent if forward else None,
-            merged_from=sidecar.merged_from if forward else None,
-            operation_id=sidecar.operation_id,
-            mark=sidecar.mark if forward else None,
-            schema=sidecar.schema if forward else None,
-        )
-        expected: dict[TableKey, int] = {f.pin.table_key: f.pin.version for f in found}
-        self._manifest.publish(
+        self._publisher.publish(
             sidecar.branch,
             change,
-            expected_table_versions=expected,
-            locked=not sidecar.tables,  # then the lock held for the sidecar is the publisher's
+            expected_table_versions={each.pin.table_key: each.pin.version for each in seen},
+            kept=guard.locks,
         )
 
 
-def _refuse_violations(sidecar: Sidecar, found: Sequence[_Found]) -> None:
-    for each in found:
-        if each.finding is Finding.INVARIANT_VIOLATION:
+def _refuse_violations(sidecar: Sidecar, seen: Sequence[_SeenTable]) -> None:
+    for each in seen:
+        if each.head_class is HeadClass.INVARIANT_VIOLATION:
             raise StorageFailed(
                 f"recovered operation {sidecar.operation_id}",
                 f"{each.table.table_key} is at version {each.head.version}, behind its published "
@@ -333,8 +317,8 @@ def _undone(sidecar: Sidecar, state: State) -> tuple[TableOutcome, ...]:
     for table in sidecar.tables:
         pin = state.pins.get(table.table_key)
         restored = pin is not None and pin.version > table.expected_version
-        found = pin.version - 1 if pin is not None and restored else table.expected_version
-        outcomes.append(TableOutcome(table.table_key, found, table.expected_version))
+        undone = pin.version - 1 if pin is not None and restored else table.expected_version
+        outcomes.append(TableOutcome(table.table_key, undone, table.expected_version))
     return tuple(outcomes)
 
 
@@ -348,8 +332,8 @@ def _recovery(
         operation_id=sidecar.operation_id,
         graph_commit_id=commit_id,
         recovery_kind=kind,
-        recovery_for_actor=sidecar.actor,
-        sidecar_writer_kind=sidecar.kind,
+        recovery_for_actor=sidecar.intent.actor,
+        sidecar_writer_kind=sidecar.intent.kind,
         graph_branch=owner_of(sidecar.branch),
         per_table_outcomes=outcomes,
         created_at=time.time_ns() // 1000,

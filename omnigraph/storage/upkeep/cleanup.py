@@ -1,4 +1,5 @@
-"""Reclaim what no commit that is kept, no branch and no writer needs: versions, forks, files.
+"""Cleanup (garbage collection): versions, forks and files that no kept commit, branch or writer
+needs.
 
 Invariant: a version is removed only when it is older than what its line published `RECLAIM_AGE_S`
 ago, no kept commit and no live branch pins it, no Lance branch starts at it and no sidecar names
@@ -14,8 +15,9 @@ from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.locks.locks import Locks, hold
 from omnigraph.storage.manifest.branches import BRANCHES_LOCK
-from omnigraph.storage.manifest.manifest import LOCATION as MANIFEST
 from omnigraph.storage.manifest.manifest import Manifest
+from omnigraph.storage.manifest.queries import Queries
+from omnigraph.storage.manifest.state import LOCATION as MANIFEST
 from omnigraph.storage.names import MAIN, decode, encode, lock_name, owner_of
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.protocol import promote
@@ -88,6 +90,7 @@ class Reclaimer:
         self,
         datasets: Datasets,
         manifest: Manifest,
+        queries: Queries,
         sidecars: Sidecars,
         objects: Objects,
         locks: Locks,
@@ -95,6 +98,7 @@ class Reclaimer:
     ) -> None:
         self._datasets = datasets
         self._manifest = manifest
+        self._queries = queries
         self._sidecars = sidecars
         self._objects = objects
         self._locks = locks
@@ -114,17 +118,21 @@ class Reclaimer:
         manifest showed at its floor, and everything newer, stays in any case.
         """
         needs = self._needs(kept, floors)
-        told: dict[str, TableCleanup] = {}
+        tables: dict[str, TableCleanup] = {}
         tasks: list[LineTask] = []
         for folder in (*sorted(needs.tables), *self._unnamed(needs)):
             cleaned, lines = self._table(needs, folder, confirm)
             # A name may have lived twice, in two folders.
-            told[cleaned.table] = _plus(told.get(cleaned.table, cleaned.nothing), cleaned)
+            tables[cleaned.table] = _plus(tables.get(cleaned.table, cleaned.nothing), cleaned)
             tasks += lines
         for done in run(tasks) if run is not None else map(self.run, tasks):
-            told[done.table] = _plus(told[done.table], done)
+            tables[done.table] = _plus(tables[done.table], done)
         # The manifest comes last: until its versions go, a table's are only kept for too long.
-        return (*told.values(), self._audit(confirm), self._manifest_lines(needs, floors, confirm))
+        return (
+            *tables.values(),
+            self._audit(confirm),
+            self._manifest_lines(needs, floors, confirm),
+        )
 
     def run(self, task: LineTask) -> TableCleanup:
         """Do one task. A failure is what it gives back."""
@@ -147,7 +155,7 @@ class Reclaimer:
             needs.published[(MANIFEST, owner)] = floors[branch]
             for version in versions:
                 needs.keep((MANIFEST, owner), version)
-            history = self._manifest.table_history(state)
+            history = self._queries.table_history(state)
             then = history.pins_at([floors[branch]])
             for pin in (*history.pins_at(versions), *then, *state.pins.values()):
                 needs.pin(pin)
@@ -190,46 +198,46 @@ class Reclaimer:
     ) -> tuple[TableCleanup, list[LineTask]]:
         """Drop a table's orphaned forks, and say which versions of its lines go."""
         key = str(needs.tables.get(folder, folder))
-        told = TableCleanup(key)
+        cleaned = TableCleanup(key)
         if folder in needs.unreadable:
             return TableCleanup(key, error=needs.unreadable[folder]), []
         try:
             if not any(line[0] == folder for line in needs.versions):
-                return self._folder(told, folder, confirm), []
+                return self._folder(cleaned, folder, confirm), []
             orphans = self._orphans(needs, folder)
             for branch in orphans:
                 self._drop_fork(TableKey(key), folder, branch, confirm)
-            told = TableCleanup(key, forks=orphans)
-            there = {None, *map(decode, self._datasets.refs(folder))} - set(orphans)
-            lines = [n for n in needs.versions if n[0] == folder and n[1] in there]
-            return told, [self._line(key, needs, n, confirm) for n in sorted(lines, key=str)]
+            cleaned = TableCleanup(key, forks=orphans)
+            lines_left = {None, *map(decode, self._datasets.refs(folder))} - set(orphans)
+            lines = [n for n in needs.versions if n[0] == folder and n[1] in lines_left]
+            return cleaned, [self._line(key, needs, n, confirm) for n in sorted(lines, key=str)]
         except OmnigraphError as cause:
             self._stats.event("cleanup.failed", table=key, cause=cause)
-            return _plus(told, TableCleanup(key, error=str(cause))), []
+            return _plus(cleaned, TableCleanup(key, error=str(cause))), []
 
     def _line(self, key: str, needs: _Needs, line: Line, confirm: bool) -> LineTask:
         published = needs.published.get(line, 0)
-        found = self._datasets.versions(*line) if published else []
-        gone = (v for v in found if v < published and v not in needs.versions[line])
+        versions = self._datasets.versions(*line) if published else []
+        gone = (v for v in versions if v < published and v not in needs.versions[line])
         return LineTask(key, line, tuple(gone), confirm)
 
     def _orphans(self, needs: _Needs, folder: str) -> tuple[str, ...]:
         """Lance branches of a table that no row of a live branch names, and leftovers of such."""
         refs = self._datasets.refs(folder)
         live = self._live()
-        found = set()
+        orphans = set()
         for segment, ref in refs.items():
             name = decode(segment)
             if (folder, name, ref.identity) in needs.forks:
                 continue
             # On a live branch it may be a first write under way, which has no sidecar yet.
             if name not in live or time.time() - ref.created_at > SAFE_AGE_S:
-                found.add(name)
+                orphans.add(name)
         for entry in self._objects.folders(f"{folder}/tree"):
             if entry not in refs and decode(entry) not in live:
-                found.add(decode(entry))
+                orphans.add(decode(entry))
         parents = {decode(r.parent_branch) for r in refs.values() if r.parent_branch is not None}
-        return tuple(sorted(found - parents))
+        return tuple(sorted(orphans - parents))
 
     def _drop_fork(self, key: TableKey, folder: str, branch: str, confirm: bool) -> None:
         if not confirm:
@@ -245,23 +253,25 @@ class Reclaimer:
 
     def _unnamed(self, needs: _Needs) -> list[str]:
         """Folders below `nodes/` and `edges/` that no manifest names."""
-        found = [f"{kind}/{n}" for kind in ("nodes", "edges") for n in self._objects.folders(kind)]
-        return sorted(set(found) - set(needs.tables))
+        folders = {
+            f"{kind}/{name}" for kind in ("nodes", "edges") for name in self._objects.folders(kind)
+        }
+        return sorted(folders - set(needs.tables))
 
-    def _folder(self, told: TableCleanup, folder: str, confirm: bool) -> TableCleanup:
+    def _folder(self, cleaned: TableCleanup, folder: str, confirm: bool) -> TableCleanup:
         """A table no kept commit has: the end of one that was dropped, or never published."""
         files = self._objects.listed(folder)
         newest = max((file.modified for file in files), default=0.0)
         if not files or time.time() - newest < SAFE_AGE_S:
-            return told
+            return cleaned
         if confirm:
             self._objects.delete_prefix(folder)
         size = sum(file.size for file in files)
-        return TableCleanup(told.table, bytes=size, files=len(files))
+        return TableCleanup(cleaned.table, bytes=size, files=len(files))
 
     def staged_files(self, *, confirm: bool) -> TableCleanup:
         """What writers that died put aside, long ago and for nothing."""
-        told = TableCleanup(promote.FOLDER)
+        cleaned = TableCleanup(promote.FOLDER)
         try:
             pending = set(self._sidecars.pending())
             for file in self._objects.listed(promote.FOLDER):
@@ -270,10 +280,10 @@ class Reclaimer:
                     continue
                 if confirm:
                     self._objects.delete(file.path)
-                told = _plus(told, TableCleanup(told.table, files=1, bytes=file.size))
+                cleaned = _plus(cleaned, TableCleanup(cleaned.table, files=1, bytes=file.size))
         except OmnigraphError as cause:
-            return _plus(told, TableCleanup(told.table, error=str(cause)))
-        return told
+            return _plus(cleaned, TableCleanup(cleaned.table, error=str(cause)))
+        return cleaned
 
     def _audit(self, confirm: bool) -> TableCleanup:
         try:
@@ -285,17 +295,17 @@ class Reclaimer:
     def _manifest_lines(
         self, needs: _Needs, floors: Mapping[str, int], confirm: bool
     ) -> TableCleanup:
-        told = TableCleanup(MANIFEST)
+        cleaned = TableCleanup(MANIFEST)
         try:
             failpoints.hit("cleanup.manifest")
             for branch in floors:
                 line = (MANIFEST, owner_of(branch))
                 needs.versions.setdefault(line, set())
-                told = _plus(told, self.run(self._line(MANIFEST, needs, line, confirm)))
+                cleaned = _plus(cleaned, self.run(self._line(MANIFEST, needs, line, confirm)))
             left = self._leftover_branches(confirm)
         except (OmnigraphError, OSError) as cause:
-            return _plus(told, TableCleanup(MANIFEST, error=str(cause)))
-        return _plus(told, TableCleanup(MANIFEST, forks=left))
+            return _plus(cleaned, TableCleanup(MANIFEST, error=str(cause)))
+        return _plus(cleaned, TableCleanup(MANIFEST, forks=left))
 
     def _leftover_branches(self, confirm: bool) -> tuple[str, ...]:
         """Folders of branches that were never finished, or not wholly deleted."""
@@ -308,12 +318,12 @@ class Reclaimer:
         return tuple(left)
 
 
-def _plus(told: TableCleanup, more: TableCleanup) -> TableCleanup:
+def _plus(cleaned: TableCleanup, more: TableCleanup) -> TableCleanup:
     return TableCleanup(
-        told.table,
-        told.versions + more.versions,
-        told.bytes + more.bytes,
-        (*told.forks, *more.forks),
-        told.files + more.files,
-        more.error or told.error,
+        cleaned.table,
+        cleaned.versions + more.versions,
+        cleaned.bytes + more.bytes,
+        (*cleaned.forks, *more.forks),
+        cleaned.files + more.files,
+        more.error or cleaned.error,
     )

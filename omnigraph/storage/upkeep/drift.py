@@ -14,8 +14,8 @@ from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks.locks import Locks, hold
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.names import lock_name, owner_of
-from omnigraph.storage.protocol.sidecars import Sidecars
-from omnigraph.storage.records import Sidecar, TablePin
+from omnigraph.storage.protocol.sidecars import Sidecar, Sidecars
+from omnigraph.storage.records import TablePin
 from omnigraph.types import TableKey
 
 SECOND_LOOK_S = 0.5

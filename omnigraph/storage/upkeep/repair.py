@@ -1,4 +1,4 @@
-"""Repair: a table head that ran ahead of the manifest, with nobody's sidecar to explain it.
+"""Repair of drift: a table head ahead of the manifest that no sidecar explains.
 
     verified_maintenance   compaction and indexes, and not one row differs  ─▶ publish the head
     suspicious             rows or columns were written                     ─▶ refuse, or undo
@@ -21,17 +21,13 @@ from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.lance.delta import Deltas
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks.locks import Guard, Locks, hold
-from omnigraph.storage.manifest.manifest import Change, Manifest
+from omnigraph.storage.manifest.manifest import Manifest
+from omnigraph.storage.manifest.publish import ManifestChange, Publisher
 from omnigraph.storage.names import lock_name, owner_of
+from omnigraph.storage.protocol.intent import Intent, WriterKind
 from omnigraph.storage.protocol.recover import Recoverer
-from omnigraph.storage.protocol.sidecars import Sidecars
-from omnigraph.storage.records import (
-    CommitId,
-    OperationId,
-    Sidecar,
-    SidecarTable,
-    TablePin,
-)
+from omnigraph.storage.protocol.sidecars import Sidecar, Sidecars, SidecarTable
+from omnigraph.storage.records import CommitId, OperationId, TablePin
 from omnigraph.storage.upkeep.drift import Drift, Drifts
 from omnigraph.types import TableKey
 
@@ -94,6 +90,7 @@ class Repairer:
         tables: Tables,
         deltas: Deltas,
         manifest: Manifest,
+        publisher: Publisher,
         sidecars: Sidecars,
         drifts: Drifts,
         recoverer: Recoverer,
@@ -103,6 +100,7 @@ class Repairer:
         self._tables = tables
         self._deltas = deltas
         self._manifest = manifest
+        self._publisher = publisher
         self._sidecars = sidecars
         self._drifts = drifts
         self._recoverer = recoverer
@@ -118,7 +116,7 @@ class Repairer:
         run: RunLooks | None = None,
     ) -> RepairReport:
         """Look at every table, and end the drift that may be ended."""
-        told: list[TableRepair] = []
+        tables: list[TableRepair] = []
         commits: list[str] = []
         looks = [Look(branch, key, force) for branch in branches for key in self._own(branch)]
         seen = run(looks) if run is not None else [self.look(each) for each in looks]
@@ -129,8 +127,8 @@ class Repairer:
                 done, published = self._end(branch, drifted, force, actor)
                 commits += published
                 looked = [done.get(table.table, table) for table in looked]
-            told += looked
-        return RepairReport(tuple(told), confirm, force, tuple(commits))
+            tables += looked
+        return RepairReport(tuple(tables), confirm, force, tuple(commits))
 
     def _own(self, branch: str) -> list[TableKey]:
         pins = self._manifest.state(branch).pins
@@ -154,21 +152,21 @@ class Repairer:
         return self._classified(branch, drift, force)
 
     def _classified(self, branch: str, drift: Drift, force: bool) -> TableRepair:
-        told = TableRepair(drift.pin.table_key, branch, drift.pin.version, drift.head)
+        report = TableRepair(drift.pin.table_key, branch, drift.pin.version, drift.head)
         if drift.is_behind:
             text = "versions that were published are gone; bring their files back from a copy"
-            return replace(told, classification=BEHIND, action="refused", error=text)
+            return replace(report, classification=BEHIND, action="refused", error=text)
         try:
             operations = self._datasets.operations(drift.pin, drift.head)
             same = _KEEPS_ROWS.issuperset(operations) and self._same(drift)
         except OmnigraphError as cause:
             text = f"its history cannot be read ({cause})"
-            return _undone(told, UNVERIFIABLE, force, text)
-        told = replace(told, operations=operations)
+            return _undone(report, UNVERIFIABLE, force, text)
+        report = replace(report, operations=operations)
         if same:
-            return replace(told, classification=MAINTENANCE, action="heal")
+            return replace(report, classification=MAINTENANCE, action="heal")
         text = "somebody wrote to it without this program"
-        return _undone(told, SUSPICIOUS, force, text)
+        return _undone(report, SUSPICIOUS, force, text)
 
     def _same(self, drift: Drift) -> bool:
         """Whether the head has the rows and columns that are published."""
@@ -188,24 +186,24 @@ class Repairer:
         """Look once more under the locks, then publish what is verified and undo the rest."""
         with hold(self._locks, [lock_name(key, branch) for key in keys]) as guard:
             drifts = [self._drifts.under_lock(branch, key) for key in keys]
-            found = {
+            drifted = {
                 drift.pin.table_key: (drift, self._classified(branch, drift, force))
                 for drift in drifts
                 if drift is not None
             }
-            heal = [drift for drift, told in found.values() if told.action == "heal"]
-            undo = [drift for drift, told in found.values() if told.action == "undo"]
+            heal = [drift for drift, report in drifted.values() if report.action == "heal"]
+            undo = [drift for drift, report in drifted.values() if report.action == "undo"]
             published = [self._publish(branch, heal, actor)] if heal else []
             if undo:
                 published.append(self._undo(branch, undo, actor, guard))
-        return {key: told for key, (_, told) in found.items()}, published
+        return {key: report for key, (_, report) in drifted.items()}, published
 
     def _publish(self, branch: str, drifts: Sequence[Drift], actor: str | None) -> str:
         failpoints.hit("repair.publish")
         heads = [self._head(drift) for drift in drifts]
-        commit = self._manifest.publish(
+        commit = self._publisher.publish(
             branch,
-            Change(CommitId(str(ULID())), pins=tuple(heads), actor=actor),
+            ManifestChange(commit_id=CommitId(str(ULID())), pins=tuple(heads), actor=actor),
             expected_table_versions={d.pin.table_key: d.pin.version for d in drifts},
         )
         return commit.id
@@ -216,27 +214,27 @@ class Repairer:
 
     def _undo(self, branch: str, drifts: Sequence[Drift], actor: str | None, guard: Guard) -> str:
         """A sidecar that promises nothing: recovery restores what is published."""
-        sidecar = Sidecar(
+        intent = Intent(
             operation_id=OperationId(str(ULID())),
-            kind="repair",
+            kind=WriterKind.REPAIR,
             actor=actor,
             branch=branch,
             branch_identity=self._manifest.identity(branch),
             commit_id=CommitId(str(ULID())),
             rollback_id=CommitId(str(ULID())),
-            tables=tuple(_note(drift) for drift in drifts),
         )
+        sidecar = Sidecar(intent, tables=tuple(_note(drift) for drift in drifts))
         self._sidecars.write(sidecar)
         failpoints.hit("repair.sidecar_written")
         self._recoverer.settle(sidecar, guard)
-        return sidecar.rollback_id
+        return intent.rollback_id
 
 
-def _undone(told: TableRepair, classification: str, force: bool, text: str) -> TableRepair:
+def _undone(report: TableRepair, classification: str, force: bool, text: str) -> TableRepair:
     if force:
-        return replace(told, classification=classification, action="undo")
+        return replace(report, classification=classification, action="undo")
     error = f"{text}; force sets the table back to what is published"
-    return replace(told, classification=classification, action="refused", error=error)
+    return replace(report, classification=classification, action="refused", error=error)
 
 
 def _note(drift: Drift) -> SidecarTable:

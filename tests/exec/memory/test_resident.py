@@ -14,6 +14,7 @@ from omnigraph.exec.memory.resident import Edges, read_edges
 from omnigraph.exec.memory.view import TablesView
 from omnigraph.graph import Graph
 from omnigraph.plan import ir
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import TableKey
 from tests.exec.world import edge_rows, graph_of, node_rows
 
@@ -57,24 +58,24 @@ class Model:
 
     def replace(self) -> None:
         catalog = self.graph.schema.catalog
-        writing = self.graph._store.begin("main", kind="load")
+        writing = self.graph._store.begin("main", kind=WriterKind.LOAD)
         writing.overwrite(P, node_rows(catalog, "P", list(self.nodes.values())))
         writing.overwrite(E, edge_rows(catalog, "E", list(self.edges.values())))
-        writing.commit()
+        self.graph._store.commit(writing)
 
     def put_nodes(self, keys: list[str], value: int | None) -> None:
         rows = [self.node(key, value) for key in keys]
         self.nodes |= {row["id"]: row for row in rows}
-        writing = self.graph._store.begin("main", kind="mutation")
+        writing = self.graph._store.begin("main", kind=WriterKind.MUTATION)
         writing.upsert(P, node_rows(self.graph.schema.catalog, "P", rows))
-        writing.commit()
+        self.graph._store.commit(writing)
 
     def put_edges(self, keys: list[str], source: int, value: int | None) -> None:
         rows = [self.edge(key, source, n, value) for n, key in enumerate(keys)]
         self.edges |= {row["id"]: row for row in rows}
-        writing = self.graph._store.begin("main", kind="mutation")
+        writing = self.graph._store.begin("main", kind=WriterKind.MUTATION)
         writing.upsert(E, edge_rows(self.graph.schema.catalog, "E", rows))
-        writing.commit()
+        self.graph._store.commit(writing)
 
     def drop_edges(self, keys: list[str]) -> None:
         self._drop([], [key for key in keys if key in self.edges])
@@ -87,13 +88,13 @@ class Model:
     def _drop(self, nodes: list[str], edges: list[str]) -> None:
         if not nodes and not edges:
             return
-        writing = self.graph._store.begin("main", kind="mutation")
+        writing = self.graph._store.begin("main", kind=WriterKind.MUTATION)
         for table, model, keys in ((P, self.nodes, nodes), (E, self.edges, edges)):
             if keys:
                 writing.delete(table, f"id IN ({', '.join(repr(key) for key in keys)})")
             for key in keys:
                 del model[key]
-        writing.commit()
+        self.graph._store.commit(writing)
 
 
 def some(keys: list[str], count: int) -> st.SearchStrategy[list[str]]:

@@ -25,13 +25,12 @@ def dag(**parents: str) -> dict[CommitId, Commit]:
     for number, (name, text) in enumerate(parents.items(), start=1):
         first, _, second = text.partition(" ")
         found[CommitId(name)] = Commit(
-            CommitId(name),
-            CommitId(first) if first else None,
-            CommitId(second) if second else None,
-            None,
-            number,
-            None,
-            number,
+            id=CommitId(name),
+            parent=CommitId(first) if first else None,
+            merged_parent=CommitId(second) if second else None,
+            created_at=number,
+            branch=None,
+            manifest_version=number,
         )
     return found
 
@@ -76,7 +75,14 @@ def histories(draw: st.DrawFn) -> dict[CommitId, Commit]:
         chosen = draw(st.lists(st.sampled_from(earlier), max_size=2)) if earlier else []
         first, second = [*chosen, None, None][:2]
         name, version = CommitId(f"c{number}"), draw(st.integers(1, 5))
-        found[name] = Commit(name, first, second, None, number, None, version)
+        found[name] = Commit(
+            id=name,
+            parent=first,
+            merged_parent=second,
+            created_at=number,
+            branch=None,
+            manifest_version=version,
+        )
     gone = draw(st.sets(st.sampled_from(sorted(found)[:-2] or sorted(found)), max_size=2))
     return {name: commit for name, commit in found.items() if name not in gone}
 

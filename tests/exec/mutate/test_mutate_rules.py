@@ -7,6 +7,7 @@ import pytest
 import omnigraph as og
 from omnigraph.graph import Graph
 from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.protocol.intent import WriterKind
 from tests.exec.town import CITY, KNOWS, LIVES, PERSON, WORKS_AT, do, everything, pairs, rows
 
 OSLO, ROME, BONN = '["NO","Oslo"]', '["IT","Rome"]', '["DE","Bonn"]'
@@ -345,9 +346,9 @@ def test_a_new_edge_is_checked_by_lookups_alone(
 
 
 def test_a_table_that_validation_read_is_a_condition_of_the_commit(town: Graph) -> None:
-    write = town._store.begin(kind="mutation")
+    write = town._store.begin(kind=WriterKind.MUTATION)
     write.read(PERSON)
     write.append(KNOWS, town._store.reader(town.snapshot(), KNOWS).rows())
     do(town, 'insert Person { name: "New" }')
     with pytest.raises(og.VersionMismatch):
-        write.commit()
+        town._store.commit(write)

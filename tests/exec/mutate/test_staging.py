@@ -13,6 +13,7 @@ from omnigraph.graph import Graph
 from omnigraph.plan import ir
 from omnigraph.plan.compile import compile_query
 from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from tests.exec.town import COMPANY, KNOWS, PERSON, do, rows
 
@@ -30,7 +31,7 @@ def town(people: Graph) -> Graph:
 
 
 def begun(graph: Graph) -> tuple[Write, Staging]:
-    write = graph._store.begin(kind="mutation")
+    write = graph._store.begin(kind=WriterKind.MUTATION)
     return write, Staging(write, graph.schema.catalog, Given({}, 0))
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import TableKey
 from tests.exec.world import graph_of
 
@@ -55,9 +56,9 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
         }
     )
     with graph_of(Path(tmp_path_factory.mktemp("bytes")) / "g", SCHEMA) as made:
-        writing = made._store.begin(kind="load")
+        writing = made._store.begin(kind=WriterKind.LOAD)
         writing.append(TableKey("node:Doc"), rows)
-        writing.commit()
+        made._store.commit(writing)
         made.ensure_indices()
         yield made
 

@@ -17,6 +17,7 @@ from omnigraph.plan.compile import compile_query
 from omnigraph.plan.ir import Constant, ReadPlan
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.shares import in_shares
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import TableKey
 from tests.exec.random_queries import SCHEMA, graphs, queries
 from tests.exec.reference import Reference
@@ -40,12 +41,12 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
 def overwrite(graph: Graph, data: dict[str, list[dict[str, Any]]]) -> None:
     """Replace everything in the graph."""
     catalog = graph.schema.catalog
-    writing = graph._store.begin("main", kind="load")
+    writing = graph._store.begin("main", kind=WriterKind.LOAD)
     for name, records in data.items():
         kind = TABLES[name]
         rows = (node_rows if kind == "node" else edge_rows)(catalog, name, records)
         writing.overwrite(TableKey(f"{kind}:{name}"), rows)
-    writing.commit()
+    graph._store.commit(writing)
 
 
 def answers(

@@ -6,6 +6,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.graph import Graph
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import TableKey
 from tests.exec.evolving import (
     RECORDS,
@@ -348,15 +349,15 @@ def test_a_handle_that_is_long_open_sees_the_new_schema(graph: Graph) -> None:
 def test_a_write_planned_for_an_older_schema_is_not_published(graph: Graph) -> None:
     store = og.open(graph.uri)._store
     schema = graph.schema.catalog.schema_id
-    early = store.begin(kind="mutation", schema=schema)
+    early = store.begin(kind=WriterKind.MUTATION, schema=schema)
     early.delete(TableKey("node:City"), "true")
     graph.schema.apply(changed(("size: I64?", "size: I64?  email: String?")))
     with pytest.raises(og.SchemaChanged) as refused:
-        early.commit()
+        store.commit(early)
     assert (refused.value.branch, refused.value.expected) == ("main", schema)
     assert refused.value.actual == graph.schema.catalog.schema_id
     with pytest.raises(og.SchemaChanged):
-        store.begin(kind="mutation", schema=schema)
+        store.begin(kind=WriterKind.MUTATION, schema=schema)
     assert set(of_type(dump(graph), "City")) == {"Paris"}
     assert heads_agree(graph)
 
@@ -372,20 +373,21 @@ def test_a_write_planned_for_an_older_schema_is_not_published(graph: Graph) -> N
 def test_a_type_whose_writes_mean_something_else_moves_on(graph: Graph, text: str) -> None:
     """A node deleted by a writer that does not know the new edge would leave edges behind."""
     changes = "node:City" if "Near" in text else "node:Person"
-    early = og.open(graph.uri)._store.begin(kind="mutation", schema=graph.schema.catalog.schema_id)
+    other = og.open(graph.uri)._store
+    early = other.begin(kind=WriterKind.MUTATION, schema=graph.schema.catalog.schema_id)
     early.delete(TableKey(changes), "true")
     graph.schema.apply(text)
     with pytest.raises(og.SchemaChanged):
-        early.commit()
+        other.commit(early)
     assert heads_agree(graph)
 
 
 def test_a_write_to_a_type_that_stays_goes_on_under_the_new_schema(graph: Graph) -> None:
     store = og.open(graph.uri)._store
-    early = store.begin(kind="mutation", schema=graph.schema.catalog.schema_id)
+    early = store.begin(kind=WriterKind.MUTATION, schema=graph.schema.catalog.schema_id)
     early.delete(TableKey("node:City"), "true")
     graph.schema.apply(SCHEMA + "node Tree {\n    name: String @key\n}\n")
-    early.commit()
+    store.commit(early)
     assert set(of_type(dump(graph), "City")) == set()
     assert graph.schema.catalog.nodes["Tree"]
     assert heads_agree(graph)

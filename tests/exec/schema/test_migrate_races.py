@@ -260,7 +260,7 @@ def test_a_branch_is_made_before_a_schema_change_or_after_it(tmp_path: Path) -> 
 def wait_and_die(uri: str, start: Barrier, told: str) -> None:
     """Begin to publish a change, wait until the other waits for its turn, and die."""
     graph = og.open(uri)
-    publish = graph._store.manifest.publish
+    publish = graph._store.publisher.publish
 
     def late(*args: object, **options: object) -> object:
         start.wait(60)
@@ -268,7 +268,7 @@ def wait_and_die(uri: str, start: Barrier, told: str) -> None:
         failpoints.arm("publish.before", "kill")
         return publish(*args, **options)  # type: ignore[arg-type]
 
-    graph._store.manifest.publish = late  # type: ignore[method-assign, assignment]
+    graph._store.publisher.publish = late  # type: ignore[method-assign, assignment]
     graph.schema.apply(TEXTS[1])
 
 

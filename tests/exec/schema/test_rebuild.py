@@ -10,7 +10,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.graph import Graph
-from omnigraph.storage.manifest.manifest import LOCATION
+from omnigraph.storage.manifest.state import LOCATION
 from tests.cli.program import run, start
 from tests.exec.bulk import SCHEMA, contents, edge, lines, new_graph, node, person
 from tests.exec.evolving import dump

@@ -19,6 +19,7 @@ from omnigraph.exec.upkeep import ensure_indices
 from omnigraph.exec.upkeep.ensure_indices import IndexNote
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance import indexing
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import TableKey
 
 SCHEMA = """
@@ -74,10 +75,10 @@ def _add(graph: og.Graph, first: int, last: int, *, faces: bool = True) -> None:
             "since": pa.array(range(len(names)), pa.date32()),
         }
     )
-    write = graph._store.begin(kind="test")
+    write = graph._store.begin(kind=WriterKind.MUTATION)
     write.append(PERSON, people)
     write.append(KNOWS, edges)
-    write.commit()
+    graph._store.commit(write)
 
 
 def _facts(notes: tuple[IndexNote, ...]) -> set[tuple[TableKey, str, IndexKind]]:
@@ -263,19 +264,19 @@ def _found(graph: og.Graph, filter: str) -> list[str]:
 
 
 def _step(graph: og.Graph, step: str, n: int) -> None:
-    write = graph._store.begin(kind="test")
+    write = graph._store.begin(kind=WriterKind.MUTATION)
     match step:
         case "add":
             _add(graph, n * 300, n * 300 + 290)
         case "delete":
             write.delete(PERSON, f"age = {n}")
-            write.commit()
+            graph._store.commit(write)
         case "change":
             rows = graph._store.reader(graph.snapshot(), PERSON).rows(filter=f"age = {n + 3}")
             texts = pa.array(["number3 graph"] * rows.num_rows, pa.utf8())
             place = rows.schema.get_field_index("bio")
             write.upsert(PERSON, rows.set_column(place, rows.schema.field("bio"), texts))
-            write.commit()
+            graph._store.commit(write)
 
 
 @pytest.mark.parametrize("place", failpoints.COMMIT)

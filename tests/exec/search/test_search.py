@@ -23,6 +23,7 @@ from omnigraph.exec.search.search_at import bm25_at, matching_at, nearest_at
 from omnigraph.plan.ir import TextMode
 from omnigraph.storage.lance.indexing import IndexRequest
 from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import TableKey
 
 SCHEMA = "node Doc { slug: String @key  title: String?  emb: Vector(2)? }"
@@ -46,27 +47,27 @@ class Docs:
 
     def upsert(self, docs: Sequence[Doc]) -> None:
         if docs:
-            write = self.graph._store.begin(kind="test")
+            write = self.graph._store.begin(kind=WriterKind.MUTATION)
             write.upsert(DOC, _table(docs))
-            write.commit()
+            self.graph._store.commit(write)
             self.rows.update({doc[0]: doc for doc in docs})
 
     def delete(self, slug: str) -> None:
-        write = self.graph._store.begin(kind="test")
+        write = self.graph._store.begin(kind=WriterKind.MUTATION)
         if write.delete(DOC, f"id = '{slug}'"):
-            write.commit()
+            self.graph._store.commit(write)
         self.rows.pop(slug, None)
 
     def index(self) -> None:
         if not self.rows:
             return
-        write = self.graph._store.begin(kind="test")
+        write = self.graph._store.begin(kind=WriterKind.MUTATION)
         requests = [IndexRequest("title", "INVERTED", "2:full-text", INDEX_PARAMETERS, anew=True)]
         if any(vector for _, _, vector in self.rows.values()):
             parameters = {"metric": "L2", "num_partitions": 1}
             requests.append(IndexRequest("emb", "IVF_FLAT", "3:vector", parameters, anew=True))
         write.create_indexes(DOC, requests)
-        write.commit()
+        self.graph._store.commit(write)
 
     @property
     def reader(self) -> TableReader:

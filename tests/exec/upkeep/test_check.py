@@ -19,7 +19,9 @@ from omnigraph.graph import Graph, check_at
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.manifest import manifest
-from omnigraph.storage.manifest.manifest import LOCATION, Change
+from omnigraph.storage.manifest.publish import ManifestChange
+from omnigraph.storage.manifest.state import LOCATION
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.records import (
     Commit,
     CommitId,
@@ -28,8 +30,8 @@ from omnigraph.storage.records import (
     head_row,
     manifest_batch,
 )
-from tests.exec.upkeep import KNOWS, PERSON, PLACE, add, foreign_append, friends, made, people
 from tests.exec.upkeep.test_cleanup import everything
+from tests.exec.upkeep_world import KNOWS, PERSON, PLACE, add, foreign_append, friends, made, people
 
 
 @pytest.fixture(autouse=True)
@@ -56,9 +58,9 @@ def path_of(graph: Graph, table: str = PERSON) -> Path:
 
 def published(graph: Graph, table: str, rows: pa.Table) -> None:
     """Rows that become a commit although they break rules."""
-    write = graph._store.begin(kind="test")
+    write = graph._store.begin(kind=WriterKind.MUTATION)
     write.append(table, rows)  # type: ignore[arg-type]
-    write.commit()
+    graph._store.commit(write)
 
 
 def into_manifest(graph: Graph, rows: list[dict[str, object]]) -> None:
@@ -99,7 +101,7 @@ def test_a_graph_with_blobs_whose_schema_changed_is_whole(tmp_path: Path) -> Non
 
 
 def test_check_works_beside_a_writer(graph: Graph) -> None:
-    write = graph._store.begin(kind="test", actor="act-test")
+    write = graph._store.begin(kind=WriterKind.MUTATION, actor="act-test")
     write.append(PERSON, people(1000, 1001))
     reports = []
 
@@ -107,7 +109,7 @@ def test_check_works_beside_a_writer(graph: Graph) -> None:
         reports.append(found(graph))
 
     write.then(PERSON, look)  # type: ignore[arg-type]
-    write.commit()
+    graph._store.commit(write)
     [report] = reports
     assert set(report) == {"sidecar-pending"}, "it is told, and its head is no drift"
     assert found(graph) == {}
@@ -156,9 +158,9 @@ def test_an_end_that_does_not_exist(graph: Graph) -> None:
 
 
 def test_a_node_that_is_gone_under_its_edges(graph: Graph) -> None:
-    write = graph._store.begin(kind="test")
+    write = graph._store.begin(kind=WriterKind.MUTATION)
     write.delete(PERSON, "id = 'p00005'")
-    write.commit()
+    graph._store.commit(write)
     assert found(graph)["endpoint-missing"].facts["missing"] == ["p00005"]
 
 
@@ -187,10 +189,10 @@ def test_values_that_break_rules(graph: Graph) -> None:
 
 def test_a_column_that_is_gone(graph: Graph) -> None:
     lance.dataset(str(path_of(graph, PLACE))).drop_columns(["kind"])
-    graph._store.manifest.publish(
+    graph._store.publisher.publish(
         "main",
-        Change(
-            CommitId("01BBBBBBBBBBBBBBBBBBBBBBBB"),
+        ManifestChange(
+            commit_id=CommitId("01BBBBBBBBBBBBBBBBBBBBBBBB"),
             pins=(replace(graph.snapshot().tables[PLACE], version=2),),
         ),
         expected_table_versions={},
@@ -202,9 +204,9 @@ def test_a_row_count_that_is_wrong(graph: Graph) -> None:
     pin = graph.snapshot().tables[PERSON]
     foreign_append(graph, 1000, 1002)
     wrong = TablePin(PERSON, pin.location, pin.version + 1, row_count=pin.row_count)
-    graph._store.manifest.publish(
+    graph._store.publisher.publish(
         "main",
-        Change(CommitId("01BBBBBBBBBBBBBBBBBBBBBBBB"), pins=(wrong,)),
+        ManifestChange(commit_id=CommitId("01BBBBBBBBBBBBBBBBBBBBBBBB"), pins=(wrong,)),
         expected_table_versions={},
     )
     assert found(graph)["row-count"].facts == {"published": 180, "actual": 182}
@@ -217,7 +219,13 @@ def test_a_row_of_the_manifest_that_comes_twice(graph: Graph) -> None:
 
 
 def test_a_commit_beside_the_lineage(graph: Graph) -> None:
-    stray = Commit(CommitId("01AAAAAAAAAAAAAAAAAAAAAAAA"), None, None, None, 0, None, 0)
+    stray = Commit(
+        id=CommitId("01AAAAAAAAAAAAAAAAAAAAAAAA"),
+        parent=None,
+        created_at=0,
+        branch=None,
+        manifest_version=0,
+    )
     into_manifest(graph, [commit_row(stray)])
     assert found(graph)["lineage-forked"].facts["commits"] == [stray.id]
 
@@ -299,9 +307,9 @@ def test_schema_files_that_disagree(graph: Graph, damage: str) -> None:
 
 
 def test_a_type_without_a_table(graph: Graph) -> None:
-    write = graph._store.begin(kind="test")
+    write = graph._store.begin_schema_change()
     write.drop_table(PLACE)
-    write.commit()
+    graph._store.commit(write)
     assert found(graph)["table-missing"].subject == PLACE
 
 

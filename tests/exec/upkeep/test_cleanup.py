@@ -17,10 +17,21 @@ from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.manifest import manifest
-from omnigraph.storage.manifest.manifest import LOCATION
+from omnigraph.storage.manifest.state import LOCATION
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.upkeep.cleanup import SAFE_AGE_S, TableCleanup
-from tests.exec.upkeep import KNOWS, PERSON, PLACE, add, content, files, fragments, made, people
 from tests.exec.upkeep_child import die
+from tests.exec.upkeep_world import (
+    KNOWS,
+    PERSON,
+    PLACE,
+    add,
+    content,
+    files,
+    fragments,
+    made,
+    people,
+)
 from tests.forked import KILLED, run
 
 
@@ -297,10 +308,10 @@ def test_the_fork_of_a_first_write_under_way_stays_and_an_old_one_goes(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph.branches.create("side")
-    write = graph._store.begin("side", kind="test")
+    write = graph._store.begin("side", kind=WriterKind.MUTATION)
     write.append(PERSON, people(1000, 1001))
     assert told(clean(graph), PERSON).forks == ()
-    write.commit()
+    graph._store.commit(write)
     assert len(content(graph, "side")[PERSON]) == 361
     with failpoints.armed("fork.after"), pytest.raises(OSError, match="fork"):
         add_edges(graph)
@@ -311,15 +322,15 @@ def test_the_fork_of_a_first_write_under_way_stays_and_an_old_one_goes(
 
 
 def add_edges(graph: Graph) -> None:
-    write = graph._store.begin("side", kind="test")
+    write = graph._store.begin("side", kind=WriterKind.MUTATION)
     write.delete(KNOWS, "id = 'kp00001'")
 
 
 def test_staged_rows_of_a_running_writer_stay(graph: Graph) -> None:
-    write = graph._store.begin(kind="test")
+    write = graph._store.begin(kind=WriterKind.MUTATION)
     write.append(PERSON, people(1000, 1010))
     clean(graph)
-    write.commit()
+    graph._store.commit(write)
     assert len(content(graph)[PERSON]) == 370
 
 

@@ -14,10 +14,11 @@ from omnigraph.exec.upkeep import optimize as optimizing
 from omnigraph.exec.upkeep.optimize import OptimizeReport, TableReport, UpkeepProgress
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
-from omnigraph.storage.manifest.manifest import LOCATION
+from omnigraph.storage.manifest.state import LOCATION
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.sidecars import FOLDER
 from omnigraph.storage.upkeep.compaction import Compactor
-from tests.exec.upkeep import (
+from tests.exec.upkeep_world import (
     KNOWS,
     PERSON,
     PLACE,
@@ -123,10 +124,10 @@ def test_segments_that_meet_in_a_fragment_become_one(graph: Graph) -> None:
 
 
 def test_an_index_nobody_asks_for_stays_and_stands_in_nobodys_way(graph: Graph) -> None:
-    write = graph._store.begin(kind="test")
+    write = graph._store.begin(kind=WriterKind.MUTATION)
     pin = write.base(PERSON)
     write._keep(graph._store.tables.stage_create_index(pin, "age", "BTREE", name="foreign"))
-    write.commit()
+    graph._store.commit(write)
     add(graph, 400, 410)
     add(graph, 410, 420)
     graph.optimize()
@@ -189,9 +190,9 @@ def test_a_branch_merges_after_both_sides_were_optimized(graph: Graph) -> None:
 def test_a_branch_is_optimized_where_it_has_tables_of_its_own(graph: Graph) -> None:
     graph.branches.create("side")
     for number in range(3):
-        write = graph._store.begin("side", kind="test")
+        write = graph._store.begin("side", kind=WriterKind.MUTATION)
         write.append(PERSON, people(500 + number, 501 + number))
-        write.commit()
+        graph._store.commit(write)
     report = graph.optimize("side")
     assert told(report, KNOWS).skipped == "inherited from main and never written on side"
     assert told(report, PERSON).committed

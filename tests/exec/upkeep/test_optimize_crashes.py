@@ -10,9 +10,9 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage import failpoints
-from tests.exec.upkeep import KNOWS, PERSON, add, content, fragments, made
 from tests.exec.upkeep.test_optimize import answers
 from tests.exec.upkeep_child import die, do
+from tests.exec.upkeep_world import KNOWS, PERSON, add, content, fragments, made
 from tests.forked import KILLED, run
 
 HOW = ("raise", "kill")

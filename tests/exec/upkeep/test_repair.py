@@ -13,7 +13,7 @@ from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.upkeep.repair import RepairReport, TableRepair
-from tests.exec.upkeep import KNOWS, PERSON, add, content, foreign_append, fragments, made
+from tests.exec.upkeep_world import KNOWS, PERSON, add, content, foreign_append, fragments, made
 
 
 @pytest.fixture

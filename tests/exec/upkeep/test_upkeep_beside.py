@@ -7,8 +7,8 @@ import pytest
 
 from omnigraph.graph import Graph
 from omnigraph.storage.manifest import manifest
-from tests.exec.upkeep import PERSON, content, made
 from tests.exec.upkeep_child import RECLAIM_AGE_S, read_on, write_on
+from tests.exec.upkeep_world import PERSON, content, made
 from tests.forked import context
 
 GRACE_S = 5

@@ -13,6 +13,7 @@ from omnigraph.exec.values.pushdown import push_down
 from omnigraph.graph import Graph
 from omnigraph.plan import ir
 from omnigraph.storage.lance.indexing import IndexRequest
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import Scalar, TableKey, ValueType
 from tests.exec.random_queries import SCHEMA, VALUES
 from tests.exec.reference import Reference
@@ -73,10 +74,10 @@ def graph(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[Gra
 
 
 def _index(graph: Graph, *columns: str) -> None:
-    writing = graph._store.begin("main", kind="index")
+    writing = graph._store.begin("main", kind=WriterKind.ENSURE_INDICES)
     requests = [IndexRequest(column, "BTREE", f"{column}_idx") for column in columns]
     writing.create_indexes(P, requests)
-    writing.commit()
+    graph._store.commit(writing)
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from omnigraph.storage import failpoints
 from omnigraph.storage.lance import direct_read, spans
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol import fold
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
@@ -86,7 +87,7 @@ ACTS = st.builds(
 
 
 def act(store: Store, step: Act) -> None:
-    write = store.begin(step.branch, kind="mutation")
+    write = store.begin(step.branch, kind=WriterKind.MUTATION)
     match step.verb:
         case "put":
             write.upsert(PERSON, rows(PERSON, step.values))
@@ -104,7 +105,7 @@ def act(store: Store, step: Act) -> None:
         case _:
             crash(store, step)
             return
-    write.commit()
+    store.commit(write)
 
 
 def crash(store: Store, step: Act) -> None:
@@ -127,7 +128,7 @@ def again(store: Store, write: Write, values: dict[str, int]) -> bool:
     new = rows(PERSON, values)
     added = store.tables.write_fragments(pin, new, replacing=False, row_ids=row_ids)
     left, gone = store.tables.without_rows(pin, addresses)
-    write.replace_rows(PERSON, left=left, gone=gone, added=added)
+    write.replace_rows(PERSON, left=left, gone=gone, added=added, updated=len(values))
     return True
 
 
@@ -136,7 +137,10 @@ def patch(store: Store, write: Write, step: Act) -> None:
     seen = read(store, pin_of(store, step.branch))
     kept = {k: v for k, v in step.values.items() if v % 2 == 0}
     gone = [seen[k][0] for k in step.values if k in seen]
-    write.patch(PERSON, removed=pa.array(gone, pa.uint64()), added=rows(PERSON, kept))
+    updated = sum(key in seen for key in kept)
+    write.patch(
+        PERSON, removed=pa.array(gone, pa.uint64()), added=rows(PERSON, kept), updated=updated
+    )
 
 
 @settings(max_examples=12, deadline=None)
@@ -185,9 +189,9 @@ def test_rows_of_a_comparison_are_read_once(store: Store) -> None:
 def test_rows_written_again_under_their_row_ids_are_carried_as_they_were(store: Store) -> None:
     put(store, {PERSON: {f"k{i}": i for i in range(600)}})
     before = pin_of(store, MAIN)
-    write = store.begin(kind="load")
+    write = store.begin(kind=WriterKind.LOAD)
     assert again(store, write, {f"k{i}": 0 for i in range(1, 501)})
-    write.commit()
+    store.commit(write)
     assert holds(store, before, pin_of(store, MAIN)) == 500
 
 
@@ -221,9 +225,9 @@ def test_a_span_that_lance_cannot_answer_is_compared_row_by_row(
 ) -> None:
     put(store, {PERSON: {"a": 1, "b": 2, "c": 3}})
     before = pin_of(store, MAIN)
-    write = store.begin(kind="mutation")
+    write = store.begin(kind=WriterKind.MUTATION)
     write.delete(PERSON, "id = 'b'")
-    write.commit()
+    store.commit(write)
     asked = []
 
     def reclaimed(low: object, high: object) -> None:
@@ -248,14 +252,14 @@ def test_rows_are_read_by_row_id_in_the_order_asked(store: Store) -> None:
 
 def test_a_patch_keeps_indexes_true(store: Store) -> None:
     put(store, {PERSON: {"a": 1, "b": 2, "c": 3, "d": 4}})
-    write = store.begin(kind="ensure_indices")
+    write = store.begin(kind=WriterKind.ENSURE_INDICES)
     pin = pin_of(store, MAIN)
     write._keep(store.tables.stage_create_index(pin, "n", "BTREE", name="n_idx"))
-    write.commit()
+    store.commit(write)
     before = read(store, pin_of(store, MAIN))
-    patch_write = store.begin(kind="branch_merge")
+    patch_write = store.begin(kind=WriterKind.BRANCH_MERGE)
     patch(store, patch_write, Act(MAIN, "patch", {"a": 10, "b": 5, "new": 12}))
-    patch_write.commit()
+    store.commit(patch_write)
     after = read(store, pin_of(store, MAIN))
     assert after.keys() == {"a", "c", "d", "new"}
     assert (after["a"][1], after["c"]) == (10, before["c"])

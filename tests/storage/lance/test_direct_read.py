@@ -18,6 +18,7 @@ from omnigraph.storage.lance.datasets import Handle
 from omnigraph.storage.lance.direct_read import InPlace
 from omnigraph.storage.lance.evolution import Evolution
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.store import Store
 from tests.storage.lance.test_delta import again
 from tests.storage.world import PERSON, Where, put, rows
@@ -97,7 +98,7 @@ def test_the_newest_fragment_that_lists_a_row_has_it(
     branch = MAIN
     for number, verb in enumerate(verbs, start=1):
         names = [f"k{i}" for i in chance.sample(range(40), 12)]
-        write = store.begin(branch, kind="mutation")
+        write = store.begin(branch, kind=WriterKind.MUTATION)
         match verb:
             case "insert":
                 write.append(PERSON, rows(PERSON, {f"new-{number}-{i}": i for i in range(5)}))
@@ -112,7 +113,7 @@ def test_the_newest_fragment_that_lists_a_row_has_it(
             case _:
                 branch = store.branches.create(f"{branch}-{number}", source=branch)
                 continue
-        write.commit()
+        store.commit(write)
     handle = handle_of(store, branch)
     wanted = live(handle)
     chance.shuffle(wanted)
@@ -124,12 +125,12 @@ def test_the_newest_fragment_that_lists_a_row_has_it(
 def test_a_column_that_came_again_under_its_name_is_not_mistaken(local: Where) -> None:
     store = local.create()
     put(store, {PERSON: {f"k{i}": i for i in range(50)}})
-    write = store.begin(kind="schema_apply")
+    write = store.begin_schema_change()
     write.evolve_table(PERSON, Evolution(drops=frozenset({"n"})))
-    write.commit()
-    write = store.begin(kind="schema_apply")
+    store.commit(write)
+    write = store.begin_schema_change()
     write.evolve_table(PERSON, Evolution(adds=(pa.field("n", pa.int64()),)))
-    write.commit()
+    store.commit(write)
     handle = handle_of(store)
     assert set(handle.scanner(columns=["n"]).to_table()["n"].to_pylist()) == {None}
     assert compare(handle, live(handle), WHOLE) == 0
@@ -139,9 +140,9 @@ def test_a_column_that_came_again_under_its_name_is_not_mistaken(local: Where) -
 def test_a_renamed_column_is_left_to_lance(local: Where) -> None:
     store = local.create()
     put(store, {PERSON: {f"k{i}": i for i in range(50)}})
-    write = store.begin(kind="schema_apply")
+    write = store.begin_schema_change()
     write.evolve_table(PERSON, Evolution(renames={"n": "m"}))
-    write.commit()
+    store.commit(write)
     handle = handle_of(store)
     found, others = InPlace().rows(handle, pa.array(live(handle), pa.uint64()), ["m", "_rowid"])
     assert found == []
@@ -173,9 +174,9 @@ def test_what_lies_below_a_fragment_that_is_long_to_look_through_is_left_to_lanc
     monkeypatch.setattr(direct_read, "_SCATTERED_MAX", 5)
     store = Where(str(tmp_path / "g")).create()
     put(store, {PERSON: {f"k{i}": i for i in range(50)}})
-    write = store.begin(kind="load")
+    write = store.begin(kind=WriterKind.LOAD)
     assert again(store, write, {f"k{i}": 7 for i in range(0, 50, 2)})
-    write.commit()
+    store.commit(write)
     put(store, {PERSON: {"new": 1}})
     handle = handle_of(store)
     assert compare(handle, live(handle), WHOLE) == 1

@@ -12,6 +12,7 @@ from omnigraph.storage.lance import places
 from omnigraph.storage.lance.hashing import hashes_of
 from omnigraph.storage.lance.slots import Hashes, Slots
 from omnigraph.storage.protocol import fold
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.store import Store
 from tests.storage.world import CITY, PERSON, Where, append, content, put
 
@@ -85,9 +86,9 @@ def test_a_removed_id_is_looked_up_and_an_older_version_too(store: Store) -> Non
     append(store, PERSON, "a")
     old = store.snapshot()
     assert lacks(store, "b")
-    write = store.begin(kind="mutation")
+    write = store.begin(kind=WriterKind.MUTATION)
     write.delete(PERSON, "id = 'a'")
-    write.commit()
+    store.commit(write)
     append(store, PERSON, "b")
     assert not lacks(store, "a")
     assert not store.reader(old, PERSON).lacks(pa.array(["zzz"])), "nobody knows"
@@ -156,10 +157,10 @@ def test_an_upsert_replaces_exactly_the_rows_of_its_ids(
             values = dict.fromkeys(sorted(names), number)
             writer = other if "theirs" in step else store
             if step.startswith("delete"):
-                write = writer.begin(kind="mutation")
+                write = writer.begin(kind=WriterKind.MUTATION)
                 listed = ", ".join(f"'{name}'" for name in names)
                 if write.delete(PERSON, f"id IN ({listed})"):
-                    write.commit()
+                    writer.commit(write)
                 model = {name: n for name, n in model.items() if name not in names}
             elif step == "lost":
                 with failpoints.armed("commit.tables_done"), pytest.raises(RecoveryRequired):

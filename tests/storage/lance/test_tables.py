@@ -8,6 +8,7 @@ import omnigraph as og
 from omnigraph.errors import NotFound, Reclaimed
 from omnigraph.storage.lance.datasets import CommitRaced
 from omnigraph.storage.lance.tables import StagedWrite
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.records import OperationId
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
@@ -87,11 +88,11 @@ def test_t1_a_head_that_moved_under_the_lock_is_noticed(store: Store) -> None:
 
 def test_t1_a_branchs_write_is_committed_through_the_branchs_handle(store: Store) -> None:
     store.branches.create("b")
-    write = store.begin("b", kind="mutation")
+    write = store.begin("b", kind=WriterKind.MUTATION)
     write.append(PERSON, rows(PERSON, {"a": 1}))
     (kept,) = write._writes.values()
     assert kept.staged.handle.uri.endswith(f"{kept.staged.base.location}/tree/b")
-    write.commit()
+    store.commit(write)
     assert store.datasets.head(kept.staged.base.location, None) == 1
 
 
@@ -108,7 +109,7 @@ def test_reading_streams_and_filters(store: Store) -> None:
 def test_an_unknown_table_is_not_found(store: Store) -> None:
     with pytest.raises(NotFound):
         store.reader(store.snapshot(), TableKey("node:Nobody"))
-    write = store.begin(kind="mutation")
+    write = store.begin(kind=WriterKind.MUTATION)
     with pytest.raises(NotFound):
         write.append(TableKey("node:Nobody"), rows(PERSON, {}))
     with pytest.raises(NotFound):

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from omnigraph.storage.locks.locks import (
     OutOfOrder,
     hold,
     hold_if_idle,
-    keep,
     make_locks,
 )
 from omnigraph.storage.objects import Objects, place
@@ -105,51 +103,48 @@ def test_holding_several_if_idle_takes_all_or_none(local: Where) -> None:
         assert guard is not None
 
 
-def test_what_a_thread_keeps_it_may_hold_again(where: Where) -> None:
+def test_a_lock_that_is_kept_may_be_held_again_by_what_its_holder_calls(where: Where) -> None:
     mine, other = locks_of(where), locks_of(where)
-    with keep(mine, ["b", "c"]):
-        with hold(mine, ["b", "d"], wait_s=0) as guard:
+    with hold(mine, ["b", "c"]) as turn:
+        kept = turn.locks
+        with hold(mine, ["b", "d"], kept=kept, wait_s=0) as guard:
             guard.require_alive()
-            assert guard.held.keys() == {"b", "d"}
-        with hold_if_idle(mine, ["b"]) as found:
-            assert found is not None, "who had it before us is gone"
-        with keep(mine, ["d"]), hold(mine, ["b", "d"], wait_s=0):
-            pass
+            assert guard.locks.keys() == {"b", "d"}
+            with hold(mine, ["b", "d"], kept={**kept, **guard.locks}, wait_s=0):
+                pass
+        with hold_if_idle(mine, ["b"], kept=kept) as idle:
+            assert idle is not None, "the holder before us is gone"
         assert other.probe("b") is None, "it was given back too early"
-        with ThreadPoolExecutor(1) as thread:
-            assert thread.submit(mine.probe, "b").result() is None
-            assert thread.submit(_is_idle, mine, "b").result() is False, (
-                "another thread's is not ours"
-            )
-        with hold_if_idle(other, ["d"]) as found:
-            assert found is not None, "a lock that was only held inside is free again"
+        assert mine.probe("b") is None
+        with hold_if_idle(mine, ["b"]) as idle:
+            assert idle is None, "a lock that was not passed on is not ours"
+        with hold_if_idle(other, ["d"]) as idle:
+            assert idle is not None, "a lock that was only held inside is free again"
     with hold(other, ["b", "c", "d"], wait_s=1):
         pass
 
 
-def _is_idle(locks: Locks, name: str) -> bool:
-    with hold_if_idle(locks, [name]) as guard:
-        return guard is not None
-
-
 def test_a_lock_that_comes_before_a_kept_one_is_not_waited_for(where: Where) -> None:
     mine, other = locks_of(where), locks_of(where)
-    with keep(mine, ["b"]), hold(other, ["a", "c"]):
-        with pytest.raises(OutOfOrder, match="the write lock a"), hold(mine, ["a"]):
+    with hold(mine, ["b"]) as turn, hold(other, ["a", "c"]):
+        with (
+            pytest.raises(OutOfOrder, match="the write lock a"),
+            hold(mine, ["a"], kept=turn.locks),
+        ):
             pass
         with (
             pytest.raises(StorageFailed, match=r"waited 0\.2 s for the write lock c"),
-            hold(mine, ["c"], wait_s=0.2),
+            hold(mine, ["c"], kept=turn.locks, wait_s=0.2),
         ):
             pass
 
 
-def test_a_kept_lease_that_ran_out_is_noticed_by_who_holds_it_again(s3: Where) -> None:
+def test_a_kept_lease_that_ran_out_is_noticed_by_the_one_that_holds_it_again(s3: Where) -> None:
     spot = place(s3.uri, s3.options)
     stats = Stats()
     objects = Objects(spot, stats)
     locks = LeaseLocks(objects, stats, term_s=0.6)
-    with keep(locks, ["t"]), hold(locks, ["t"]) as guard:
+    with hold(locks, ["t"]) as turn, hold(locks, ["t"], kept=turn.locks) as guard:
         objects.put(f"{FOLDER}/t.json", b'{"owner": "somebody", "nonce": ""}')
         time.sleep(0.6)
         with pytest.raises(StorageFailed, match="ran out"):

@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from omnigraph.errors import AlreadyExists, BadRequest, InUse, NotFound, StorageFailed
-from omnigraph.storage.manifest.manifest import LOCATION
+from omnigraph.storage.manifest.state import LOCATION
 from omnigraph.storage.names import encode
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.store import Store
 from tests.storage.world import CITY, PERSON, Where, append, content, put, rows
 
@@ -104,7 +105,7 @@ def test_an_unknown_source_or_branch_is_not_found(store: Store) -> None:
     with pytest.raises(NotFound):
         store.snapshot("x")
     with pytest.raises(NotFound):
-        store.begin("x", kind="mutation")
+        store.begin("x", kind=WriterKind.MUTATION)
 
 
 def test_a_branch_others_come_from_stays(store: Store) -> None:
@@ -154,7 +155,7 @@ def test_f2_a_fork_that_stays_does_not_fail_the_deletion(
 def test_f1_an_unpublished_fork_is_used_by_the_next_write(store: Store, local: Where) -> None:
     append(store, PERSON, "a")
     store.branches.create("b")
-    abandoned = store.begin("b", kind="mutation")
+    abandoned = store.begin("b", kind=WriterKind.MUTATION)
     abandoned.append(PERSON, rows(PERSON, {"abandoned": 1}))
     assert forks(store, "b") == [PERSON]
     append(local.open(), PERSON, "b", branch="b")
@@ -199,15 +200,15 @@ def test_a_recreated_branch_is_not_taken_for_the_old_one(store: Store, local: Wh
 
 def test_a_write_prepared_on_a_deleted_branch_is_refused(store: Store, local: Where) -> None:
     store.branches.create("b")
-    write = store.begin("b", kind="mutation")
+    write = store.begin("b", kind=WriterKind.MUTATION)
     write.append(PERSON, rows(PERSON, {"old": 1}))
     local.open().branches.delete("b")
     with pytest.raises(NotFound):
-        write.commit()
+        store.commit(write)
     assert store.branches.list() == ("main",)
     local.open().branches.create("b")
     with pytest.raises(NotFound, match="created again"):
-        write.commit()
+        store.commit(write)
     assert content(store, "b")[PERSON] == {}
     assert store.sidecars.pending() == ()
 
@@ -215,7 +216,7 @@ def test_a_write_prepared_on_a_deleted_branch_is_refused(store: Store, local: Wh
 def test_deleting_waits_for_a_writer_and_an_acknowledged_write_was_there(store: Store) -> None:
     """The writer holds a table's lock while it commits; the deletion takes them all."""
     store.branches.create("b")
-    write = store.begin("b", kind="mutation")
+    write = store.begin("b", kind=WriterKind.MUTATION)
     write.append(PERSON, rows(PERSON, {"a": 1}))
     seen = []
 
@@ -223,7 +224,7 @@ def test_deleting_waits_for_a_writer_and_an_acknowledged_write_was_there(store: 
         seen.append(store.locks.probe(f"{encode(PERSON + '@b')}"))
 
     write.then(PERSON, lambda tables, pin: while_committing())
-    write.commit()
+    store.commit(write)
     assert seen == [None]
     store.branches.delete("b")
     assert store.branches.list() == ("main",)

@@ -12,8 +12,11 @@ from ulid import ULID
 from omnigraph.errors import StorageFailed, UnsupportedVersion, VersionMismatch
 from omnigraph.storage import stamp
 from omnigraph.storage.lance.datasets import CommitRaced
-from omnigraph.storage.manifest import manifest as manifest_module
-from omnigraph.storage.manifest.manifest import LOCATION, PUBLISHER_RETRY_BUDGET, Change, Manifest
+from omnigraph.storage.manifest import publish as publish_module
+from omnigraph.storage.manifest.manifest import Manifest
+from omnigraph.storage.manifest.publish import ManifestChange, Publisher
+from omnigraph.storage.manifest.queries import Queries
+from omnigraph.storage.manifest.state import LOCATION
 from omnigraph.storage.records import (
     MANIFEST_SCHEMA,
     OBJECT_TYPES,
@@ -22,6 +25,7 @@ from omnigraph.storage.records import (
     Tombstone,
     visible,
 )
+from omnigraph.storage.retry import PUBLISH
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 from tests.storage.world import CITY, KNOWS, PERSON, TABLES, Where, append, content, put
@@ -33,8 +37,8 @@ def pin(version: int, branch: str | None = None, key: TableKey = P) -> TablePin:
     return TablePin(key, "nodes/p", version, branch)
 
 
-def change(*pins: TablePin) -> Change:
-    return Change(CommitId(str(ULID())), pins)
+def change(*pins: TablePin) -> ManifestChange:
+    return ManifestChange(commit_id=CommitId(str(ULID())), pins=pins)
 
 
 def raw(store: Store) -> list[dict[str, object]]:
@@ -126,8 +130,8 @@ def test_m2_a_tombstone_covers_versions_up_to_its_own() -> None:
 
 def test_m2_a_published_tombstone_hides_its_table(store: Store, local: Where) -> None:
     append(store, PERSON, "a")
-    gone = Change(CommitId(str(ULID())), tombstones=(Tombstone(PERSON, 2),))
-    store.manifest.publish("main", gone, expected_table_versions={PERSON: 2})
+    gone = ManifestChange(commit_id=CommitId(str(ULID())), tombstones=(Tombstone(PERSON, 2),))
+    store.publisher.publish("main", gone, expected_table_versions={PERSON: 2})
     assert set(store.snapshot().tables) == {CITY, KNOWS}
     assert set(local.open().snapshot().tables) == {CITY, KNOWS}
 
@@ -187,9 +191,14 @@ class NoLocks:
         return self._Held()
 
 
-def publisher(where: Where) -> tuple[Store, Manifest]:
+def publisher(where: Where) -> tuple[Manifest, Publisher]:
+    """A publisher that waits for nobody, and the states it knows."""
     store = where.open()
-    return store, Manifest(store.where.uri, store.datasets, NoLocks(), store.stats)
+    manifest = Manifest(store.where.uri, store.datasets)
+    queries = Queries(store.datasets, manifest)
+    return manifest, Publisher(
+        store.where.uri, store.datasets, manifest, queries, NoLocks(), store.stats
+    )
 
 
 def head_of(store: Store, key: TableKey) -> TablePin:
@@ -201,8 +210,8 @@ def moved(pinned: TablePin) -> TablePin:
 
 
 def test_p2_two_publishers_from_one_base_conflict(store: Store, local: Where) -> None:
-    one, two = publisher(local)[1], publisher(local)[1]
-    base_one, base_two = one.state("main"), two.state("main")
+    (first, one), (second, two) = publisher(local), publisher(local)
+    base_one, base_two = first.state("main"), second.state("main")
     one._publish_once(base_one, change(moved(head_of(store, PERSON))))
     with pytest.raises(CommitRaced):
         two._publish_once(base_two, change(moved(head_of(store, CITY))))
@@ -211,8 +220,8 @@ def test_p2_two_publishers_from_one_base_conflict(store: Store, local: Where) ->
 
 def test_p2_two_first_publishers_on_a_branch_conflict(store: Store, local: Where) -> None:
     store.branches.create("b")
-    one, two = publisher(local)[1], publisher(local)[1]
-    base_one, base_two = one.state("b"), two.state("b")
+    (first, one), (second, two) = publisher(local), publisher(local)
+    base_one, base_two = first.state("b"), second.state("b")
     one._publish_once(base_one, change())
     with pytest.raises(CommitRaced):
         two._publish_once(base_two, change())
@@ -246,14 +255,14 @@ def test_p2_publishers_without_locks_never_both_land_one_version(
 def test_p3_a_moved_table_is_a_version_mismatch(store: Store) -> None:
     append(store, PERSON, "a")
     with pytest.raises(VersionMismatch) as raised:
-        store.manifest.publish("main", change(), expected_table_versions={PERSON: 1, CITY: 1})
+        store.publisher.publish("main", change(), expected_table_versions={PERSON: 1, CITY: 1})
     error = raised.value
     assert (error.table_key, error.expected, error.actual) == (PERSON, 1, 2)
 
 
 def test_p3_an_empty_map_publishes_best_effort(store: Store) -> None:
     append(store, PERSON, "a")
-    commit = store.manifest.publish("main", change(), expected_table_versions={})
+    commit = store.publisher.publish("main", change(), expected_table_versions={})
     assert store.snapshot().commit_id == commit.id
 
 
@@ -261,20 +270,20 @@ def test_p4_an_advance_during_the_attempts_surfaces_and_is_not_rebased(
     store: Store, local: Where, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = local.open()
-    real = Manifest._stage
+    real = Publisher._stage
     tried = []
 
-    def meanwhile(self: Manifest, *arguments: object) -> object:
+    def meanwhile(self: Publisher, *arguments: object) -> object:
         staged = real(self, *arguments)  # type: ignore[arg-type]
-        if self is store.manifest and not tried:
+        if self is store.publisher and not tried:
             tried.append(1)
             with no_publish_lock(monkeypatch):
                 append(other, PERSON, "came first")
         return staged
 
-    monkeypatch.setattr(Manifest, "_stage", meanwhile)
+    monkeypatch.setattr(Publisher, "_stage", meanwhile)
     with pytest.raises(VersionMismatch):
-        store.manifest.publish(
+        store.publisher.publish(
             "main", change(moved(head_of(store, PERSON))), expected_table_versions={PERSON: 1}
         )
     assert store.stats.view().events["phase_c.raced"] == 1
@@ -283,10 +292,10 @@ def test_p4_an_advance_during_the_attempts_surfaces_and_is_not_rebased(
 @contextmanager
 def no_publish_lock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A lock is held by the publisher under test; the one in between must not wait for it."""
-    real = manifest_module.publish_lock
-    monkeypatch.setattr(manifest_module, "publish_lock", lambda branch: f"other-{branch}")
+    real = publish_module.publish_lock
+    monkeypatch.setattr(publish_module, "publish_lock", lambda branch: f"other-{branch}")
     yield
-    monkeypatch.setattr(manifest_module, "publish_lock", real)
+    monkeypatch.setattr(publish_module, "publish_lock", real)
 
 
 def test_p4_the_publisher_gives_up_after_its_attempts(
@@ -298,10 +307,10 @@ def test_p4_the_publisher_gives_up_after_its_attempts(
         attempts.append(1)
         raise CommitRaced("another one")
 
-    monkeypatch.setattr(Manifest, "_publish_once", lose)
+    monkeypatch.setattr(Publisher, "_publish_once", lose)
     with pytest.raises(StorageFailed, match="attempts"):
-        store.manifest.publish("main", change(), expected_table_versions={})
-    assert len(attempts) == PUBLISHER_RETRY_BUDGET == 5
+        store.publisher.publish("main", change(), expected_table_versions={})
+    assert len(attempts) == PUBLISH.attempts == 5
 
 
 def test_a_publish_that_lost_against_itself_is_published_once(
@@ -318,7 +327,7 @@ def test_a_publish_that_lost_against_itself_is_published_once(
 
     monkeypatch.setattr(store.datasets, "commit", lost_answer)
     wanted = change()
-    commit = store.manifest.publish("main", wanted, expected_table_versions={})
+    commit = store.publisher.publish("main", wanted, expected_table_versions={})
     monkeypatch.undo()
     assert len(answers) == 1
     assert commit.id == wanted.commit_id == store.snapshot().commit_id

@@ -7,6 +7,7 @@ import pytest
 from omnigraph.errors import NotFound, RecoveryRequired, VersionMismatch
 from omnigraph.storage import failpoints
 from omnigraph.storage.manifest import manifest
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.store import Store
 from tests.storage.world import CITY, KNOWS, PERSON, Where, append, content, rows
@@ -15,7 +16,7 @@ numbers = count()
 
 
 def begun(store: Store, branch: str = "main") -> Write:
-    write = store.begin(branch, kind="mutation", recent=True)
+    write = store.begin(branch, kind=WriterKind.MUTATION, recent=True)
     write.append(PERSON, rows(PERSON, {f"recent{next(numbers)}": 1}))
     return write
 
@@ -26,7 +27,7 @@ def test_a_base_that_was_overtaken_is_found_under_the_locks(store: Store, local:
     write = begun(store)
     assert not store.is_current(write)
     with pytest.raises(VersionMismatch) as told:
-        write.commit()
+        store.commit(write)
     assert told.value.table_key == PERSON
     assert store.sidecars.pending() == ()
     assert set(content(store)[PERSON]) == {"a", "b"}
@@ -38,10 +39,10 @@ def test_a_table_that_was_only_read_is_checked_too(store: Store, local: Where) -
     write = begun(store)
     write.read(CITY)
     with pytest.raises(VersionMismatch, match=CITY):
-        write.commit()
+        store.commit(write)
     write = begun(store)
     write.read(CITY)
-    write.commit()
+    store.commit(write)
 
 
 def test_p4_a_publisher_from_an_old_state_loses_and_looks_again(store: Store, local: Where) -> None:
@@ -51,7 +52,7 @@ def test_p4_a_publisher_from_an_old_state_loses_and_looks_again(store: Store, lo
     for number in range(3):
         append(other, CITY, f"x{number}")
         append(other, KNOWS, f"k{number}")
-    begun(store).commit()
+    store.commit(begun(store))
     assert store.stats.view().events["phase_c.raced"] == 1
     assert len(content(store)[CITY]) == 3
     assert content(store) == content(local.open())
@@ -62,7 +63,7 @@ def test_while_others_publish_every_write_looks(store: Store, local: Where) -> N
     other = local.open()
     for number in range(4):
         append(other, CITY, f"x{number}")
-        begun(store).commit()
+        store.commit(begun(store))
     assert store.stats.view().events.get("phase_c.raced", 0) <= 1
 
 
@@ -82,7 +83,7 @@ def test_a_branch_that_came_again_is_not_taken_for_the_old_one(store: Store, loc
     other.branches.create("b")
     write = begun(store, "b")
     with pytest.raises((NotFound, VersionMismatch)):
-        write.commit()
+        store.commit(write)
     assert not store.is_current(write)
     assert content(store, "b")[PERSON] == {}
 
@@ -90,14 +91,15 @@ def test_a_branch_that_came_again_is_not_taken_for_the_old_one(store: Store, loc
 def test_a_write_to_a_dropped_table_is_undone_and_told(store: Store, local: Where) -> None:
     """A drop shows in the manifest alone, so this write notices when it publishes."""
     append(store, PERSON, "a")
-    write = store.begin(kind="mutation", recent=True)
+    write = store.begin(kind=WriterKind.MUTATION, recent=True)
     write.append(PERSON, rows(PERSON, {"b": 1}))
     write.append(CITY, rows(CITY, {"x": 1}))
-    dropping = local.open().begin(kind="schema_apply")
+    other = local.open()
+    dropping = other.begin_schema_change()
     dropping.drop_table(PERSON)
-    dropping.commit()
+    other.commit(dropping)
     with pytest.raises(VersionMismatch, match=PERSON):
-        write.commit()
+        store.commit(write)
     assert store.sidecars.pending() == ()
     assert PERSON not in store.snapshot().tables
     assert store.reader(store.snapshot(), CITY).count() == 0
@@ -112,5 +114,5 @@ def test_what_a_dead_writer_left_is_met_before_anything_is_written(
     with failpoints.armed("commit.table_after"), pytest.raises(RecoveryRequired):
         append(local.open(), PERSON, "dead")
     with pytest.raises(VersionMismatch):
-        write.commit()
+        store.commit(write)
     assert store.sidecars.pending() == ()

@@ -10,9 +10,10 @@ import pytest
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage import failpoints
-from omnigraph.storage.manifest.manifest import LOCATION
+from omnigraph.storage.manifest.state import LOCATION
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.fold import FRAGMENTS_MAX
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.records import RECOVERY_ACTOR
 from omnigraph.storage.store import Store
 from tests.forked import KILLED, run
@@ -128,9 +129,9 @@ def settles(where: Where, values: child.Values, branch: str, case: Case) -> None
 def begin(where: Where, branch: str = MAIN) -> Store:
     store = where.create()
     put(store, BASE | {KNOWS: {"gone": 0}})
-    delete = store.begin(kind="mutation")
+    delete = store.begin(kind=WriterKind.MUTATION)
     delete.delete(KNOWS, "id = 'gone'")
-    delete.commit()
+    store.commit(delete)
     if branch != MAIN:
         store.branches.create(branch)
     return store
@@ -291,7 +292,7 @@ def test_a_crash_of_init_leaves_no_graph_or_a_whole_one(local: Where, place: str
 
 def test_c3_a_sweep_leaves_a_live_writers_sidecar_alone(local: Where) -> None:
     store = begin(local)
-    write = store.begin(kind="mutation")
+    write = store.begin(kind=WriterKind.MUTATION)
     write.append(PERSON, rows(PERSON, {"slow": 1}))
     seen = []
 
@@ -300,6 +301,6 @@ def test_c3_a_sweep_leaves_a_live_writers_sidecar_alone(local: Where) -> None:
         seen.append((other.sidecars.pending(), other.audit.list()))
 
     write.then(PERSON, lambda tables, pin: look(pin))
-    write.commit()
+    store.commit(write)
     assert seen == [((write.operation_id,), ())]
     assert content(store)[PERSON]["slow"] == 1

@@ -7,9 +7,10 @@ import pytest
 from omnigraph.errors import StorageFailed
 from omnigraph.storage.lance.indexing import IndexRequest
 from omnigraph.storage.lance.inline_commits import InlineResidual
-from omnigraph.storage.manifest.manifest import LOCATION
+from omnigraph.storage.manifest.state import LOCATION
 from omnigraph.storage.protocol import fold
 from omnigraph.storage.protocol.fold import FRAGMENTS_MAX
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.store import Store
 from tests.storage.world import FAST, PERSON, Where, append, content, heads_agree, put
 
@@ -76,9 +77,9 @@ def test_a_branch_folds_beside_the_indexes_it_inherited(store: Store, on_main: i
 
 
 def index(store: Store, branch: str) -> None:
-    write = store.begin(branch, kind="test")
+    write = store.begin(branch, kind=WriterKind.MUTATION)
     write.create_indexes(PERSON, [BY_ID])
-    write.commit()
+    store.commit(write)
 
 
 def test_a_commit_sees_its_own_time_through_folds(store: Store) -> None:

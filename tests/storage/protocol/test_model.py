@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 from omnigraph.errors import InUse, OmnigraphError
 from omnigraph.storage import failpoints
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.protocol.intent import WriterKind
 from tests.storage.world import TABLES, Content, Where, content, heads_agree, rows
 
 IDS = st.sampled_from("abcdef")
@@ -47,20 +48,20 @@ class Histories(RuleBasedStateMachine):
     def upsert(self, data: st.DataObject, values: Content) -> None:
         branch = data.draw(st.sampled_from(sorted(self.model)))
         after = self._upserted(branch, values)
-        write = self.store.begin(branch, kind="mutation")
+        write = self.store.begin(branch, kind=WriterKind.MUTATION)
         for key, each in values.items():
             write.upsert(key, rows(key, each))
-        self.commits[write.commit().id] = copy.deepcopy(after)
+        self.commits[self.store.commit(write).id] = copy.deepcopy(after)
         self.model[branch] = after
 
     @rule(data=st.data(), key=st.sampled_from(TABLES), name=IDS)
     def delete(self, data: st.DataObject, key: str, name: str) -> None:
         branch = data.draw(st.sampled_from(sorted(self.model)))
-        write = self.store.begin(branch, kind="mutation")
+        write = self.store.begin(branch, kind=WriterKind.MUTATION)
         found = write.delete(key, f"id = '{name}'")  # type: ignore[arg-type]
         assert found == (name in self.model[branch][key])  # type: ignore[index]
         if found:
-            write.commit()
+            self.store.commit(write)
             del self.model[branch][key][name]  # type: ignore[index]
 
     @rule(data=st.data(), values=WRITES, place=PLACES, nth=st.integers(1, 3))
@@ -70,10 +71,10 @@ class Histories(RuleBasedStateMachine):
         before, after = self.model[branch], self._upserted(branch, values)
         with failpoints.armed(place, nth=nth):
             try:
-                write = self.store.begin(branch, kind="mutation")
+                write = self.store.begin(branch, kind=WriterKind.MUTATION)
                 for key, each in values.items():
                     write.upsert(key, rows(key, each))
-                write.commit()
+                self.store.commit(write)
             except (OmnigraphError, OSError):
                 pass
             else:

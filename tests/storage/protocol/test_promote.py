@@ -9,7 +9,8 @@ from omnigraph.errors import (
     VersionMismatch,
 )
 from omnigraph.storage import failpoints
-from omnigraph.storage.manifest.manifest import LOCATION
+from omnigraph.storage.manifest.state import LOCATION
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.promote import FOLDER
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.store import Store
@@ -31,7 +32,7 @@ def store(local: Where) -> Store:
 
 def change(store: Store) -> Write:
     """A write that changes a table, makes one, drops one and replaces the schema."""
-    write = store.begin(kind="schema_apply", actor="act-s")
+    write = store.begin_schema_change(actor="act-s")
     write.upsert(PERSON, rows(PERSON, {"a": 7}))
     write.create_table(PET, SCHEMAS[PERSON])
     write.drop_table(KNOWS)
@@ -60,16 +61,16 @@ def is_before(store: Store) -> bool:
 
 def test_tables_and_files_change_with_one_commit(store: Store, local: Where) -> None:
     head = store.snapshot().commit_id
-    commit = change(store).commit()
+    commit = store.commit(change(store))
     assert commit.parent == head
     assert not is_before(store)
     assert not is_before(local.open())
     assert store.objects.list(FOLDER) == ()
     assert content_at(store, head) == {PERSON: 1, CITY: 0, KNOWS: 1}
     append(store, PERSON, "next")
-    write = store.begin(kind="mutation")
+    write = store.begin(kind=WriterKind.MUTATION)
     write.append(PET, rows(PERSON, {"rex": 1}))
-    write.commit()
+    store.commit(write)
     assert store.snapshot().tables[PET].row_count == 1
 
 
@@ -97,7 +98,7 @@ def test_r2_a_stopped_schema_change_is_finished_or_undone_with_its_files(
     write = change(store)
     with failpoints.armed(place, nth=nth):
         try:
-            write.commit()
+            store.commit(write)
         except (OmnigraphError, OSError):
             assert place != "sidecar.delete"
     again = local.open()
@@ -112,34 +113,34 @@ def test_r2_without_its_staged_files_a_schema_change_is_rolled_back(
     store: Store, local: Where
 ) -> None:
     with failpoints.armed("publish.before"), pytest.raises(RecoveryRequired):
-        change(store).commit()
+        store.commit(change(store))
     (staged,) = store.objects.list(FOLDER)
     store.objects.put(staged, b"torn")
     again = local.open()
     assert is_before(again)
     assert [row.recovery_kind for row in again.audit.list()] == ["RolledBack"]
-    change(again).commit()
+    again.commit(change(again))
     assert not is_before(again)
 
 
 def test_a_dropped_table_that_moved_meanwhile_is_not_dropped(store: Store, local: Where) -> None:
-    write = store.begin(kind="schema_apply")
+    write = store.begin_schema_change()
     write.drop_table(KNOWS)
     append(local.open(), KNOWS, "late")
     with pytest.raises(VersionMismatch):
-        write.commit()
+        store.commit(write)
     assert content(store)[KNOWS] == {"e": 1, "late": 1}
 
 
 def test_a_dropped_table_comes_back_empty(store: Store, local: Where) -> None:
-    drop = store.begin(kind="schema_apply")
+    drop = store.begin_schema_change()
     drop.drop_table(KNOWS)
-    drop.commit()
-    make = store.begin(kind="schema_apply")
+    store.commit(drop)
+    make = store.begin_schema_change()
     with pytest.raises(AlreadyExists):
         make.create_table(PERSON, SCHEMAS[PERSON])
     make.create_table(KNOWS, SCHEMAS[KNOWS])
-    make.commit()
+    store.commit(make)
     assert content(store)[KNOWS] == content(local.open())[KNOWS] == {}
     append(store, KNOWS, "f")
     assert content(store)[KNOWS] == {"f": 1}

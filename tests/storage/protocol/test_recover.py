@@ -4,16 +4,15 @@ import pytest
 
 from omnigraph.errors import RecoveryRequired, StorageFailed
 from omnigraph.storage import failpoints
-from omnigraph.storage.protocol.recover import Finding, classify
-from omnigraph.storage.records import (
-    RECOVERY_ACTOR,
-    CommitId,
-    OperationId,
+from omnigraph.storage.protocol.intent import Intent, WriterKind
+from omnigraph.storage.protocol.recover import HeadClass, classify
+from omnigraph.storage.protocol.sidecars import (
     Sidecar,
     SidecarTable,
     decode_sidecar,
     encode_sidecar,
 )
+from omnigraph.storage.records import RECOVERY_ACTOR, CommitId, OperationId
 from omnigraph.storage.store import Store
 from tests.storage.world import CITY, PERSON, Where, append, content, heads_agree, put, rows
 
@@ -26,22 +25,22 @@ CONFIRMED = SidecarTable(
 @pytest.mark.parametrize(
     ("table", "pin", "head", "ours", "multi_step", "finding"),
     [
-        (TABLE, 5, 5, True, False, Finding.NO_MOVEMENT),
-        (TABLE, 6, 6, False, False, Finding.NO_MOVEMENT),
-        (TABLE, 5, 6, True, False, Finding.ROLLED_PAST_EXPECTED),
-        (TABLE, 5, 6, False, False, Finding.UNEXPECTED_AT_P1),
-        (TABLE, 5, 7, True, False, Finding.UNEXPECTED_MULTISTEP),
-        (TABLE, 5, 9, False, False, Finding.UNEXPECTED_MULTISTEP),
-        (TABLE, 5, 6, True, True, Finding.INCOMPLETE_PHASE_B),
-        (TABLE, 5, 5, True, True, Finding.NO_MOVEMENT),
-        (CONFIRMED, 5, 8, True, True, Finding.ROLLED_PAST_EXPECTED),
-        (CONFIRMED, 5, 9, True, True, Finding.UNEXPECTED_MULTISTEP),
-        (CONFIRMED, 5, 6, True, True, Finding.UNEXPECTED_AT_P1),
-        (TABLE, 5, 4, True, False, Finding.INVARIANT_VIOLATION),
+        (TABLE, 5, 5, True, False, HeadClass.NO_MOVEMENT),
+        (TABLE, 6, 6, False, False, HeadClass.NO_MOVEMENT),
+        (TABLE, 5, 6, True, False, HeadClass.ROLLED_PAST_EXPECTED),
+        (TABLE, 5, 6, False, False, HeadClass.UNEXPECTED_AT_P1),
+        (TABLE, 5, 7, True, False, HeadClass.UNEXPECTED_MULTISTEP),
+        (TABLE, 5, 9, False, False, HeadClass.UNEXPECTED_MULTISTEP),
+        (TABLE, 5, 6, True, True, HeadClass.INCOMPLETE_PHASE_B),
+        (TABLE, 5, 5, True, True, HeadClass.NO_MOVEMENT),
+        (CONFIRMED, 5, 8, True, True, HeadClass.ROLLED_PAST_EXPECTED),
+        (CONFIRMED, 5, 9, True, True, HeadClass.UNEXPECTED_MULTISTEP),
+        (CONFIRMED, 5, 6, True, True, HeadClass.UNEXPECTED_AT_P1),
+        (TABLE, 5, 4, True, False, HeadClass.INVARIANT_VIOLATION),
     ],
 )
 def test_r_a_table_is_classified(
-    table: SidecarTable, pin: int, head: int, ours: bool, multi_step: bool, finding: Finding
+    table: SidecarTable, pin: int, head: int, ours: bool, multi_step: bool, finding: HeadClass
 ) -> None:
     assert classify(table, pin=pin, head=head, ours=ours, multi_step=multi_step) is finding
 
@@ -53,7 +52,8 @@ def test_a_sidecar_says_what_its_write_is_about_to_do(store: Store) -> None:
     (operation,) = store.sidecars.pending()
     sidecar = store.sidecars.read(operation)
     assert sidecar is not None
-    assert (sidecar.kind, sidecar.actor, sidecar.branch) == ("mutation", "act-test", "main")
+    assert (sidecar.intent.kind, sidecar.intent.actor) == ("mutation", "act-test")
+    assert sidecar.branch == "main"
     assert sidecar.operation_id == operation
     (table,) = sidecar.tables
     pin = store.snapshot().tables[PERSON]
@@ -79,16 +79,15 @@ def foreign(store: Store, *ids: str) -> None:
 
 
 def note(store: Store, *tables: SidecarTable) -> Sidecar:
-    sidecar = Sidecar(
-        OperationId("01JZ0000000000000000000001"),
-        "mutation",
-        "act-x",
-        "main",
-        None,
-        CommitId("01JZ0000000000000000000002"),
-        CommitId("01JZ0000000000000000000003"),
-        tables,
+    intent = Intent(
+        operation_id=OperationId("01JZ0000000000000000000001"),
+        kind=WriterKind.MUTATION,
+        actor="act-x",
+        branch="main",
+        commit_id=CommitId("01JZ0000000000000000000002"),
+        rollback_id=CommitId("01JZ0000000000000000000003"),
     )
+    sidecar = Sidecar(intent, tables)
     store.sidecars.write(sidecar)
     return sidecar
 
@@ -152,7 +151,7 @@ def test_r2_a_roll_forward_keeps_the_commit_id_and_names_its_actor(
     assert sidecar is not None
     again = local.open()
     (commit,) = again.history.list(actor=RECOVERY_ACTOR)
-    assert commit.id == sidecar.commit_id
+    assert commit.id == sidecar.intent.commit_id
     (row,) = again.audit.list()
     assert (row.graph_commit_id, row.recovery_for_actor) == (commit.id, "act-ada")
     assert row.sidecar_writer_kind == "mutation"
@@ -199,7 +198,7 @@ def test_a_sidecar_of_a_recreated_branch_is_discarded(store: Store, local: Where
 @pytest.mark.parametrize("place", ["publish.before", "publish.after"])
 def test_a_stopped_commit_without_tables_is_settled(store: Store, local: Where, place: str) -> None:
     with failpoints.armed(place), pytest.raises(RecoveryRequired):
-        store.begin(kind="branch_merge").commit()
+        store.commit(store.begin(kind=WriterKind.BRANCH_MERGE))
     again = local.open()
     kind = "RolledBack" if place == "publish.before" else "RolledForward"
     assert [row.recovery_kind for row in again.audit.list()] == [kind]
@@ -223,13 +222,13 @@ def test_h1_refreshing_a_live_process_settles_what_stopped(store: Store) -> None
 
 def test_h2_a_write_that_waited_finds_the_sidecar_gone(store: Store, local: Where) -> None:
     """A writer dies after another one looked and before it has the lock."""
-    late = store.begin(kind="mutation")
+    late = store.begin(kind=WriterKind.MUTATION)
     late.append(PERSON, rows(PERSON, {"late": 1}))
     other = local.open()
     with failpoints.armed("publish.before"), pytest.raises(RecoveryRequired):
         append(other, PERSON, "dead")
     with pytest.raises(Exception, match="read again and retry"):
-        late.commit()
+        store.commit(late)
     assert content(store)[PERSON] == {"dead": 1}
     assert store.sidecars.pending() == ()
     append(store, PERSON, "late")

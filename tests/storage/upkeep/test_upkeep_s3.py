@@ -5,7 +5,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import Reclaimed
 from omnigraph.storage.manifest import manifest
-from tests.exec.upkeep import PERSON, SCHEMA, add, content, fragments
+from tests.exec.upkeep_world import PERSON, SCHEMA, add, content, fragments
 from tests.storage.world import Where
 
 

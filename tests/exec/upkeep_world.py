@@ -8,6 +8,7 @@ import pyarrow as pa
 
 import omnigraph as og
 from omnigraph.graph import Graph
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import TableKey
 
 SCHEMA = """
@@ -53,10 +54,10 @@ def friends(first: int, last: int) -> pa.Table:
 
 def add(graph: Graph, first: int, last: int, *, branch: str = "main") -> str:
     """One commit with these people and whom they know."""
-    write = graph._store.begin(branch, kind="test", actor="act-test")
+    write = graph._store.begin(branch, kind=WriterKind.MUTATION, actor="act-test")
     write.append(PERSON, people(first, last))
     write.append(KNOWS, friends(first, last))
-    return write.commit().id
+    return graph._store.commit(write).id
 
 
 def made(path: Path, commits: int = 6, *, each: int = 60, fold: bool = False) -> Graph:

@@ -1,0 +1,91 @@
+"""Manifest queries: commits and past table versions, looked up in the rows of `__manifest`.
+
+Invariant: reads alone. A branch that is deleted while it is read is `NotFound`, never a failure of
+its files.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import orjson
+from lance.fragment import LanceFragment
+
+from omnigraph.storage.lance.datasets import Datasets
+from omnigraph.storage.manifest.manifest import Manifest
+from omnigraph.storage.manifest.state import ADDRESS, STATE_COLUMNS, State
+from omnigraph.storage.manifest.timeline import CREATED_AT_VERSION, TableHistory
+from omnigraph.storage.records import (
+    GRAPH_COMMIT,
+    TABLE_TOMBSTONE,
+    TABLE_VERSION,
+    Commit,
+    CommitId,
+    decode_commit,
+)
+
+Fragment = LanceFragment
+ALL_COMMITS = f"object_type = '{GRAPH_COMMIT}'"
+
+
+class Queries:
+    """Lookups in the manifest of one graph."""
+
+    def __init__(self, datasets: Datasets, manifest: Manifest) -> None:
+        self._datasets = datasets
+        self._manifest = manifest
+
+    def find(self, state: State, ids: Iterable[CommitId]) -> tuple[Commit, ...]:
+        """Those of the commits that a branch has, looked up without reading the whole lineage."""
+        listed = ", ".join(f"'{_quoted(commit_id)}'" for commit_id in ids)
+        return self.commits(state, f"{ALL_COMMITS} AND object_id IN ({listed})")
+
+    def marked(self, state: State, mark: str) -> Commit | None:
+        """The commit of a branch that carries a mark."""
+        encoded = _quoted(orjson.dumps(mark).decode())
+        candidates = self.commits(state, f"{ALL_COMMITS} AND contains(metadata, '{encoded}')")
+        return next((commit for commit in candidates if commit.mark == mark), None)
+
+    def commits(self, state: State, filter: str = ALL_COMMITS) -> tuple[Commit, ...]:
+        """The commits that match."""
+        with (
+            self._manifest.reading(state.branch, state.identity),
+            self._datasets.lance_call("scan_lineage", state.branch),
+        ):
+            rows = state.handle.scanner(
+                columns=["object_id", "metadata", CREATED_AT_VERSION], filter=filter
+            ).to_table()
+        return tuple(decode_commit(row, row[CREATED_AT_VERSION]) for row in rows.to_pylist())
+
+    def commits_by_fragment(
+        self, state: State, fragments: Sequence[Fragment]
+    ) -> dict[int, dict[CommitId, Commit]]:
+        """Every commit in the given fragments, by the number of its fragment."""
+        with (
+            self._manifest.reading(state.branch, state.identity),
+            self._datasets.lance_call("scan_lineage", state.branch),
+        ):
+            rows = state.handle.scanner(
+                columns=["object_id", "metadata", CREATED_AT_VERSION, ADDRESS],
+                filter=ALL_COMMITS,
+                fragments=fragments,
+            ).to_table()
+        commits: dict[int, dict[CommitId, Commit]] = {f.fragment_id: {} for f in fragments}
+        for row in rows.to_pylist():
+            commit = decode_commit(row, row[CREATED_AT_VERSION])
+            commits[row[ADDRESS] >> 32][commit.id] = commit
+        return commits
+
+    def table_history(self, state: State) -> TableHistory:
+        """Every version of every table that a branch has or had, and when it became visible."""
+        with (
+            self._manifest.reading(state.branch, state.identity),
+            self._datasets.lance_call("scan_table_history", state.branch),
+        ):
+            rows = state.handle.scanner(
+                columns=[*STATE_COLUMNS, CREATED_AT_VERSION],
+                filter=f"object_type IN ('{TABLE_VERSION}', '{TABLE_TOMBSTONE}')",
+            ).to_table()
+        return TableHistory(rows)
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "''")

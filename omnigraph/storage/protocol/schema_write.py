@@ -1,0 +1,110 @@
+"""Schema write: a write that creates, drops, renames and evolves tables, beside changing rows.
+
+Invariant: a commit that brings another schema holds only if no table moved at all since it began,
+and its files take their places with it or not at all.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.errors import AlreadyExists
+from omnigraph.storage.lance.evolution import Evolution
+from omnigraph.storage.names import owner_of, table_location
+from omnigraph.storage.protocol.commit import Prepared
+from omnigraph.storage.protocol.write import Write
+from omnigraph.storage.records import SchemaId, TablePin, Tombstone
+from omnigraph.types import TableKey
+
+
+class SchemaWrite(Write):
+    """A write that changes tables, not only their rows."""
+
+    def __init__(self, *parts: Any, **facts: Any) -> None:
+        super().__init__(*parts, **facts)
+        self._schema: SchemaId | None = None
+        self._renames: dict[TableKey, TableKey] = {}
+        self._new: dict[TableKey, TablePin] = {}
+        self._dropped: dict[TableKey, Tombstone] = {}
+        self._files: dict[str, bytes] = {}
+        self._reclaim: list[str] = []
+
+    def create_table(self, table_key: TableKey, schema: pa.Schema) -> None:
+        """A new, empty table, which nobody sees before the commit."""
+        if self._is_taken(table_key):
+            raise AlreadyExists("table", table_key)
+        location = self._free_location(table_key)
+        self._new[table_key] = self._tables.create(table_key, schema, location)
+
+    def _is_taken(self, table_key: TableKey) -> bool:
+        if table_key in self._new or table_key in self._renames.values():
+            return True
+        return table_key in self._state.pins and table_key not in self._dropped
+
+    def _free_location(self, table_key: TableKey) -> str:
+        """A folder no table has or had: earlier commits read the old ones."""
+        used = self._state.locations | {pin.location for pin in self._state.pins.values()}
+        numbered = (table_location(table_key, nth) for nth in count(1))
+        return next(location for location in numbered if location not in used)
+
+    def drop_table(self, table_key: TableKey) -> None:
+        """The end of a table. Its versions stay readable at earlier commits. Its head moves all the
+        same: a writer that knows only the heads must see that the table it knew is no more."""
+        self.evolve_table(table_key, Evolution())
+        base = self.base(table_key)
+        self._bury(replace(base, version=base.version + 1))
+
+    def _bury(self, pin: TablePin) -> None:
+        owner = owner_of(self._state.branch)
+        self._dropped[pin.table_key] = Tombstone(pin.table_key, pin.version, owner, pin.location)
+
+    def evolve_table(self, table_key: TableKey, evolution: Evolution) -> None:
+        """Columns that come, go and get other names."""
+        self._keep(self._tables.stage_evolve(self._base(table_key), evolution))
+
+    def fill_columns(
+        self,
+        table_key: TableKey,
+        fields: Sequence[pa.Field],
+        read: Sequence[str],
+        values: Callable[[pa.RecordBatch], pa.RecordBatch],
+    ) -> None:
+        """Columns with values made from each row of a table that has rows."""
+        self._keep(self._tables.stage_add_columns(self._base(table_key), fields, read, values))
+
+    def rename_table(self, table_key: TableKey, to: TableKey) -> None:
+        """The same table under another name. It needs a staged version of its own, so that a name
+        that comes back is newer than its end."""
+        if table_key not in self._writes:
+            self.evolve_table(table_key, Evolution())
+        self._bury(self.base(table_key))
+        self._renames[table_key] = to
+
+    def reclaim(self, table_key: TableKey) -> None:
+        """Remove for good what earlier versions of a table hold, once this is published."""
+        self._reclaim.append(self.read(table_key).pin.location)
+
+    def replace_schema(self, schema: SchemaId) -> None:
+        """Another schema from this commit on. The commit holds only if no table moved at all."""
+        self._schema = schema
+        self._relied_on |= self._state.pins
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        """A file beside the tables that changes with this commit."""
+        self._files[path] = data
+
+    def prepared(self, **conditions: Any) -> Prepared:
+        """Everything that was staged, with the tables that come, go and get other names."""
+        prepared = super().prepared(**conditions)
+        intent = replace(
+            prepared.intent,
+            new_tables=tuple(self._new.values()),
+            tombstones=tuple(self._dropped.values()),
+            schema=self._schema,
+            renames=dict(self._renames),
+            reclaim=tuple(self._reclaim),
+        )
+        return replace(prepared, intent=intent, files=dict(self._files))

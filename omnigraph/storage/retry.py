@@ -1,0 +1,70 @@
+"""Retry budgets: how often each kind of work is tried again, and the one loop that does it.
+
+Invariant: every budget of the program stands in this table, and loops do not nest: inside an
+attempt nothing is tried again for the same loss. The publisher's own attempts (P4) are one step of
+a commit; when they are used up the failure is no `Conflict`, so no writer tries that step again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from omnigraph.errors import (
+    NotFound,
+    PreconditionFailed,
+    Reclaimed,
+    SchemaChanged,
+    TypeCheckError,
+    VersionMismatch,
+)
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many attempts a kind of work has, and which failures count as a lost race."""
+
+    attempts: int
+    lost: tuple[type[Exception], ...] = ()
+
+
+WRITE = Budget(32, (VersionMismatch,))
+"""Inserts, loads and schema changes: what they write does not depend on the rows they lost to."""
+
+MERGE = Budget(10, (VersionMismatch, PreconditionFailed, NotFound, Reclaimed))
+"""A merge decides anew when its target moved. Another branch that history leads to may be deleted
+while it is read; the next attempt does without it."""
+
+ENSURE_INDICES = Budget(3, (VersionMismatch,))
+"""An index build is long; a table that is written all the time waits for the next run."""
+
+OPTIMIZE = Budget(32, (VersionMismatch,))
+"""A compaction is committed on whatever came meanwhile, as long as its fragments are there."""
+
+PUBLISH = Budget(5)
+"""P4: one publish against other publishers of the branch."""
+
+AUDIT = Budget(20)
+"""The append of one audit row beside those of other recoveries."""
+
+SCHEMA = Budget(8, (SchemaChanged, TypeCheckError, NotFound))
+"""Plans made under a schema that another process changed meanwhile."""
+
+
+def retried(
+    budget: Budget,
+    attempt: Callable[[int], Result],
+    *,
+    lost: tuple[type[Exception], ...] = (),
+    counts: Callable[[Exception], bool] = lambda loss: True,
+) -> Result:
+    """Run `attempt`, given the number of losses so far, until it wins, the budget is used up or a
+    loss does not count. `lost` are failures that count beside the budget's own."""
+    for losses in range(budget.attempts - 1):
+        try:
+            return attempt(losses)
+        except (*budget.lost, *lost) as loss:
+            if not counts(loss):
+                raise
+    return attempt(budget.attempts - 1)
