@@ -26,3 +26,8 @@ def test_every_numbered_invariant_names_a_test() -> None:
     items = re.split(r"^\d+\. ", PAGE, flags=re.M)[1:]
     assert items
     assert [item for item in items if "`test_" not in item] == []
+
+
+def test_invariants_are_numbered_from_one_without_a_gap() -> None:
+    numbers = [int(number) for number in re.findall(r"^(\d+)\. ", PAGE, re.M)]
+    assert numbers == list(range(1, len(numbers) + 1))

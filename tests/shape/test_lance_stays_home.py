@@ -33,6 +33,16 @@ RESIDUAL = {
 }
 """Inside the room: where each inline commit lives, and nowhere else."""
 
+INNER = {
+    "failpoints",
+    "lance.datasets",
+    "lance.inline_commits",
+    "locks.locks",
+    "objects",
+    "protocol.sidecars",
+}
+"""Modules that no other room may import: they open datasets, let Lance commit, or hold locks."""
+
 
 def sources(*, inside: bool) -> list[Path]:
     files = sorted(ROOT.rglob("*.py"))
@@ -92,6 +102,14 @@ def test_t2_inline_commits_live_behind_their_door(path: Path) -> None:
         assert name not in used or path.name in homes, f"{name} is called in {path.name}"
 
 
+def test_t3_what_is_inside_the_room_is_there() -> None:
+    homes = {f"{name.replace('.', '/')}.py" for name in INNER}
+    assert [home for home in homes if not (ROOT / "storage" / home).exists()] == []
+    assert {home for homes in RESIDUAL.values() for home in homes} <= {
+        path.name for path in sources(inside=True)
+    }
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -99,6 +117,7 @@ def test_t2_inline_commits_live_behind_their_door(path: Path) -> None:
         "from lance.dataset import Transaction",
         "x.write_dataset(rows)",
         "from omnigraph.storage.lance.inline_commits import InlineResidual",
+        "from omnigraph.storage.lance.datasets import Datasets",
         "handle.restore()",
         "import importlib\nimportlib.import_module('lance')",
     ],

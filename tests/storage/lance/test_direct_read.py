@@ -184,6 +184,15 @@ def test_what_lies_below_a_fragment_that_is_long_to_look_through_is_left_to_lanc
     assert compare(handle, live(handle), WHOLE) == 1
 
 
+def test_columns_in_several_files_are_left_to_lance(tmp_path: Path) -> None:
+    rows = pa.table({"id": ["a", "b"], "m": [1, 2]})
+    handle = lance.write_dataset(
+        rows, str(tmp_path / "t"), enable_stable_row_ids=True, data_storage_version="2.2"
+    )
+    handle.add_columns({"n": "m + 1"})
+    assert compare(handle, live(handle), WHOLE) == 0
+
+
 def test_an_older_lance_without_row_ids_is_left_to_lance(tmp_path: Path) -> None:
     handle = lance.write_dataset(pa.table({"id": ["a"], "n": [1]}), str(tmp_path / "t"))
     assert compare(handle, live(handle), WHOLE) == 0

@@ -188,7 +188,7 @@ def refused_to_nobody(root: Path) -> None:
         capture_output=True,
         text=True,
         cwd="/",
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "HOME": "/tmp"},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "HOME": "/tmp"},
     )
     lines = done.stdout.splitlines()
     assert len(lines) == 3, done.stderr

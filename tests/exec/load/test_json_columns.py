@@ -1,0 +1,77 @@
+"""NDJSON by columns means what NDJSON by lines means, also for values at a bound of their type.
+
+Lines that are wrong in many ways are read one by one anyway; here a line is right but for a value.
+"""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from omnigraph.exec.load.lines import Lines
+from tests.exec.load.test_decode import _by_line, decoded
+
+BOUNDS = {
+    "id": ['"a"', '"b"', "null", '""', "1"],
+    "age": ["0", "-0", "2147483647", "2147483648", "-2147483649", "1.0", "1e2", "true", '"1"'],
+    "role": ['"admin"', '"nobody"', '""'],
+    "score": ["0.1", "-0.0", "3.4028235e38", "3.4028236e38", "1e39", "1e-50", "16777217", "true"],
+    "height": ["-0", "1e308", "1e400", "-1e400", "5e-324", "9007199254740993", "0.1"],
+    "big": ["0", "18446744073709551615", "18446744073709551616", "-1", "-0", "1e3", "1.0"],
+    "ok": ["true", "false", "0", '"true"'],
+    "born": [
+        *('"0001-01-01"', '"0000-01-01"', '"9999-12-31"', '"10000-01-01"', '"2023-02-29"'),
+        *(
+            "-719162",
+            "-719163",
+            "2932896",
+            "2932897",
+            "0.0",
+            '"2024-1-1"',
+            '"2024-01-01T00:00:00Z"',
+        ),
+    ],
+    "seen": [
+        *('"2024-01-31T10:00:00Z"', '"2024-01-31T10:00:00.1234Z"', '"2024-01-31 10:00:00Z"'),
+        *(
+            '"2024-01-31T24:00:00Z"',
+            '"2024-01-31T10:00:00+02:00"',
+            '"2024-01-31"',
+            "253402300799999",
+        ),
+        *("253402300800000", "-62135596800000", "-62135596800001", '"2024-01-31T10:00:60Z"'),
+    ],
+    "tags": ["[]", "[null]", '["x", null]', '["x", 1]', "[[]]", '"x"', "{}"],
+    "marks": ["[]", "[-0.0, 1]", "[1e400]", "[null]", "[true]", "[1.5, 2]"],
+    "days": ["[]", '["2024-01-31"]', "[0]", '["2024-02-30"]', "[null]"],
+    "face": ["[1, 2]", "[1]", "[1, 2, 3]", "[1, null]", "[1e39, 0]", "[-0.0, 0.1]", "[]"],
+    "pic": ['"base64:"', '"base64:aGk="', '"base64:aGk"', '"base64:aG k="', '"hi"', '""'],
+    "email": ['"a@b"', r'"\ud83d\ude00@b"', r'"\ud800@b"', r'"a\u0000@b"', '"ä@b"', "null"],
+    "nope": ["null", "1"],
+}
+MEMBERS = st.sampled_from([(name, text) for name, texts in BOUNDS.items() for text in texts])
+DATA = st.lists(MEMBERS, max_size=2).map(
+    lambda members: ", ".join(['"name": "a"', *(f'"{name}": {text}' for name, text in members)])
+)
+LINES = DATA.map(lambda data: f'{{"type": "Person", "data": {{{data}}}}}')
+
+
+def read_alike(lines: list[str]) -> None:
+    data = "".join(line + "\n" for line in lines).encode()
+    together = decoded(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Lines, "are_objects", lambda _: False)
+        alone = decoded(data)
+    assert repr(_by_line(together)) == repr(_by_line(alone))  # -0.0 equals 0.0, and differs here
+    assert together.faults.counts == alone.faults.counts
+
+
+@settings(max_examples=200, deadline=None)
+@given(lines=st.lists(LINES, min_size=1, max_size=3))
+def test_values_at_bounds_are_read_by_columns_as_by_line(lines: list[str]) -> None:
+    read_alike(lines)
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_each_value_at_a_bound_is_read_by_columns_as_by_line(name: str) -> None:
+    for text in BOUNDS[name]:
+        read_alike([f'{{"type": "Person", "data": {{"name": "a", "{name}": {text}}}}}'])

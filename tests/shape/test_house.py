@@ -1,0 +1,113 @@
+"""The shape of the package: sizes, names, docstrings, rooms and their tests."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.shape.modules import (
+    BIG_CLASSES,
+    CONTEXT_VARIABLES,
+    LONG_FILES,
+    PACKAGE,
+    PUBLIC,
+    RETIRED,
+    ROOT,
+    defined_names,
+    modules,
+    new,
+    two_ways,
+)
+
+TODO = {
+    "long-file": "a file has at most 500 lines: move its second noun into a file of its own",
+    "big-class": "a class has at most 20 methods: split it by what its methods work on",
+    "repeated-module": "two modules have one name, and their folders do not tell the difference",
+    "repeated-class": "two classes have one name: a reader who searches for it finds the wrong one",
+    "retired-name": "this word has no one meaning: use the noun (docs/glossary.md)",
+    "nameless-docstring": "begin the docstring with the noun that a stranger would search for",
+    "fast-path": "name the path in docs/invariants.md and begin its docstring with `Fast path of:`",
+    "stale-exception": "this module name does not repeat: take it out of SAME_NAME_MODULES",
+    "context-variable": "pass it as an argument, or give the reason in CONTEXT_VARIABLES",
+}
+TESTS = ROOT / "tests"
+NOT_ROOMS = {
+    "contract": "one suite over local disk and S3",
+    "fixtures": "data, golden pairs, graphs of earlier programs",
+    "shape": "the project as a whole",
+    "substrate": "what Lance must do",
+}
+UNTESTED_ROOMS: dict[str, str] = {}
+
+
+@pytest.mark.parametrize("rule", TODO)
+def test_no_module_breaks_a_rule_of_the_house(rule: str) -> None:
+    assert new(rule) == [], TODO[rule]
+
+
+def test_what_is_excepted_is_there() -> None:
+    names = {module.name for module in modules()}
+    assert LONG_FILES.keys() <= names
+    classes = {f"{module.name}:{owner.name}" for module in modules() for owner in module.classes()}
+    assert BIG_CLASSES.keys() <= classes
+    assert {path for path, _ in PUBLIC} <= names
+    assert {name.partition(":")[0] for name in CONTEXT_VARIABLES} <= names
+
+
+def test_every_fast_path_has_a_reference_a_fallback_and_a_test() -> None:
+    entries = two_ways()
+    assert len(entries) >= 5
+    for entry in entries:
+        assert entry.paths, entry.title
+        assert entry.references, entry.title
+        assert entry.falls_back, entry.title
+        assert entry.tests, entry.title
+
+
+def test_every_test_that_a_docstring_names_is_there() -> None:
+    said = {name for module in modules() for name in re.findall(r"\btest_\w+", module.docstring)}
+    texts = [path.read_text(encoding="utf-8") for path in TESTS.rglob("*.py")]
+    files = {path.stem for path in TESTS.rglob("test_*.py")}
+    defined = {name for text in texts for name in re.findall(r"^def (test_\w+)\(", text, re.M)}
+    assert said - defined - files == set()
+
+
+def rooms(folder: Path) -> set[str]:
+    """The rooms of a folder: folders with a docstring, down to the rooms inside rooms."""
+    found = (path.parent.relative_to(folder).as_posix() for path in folder.rglob("__init__.py"))
+    return {name for name in found if name != "."}
+
+
+def test_every_room_has_a_folder_of_tests_and_every_folder_of_tests_a_room() -> None:
+    house = {room for room in rooms(PACKAGE) if not room.startswith("language/")}
+    tested = {room for room in rooms(TESTS) if room.partition("/")[0] not in NOT_ROOMS}
+    assert tested - house == set(), "a folder of tests that no room has"
+    assert house - tested - UNTESTED_ROOMS.keys() == set(), "a room without a folder of tests"
+
+
+def test_every_folder_of_tests_holds_a_test() -> None:
+    folders = {room for room in rooms(TESTS) if room != "fixtures/earlier"} - {"fixtures"}
+    assert [name for name in folders if not list((TESTS / name).glob("test_*.py"))] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "found = 1",
+        "for place in x: pass",
+        "def f(at): pass",
+        "def told(): pass",
+        "class Held: pass",
+        "self._held = 1",
+        "import x as there",
+        "try:\n    pass\nexcept E as met:\n    pass",
+        "match x:\n    case [*some]:\n        pass",
+        "[wanted for wanted in x]",
+        "(came := 1)",
+        "class A:\n    places: int",
+    ],
+)
+def test_the_search_for_retired_names_sees_every_way_to_give_a_name(text: str) -> None:
+    names = {name.strip("_").lower() for name in defined_names(ast.parse(text))}
+    assert names & RETIRED
