@@ -1,4 +1,4 @@
-"""One call of `Graph.load` from the command line, and its result as JSON.
+"""Load command: a call of `Graph.load` from the command line, and its result as JSON.
 
 Invariant: every command that loads says where the write goes, asks before it throws remote data
 away, and shows the same progress.

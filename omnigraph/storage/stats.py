@@ -1,4 +1,4 @@
-"""What the storage room did, counted and told.
+"""Counters and log events of the storage room.
 
 Invariant: every call to Lance or to the object store passes `Stats.call` exactly once, and every
 phase of the protocol passes `Stats.event`, so a test can assert a cost and an operator can see one.

@@ -1,4 +1,4 @@
-"""One table version as the read path sees it: lookups by id, and entities fetched by a filter.
+"""Table version as the read path sees it: lookups by id, and entities fetched by a filter.
 
 Invariant: only the requested columns are read. A version's key names it for ever: a branch that was
 deleted and made again has another.

@@ -34,7 +34,7 @@ ROWS_A_KEY = 50
 """Rows that are read in the time one key of a filter takes."""
 
 _NOTHING = Given({}, 0)
-_AT = pa.field(ADDRESS, pa.uint64())
+_ADDRESS_FIELD = pa.field(ADDRESS, pa.uint64())
 
 
 def select_committed(
@@ -153,7 +153,7 @@ def _read(
     reader: TableReader, schema: pa.Schema, columns: Sequence[str], filter: str | None
 ) -> pa.Table:
     options: dict[str, Any] = {}
-    fields = [_AT if name == ADDRESS else schema.field(name) for name in columns]
+    fields = [_ADDRESS_FIELD if name == ADDRESS else schema.field(name) for name in columns]
     if any(_is_blob(field) for field in fields):
         options["blob_handling"] = BLOB_BYTES
     rows = reader.rows(columns, filter=filter, **options)
