@@ -45,8 +45,8 @@ from omnigraph.storage.names import (
 )
 from omnigraph.storage.objects import Objects, Root, StorageOptions, root_of
 from omnigraph.storage.protocol.audit import Audit
+from omnigraph.storage.protocol.auto_compaction import Folding
 from omnigraph.storage.protocol.commit import Committer, HeadAhead, Prepared
-from omnigraph.storage.protocol.fold import Folding
 from omnigraph.storage.protocol.intent import WriterKind, stated_facts
 from omnigraph.storage.protocol.promote import Promotions
 from omnigraph.storage.protocol.reclaim import Reclaims

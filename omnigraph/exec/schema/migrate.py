@@ -23,9 +23,9 @@ from omnigraph.exec.schema.backfill import Filling, fillings
 from omnigraph.exec.schema.conform import broken, new_rules
 from omnigraph.exec.schemas import Accepted, Schemas, accepted
 from omnigraph.exec.search.schema_indexes import SchemaIndex, indexes_of
-from omnigraph.exec.upkeep.ensure_indices import decided
+from omnigraph.exec.upkeep.build_indexes import decided
 from omnigraph.storage.lance.evolution import Evolution
-from omnigraph.storage.lance.indexing import IndexRequest
+from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.staging import StagedWrite
 from omnigraph.storage.lance.tables import Tables

@@ -15,7 +15,7 @@ from omnigraph.errors import BadRequest
 from omnigraph.exec.memory.numbering import Ids
 from omnigraph.exec.memory.resident import Nodes
 from omnigraph.exec.memory.view import TablesView
-from omnigraph.exec.search import embed, search, search_numbers
+from omnigraph.exec.search import embed, search, search_by_number
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.rows import BoundEntities, Rows, as_numpy
 from omnigraph.plan import ir
@@ -55,7 +55,7 @@ class Ranker:
             )
             indexes = subject.indexes_of_ids(ids)
         else:
-            numbers = search_numbers.matching_numbers(
+            numbers = search_by_number.matching_numbers(
                 *asked,
                 mode=match.mode,
                 edits_max=edits_max,
@@ -96,12 +96,12 @@ class Ranker:
         among = np.array(sorted(set(positions)), np.int64)
         reader, cache = domain.source.reader, self._cache
         if isinstance(ranking, ir.Bm25):
-            ranked, scores = search_numbers.bm25_numbers(
+            ranked, scores = search_by_number.bm25_numbers(
                 reader, name, str(query), numbering=domain.ids, among=among, cache=cache
             )
         else:
             vector = self._vector(ranking, query)
-            ranked, scores = search_numbers.nearest_numbers(
+            ranked, scores = search_by_number.nearest_numbers(
                 reader, name, vector, numbering=domain.ids, among=among, k=len(among), cache=cache
             )
         return dict(zip(ranked.tolist(), scores.tolist(), strict=True))
@@ -127,7 +127,7 @@ class Ranker:
         if subject.numbering is None:
             ids, scores = search.bm25(*asked, among=subject.among, k=k, cache=cache)
             return subject.indexes_of_ids(ids), scores
-        numbers, scores = search_numbers.bm25_numbers(
+        numbers, scores = search_by_number.bm25_numbers(
             *asked, numbering=subject.numbering, among=subject.among_numbers, k=k, cache=cache
         )
         return subject.indexes_of(numbers), scores
@@ -138,7 +138,7 @@ class Ranker:
         if subject.numbering is None:
             ids, scores = search.nearest(*asked, among=subject.among, k=k, cache=cache)
             return subject.indexes_of_ids(ids), scores
-        numbers, scores = search_numbers.nearest_numbers(
+        numbers, scores = search_by_number.nearest_numbers(
             *asked, numbering=subject.numbering, among=subject.among_numbers, k=k, cache=cache
         )
         return subject.indexes_of(numbers), scores

@@ -10,7 +10,7 @@ from typing import assert_never
 
 from omnigraph.catalog.indexes import IndexKind, index_kind
 from omnigraph.catalog.model import Catalog, EdgeType, Type
-from omnigraph.storage.lance.indexing import IndexFacts
+from omnigraph.storage.lance.index_segments import IndexFacts
 from omnigraph.types import TableKey
 
 

@@ -23,10 +23,10 @@ from omnigraph.catalog.indexes import IndexKind
 from omnigraph.errors import BadRequest
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.incremental import Recipe, derived, key_of
-from omnigraph.exec.search import text_index, vectors
+from omnigraph.exec.search import bm25_index, vectors
 from omnigraph.exec.search.analyse import terms
+from omnigraph.exec.search.bm25_index import TextIndex
 from omnigraph.exec.search.schema_indexes import is_kind
-from omnigraph.exec.search.text_index import TextIndex
 from omnigraph.exec.search.vectors import Vectors
 from omnigraph.plan.ir import TextMode
 from omnigraph.storage.lance.reader import TableReader
@@ -34,7 +34,7 @@ from omnigraph.storage.lance.reader import TableReader
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-TEXT = Recipe("text", text_index.build, text_index.replaced)
+TEXT = Recipe("text", bm25_index.build, bm25_index.replaced)
 VECTORS = Recipe("vectors", vectors.build, vectors.replaced)
 
 EDITS_DEFAULT = 2

@@ -16,7 +16,7 @@ from omnigraph.errors import BadRequest, OmnigraphError, VersionMismatch
 from omnigraph.exec.progress import OnUpkeepProgress, UpkeepProgress
 from omnigraph.exec.search.schema_indexes import SchemaIndex, by_table, schema_indexes
 from omnigraph.exec.threads import in_order
-from omnigraph.exec.upkeep.ensure_indices import IndexNote, requests_of
+from omnigraph.exec.upkeep.build_indexes import IndexNote, requests_of
 from omnigraph.storage.manifest.state import LOCATION as MANIFEST
 from omnigraph.storage.names import MAIN, owner_of
 from omnigraph.storage.protocol.intent import WriterKind

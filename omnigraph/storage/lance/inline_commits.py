@@ -19,7 +19,7 @@ from lance.dataset import LanceOperation, Transaction
 from lance.optimize import Compaction, CompactionOptions
 
 from omnigraph.storage.lance.datasets import OPERATION_PROPERTY, Datasets, Handle
-from omnigraph.storage.lance.indexing import inherited
+from omnigraph.storage.lance.index_segments import inherited
 from omnigraph.storage.records import OperationId
 
 # The stubs of Lance do not know that these are read from text again.

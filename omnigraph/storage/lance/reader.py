@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.storage.lance import indexing
+from omnigraph.storage.lance import index_segments
 from omnigraph.storage.lance.columns import (
     ADDRESS,
     BLOB_BYTES,
@@ -25,7 +25,7 @@ from omnigraph.storage.lance.columns import (
 )
 from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.lance.id_index import IdIndex
-from omnigraph.storage.lance.indexing import IndexFacts
+from omnigraph.storage.lance.index_segments import IndexFacts
 from omnigraph.storage.lance.row_cache import RowCache
 from omnigraph.storage.lance.rowids import rows_by_id
 from omnigraph.storage.records import TablePin
@@ -59,7 +59,7 @@ class TableReader:
 
     def indexes(self) -> tuple[IndexFacts, ...]:
         """Every index this version has."""
-        return indexing.facts(self._handle)
+        return index_segments.facts(self._handle)
 
     def fragment_count(self) -> int:
         """How many fragments this version has: every read pays for each."""

@@ -21,12 +21,12 @@ from lance.dataset import Index, LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 
 from omnigraph.errors import BadRequest, StorageFailed
-from omnigraph.storage.lance import indexing
+from omnigraph.storage.lance import index_segments
 from omnigraph.storage.lance.columns import ADDRESS, KEY, ROW_ID
 from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.lance.evolution import Evolution, evolved
 from omnigraph.storage.lance.id_index import IdIndex, IdMatches
-from omnigraph.storage.lance.indexing import IndexRequest, SegmentPlan
+from omnigraph.storage.lance.index_segments import IndexRequest, SegmentPlan
 from omnigraph.storage.lance.parallel import both, together
 from omnigraph.storage.lance.reader import Arriving, TableReader, uncounted
 from omnigraph.storage.lance.row_cache import RowCache
@@ -292,15 +292,15 @@ class TableStaging:
         """Stage several indexes as one version, and the end of those that are named."""
         handle = self._datasets.handle(pin)
         with self._datasets.lance_call("stage_create_indexes", pin.table_key):
-            plan = indexing.planned(handle, requests, gone=gone)
+            plan = index_segments.planned(handle, requests, gone=gone)
             builds = [partial(self._built, pin, segment) for segment in plan.segments]
             # Lance builds an index on one core; more than two at once would take too much memory.
             pairs = [together(builds[start : start + 2]) for start in range(0, len(builds), 2)]
             built = [index for pair in pairs for index in pair]
-            return StagedWrite(pin, handle, indexing.staged(handle, plan, built))
+            return StagedWrite(pin, handle, index_segments.staged(handle, plan, built))
 
     def _built(self, pin: TablePin, segment: SegmentPlan) -> Index:
-        return indexing.build(self._datasets.own(pin), segment)
+        return index_segments.build(self._datasets.own(pin), segment)
 
     def stage_nothing(self, pin: TablePin) -> StagedWrite:
         """Stage a version that changes no row and carries the mark of a write, for inline commits

@@ -26,7 +26,7 @@ from omnigraph.storage.manifest.publish import Publisher
 from omnigraph.storage.manifest.queries import Queries
 from omnigraph.storage.manifest.state import publish_lock
 from omnigraph.storage.names import MAIN, lock_name
-from omnigraph.storage.protocol.fold import Folding
+from omnigraph.storage.protocol.auto_compaction import Folding
 from omnigraph.storage.protocol.intent import Intent, change_of
 from omnigraph.storage.protocol.promote import Promotions
 from omnigraph.storage.protocol.reclaim import Reclaims

@@ -13,7 +13,7 @@ import pyarrow as pa
 from ulid import ULID
 
 from omnigraph.errors import BadRequest, NotFound
-from omnigraph.storage.lance.indexing import IndexRequest
+from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.staging import Fragments, StagedWrite
 from omnigraph.storage.lance.tables import Tables

@@ -15,10 +15,10 @@ from typing import Any
 from lance.dataset import Index
 
 from omnigraph.storage import failpoints
-from omnigraph.storage.lance import indexing
+from omnigraph.storage.lance import index_segments
 from omnigraph.storage.lance.compaction_groups import TARGET_ROWS, merge_groups
 from omnigraph.storage.lance.datasets import Datasets, Handle
-from omnigraph.storage.lance.indexing import IndexPlan, IndexRequest
+from omnigraph.storage.lance.index_segments import IndexPlan, IndexRequest
 from omnigraph.storage.lance.inline_commits import InlineResidual, rewrite_counts
 from omnigraph.storage.lance.staging import StagedWrite
 from omnigraph.storage.lance.tables import Tables
@@ -104,7 +104,7 @@ class Compactor:
         handle = self._datasets.handle(pin)
         with self._datasets.lance_call("plan_upkeep", pin.table_key):
             apart = _coverage(handle, {request.name for request in requests})
-            fixed = indexing.inherited(handle)
+            fixed = index_segments.inherited(handle)
             free = [each for each in handle.get_fragments() if each.fragment_id not in fixed]
             groups = merge_groups(free, apart)
             ordered = any(request.index_type == "BTREE" for request in requests)
@@ -112,7 +112,7 @@ class Compactor:
                 pin,
                 len(handle.get_fragments()),
                 tuple(Rewrite(pin, group, ordered) for group in groups),
-                indexing.planned(handle, requests, groups),
+                index_segments.planned(handle, requests, groups),
             )
 
     def run(self, task: Task) -> Outcome:
@@ -124,7 +124,7 @@ class Compactor:
                 handle, task.fragments, target_rows=TARGET_ROWS, ordered=task.ordered
             )
         with self._datasets.lance_call("build_segment", task.base.table_key):
-            return indexing.build_part(handle, task.request, task.fragments)
+            return index_segments.build_part(handle, task.request, task.fragments)
 
     def gather(
         self, plan: TablePlan, tasks: Sequence[Task], outcomes: Sequence[Outcome]
@@ -138,7 +138,7 @@ class Compactor:
                 parts.setdefault(task.segment, []).append(outcome)
         with self._datasets.lance_call("finish_segments", plan.base.table_key):
             segments = [
-                indexing.finished(handle, plan.indexes.segments[number].request, built)
+                index_segments.finished(handle, plan.indexes.segments[number].request, built)
                 for number, built in sorted(parts.items())
             ]
         rewrites = tuple(text for text in outcomes if isinstance(text, str))
@@ -163,7 +163,7 @@ class Compactor:
         handle = self._datasets.handle(now)
         if done.segments:
             with self._datasets.lance_call("stage_create_indexes", now.table_key):
-                transaction = indexing.staged(handle, done.plan.indexes, done.segments)
+                transaction = index_segments.staged(handle, done.plan.indexes, done.segments)
             first = StagedWrite(now, handle, transaction)
         else:
             first = self._tables.stage_nothing(now)

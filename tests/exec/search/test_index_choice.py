@@ -15,10 +15,10 @@ from omnigraph.catalog.accept import accept
 from omnigraph.catalog.indexes import IndexKind
 from omnigraph.errors import BadRequest
 from omnigraph.exec.search.schema_indexes import schema_indexes
-from omnigraph.exec.upkeep import ensure_indices
-from omnigraph.exec.upkeep.ensure_indices import IndexNote
+from omnigraph.exec.upkeep import build_indexes
+from omnigraph.exec.upkeep.build_indexes import IndexNote
 from omnigraph.storage import failpoints
-from omnigraph.storage.lance import indexing
+from omnigraph.storage.lance import index_segments
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import TableKey
 from tests.storage.world import remove
@@ -152,7 +152,7 @@ def test_rows_written_since_get_a_segment_of_their_own(graph: og.Graph) -> None:
 def test_an_index_of_many_segments_becomes_one(
     graph: og.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexing, "SEGMENTS_MAX", 2)
+    monkeypatch.setattr(index_segments, "SEGMENTS_MAX", 2)
     for first in range(0, 30, 10):
         _add(graph, first, first + 10, faces=False)
         graph.ensure_indices()
@@ -182,7 +182,7 @@ def test_another_writer_in_between_is_no_failure(
 ) -> None:
     _add(graph, 0, 300)
     attempts = []
-    attempt = ensure_indices._attempt
+    attempt = build_indexes._attempt
 
     def disturbed(*given: object) -> object:
         attempts.append(given)
@@ -200,7 +200,7 @@ def test_another_writer_in_between_is_no_failure(
                 return attempt(*given)  # type: ignore[arg-type]
         return attempt(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ensure_indices, "_attempt", disturbed)
+    monkeypatch.setattr(build_indexes, "_attempt", disturbed)
     report = graph.ensure_indices()
     assert len(attempts) == 2
     assert _facts(report.built) == ALL_INDEXES

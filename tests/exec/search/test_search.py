@@ -19,9 +19,9 @@ from omnigraph.exec.memory.numbering import Ids
 from omnigraph.exec.search import search
 from omnigraph.exec.search.analyse import INDEX_PARAMETERS, analyse, terms
 from omnigraph.exec.search.search import bm25, matching_ids, nearest
-from omnigraph.exec.search.search_numbers import bm25_numbers, matching_numbers, nearest_numbers
+from omnigraph.exec.search.search_by_number import bm25_numbers, matching_numbers, nearest_numbers
 from omnigraph.plan.ir import TextMode
-from omnigraph.storage.lance.indexing import IndexRequest
+from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import TableKey

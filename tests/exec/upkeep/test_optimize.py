@@ -15,7 +15,7 @@ from omnigraph.exec.upkeep import optimize as optimizing
 from omnigraph.exec.upkeep.optimize import OptimizeReport, TableReport
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
-from omnigraph.storage.lance.indexing import IndexRequest
+from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.manifest.state import LOCATION
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.sidecars import FOLDER

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from omnigraph.errors import BadRequest, NotFound, RecoveryRequired, StorageFailed
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance import direct_read, spans
-from omnigraph.storage.lance.indexing import IndexRequest
+from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.protocol import fold
+from omnigraph.storage.protocol import auto_compaction
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import TablePin
@@ -148,7 +148,9 @@ def patch(store: Store, write: Write, step: Act) -> None:
 @given(acts=st.lists(ACTS, min_size=2, max_size=9))
 def test_every_difference_is_listed(acts: list[Act]) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(fold, "FRAGMENTS_MAX", 4)  # so that versions are folded on the way
+        patched.setattr(
+            auto_compaction, "FRAGMENTS_MAX", 4
+        )  # so that versions are folded on the way
         patched.setattr(direct_read, "_ROWS_A_FILE", 1)  # so that few rows are read in place too
         store = Where(f"{folder}/g").create()
         put(store, {PERSON: {"k0": 0, "k1": 1, "k2": 2}})
@@ -203,7 +205,7 @@ def test_addresses_are_not_carried_over_a_fold(
         put(store, {PERSON: {name: 1}})
     store.branches.create("b")
     put(store, {PERSON: {"k0": 2, "k1": 2}}, branch="b")
-    monkeypatch.setattr(fold, "FRAGMENTS_MAX", 2)
+    monkeypatch.setattr(auto_compaction, "FRAGMENTS_MAX", 2)
     for number in range(4):
         put(store, {PERSON: {f"n{number}": number}})
     assert store.tables.reader(pin_of(store, MAIN)).fragment_count() < 4

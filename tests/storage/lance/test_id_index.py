@@ -11,7 +11,7 @@ from omnigraph.storage import failpoints
 from omnigraph.storage.lance import id_index
 from omnigraph.storage.lance.id_hashing import Hashes, hashes_of
 from omnigraph.storage.lance.id_index import HashTable
-from omnigraph.storage.protocol import fold
+from omnigraph.storage.protocol import auto_compaction
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.store import Store
 from tests.storage.world import CITY, PERSON, Where, append, content, put, remove
@@ -68,7 +68,7 @@ def test_entries_are_found_under_their_hashes_and_keep_their_numbers(
 def test_what_this_process_wrote_is_known_without_a_look(store: Store) -> None:
     append(store, PERSON, "a")
     assert not lacks(store, "a")
-    for number in range(2 * fold.FRAGMENTS_MAX):
+    for number in range(2 * auto_compaction.FRAGMENTS_MAX):
         append(store, PERSON, f"r{number}")
         assert calls(store, "new") == 0
     assert lacks(store, "new")
@@ -151,7 +151,7 @@ def test_an_upsert_replaces_exactly_the_rows_of_its_ids(
     """Two processes write, rows go and come back, small fragments are folded, writes are undone."""
     local = Where(str(tmp_path_factory.mktemp("index") / "graph.omni"))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(fold, "FRAGMENTS_MAX", 3)
+        patched.setattr(auto_compaction, "FRAGMENTS_MAX", 3)
         store = local.create()
         other = local.open()
         model: dict[str, int] = {}

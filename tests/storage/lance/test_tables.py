@@ -8,7 +8,7 @@ import omnigraph as og
 from omnigraph.errors import NotFound, Reclaimed
 from omnigraph.storage.lance.columns import ADDRESS
 from omnigraph.storage.lance.datasets import CommitRaced
-from omnigraph.storage.lance.indexing import IndexRequest
+from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.staging import StagedWrite
 from omnigraph.storage.lance.transactions import operation_of
 from omnigraph.storage.protocol.intent import WriterKind

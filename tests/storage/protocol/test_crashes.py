@@ -12,7 +12,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.storage import failpoints
 from omnigraph.storage.manifest.state import LOCATION
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.protocol.fold import FRAGMENTS_MAX
+from omnigraph.storage.protocol.auto_compaction import FRAGMENTS_MAX
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.records import RECOVERY_ACTOR
 from omnigraph.storage.store import Store

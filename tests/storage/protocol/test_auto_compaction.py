@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from omnigraph.errors import StorageFailed
-from omnigraph.storage.lance.indexing import IndexRequest
+from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.inline_commits import InlineResidual
 from omnigraph.storage.manifest.state import LOCATION
-from omnigraph.storage.protocol import fold
-from omnigraph.storage.protocol.fold import FRAGMENTS_MAX
+from omnigraph.storage.protocol import auto_compaction
+from omnigraph.storage.protocol.auto_compaction import FRAGMENTS_MAX
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.store import Store
 from tests.storage.world import FAST, PERSON, Where, append, content, heads_agree, put
@@ -45,7 +45,7 @@ def test_one_row_writes_leave_a_large_fragment_alone(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a fold writes follows what was written since, not the table."""
-    monkeypatch.setattr(fold, "SIZE_CLASSES", (32, 64, 256))
+    monkeypatch.setattr(auto_compaction, "SIZE_CLASSES", (32, 64, 256))
     put(store, {PERSON: {f"large{n}": n for n in range(200)}})
     (large,) = store.datasets.handle(store.snapshot().tables[PERSON]).get_fragments()
     for number in range(4 * FRAGMENTS_MAX):

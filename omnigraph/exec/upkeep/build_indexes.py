@@ -12,7 +12,7 @@ from omnigraph.catalog.indexes import IndexKind
 from omnigraph.catalog.model import Catalog
 from omnigraph.exec.search.analyse import INDEX_PARAMETERS
 from omnigraph.exec.search.schema_indexes import SchemaIndex, by_table, schema_indexes
-from omnigraph.storage.lance.indexing import IndexFacts, IndexRequest
+from omnigraph.storage.lance.index_segments import IndexFacts, IndexRequest
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN

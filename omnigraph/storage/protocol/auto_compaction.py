@@ -14,7 +14,7 @@ from omnigraph.errors import OmnigraphError, StorageFailed
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.compaction_groups import TARGET_ROWS, merge_groups
 from omnigraph.storage.lance.datasets import CommitRaced, Datasets, Handle
-from omnigraph.storage.lance.indexing import inherited
+from omnigraph.storage.lance.index_segments import inherited
 from omnigraph.storage.lance.inline_commits import InlineResidual, rewrite_counts
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks.locks import NONE_KEPT, Kept, Locks, hold, hold_if_idle
