@@ -25,7 +25,7 @@ from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.publish import Publisher
 from omnigraph.storage.manifest.queries import Queries
 from omnigraph.storage.manifest.state import publish_lock
-from omnigraph.storage.names import MAIN, lock_name
+from omnigraph.storage.names import lock_name
 from omnigraph.storage.protocol.auto_compaction import Folding
 from omnigraph.storage.protocol.intent import Intent, change_of
 from omnigraph.storage.protocol.promote import Promotions
@@ -76,20 +76,6 @@ class Prepared:
             or self.intent.mark is not None
             or not self.writes
             or self.intent.schema is not None
-        )
-
-    @property
-    def heads_prove_base(self) -> bool:
-        """True when comparing table heads proves the base is current, so the manifest need not be
-        read: a publish never runs ahead of a head, so a table whose head did not move was not
-        published either. Branches share tables with others and can be deleted, and changes of
-        tables show in the manifest alone."""
-        return (
-            self.intent.branch == MAIN
-            and not self.is_serial
-            and not self.intent.new_tables
-            and not self.intent.tombstones
-            and not self.files
         )
 
 
@@ -163,21 +149,18 @@ class Committer:
         return commit
 
     def _require_base(self, prepared: Prepared) -> None:
-        """Under the locks: the branch is the one we know, its pins and the heads stand still."""
+        """Under the locks, before anything is durable: the branch is the one we know, this program
+        may write to it, its pins and the heads stand still."""
+        # What was staged may build on a state that is seconds old. Lance would rebase the publish
+        # over whatever came since, the stamp of a newer program included.
+        self._require_published(prepared)
         written = {write.staged.table_key: write.staged.base for write in prepared.writes}
-        if prepared.heads_prove_base:
-            for table_key, pin in prepared.relied_on.items():
-                if table_key not in written and self._tables.head(pin) != pin.version:
-                    self._require_published(prepared)
-        else:
-            self._require_published(prepared)
         # A schema change settles dead writers of any table first, under the schema they wrote for.
         watched = {**prepared.relied_on, **written} if prepared.intent.schema else written
         for base in watched.values():
             head = self._tables.head(base)
             if head != base.version:
-                # Published meanwhile, or left by a writer that died.
-                self._require_published(prepared)
+                # Left by a writer that died: what is published was looked at above.
                 raise HeadAhead(base.table_key, base.version, head)
         failpoints.hit("commit.checked")
 
