@@ -24,26 +24,26 @@ SHAPES: tuple[tuple[TableKey, ...], ...] = ((PERSON,), (CITY,), (KNOWS,), (PERSO
 def write(where: Where, values: Values, branch: str, place: str, nth: int) -> None:
     """Commit once, killed at a failpoint."""
     store = where.open()
-    failpoints.arm(root_of, "kill", nth)
+    failpoints.arm(place, "kill", nth)
     put(store, values, branch=branch, actor="act-crash")
 
 
 def recover(where: Where, place: str) -> None:
     """Open read-write, killed at a failpoint."""
-    failpoints.arm(root_of, "kill")
+    failpoints.arm(place, "kill")
     where.open()
 
 
 def init(where: Where, place: str) -> None:
     """Create a graph, killed at a failpoint."""
-    failpoints.arm(root_of, "kill")
+    failpoints.arm(place, "kill")
     create_graph(where)
 
 
 def branch(where: Where, verb: str, name: str, place: str) -> None:
     """Create or delete a branch, killed at a failpoint."""
     store = where.open()
-    failpoints.arm(root_of, "kill")
+    failpoints.arm(place, "kill")
     if verb == "create":
         store.branches.create(name)
     else:
@@ -53,7 +53,7 @@ def branch(where: Where, verb: str, name: str, place: str) -> None:
 def commits(where: Where, count: int, table_key: TableKey, place: str) -> None:
     """Commit one row at a time, killed at a failpoint on the way."""
     store = where.open()
-    failpoints.arm(root_of, "kill")
+    failpoints.arm(place, "kill")
     for number in range(count):
         put(store, {table_key: {f"r{number}": number}}, branch=MAIN)
 
