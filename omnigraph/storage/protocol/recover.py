@@ -14,6 +14,7 @@ not at all; there is one audit row; and the sidecar is deleted last, so each ste
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -127,7 +128,18 @@ class Recoverer:
         locks that the caller holds already: their former holders are dead.
         """
         pending = self._sidecars.pending()
+        if pending:
+            self._watch(pending, kept)
         return tuple(op for op in pending if not self._settle_if_idle(op, patient, kept))
+
+    def _watch(self, pending: Sequence[OperationId], kept: Kept) -> None:
+        """Look at the locks of all pending writers first: dead leases run out side by side."""
+        names: set[str] = set()
+        for operation in pending:
+            with suppress(StorageFailed):  # one that cannot be read is refused when its turn comes
+                sidecar = self._sidecars.read(operation)
+                names.update(() if sidecar is None else sidecar_lock_names(sidecar))
+        self._locks.watch(sorted(names - kept.keys()))
 
     def _settle_if_idle(self, operation: OperationId, patient: bool, kept: Kept) -> bool:
         sidecar = self._sidecars.read(operation)
