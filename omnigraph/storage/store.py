@@ -192,6 +192,21 @@ class Store:
         """The commit of a branch that carries a mark."""
         return self.queries.marked(self.manifest.state(branch), mark)
 
+    def identity(self, branch: str) -> str | None:
+        """The incarnation of a branch: another one after it was deleted and created again."""
+        return self.manifest.identity(branch)
+
+    def file(self, path: str) -> bytes | None:
+        """A file beside the tables, or None when there is none."""
+        stored = self.objects.get(path)
+        return None if stored is None else stored.data
+
+    def keep_files(self, files: Mapping[str, bytes]) -> None:
+        """Write files that never change, unless the last of them is there already."""
+        if files and not self.objects.has(list(files)[-1]):
+            for path, data in files.items():
+                self.objects.put(path, data)
+
     # Writing
 
     def begin(
@@ -321,6 +336,11 @@ class Store:
         self.require_writable()
         with hold(self.locks, [lock_name("upkeep", "")]):
             yield
+
+    def optimize_manifest(self, branch: str) -> tuple[int, int, int]:
+        """Rewrite a branch's manifest as few fragments: how many it had, how many went and how many
+        came instead. No commit."""
+        return self.folding.optimize_manifest(branch)
 
     def heal(self) -> tuple[OperationId, ...]:
         """Settle every sidecar whose writer is dead; the operations whose writer lives."""

@@ -27,7 +27,7 @@ from omnigraph.storage.manifest.queries import Queries
 from omnigraph.storage.manifest.state import publish_lock
 from omnigraph.storage.names import lock_name
 from omnigraph.storage.protocol.auto_compaction import Folding
-from omnigraph.storage.protocol.intent import Intent, change_of
+from omnigraph.storage.protocol.intent import AlreadyMarked, Intent, change_of
 from omnigraph.storage.protocol.promote import Promotions
 from omnigraph.storage.protocol.reclaim import Reclaims
 from omnigraph.storage.protocol.sidecars import Sidecar, Sidecars, SidecarTable
@@ -85,14 +85,6 @@ class HeadAhead(Exception):
     def __init__(self, table_key: TableKey, pinned: int, head: int) -> None:
         super().__init__(f"{table_key} is at version {head}, published is {pinned}")
         self.table_key, self.pinned, self.head = table_key, pinned, head
-
-
-class AlreadyMarked(Exception):
-    """The branch has a commit of this mark. Nothing of this write is durable."""
-
-    def __init__(self, commit: Commit) -> None:
-        super().__init__(f"commit {commit.id} carries the mark {commit.mark!r}")
-        self.commit = commit
 
 
 class Committer:

@@ -15,7 +15,7 @@ from ulid import ULID
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.reader import TableReader
-from omnigraph.storage.lance.staging import Fragments, StagedWrite
+from omnigraph.storage.lance.staging import Fragments, StagedWrite, TableStaging
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.manifest.branches import Branches
@@ -146,7 +146,7 @@ class Write:
         self._writes[staged.table_key] = TableWrite(staged, steps)
 
     def then(
-        self, table_key: TableKey, step: Callable[[Tables, TablePin], StagedWrite | None]
+        self, table_key: TableKey, step: Callable[[TableStaging, TablePin], StagedWrite | None]
     ) -> None:
         """A further version of a table that has a staged one: what a branch merge needs."""
         write = self._writes[table_key]
