@@ -12,11 +12,13 @@ OmnigraphError
 ├── NotInstalled       install what it names
 ├── EmbeddingFailed    look at the provider, then repeat
 ├── RecoveryRequired   recover, then look
-└── StorageFailed      report it; nothing was published
+└── StorageFailed      report it; it says so where nothing was published
 
 Invariant: fields carry the facts and survive pickling; the message is derived from them.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any, Self
@@ -564,14 +566,27 @@ class RecoveryRequired(OmnigraphError):
 
 @dataclass(eq=False)
 class StorageFailed(OmnigraphError):
-    """The storage under the graph refused. Nothing was published."""
+    """The storage under the graph refused. `unpublished` is set where it is known that nothing
+    became visible: by a write under preparation, and by a commit before its sidecar."""
 
     operation: str
     detail: str
+    unpublished: bool = False
 
     def __str__(self) -> str:
-        text = f"storage failed while it {self.operation}: {self.detail}; nothing was published"
+        known = "; nothing was published" if self.unpublished else ""
+        text = f"storage failed while it {self.operation}: {self.detail}{known}"
         return _with_hint(text, next((do for sign, do in _WAYS_OUT if sign in self.detail), ""))
+
+
+@contextmanager
+def unpublished() -> Iterator[None]:
+    """Say of a storage failure inside the block that nothing was published by then."""
+    try:
+        yield
+    except StorageFailed as cause:
+        cause.unpublished = True
+        raise
 
 
 _WAYS_OUT = (

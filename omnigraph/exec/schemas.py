@@ -93,7 +93,7 @@ class Schemas:
     def archive(self, schema: Accepted) -> None:
         """Write a schema's files to the archive. Idempotent."""
         text, document = _archived(schema.id)
-        self._store.keep_files({text: schema.text.encode(), document: _document(schema.catalog)})
+        self._store.files.keep({text: schema.text.encode(), document: _document(schema.catalog)})
 
 
 def under_schema(schemas: Schemas, work: Callable[[Catalog], Result]) -> Result:
@@ -127,13 +127,13 @@ def _archived(schema_id: SchemaId) -> tuple[str, str]:
 def _read(store: Store, schema_id: SchemaId | None) -> Accepted:
     """Read a schema from the current files or the archive. While a change is being finished the
     current files may still be those of the schema before it."""
-    text, document = (store.file(path) for path in (SCHEMA_TEXT, SCHEMA_IR))
+    text, document = (store.files.read(path) for path in (SCHEMA_TEXT, SCHEMA_IR))
     if text is not None and document is not None:
         current_id = _hash(text, document)
         if schema_id in (None, current_id):
             return Accepted(current_id, text.decode(), _decoded(document, current_id))
     if schema_id is not None:
-        old_text, old = (store.file(path) for path in _archived(schema_id))
+        old_text, old = (store.files.read(path) for path in _archived(schema_id))
         if old_text is not None and old is not None:
             if _hash(old_text, old) != schema_id:
                 raise StorageFailed("read a schema", f"{_archived(schema_id)[1]} is damaged")

@@ -6,7 +6,7 @@ error, never "absent". Puts are atomic: a reader sees the whole object or none o
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -179,6 +179,24 @@ class Objects:
             yield
         except (BaseError, OSError) as cause:
             raise StorageFailed(f"ran {verb} on {self._where.join(path)}", str(cause)) from cause
+
+
+class Files:
+    """The files beside the tables, for rooms that may not touch other objects."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    def read(self, path: str) -> bytes | None:
+        """The content of a file, or None when there is none."""
+        stored = self._objects.get(path)
+        return None if stored is None else stored.data
+
+    def keep(self, files: Mapping[str, bytes]) -> None:
+        """Write files that never change, unless the last of them is there already."""
+        if files and not self._objects.has(list(files)[-1]):
+            for path, data in files.items():
+                self._objects.put(path, data)
 
 
 def _is_file(path: str) -> bool:

@@ -43,7 +43,7 @@ from omnigraph.storage.names import (
     require_actor,
     table_location,
 )
-from omnigraph.storage.objects import Objects, Root, StorageOptions, root_of
+from omnigraph.storage.objects import Files, Objects, Root, StorageOptions, root_of
 from omnigraph.storage.protocol.audit import Audit
 from omnigraph.storage.protocol.auto_compaction import Folding
 from omnigraph.storage.protocol.commit import Committer, HeadAhead, Prepared
@@ -87,6 +87,7 @@ class Store:
         self._external_bases = checked_bases(settings.external_blobs)
         self.stats = Stats()
         self.objects = Objects(where, self.stats)
+        self.files = Files(self.objects)
         self.locks: Locks = make_locks(
             where, self.objects, self.stats, term_s=settings.lease_term_s
         )
@@ -191,21 +192,6 @@ class Store:
     def marked(self, branch: str, mark: str) -> Commit | None:
         """The commit of a branch that carries a mark."""
         return self.queries.marked(self.manifest.state(branch), mark)
-
-    def identity(self, branch: str) -> str | None:
-        """The incarnation of a branch: another one after it was deleted and created again."""
-        return self.manifest.identity(branch)
-
-    def file(self, path: str) -> bytes | None:
-        """A file beside the tables, or None when there is none."""
-        stored = self.objects.get(path)
-        return None if stored is None else stored.data
-
-    def keep_files(self, files: Mapping[str, bytes]) -> None:
-        """Write files that never change, unless the last of them is there already."""
-        if files and not self.objects.has(list(files)[-1]):
-            for path, data in files.items():
-                self.objects.put(path, data)
 
     # Writing
 

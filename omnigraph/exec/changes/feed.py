@@ -85,7 +85,7 @@ class Feed:
         self._store = store
         self._schemas = schemas
         self._filters = filters
-        identity = store.identity(branch)
+        identity = store.branches.identity(branch)
         self._head = store.snapshot(branch)
         self._chain = _first_parents(store, branch, self._head.commit_id)
         self._by_id = {commit.id: commit for commit in self._chain}

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed
+from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed, unpublished
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.staging import StagedWrite
 from omnigraph.storage.lance.tables import Tables
@@ -123,9 +123,10 @@ class Committer:
         turn.takes(names)
         with hold(self._locks, names, kept=turn.kept, wait_s=self._wait_s) as guard:
             failpoints.hit("commit.locked")
-            self._require_base(prepared)
-            sidecar = self._note(prepared)
-            self._write_sidecar(sidecar)
+            with unpublished():
+                self._require_base(prepared)
+                sidecar = self._note(prepared)
+                self._write_sidecar(sidecar)
             try:
                 pins = self._commit_tables(prepared, sidecar, guard)
                 commit = self._publish(prepared, pins, guard)
