@@ -7,7 +7,7 @@ error, never "absent". Puts are atomic: a reader sees the whole object or none o
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -171,6 +171,16 @@ class Objects:
         """Remove everything below a prefix."""
         for path in self.list(prefix):
             self.delete(path)
+        self.prune(prefix)
+
+    def prune(self, folder: str) -> None:
+        """Remove a folder and those below it as far as they are empty: a disk keeps them, an object
+        store has none."""
+        if self._root is None:
+            return
+        for path, _, _ in os.walk(f"{self._root}/{folder}", topdown=False):
+            with suppress(OSError):
+                os.rmdir(path)
 
     @contextmanager
     def _call(self, verb: str, path: str) -> Iterator[None]:

@@ -236,12 +236,12 @@ def test_nobody_writes_under_the_name_of_the_engine(tmp_path: Path, actor: str) 
     uri = tmp_path / "g.omni"
     schema = "node A { name: String @key }"
     graph = og.init(uri, schema=schema)
-    graph.branches.create("b")
+    lines = tmp_path / "a.jsonl"
+    lines.write_text('{"type": "A", "data": {"name": "y"}}\n')
     insert = 'query q() { insert A { name: "x" } }'
     doors: list[Callable[[], object]] = [
         lambda: graph.mutate(insert, actor=actor),
-        lambda: graph.branch("b").mutate(insert, actor=actor),
-        lambda: graph.load('{"type": "A", "data": {"name": "y"}}\n', "merge", actor=actor),
+        lambda: graph.load(lines, "merge", actor=actor),
         lambda: graph.schema.apply(schema + " node B { name: String @key }", actor=actor),
         lambda: graph.transaction(actor=actor),
         lambda: graph.repair(actor=actor),
@@ -249,6 +249,9 @@ def test_nobody_writes_under_the_name_of_the_engine(tmp_path: Path, actor: str) 
     for door in doors:
         with pytest.raises(og.BadRequest, match="reserved"):
             door()
+    graph.branches.create("b")
+    with pytest.raises(og.BadRequest, match="reserved"):
+        graph.branch("b").mutate(insert, actor=actor)
     graph.branch("b").mutate(insert)
     with pytest.raises(og.BadRequest, match="reserved"):
         graph.branches.merge("b", actor=actor)

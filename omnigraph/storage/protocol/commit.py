@@ -268,7 +268,9 @@ def _table_note(write: TableWrite) -> SidecarTable:
         table_branch=base.branch,
         fork=base.fork,
         expected_version=base.version,
-        post_commit_pin=base.version + 1 + len(write.then),
+        # Of a write of several versions it is the first: how many a fold or a step adds is known
+        # only when they are there, and the confirmation says it.
+        post_commit_pin=base.version + 1,
     )
 
 

@@ -289,6 +289,7 @@ class Reclaimer:
                     continue
                 if confirm:
                     self._objects.delete(file.path)
+                    self._objects.prune(f"{promote.FOLDER}/{operation}")
                 cleaned = _plus(cleaned, TableCleanup(cleaned.table, files=1, bytes=file.size))
         except OmnigraphError as cause:
             return _plus(cleaned, TableCleanup(cleaned.table, error=str(cause)))

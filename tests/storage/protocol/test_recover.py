@@ -12,8 +12,9 @@ from omnigraph.storage.protocol.sidecars import (
     decode_sidecar,
     encode_sidecar,
 )
-from omnigraph.storage.records import RECOVERY_ACTOR, CommitId, OperationId
+from omnigraph.storage.records import RECOVERY_ACTOR, CommitId, OperationId, TablePin
 from omnigraph.storage.store import Store
+from omnigraph.types import TableKey
 from tests.storage.world import CITY, PERSON, Where, append, content, heads_agree, put, rows
 
 TABLE = SidecarTable(PERSON, "nodes/p", None, "", expected_version=5, post_commit_pin=6)
@@ -240,3 +241,40 @@ def test_a_head_no_sidecar_explains_points_at_repair(store: Store) -> None:
         append(store, PERSON, "a")
     assert store.sidecars.pending() == ()
     append(store, CITY, "x")
+
+
+@pytest.mark.parametrize("place", ["recover.restore_after", "recover.publish_before"])
+def test_the_audit_names_the_version_that_was_undone_however_often_recovery_died(
+    store: Store, local: Where, place: str
+) -> None:
+    append(store, PERSON, "a")
+    with failpoints.armed("commit.table_after"), pytest.raises(RecoveryRequired):
+        put(store, {PERSON: {"b": 1}, CITY: {"x": 1}})
+    left = {key: store.datasets.head(pin.location, None) for key, pin in pins(store).items()}
+    for _ in range(2):
+        with failpoints.armed(place), pytest.raises(OSError, match=place):
+            local.open()
+    again = local.open()
+    (row,) = again.audit.list()
+    undone = {o.table_key: (o.from_version, o.to_version) for o in row.per_table_outcomes}
+    assert undone == {PERSON: (left[PERSON], 2), CITY: (left[CITY], 1)}
+    assert heads_agree(again)
+    assert content(again)[PERSON] == {"a": 1}
+
+
+def pins(store: Store) -> dict[TableKey, TablePin]:
+    return store.snapshot().tables
+
+
+def test_a_confirmed_sidecar_promises_the_version_that_its_table_reached(store: Store) -> None:
+    write = store.begin(kind=WriterKind.BRANCH_MERGE)
+    write.append(PERSON, rows(PERSON, {"a": 1}))
+    write.then(PERSON, lambda tables, pin: None)
+    write.then(PERSON, lambda tables, pin: tables.stage_append(pin, rows(PERSON, {"b": 1})))
+    with failpoints.armed("commit.confirmed"), pytest.raises(RecoveryRequired) as stopped:
+        store.commit(write)
+    sidecar = store.sidecars.read(OperationId(stopped.value.operation_id))
+    assert sidecar is not None
+    (table,) = sidecar.tables
+    assert table.post_commit_pin == table.confirmed_version == 3
+    assert store.datasets.head(table.table_path, None) == 3
