@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import unquote, urlparse
+from urllib.parse import quote, unquote, urlparse
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
@@ -21,6 +21,8 @@ from omnigraph.errors import BadRequest, StorageFailed
 from omnigraph.storage.stats import Stats
 
 StorageOptions = dict[str, str]
+LOCAL_SCHEME = "file-object-store://"
+_UNESCAPED = "".join(c for c in map(chr, range(32, 127)) if c not in '\\{^}%`]">[~<#|*?')
 _CLIENT_OPTIONS = frozenset({"allow_http", "timeout", "connect_timeout"})
 
 
@@ -41,8 +43,29 @@ class Root:
         return dict(self.options) or None
 
     def join(self, relative: str) -> str:
-        """The address of something below the root."""
+        """The address of something below the root: of a local graph a path, never a URL."""
         return f"{self.uri}/{relative}"
+
+    def branching(self, relative: str) -> str:
+        """The address of a dataset whose Lance branches come and go. Lance makes a folder at the
+        percent-encoded form of a path it is given there; an address that says which characters are
+        meant is taken as it is."""
+        if self.path is None or self.percent_encoded == self.uri:
+            return self.join(relative)
+        return f"{LOCAL_SCHEME}{quote(self.join(relative))}"
+
+    @property
+    def percent_encoded(self) -> str:
+        """The path as Lance writes it where it takes a path for a URL."""
+        return quote(self.uri, safe=_UNESCAPED).replace("~", "%7E")
+
+    def require_branchable(self) -> None:
+        """Pass for a root below which Lance can keep branches."""
+        if self.path is not None and "?" in self.uri:
+            raise BadRequest(
+                f"there is a '?' in the path '{self.uri}', below which a table cannot be branched",
+                "choose a folder without one, or move the graph there",
+            )
 
 
 def root_of(uri: str | os.PathLike[str], options: StorageOptions | None = None) -> Root:

@@ -374,6 +374,7 @@ def create(
 ) -> Store:
     """A new graph of empty tables. Its manifest comes last: until then there is no graph."""
     where = root_of(uri, storage_options)
+    where.require_branchable()
     require_actor(actor)
     _require_distinct(tables)
     _require_no_graph(where)

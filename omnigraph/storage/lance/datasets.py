@@ -60,9 +60,18 @@ class Datasets:
 
     def open(self, location: str, branch: str | None = None, version: int | None = None) -> Handle:
         """A new handle, pinned to a version or to the latest one."""
-        with self.lance_call("open", f"{location} on {branch or 'main'}"):
+        return self._opened(
+            self.uri(location, branch), f"{location} on {branch or 'main'}", version
+        )
+
+    def _branching(self, location: str) -> Handle:
+        """A new handle through which branches are listed, made and deleted, and nothing else."""
+        return self._opened(self._where.branching(location), location, None)
+
+    def _opened(self, uri: str, subject: str, version: int | None) -> Handle:
+        with self.lance_call("open", subject):
             return lance.dataset(
-                self.uri(location, branch),
+                uri,
                 version=version,
                 storage_options=self._where.storage_options,
                 session=self._session,
@@ -145,7 +154,7 @@ class Datasets:
         """Every Lance branch of a dataset, by its encoded name."""
         try:
             with self.lance_call("list_branches", location):
-                listed: dict[str, Any] = dict(self.open(location).branches.list())
+                listed: dict[str, Any] = dict(self._branching(location).branches.list())
         except NotFound:
             # Lance lists names and then reads each; one that was deleted in between fails it.
             return read_refs(self._objects, location)
@@ -159,14 +168,15 @@ class Datasets:
         self, location: str, branch: str, *, source: str | None, version: int
     ) -> None:
         """A Lance branch that starts at a version of the dataset or of another branch."""
+        self._where.require_branchable()
         start = (None if source is None else encode(source), version)
-        root = self.open(location)
+        root = self._branching(location)
         with self.lance_call("create_branch", f"{location} {branch}"):
             root.create_branch(encode(branch), start, self._where.storage_options)
 
     def delete_branch(self, location: str, branch: str) -> None:
         """Remove a Lance branch and whatever an unfinished creation of it left behind."""
-        root = self.open(location)
+        root = self._branching(location)
         if self.ref(location, branch) is not None:
             with self.lance_call("delete_branch", f"{location} {branch}"):
                 root.branches.delete(encode(branch))
