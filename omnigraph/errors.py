@@ -573,6 +573,11 @@ class StorageFailed(OmnigraphError):
     detail: str
     unpublished: bool = False
 
+    @property
+    def is_full(self) -> bool:
+        """Whether there was no room left."""
+        return any(sign in self.detail for sign in _NO_ROOM)
+
     def __str__(self) -> str:
         known = "; nothing was published" if self.unpublished else ""
         text = f"storage failed while it {self.operation}: {self.detail}{known}"
@@ -589,9 +594,10 @@ def unpublished() -> Iterator[None]:
         raise
 
 
+_NO_ROOM = ("No space left on device", "Disk quota exceeded")
+
 _WAYS_OUT = (
-    ("No space left on device", "free some space and repeat"),
-    ("Disk quota exceeded", "free some space and repeat"),
+    *((sign, "free some space and repeat") for sign in _NO_ROOM),
     ("File too large", "choose a file system, or a limit, that allows larger files"),
     ("Permission denied", "ask for the permission, or choose another place"),
     ("Operation not permitted", "ask for the permission, or choose another place"),

@@ -186,6 +186,14 @@ class Objects:
                 return False
             return True
 
+    def is_newest(self, known: str, following: str) -> bool:
+        """Whether the next of numbered objects is absent, by one look. On local disk, where a whole
+        folder can be gone at once, the known one must be there too."""
+        if self._root is None:
+            return not self.has(following)
+        with self._call("head", following):
+            return not _is_file(f"{self._root}/{following}") and _is_file(f"{self._root}/{known}")
+
     def exists(self, path: str) -> bool:
         """Whether an object, or a prefix with objects, is there."""
         return self.has(path) or bool(self.list(path))

@@ -328,10 +328,17 @@ class Store:
         came instead. No commit."""
         return self.folding.optimize_manifest(branch)
 
-    def heal(self) -> tuple[OperationId, ...]:
-        """Settle every sidecar whose writer is dead; the operations whose writer lives."""
+    def heal(self, *, if_room: bool = False) -> tuple[OperationId, ...]:
+        """Settle every sidecar whose writer is dead; the operations whose writer lives. With
+        `if_room` a full disk is no failure: the sidecars stay until there is room."""
         self.require_writable()
-        return self._recoverer.heal(patient=True)
+        try:
+            return self._recoverer.heal(patient=True)
+        except StorageFailed as cause:
+            if not (if_room and cause.is_full):
+                raise
+            self.stats.event("recover.no_room", level=logging.WARNING, cause=str(cause))
+            return self.sidecars.pending()
 
     @contextmanager
     def schema_change(self) -> Iterator[None]:
@@ -407,7 +414,7 @@ def open_store(
     _require_graph(store)
     if not read_only:
         _require_writable_folder(where)
-        store.heal()
+        store.heal(if_room=True)  # a graph on a full disk must open, or nobody could clean it up
     store.stats.event("graph.opened", uri=where.uri, read_only=read_only)
     return store
 

@@ -81,8 +81,9 @@ def cleanup(
     if not confirm:
         return _cleanup(store, keep, age, seconds(grace), confirm=False, run=run)
     with store.upkeep():
-        store.heal()
+        store.heal(if_room=True)  # what a pending sidecar needs is kept
         report = _cleanup(store, keep, age, seconds(grace), confirm=True, run=run)
+        store.heal(if_room=True)  # there may be room now
         store.close()  # its caches may name removed versions
         return report
 

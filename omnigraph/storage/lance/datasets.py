@@ -114,8 +114,9 @@ class Datasets:
         Versions are named by number and leave no gap, so one look for the next name tells that
         nothing happened. Lance would list every version there is.
         """
-        folder = _folder(location, branch)
-        if not self._objects.has(f"{folder}/_versions/{version_file(known + 1)}"):
+        folder = f"{_folder(location, branch)}/_versions"
+        names = f"{folder}/{version_file(known)}", f"{folder}/{version_file(known + 1)}"
+        if self._objects.is_newest(*names):
             return known
         return self.head(location, branch)
 
