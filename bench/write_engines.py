@@ -18,7 +18,6 @@ from lance.fragment import write_fragments
 
 import omnigraph as og
 from omnigraph.catalog.accept import accept
-from omnigraph.catalog.arrow import edge_schema, node_schema
 from omnigraph.storage.records import MANIFEST_SCHEMA
 from omnigraph.types import TableKey
 
@@ -36,7 +35,7 @@ START = 1000
 
 def stored_rows(people: pa.Table) -> pa.Table:
     """People as the table of their type holds them."""
-    schema = node_schema(accept(SCHEMA).nodes["Person"])
+    schema = accept(SCHEMA).nodes["Person"].schema
     columns = {"id": people["name"], "name": people["name"], "age": people["age"]}
     return pa.table([columns[name] for name in schema.names], schema=schema)
 
@@ -114,8 +113,8 @@ class Bare:
 
     def __init__(self, folder: Path) -> None:
         catalog = accept(SCHEMA)
-        self._person_schema = node_schema(catalog.nodes["Person"])
-        self._knows_schema = edge_schema(catalog.edges["Knows"])
+        self._person_schema = catalog.nodes["Person"].schema
+        self._knows_schema = catalog.edges["Knows"].schema
         people = [self._person(f"p{n}") for n in range(START)]
         self._people = self._create(
             folder / "people", pa.Table.from_pylist(people, schema=self._person_schema)

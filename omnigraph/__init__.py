@@ -1,6 +1,6 @@
 """OmniGraph: a typed property-graph database on Lance tables, with a Spark pipeline.
 
-What `__all__` lists is public; every other name is internal and may move. Importing the package
+Names in `__all__` are public; every other one is internal and may move. Importing the package
 loads no engine: Spark, Lance, Arrow and the web server are each loaded by the call that needs them.
 """
 
@@ -41,6 +41,7 @@ from omnigraph.errors import (
     VersionMismatch,
     Violation,
 )
+from omnigraph.extras import defer_pandas
 
 if TYPE_CHECKING:
     from omnigraph.exec.changes.baseline import Baseline
@@ -146,8 +147,9 @@ _LOADED_LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """What needs an engine, loaded when it is first asked for."""
+    """Names that need an engine, imported on first use."""
     home = _LOADED_LATER.get(name)
     if home is not None:
+        defer_pandas()
         return getattr(import_module(f"omnigraph.{home}"), name)
     raise AttributeError(f"module 'omnigraph' has no attribute '{name}'")

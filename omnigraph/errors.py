@@ -1,4 +1,4 @@
-"""Every failure a caller can see, cut by what the caller does next.
+"""Error classes: every failure a caller can see, cut by what the caller does next.
 
 OmnigraphError
 ├── SourceError        fix the text             ParseError, TypeCheckError (both carry a position)
@@ -30,7 +30,7 @@ class OmnigraphError(Exception):
 
     @property
     def fact(self) -> str:
-        """What is wrong, for a report that says itself what to do about it."""
+        """The fault alone, for a report that gives its own advice."""
         return str(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -189,7 +189,7 @@ class Reclaimed(Refused):
 
     @property
     def fact(self) -> str:
-        """What is wrong, without the way to find out more."""
+        """The fault alone, without the advice."""
         return f"{self.kind} {self.name} is not there any more"
 
     def __str__(self) -> str:
@@ -213,7 +213,7 @@ class AlreadyExists(Refused):
 
 @dataclass(eq=False)
 class InUse(Refused):
-    """Something that cannot go while another thing needs it. Nothing was changed."""
+    """A deletion refused because another branch depends on its target. Nothing was changed."""
 
     kind: str
     name: str
@@ -335,9 +335,9 @@ class UnsupportedVersion(Refused):
 
 @dataclass(eq=False)
 class ChangeFeedGap(Refused):
-    """History that cleanup reclaimed: a commit, or what it changed, can no longer be told.
+    """History that cleanup reclaimed: a commit, or its changes, can no longer be read.
 
-    `cursor` is the one that was given, so that whoever keeps it knows which to forget.
+    `cursor` is the one that was given, so that a consumer that stores cursors can drop it.
     """
 
     first_unreadable_commit_id: str
@@ -448,7 +448,7 @@ class SchemaHeld(Conflict):
 
 @dataclass(eq=False)
 class NoChanges(Conflict):
-    """A commit whose changes cannot be told: the first of a graph has nothing before it."""
+    """A commit without a diff: the first commit of a graph has no parent."""
 
     reason: str
     commit_id: str
@@ -481,12 +481,12 @@ class MergeConflict:
 
     @property
     def subject(self) -> str:
-        """What the conflict is about, in words."""
+        """The entity or type in conflict, in words."""
         of = f"{self.entity_kind} type '{self.type_name}'"
         return of if self.entity_id is None else f"{of}, entity id '{self.entity_id}'"
 
     def to_json(self) -> dict[str, Any]:
-        """The conflict without its images, as a server tells it."""
+        """The conflict without its images, as the server's JSON has it."""
         return {
             "entity_kind": self.entity_kind,
             "type_name": self.type_name,
@@ -524,7 +524,7 @@ class MergeConflicts(Conflict):
 
 @dataclass(eq=False)
 class NotInstalled(OmnigraphError):
-    """Something this machine lacks."""
+    """A missing dependency: a package, a program or a Java."""
 
     what: str
     looked: str

@@ -4,11 +4,13 @@
     spark = ogs.session()
     spark.read.format("omnigraph").option("type", "Person").load("graph.omni")
 
-Importing this module loads no Spark; asking it for something does.
+Importing this module does not import pyspark; using one of its names does.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from omnigraph.extras import require_spark
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.session import register, session
@@ -29,4 +31,6 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'omnigraph.spark' has no attribute '{name}'")
+    if home != "session":  # its functions ask when they are called
+        require_spark()
     return getattr(import_module(f"omnigraph.pipeline.{home}"), name)

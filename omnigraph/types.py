@@ -1,13 +1,14 @@
-"""Words every room shares: names, value types and positions in source text.
+"""Shared vocabulary: table keys, kinds, scalar and value types, spans of source text.
 
 Invariant: a `ValueType` says everything that decides how a value is written, stored, compared and
 shown, so no room asks for more than it. Nothing here imports another room.
 """
 
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NewType
+from typing import NewType, assert_never
 
 TableKey = NewType("TableKey", str)
 """`node:<Type>` or `edge:<Type>`: the name of a table in a plan, a manifest row and an error."""
@@ -20,16 +21,34 @@ PropertyId = NewType("PropertyId", int)
 
 
 class Kind(StrEnum):
-    """What a type declares."""
+    """The kinds of declarations: node types, edge types and interfaces."""
 
     NODE = "node"
     EDGE = "edge"
     INTERFACE = "interface"
 
 
+TABLE_KINDS = (Kind.NODE, Kind.EDGE)
+"""The kinds whose types have a table."""
+
+
 def table_key(kind: Kind, type_name: str) -> TableKey:
     """The key of the table that holds a node or edge type."""
     return TableKey(f"{kind}:{type_name}")
+
+
+def parse_table_key(key: str) -> tuple[Kind, str]:
+    """The kind and the type name of a table's key, or `ValueError`: the inverse of `table_key`."""
+    kind, _, type_name = key.partition(":")
+    if kind not in TABLE_KINDS or not type_name:
+        raise ValueError(f"'{key}' is no table key")
+    return Kind(kind), type_name
+
+
+def counts_of_kind(counts: Mapping[TableKey, int], kind: Kind) -> dict[str, int]:
+    """The counts of the tables of one kind, by type name."""
+    parsed = ((*parse_table_key(key), count) for key, count in counts.items())
+    return {name: count for of, name, count in parsed if of is kind}
 
 
 class Scalar(StrEnum):
@@ -49,8 +68,23 @@ class Scalar(StrEnum):
     VECTOR = "Vector"
 
 
-INTEGERS = frozenset({Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64})
-FLOATS = frozenset({Scalar.F32, Scalar.F64})
+def number_class(scalar: Scalar) -> type[int] | type[float] | None:
+    """The Python class of a number type; None for a type that holds no single number."""
+    match scalar:
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
+            return int
+        case Scalar.F32 | Scalar.F64:
+            return float
+        case Scalar.STRING | Scalar.BLOB | Scalar.BOOL:
+            return None
+        case Scalar.DATE | Scalar.DATETIME | Scalar.VECTOR:
+            return None
+        case _:
+            assert_never(scalar)
+
+
+INTEGERS = frozenset(scalar for scalar in Scalar if number_class(scalar) is int)
+FLOATS = frozenset(scalar for scalar in Scalar if number_class(scalar) is float)
 NUMERICS = INTEGERS | FLOATS
 
 INTEGER_BOUNDS: dict[Scalar, tuple[int, int]] = {
@@ -72,6 +106,9 @@ RESERVED_COLUMNS = frozenset(
     }
 )
 """Column names the storage engine keeps for itself."""
+
+BLOB_EXTENSION = "lance.blob.v2"
+"""The Arrow extension type of a blob column, by the storage engine's name for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +148,10 @@ class ValueType:
         if self.is_list:
             base = f"[{base}]"
         return f"{base}?" if self.nullable else base
+
+
+ID_TYPE = ValueType(Scalar.STRING)
+"""The type of the id of every node and edge."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""What the graph means: names and stable identities, constraints, schema changes."""
+"""The catalog: schema types with stable identities, constraints, migrations."""

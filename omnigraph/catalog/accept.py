@@ -1,15 +1,15 @@
 """Schema text to catalog: the only door for a schema that a person wrote.
 
-Invariant: `accept` and `evolve` return a consistent `Catalog` or raise `ParseError` with a
-position, whatever the text. Nothing here loads Arrow unless the schema has a `@check`.
+Invariant: `accept` and `admit` return a consistent `Catalog` or raise `ParseError` with a position,
+whatever the text. Nothing here loads Arrow unless the schema has a `@check`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from omnigraph.catalog.declarations import resolve
 from omnigraph.catalog.identity import identify
 from omnigraph.catalog.model import Catalog, Literal
-from omnigraph.catalog.resolve import resolve
 from omnigraph.errors import ParseError
 from omnigraph.language.reader import Fault
 from omnigraph.language.schema.parser import parse_schema
@@ -31,7 +31,7 @@ class Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """An accepted schema and what there is to say about it."""
+    """An accepted schema with its diagnostics, and the values for added properties."""
 
     catalog: Catalog
     diagnostics: tuple[Diagnostic, ...]
@@ -43,13 +43,8 @@ def accept(text: str) -> Catalog:
     return admit(text).catalog
 
 
-def evolve(old: Catalog, text: str) -> Catalog:
-    """The catalog that follows an accepted one: what goes on keeps its identity."""
-    return admit(text, old).catalog
-
-
 def admit(text: str, old: Catalog | None = None) -> Admission:
-    """`accept` or `evolve`, with diagnostics."""
+    """A schema with its diagnostics; after `old`, types and properties keep their identities."""
     schema = parse_schema(text)
     try:
         draft = resolve(schema)
@@ -60,6 +55,6 @@ def admit(text: str, old: Catalog | None = None) -> Admission:
         ) from None
     diagnostics = []
     for note in notes:
-        place = ParseError.at(text, note.span, note.text)
-        diagnostics.append(Diagnostic(note.code, note.entity, note.text, place.line, place.column))
+        error = ParseError.at(text, note.span, note.text)
+        diagnostics.append(Diagnostic(note.code, note.entity, note.text, error.line, error.column))
     return Admission(catalog, tuple(diagnostics), draft.backfills)

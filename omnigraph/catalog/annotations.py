@@ -1,11 +1,12 @@
-"""The annotations that mean something, and where they may stand.
+"""Schema annotations: which ones have a meaning, and on which declarations they are allowed.
 
-Invariant: what leaves here has been read: `@key`, `@unique` and `@index` are flags, `@rename_from`
-and `@backfill` are hints, `@embed` is an `Embed`, and the rest is opaque metadata.
+Invariant: every annotation is interpreted once: `@key`, `@unique` and `@index` are flags,
+`@rename_from` and `@backfill` are hints, `@embed` is an `Embed`, and the rest is opaque metadata.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from omnigraph.catalog.draft import NO_PROPERTY_ID, Hint
 from omnigraph.catalog.model import Annotation, Embed, Literal, Property
@@ -21,7 +22,7 @@ _ONCE = METADATA | _FLAGS | {"rename_from", "embed", "backfill"}
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A property with what its annotations say."""
+    """A property with its annotations interpreted."""
 
     property: Property
     flags: tuple[Columns, ...]
@@ -32,7 +33,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class TypeNotes:
-    """What the annotations of a node or edge type say."""
+    """The annotations of a node or edge type, interpreted."""
 
     annotations: tuple[Annotation, ...]
     hint: Hint | None
@@ -133,26 +134,34 @@ def _one_text(note: ast.Annotation) -> str:
     return _text(note)
 
 
-_INTEGERS = frozenset({Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64})
-_WRITTEN_AS: dict[Scalar, tuple[type, ...]] = {
-    Scalar.STRING: (str,),
-    Scalar.BOOL: (bool,),
-    Scalar.F32: (int, float),
-    Scalar.F64: (int, float),
-    Scalar.DATE: (str, int),
-    Scalar.DATETIME: (str, int),
-    **dict.fromkeys(_INTEGERS, (int,)),
-}
+def _written_as(scalar: Scalar) -> tuple[type, ...]:
+    """The classes of literals that spell a value of the type; none for a type without literals."""
+    match scalar:
+        case Scalar.STRING:
+            return (str,)
+        case Scalar.BOOL:
+            return (bool,)
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
+            return (int,)
+        case Scalar.F32 | Scalar.F64:
+            return int, float
+        case Scalar.DATE | Scalar.DATETIME:
+            return str, int
+        case Scalar.BLOB | Scalar.VECTOR:
+            return ()
+        case _:
+            assert_never(scalar)
 
 
 def _backfill(note: ast.Annotation, value_type: ValueType) -> Literal:
-    """The value that rows get which are there when the property is added."""
-    if value_type.is_list or value_type.scalar not in _WRITTEN_AS:
+    """The value of existing rows when the property is added."""
+    classes = () if value_type.is_list else _written_as(value_type.scalar)
+    if not classes:
         raise _misplaced(
             note, f"a property of type {value_type}", "give an expression when it is applied"
         )
     value = note.value
-    fits = value is not None and type(value) in _WRITTEN_AS[value_type.scalar]
+    fits = value is not None and type(value) in classes
     if value_type.enum_values is not None:
         fits = value in value_type.enum_values
     if value is None or not fits or note.kwargs:

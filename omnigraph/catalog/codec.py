@@ -1,4 +1,4 @@
-"""Catalog to JSON document and back: the other door, for a schema that was accepted before.
+"""Catalog serialisation: to a JSON document and back, for a schema that was accepted before.
 
 Invariant: `decode(encode(catalog)) == catalog`, and `decode` takes nothing that `encode` could not
 have written. A document of another format raises `UnsupportedVersion`, a damaged one
@@ -60,9 +60,9 @@ def encode(catalog: Catalog) -> Document:
 def decode(document: object) -> Catalog:
     """The catalog of a document."""
     record = _Record(document, "the document")
-    found = record.integer("format")
-    if found != FORMAT:
-        raise UnsupportedVersion(found, FORMAT)
+    version = record.integer("format")
+    if version != FORMAT:
+        raise UnsupportedVersion(version, FORMAT)
     interfaces = _by_name(record.items("interfaces", _interface))
     nodes = _by_name(record.items("nodes", _node))
     edges = _by_name(record.items("edges", _edge))
@@ -89,7 +89,7 @@ def _damaged(detail: str) -> StorageFailed:
 
 
 def _require_whole(catalog: Catalog, declared: Sequence[tuple[AnyType, int]]) -> None:
-    """What one record cannot see: distinct ids below their counters, nothing altered since."""
+    """Checks across records: distinct ids below their counters, and the fingerprint."""
     ids = [each.id for each, _ in declared]
     if len(set(ids)) != len(ids) or any(not 0 < i < catalog.next_type_id for i in ids):
         raise _damaged("type ids are not distinct numbers below next_type_id")
@@ -112,10 +112,10 @@ def _require_whole(catalog: Catalog, declared: Sequence[tuple[AnyType, int]]) ->
 
 
 def _by_name(items: Sequence[tuple[Typed, int]]) -> dict[str, tuple[Typed, int]]:
-    found = {each.name: (each, next_id) for each, next_id in items}
-    if len(found) != len(items):
+    by_name = {each.name: (each, next_id) for each, next_id in items}
+    if len(by_name) != len(items):
         raise _damaged("a type is declared twice")
-    return found
+    return by_name
 
 
 @dataclass(slots=True)
@@ -166,7 +166,7 @@ class _Record:
         values = self.take(key)
         if not isinstance(values, list):
             raise _damaged(f"'{key}' of {self.where} is not a list")
-        return [read(value, f"{key}[{place}]") for place, value in enumerate(values)]
+        return [read(value, f"{key}[{index}]") for index, value in enumerate(values)]
 
     def texts(self, key: str) -> tuple[str, ...]:
         return tuple(self.items(key, _text))
@@ -257,9 +257,9 @@ def _property(value: Any, where: str) -> Property:
 def _range(value: Any, where: str) -> Range:
     record = _Record(value, where)
     low, high = _number(record.take("low"), where), _number(record.take("high"), where)
-    found = Range(record.text("property"), low, high)
+    bounds = Range(record.text("property"), low, high)
     record.finish()
-    return found
+    return bounds
 
 
 def _check(value: Any, where: str) -> Check:

@@ -1,4 +1,4 @@
-"""Which constraints a type may carry.
+"""Constraint checking: keys, uniques, indexes, ranges and regex checks of a declared type.
 
 Invariant: the `Constraints` of a type name properties that exist and whose type can bear them.
 Property-level `@key`, `@unique` and `@index` arrive here as one-column constraints.
@@ -14,7 +14,7 @@ from omnigraph.catalog.regex import regex_error
 from omnigraph.language.reader import Fault
 from omnigraph.language.schema import ast
 from omnigraph.language.schema.ast import Columns, Name
-from omnigraph.types import FLOATS, Kind, Span, ValueType
+from omnigraph.types import FLOATS, Kind, Scalar, Span, ValueType
 
 _ENDPOINTS = frozenset({"src", "dst"})
 
@@ -43,24 +43,24 @@ def read_constraints(
     owner: Owner, declared: Sequence[Declared], constraints: Sequence[ast.Constraint]
 ) -> Constraints:
     """Everything the properties and the body of a type demand."""
-    found = Constraints()
+    gathered = Constraints()
     for item in declared:
         for flag in item.flags:
             name = Name(item.property.name, item.span)
-            _add_columns(found, owner, flag, (name,), item.span, in_body=False)
+            _add_columns(gathered, owner, flag, (name,), item.span, in_body=False)
     for constraint in constraints:
         match constraint:
             case ast.ColumnConstraint(kind=kind, columns=columns, span=span):
-                _add_columns(found, owner, kind, columns, span, in_body=True)
+                _add_columns(gathered, owner, kind, columns, span, in_body=True)
             case ast.RangeConstraint():
                 _require_node(owner, "range", constraint.span)
-                found.ranges[_range(owner, constraint)] = None
+                gathered.ranges[_range(owner, constraint)] = None
             case ast.CheckConstraint():
                 _require_node(owner, "check", constraint.span)
-                found.checks[_check(owner, constraint)] = None
+                gathered.checks[_check(owner, constraint)] = None
             case _:
                 assert_never(constraint)
-    return found
+    return gathered
 
 
 def _require_node(owner: Owner, name: str, span: Span) -> None:
@@ -74,7 +74,7 @@ def _require_node(owner: Owner, name: str, span: Span) -> None:
 
 
 def _add_columns(
-    found: Constraints,
+    gathered: Constraints,
     owner: Owner,
     kind: Columns,
     columns: Sequence[Name],
@@ -90,13 +90,13 @@ def _add_columns(
     names = tuple(column.text for column in columns)
     match kind:
         case Columns.KEY:
-            if found.keys and owner.kind is Kind.NODE:
+            if gathered.keys and owner.kind is Kind.NODE:
                 raise _multiple_keys(owner, span)
-            found.keys.append(names)
+            gathered.keys.append(names)
         case Columns.UNIQUE:
-            found.uniques.setdefault(frozenset(names), names)
+            gathered.uniques.setdefault(frozenset(names), names)
         case Columns.INDEX:
-            found.indexes.update(dict.fromkeys(names))
+            gathered.indexes.update(dict.fromkeys(names))
         case _:
             assert_never(kind)
 
@@ -132,12 +132,7 @@ def _unknown_hint(owner: Owner, name: str) -> str:
 def _check_column(owner: Owner, kind: Columns, column: Name, *, in_body: bool) -> None:
     value_type = _type_of(owner, kind, column)
     shape = _shape(value_type)
-    refused = {
-        Columns.KEY: {"list", "Vector", "Blob"},
-        Columns.UNIQUE: {"list", "Vector", "Blob"},
-        Columns.INDEX: {"Blob"} if in_body else {"list", "Blob"},
-    }[kind]
-    if shape in refused:
+    if shape in _refused_shapes(kind, in_body=in_body):
         raise Fault(
             column.span,
             f"@{kind} is not supported on {shape} property {owner.name}.{column}",
@@ -153,10 +148,29 @@ def _check_column(owner: Owner, kind: Columns, column: Name, *, in_body: bool) -
         )
 
 
+def _refused_shapes(kind: Columns, *, in_body: bool) -> frozenset[str]:
+    match kind:
+        case Columns.KEY | Columns.UNIQUE:
+            return frozenset({"list", "Vector", "Blob"})
+        case Columns.INDEX:
+            return frozenset({"Blob"} if in_body else {"list", "Blob"})
+        case _:
+            assert_never(kind)
+
+
 def _shape(value_type: ValueType) -> str:
+    """`list`, `Vector` or `Blob`; empty for a type of single, comparable values."""
     if value_type.is_list:
         return "list"
-    return str(value_type.scalar)
+    match value_type.scalar:
+        case Scalar.VECTOR | Scalar.BLOB:
+            return str(value_type.scalar)
+        case Scalar.STRING | Scalar.BOOL | Scalar.DATE | Scalar.DATETIME:
+            return ""
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64 | Scalar.F32 | Scalar.F64:
+            return ""
+        case _:
+            assert_never(value_type.scalar)
 
 
 def _range(owner: Owner, constraint: ast.RangeConstraint) -> Range:

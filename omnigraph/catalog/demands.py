@@ -1,4 +1,4 @@
-"""The constraints of a type as a set that renames leave alone.
+"""Constraints by identity: a set that compares equal after columns are renamed.
 
 Invariant: two types ask the same of their data when their demands have the same keys.
 """
@@ -10,7 +10,7 @@ from typing import assert_never
 from omnigraph.catalog.draft import AnyType
 from omnigraph.catalog.model import Check, EdgeType, Interface, NodeType, Range
 from omnigraph.language.reader import quote
-from omnigraph.language.schema.format import format_interval
+from omnigraph.language.schema.literals import format_interval
 
 Column = int | str
 """A property's id, or `src` or `dst`."""
@@ -40,11 +40,11 @@ class Shown:
 def demands(each: AnyType) -> dict[Demand, Shown]:
     """Every constraint of a type but its cardinality."""
     ids: dict[str, Column] = {prop.name: prop.id for prop in each.properties}
-    found: dict[Demand, Shown] = {}
+    by_identity: dict[Demand, Shown] = {}
     for shown in _constraints(each):
         columns = frozenset(ids.get(name, name) for name in shown.columns)
-        found.setdefault(Demand(shown.name, columns, shown.argument), shown)
-    return found
+        by_identity.setdefault(Demand(shown.name, columns, shown.argument), shown)
+    return by_identity
 
 
 def _constraints(each: AnyType) -> Iterator[Shown]:

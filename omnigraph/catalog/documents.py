@@ -1,6 +1,6 @@
-"""The pieces of a catalog as JSON values, and the fingerprint made from them.
+"""JSON documents of catalog types, and the schema fingerprint, a SHA-256 over them.
 
-Invariant: every piece is plain JSON and holds all that the value holds.
+Invariant: a document is plain JSON and holds all that its type holds.
 """
 
 import hashlib
@@ -46,10 +46,12 @@ def _unordered(documents: Iterable[Document]) -> list[Any]:
 def _canonical(value: Any) -> Any:
     """A document with every list sorted but those whose order means something."""
     if isinstance(value, dict):
-        found = {key: item if key in _ORDERED else _canonical(item) for key, item in value.items()}
-        if "injected_from" in found:
-            found["injected_from"] = found["injected_from"] is not None
-        return found
+        members = {
+            key: item if key in _ORDERED else _canonical(item) for key, item in value.items()
+        }
+        if "injected_from" in members:
+            members["injected_from"] = members["injected_from"] is not None
+        return members
     if isinstance(value, list):
         return _sorted(map(_canonical, value))
     return value

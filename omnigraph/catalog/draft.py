@@ -1,4 +1,4 @@
-"""A checked schema whose types have no identity yet.
+"""Draft: a checked schema whose types have no ids yet.
 
 Invariant: everything in a `Draft` satisfies the rules of a `Catalog`, except that every id is 0 and
 keys are in written order. `identity` gives out the ids.

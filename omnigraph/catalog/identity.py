@@ -1,4 +1,4 @@
-"""Which declaration is which: stable ids across schema changes.
+"""Stable type and property ids across schema changes, renames followed.
 
 Invariant: a type or property keeps its id for as long as it exists, under any name, and no id is
 given out twice. A new type numbers its properties in order of their names; properties added later
@@ -111,8 +111,8 @@ class _Mint:
     def _property_hints(
         self, kind: Kind, draft: AnyType, old: Mapping[str, PropertyId]
     ) -> dict[str, Hint]:
-        """The hints to follow. One that came with an interface is answered for there: where the
-        node never had the property it says nothing."""
+        """The hints to follow. A hint that came with an interface is checked at the interface: for
+        a node that never had the property it means nothing."""
         current = {prop.name for prop in draft.properties}
         hints: dict[str, Hint] = {}
         for prop in draft.properties:
@@ -145,13 +145,8 @@ class _Mint:
         self.notes.append(Note(code, label, _NOTES[code].format(old=hint.old), hint.span))
 
     def _no_such_type(self, kind: Kind, old: str) -> str:
-        kinds = {
-            Kind.NODE: self.accepted.nodes,
-            Kind.EDGE: self.accepted.edges,
-            Kind.INTERFACE: self.accepted.interfaces,
-        }
-        for other, declarations in kinds.items():
-            if other is not kind and old in declarations:
+        for other in Kind:
+            if other is not kind and old in self.accepted.declared(other):
                 return f"the accepted '{old}' is {_article(other)} type, not {_article(kind)} type"
         return f"the accepted schema has no {kind} type '{old}'"
 

@@ -1,4 +1,4 @@
-"""Entity ids that follow from key values.
+"""Entity ids derived from key values: canonical text of one key, JSON array of several.
 
 Invariant: equal keys have equal ids and different keys different ones, whichever way a value came
 in, and an id never changes while its key does not.
@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
+from typing import assert_never
 
 from omnigraph.catalog.model import NodeType
+from omnigraph.catalog.numbers import at_width
 from omnigraph.errors import BadRequest
 from omnigraph.language.moments import days_of, milliseconds_of
-from omnigraph.types import FLOATS, INTEGER_BOUNDS, Scalar, ValueType
+from omnigraph.types import INTEGER_BOUNDS, Scalar, ValueType
 
 KeyValue = str | bool | int | float | date | datetime
 
@@ -40,34 +42,41 @@ def entity_id(node: NodeType, values: Mapping[str, KeyValue | None]) -> str | No
 
 def canonical_text(value_type: ValueType, value: KeyValue, *, what: str = "the key") -> str:
     """The one text of a key value. `what` names the property in errors."""
-    scalar = value_type.scalar
-    if scalar is Scalar.STRING and isinstance(value, str):
-        return value
-    if scalar is Scalar.BOOL and isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, bool):
-        raise _unfit(what, value_type, value)
-    if scalar in INTEGER_BOUNDS and isinstance(value, int):
-        low, high = INTEGER_BOUNDS[scalar]
-        if low <= value <= high:
-            return str(value)
-    if scalar in FLOATS and isinstance(value, int | float):
-        return _float_text(scalar, value, what)
-    if scalar is Scalar.DATE and isinstance(value, date) and not isinstance(value, datetime):
-        return str(days_of(value))
-    if scalar is Scalar.DATETIME and isinstance(value, datetime):
-        return str(milliseconds_of(value))
-    if scalar in (Scalar.DATE, Scalar.DATETIME) and isinstance(value, int):
-        return str(value)
-    raise _unfit(what, value_type, value)
+    text = _text_of(value_type.scalar, value, what)
+    if text is None:
+        raise BadRequest(f"{what} is {value_type} and cannot be {value!r}")
+    return text
 
 
-def _unfit(what: str, value_type: ValueType, value: KeyValue) -> BadRequest:
-    return BadRequest(f"{what} is {value_type} and cannot be {value!r}")
+def _text_of(scalar: Scalar, value: KeyValue, what: str) -> str | None:
+    """The text of a value of the type; None for a value of another type."""
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    match scalar:
+        case Scalar.STRING:
+            return value if isinstance(value, str) else None
+        case Scalar.BOOL:
+            return ("true" if value else "false") if isinstance(value, bool) else None
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
+            low, high = INTEGER_BOUNDS[scalar]
+            return str(number) if isinstance(number, int) and low <= number <= high else None
+        case Scalar.F32 | Scalar.F64:
+            return None if number is None else _float_text(scalar, number, what)
+        case Scalar.DATE:
+            if isinstance(value, date) and not isinstance(value, datetime):
+                return str(days_of(value))
+            return str(number) if isinstance(number, int) else None
+        case Scalar.DATETIME:
+            if isinstance(value, datetime):
+                return str(milliseconds_of(value))
+            return str(number) if isinstance(number, int) else None
+        case Scalar.BLOB | Scalar.VECTOR:
+            return None
+        case _:
+            assert_never(scalar)
 
 
 def _float_text(scalar: Scalar, value: float, what: str) -> str:
-    stored = _stored(scalar, value)
+    stored = at_width(value, scalar)
     if not math.isfinite(stored):
         raise BadRequest(f"{what} is part of a key and cannot be {value}", "use a finite number")
     if stored == 0:
@@ -75,16 +84,6 @@ def _float_text(scalar: Scalar, value: float, what: str) -> str:
     digits = _shortest_f32(stored) if scalar is Scalar.F32 else Decimal(repr(stored))
     text = format(digits, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _stored(scalar: Scalar, value: float) -> float:
-    """The value at the width it is stored in; infinite if it does not fit."""
-    try:
-        if scalar is Scalar.F32:
-            return float(struct.unpack("<f", struct.pack("<f", value))[0])
-        return float(value)
-    except OverflowError:
-        return math.inf
 
 
 _F32_DIGITS_MAX = 9

@@ -1,15 +1,16 @@
-"""Which index a property's type calls for.
+"""Index kinds: ordered, full-text or vector, by the type of the property.
 
 Invariant: an index changes how fast an answer comes, never the answer.
 """
 
 from enum import StrEnum
+from typing import assert_never
 
 from omnigraph.types import Scalar, ValueType
 
 
 class IndexKind(StrEnum):
-    """What kind of index a column gets."""
+    """The kinds of indexes a column can have."""
 
     ORDERED = "ordered"
     FULL_TEXT = "full-text"
@@ -18,10 +19,18 @@ class IndexKind(StrEnum):
 
 def index_kind(value_type: ValueType) -> IndexKind | None:
     """The kind of index for a property that asks for one. Lists and blobs get none."""
-    if value_type.is_list or value_type.is_blob:
+    if value_type.is_list:
         return None
-    if value_type.is_vector:
-        return IndexKind.VECTOR
-    if value_type.scalar is Scalar.STRING and value_type.enum_values is None:
-        return IndexKind.FULL_TEXT
-    return IndexKind.ORDERED
+    match value_type.scalar:
+        case Scalar.BLOB:
+            return None
+        case Scalar.VECTOR:
+            return IndexKind.VECTOR
+        case Scalar.STRING:
+            return IndexKind.FULL_TEXT if value_type.enum_values is None else IndexKind.ORDERED
+        case Scalar.BOOL | Scalar.DATE | Scalar.DATETIME:
+            return IndexKind.ORDERED
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64 | Scalar.F32 | Scalar.F64:
+            return IndexKind.ORDERED
+        case _:
+            assert_never(value_type.scalar)

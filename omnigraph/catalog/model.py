@@ -1,4 +1,4 @@
-"""The accepted schema: every type and property with its stable identity.
+"""Catalog: the accepted schema, every type and property with its stable identity.
 
 Invariant: a `Catalog` is consistent. Names resolve, interfaces are expanded, constraints name
 properties that exist and fit them. `accept` and `codec` are its only producers.
@@ -7,8 +7,21 @@ properties that exist and fit them. `accept` and `codec` are its only producers.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING, assert_never
 
-from omnigraph.types import Kind, PropertyId, TableKey, TypeId, ValueType, table_key
+from omnigraph.errors import NotFound
+from omnigraph.types import (
+    Kind,
+    PropertyId,
+    TableKey,
+    TypeId,
+    ValueType,
+    parse_table_key,
+    table_key,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Literal = str | int | float | bool
 
@@ -98,11 +111,28 @@ class NodeType:
     annotations: tuple[Annotation, ...] = ()
 
     @property
+    def kind(self) -> Kind:
+        return Kind.NODE
+
+    @property
     def table(self) -> TableKey:
         return table_key(Kind.NODE, self.name)
 
+    @property
+    def schema(self) -> "pa.Schema":
+        """The Arrow schema of its table."""
+        return _table_schema(self)
+
+    @property
+    def key_is_id(self) -> bool:
+        """Whether the id is the key itself: a key of one string."""
+        if len(self.key) != 1:
+            return False
+        key = self.property(self.key[0])
+        return key is not None and key.type.is_text
+
     def property(self, name: str) -> Property | None:
-        return next((p for p in self.properties if p.name == name), None)
+        return _named(self.properties, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +150,45 @@ class EdgeType:
     annotations: tuple[Annotation, ...] = ()
 
     @property
+    def kind(self) -> Kind:
+        return Kind.EDGE
+
+    @property
     def table(self) -> TableKey:
         return table_key(Kind.EDGE, self.name)
 
+    @property
+    def schema(self) -> "pa.Schema":
+        """The Arrow schema of its table."""
+        return _table_schema(self)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """No properties: ids of edges are generated."""
+        return ()
+
+    @property
+    def key_is_id(self) -> bool:
+        """Never: ids of edges are generated."""
+        return False
+
     def property(self, name: str) -> Property | None:
-        return next((p for p in self.properties if p.name == name), None)
+        return _named(self.properties, name)
+
+
+Type = NodeType | EdgeType
+"""A type that has a table."""
+
+
+def _named(properties: tuple[Property, ...], name: str) -> Property | None:
+    return next((prop for prop in properties if prop.name == name), None)
+
+
+def _table_schema(owner: Type) -> "pa.Schema":
+    # Arrow takes longer to load than a catalog to be read, and planning needs none of it.
+    from omnigraph.catalog.arrow import table_schema  # noqa: PLC0415
+
+    return table_schema(owner)
 
 
 @dataclass(frozen=True)
@@ -144,9 +208,29 @@ class Catalog:
         return {name.lower(): edge for name, edge in self.edges.items()}
 
     @property
-    def types(self) -> tuple[NodeType | EdgeType, ...]:
+    def types(self) -> tuple[Type, ...]:
         """Every type that has a table, nodes first."""
         return (*self.nodes.values(), *self.edges.values())
+
+    def of(self, table: TableKey) -> Type:
+        """The type whose rows a table holds."""
+        kind, name = parse_table_key(table)
+        owner = self.nodes.get(name) if kind is Kind.NODE else self.edges.get(name)
+        if owner is None:
+            raise NotFound("type", name)
+        return owner
+
+    def declared(self, kind: Kind) -> Mapping[str, NodeType | EdgeType | Interface]:
+        """Everything of one kind, by name."""
+        match kind:
+            case Kind.NODE:
+                return self.nodes
+            case Kind.EDGE:
+                return self.edges
+            case Kind.INTERFACE:
+                return self.interfaces
+            case _:
+                assert_never(kind)
 
     def node(self, name: str) -> NodeType | None:
         return self.nodes.get(name)

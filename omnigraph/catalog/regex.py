@@ -1,4 +1,4 @@
-"""Which regular expressions `@check` may use.
+"""RE2 validation of the regular expressions of `@check`.
 
 Invariant: a pattern accepted here compiles in the engine that will run it, because it is the same
 engine (RE2, through Arrow).
@@ -6,7 +6,7 @@ engine (RE2, through Arrow).
 
 
 def regex_error(pattern: str) -> str | None:
-    """What is wrong with a pattern, or None."""
+    """The reason why a pattern is no RE2 expression, or None."""
     # Loading Arrow takes longer than reading most schemas, and most have no @check.
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""The steps of a migration plan.
+"""Migration steps: one frozen value for each kind of schema change.
 
 Invariant: a step says what changes in names a person can read, renders as one line with `str` and
 as the wire object with `to_json`. A plan is supported when no step is an `UnsupportedChange`.
@@ -11,9 +11,9 @@ from typing import Any
 
 from omnigraph.catalog.demands import Shown
 from omnigraph.catalog.documents import annotation_document, type_document
-from omnigraph.catalog.lint import LINT_CODES
 from omnigraph.catalog.model import Annotation, Cardinality
-from omnigraph.language.schema.format import format_literal
+from omnigraph.catalog.schema_lint import LINT_CODES
+from omnigraph.language.schema.literals import format_literal
 from omnigraph.types import Kind, ValueType
 
 Json = Mapping[str, Any]
@@ -24,7 +24,7 @@ HARD = "hard"
 
 @dataclass(frozen=True, slots=True)
 class AddType:
-    """A type that was not there."""
+    """A new type."""
 
     kind: Kind
     name: str
@@ -58,7 +58,7 @@ class RenameType:
 
 @dataclass(frozen=True, slots=True)
 class AddProperty:
-    """A property that was not there. Existing rows get the value of `backfill`, else null."""
+    """A new property. Existing rows get the value of `backfill`, else null."""
 
     kind: Kind
     type_name: str
@@ -130,7 +130,7 @@ class AddIndex:
 
 @dataclass(frozen=True, slots=True)
 class AddConstraint:
-    """A rule that data must keep from now on. What is there must keep it too."""
+    """A new rule. Existing data must satisfy it too."""
 
     kind: Kind
     type_name: str
@@ -170,7 +170,7 @@ class DropConstraint:
 
 @dataclass(frozen=True, slots=True)
 class UpdateCardinality:
-    """Another number of edges a source may have. The edges that are there must fit."""
+    """Another number of edges a source may have. Existing edges must fit."""
 
     type_name: str
     old: Cardinality
@@ -258,7 +258,7 @@ class UpdatePropertyMetadata:
 
 @dataclass(frozen=True, slots=True)
 class DropType:
-    """A type that goes. Soft: earlier commits keep its data until cleanup."""
+    """A dropped type. Soft: earlier commits keep its data until cleanup."""
 
     kind: Kind
     name: str
@@ -278,7 +278,7 @@ class DropType:
 
 @dataclass(frozen=True, slots=True)
 class DropProperty:
-    """A property that goes. Soft: earlier commits keep its data until cleanup."""
+    """A dropped property. Soft: earlier commits keep its data until cleanup."""
 
     kind: Kind
     type_name: str

@@ -1,4 +1,4 @@
-"""Which graph a command is about.
+"""URI of the graph a command works on: from its arguments, its flags or the configuration.
 
 Invariant: a graph is named exactly once, by the command line or else by the user's settings, and a
 command that finds none or two says so before it touches anything.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import typer
 
-from omnigraph.cli.config import Profile, config
+from omnigraph.cli.config import GraphProfile, config
 from omnigraph.cli.scope import scope
 from omnigraph.errors import BadRequest
 
@@ -40,11 +40,16 @@ def graph_uri(*named: str | None) -> str:
 def _configured(profile: str | None) -> str:
     """The store that the settings name."""
     settings = config()
-    place: Profile = settings.defaults if profile is None else settings.profile(profile)
-    if place.store is not None:
-        return place.store
-    if place.kind is not None:
-        raise BadRequest(f"{place.name} names the {place.kind} '{place.target}'", _SERVER_LATER)
+    target_profile: GraphProfile = (
+        settings.defaults if profile is None else settings.profile(profile)
+    )
+    if target_profile.store is not None:
+        return target_profile.store
+    if target_profile.kind is not None:
+        raise BadRequest(
+            f"{target_profile.name} names the {target_profile.kind} '{target_profile.target}'",
+            _SERVER_LATER,
+        )
     raise typer.BadParameter(
         f"name a graph: pass its path, --store URI, or set defaults.store in {settings.path}"
     )

@@ -1,4 +1,4 @@
-"""The `omnigraph` command.
+"""The `omnigraph` command: every subcommand, registered with typer, and `main`.
 
 Invariant: starting it loads the command line alone. Languages, storage and Spark are each loaded
 by the command that needs them, so `omnigraph --help` answers at once.
@@ -16,11 +16,13 @@ from omnigraph.cli import (
     branch,
     bulk,
     changes,
+    compat,
     completion,
     data,
     demo,
     diff,
     embed,
+    fmt,
     history,
     later,
     profile,
@@ -34,11 +36,10 @@ from omnigraph.cli import (
 from omnigraph.cli.options import Json
 from omnigraph.cli.terminal import (
     leave_output,
+    plain_errors,
     prepare_streams,
     show,
     show_json,
-    told_plainly,
-    warn,
 )
 
 _EPILOG = (
@@ -62,7 +63,6 @@ app.command()(data.query)
 app.command()(data.mutate)
 app.command()(shell.shell)
 app.command()(bulk.load)
-app.command(hidden=True)(bulk.ingest)
 app.command()(bulk.export)
 app.add_typer(branch.app)
 app.command()(diff.diff)
@@ -78,15 +78,17 @@ app.command()(upkeep.check)
 app.add_typer(spark.app)
 app.command()(queries.lint)
 app.command()(queries.explain)
+app.command()(fmt.fmt)
 app.add_typer(blob.app)
 app.command()(embed.embed)
 app.add_typer(profile.app)
 app.command()(completion.completion)
+compat.add_to(app)
 later.add_to(app)
 
 
-def _version_flag(wanted: bool) -> None:
-    if wanted:
+def _version_flag(given: bool) -> None:
+    if given:
         version()
         raise typer.Exit
 
@@ -114,20 +116,13 @@ def version(json: Json = False) -> None:
 
 
 _VERSION = frozenset({"-v", "--version"})
-_OLDER_SPELLINGS = {
-    ("check",): ("lint",),
-    ("query", "lint"): ("lint",),
-    ("query", "check"): ("lint",),
-    ("read",): ("query",),
-    ("change",): ("mutate",),
-}
 
 
 def main() -> None:
     """The entry point. Whatever happens, the caller sees a message and a status."""
     prepare_streams()
     try:
-        with told_plainly():
+        with plain_errors():
             _main(sys.argv[1:])
     except typer.Exit as end:
         sys.exit(end.exit_code)
@@ -141,7 +136,6 @@ def main() -> None:
 
 
 def _main(words: list[str]) -> None:
-    """Spellings of older releases still work, with a warning."""
     completion.prepare()
     try:
         arguments = scope.take(words)
@@ -150,14 +144,5 @@ def _main(words: list[str]) -> None:
         sys.exit(2)
     if _VERSION.intersection(takewhile(lambda word: word != "--", arguments)):
         arguments = ["--version"]
-    for old, new in _OLDER_SPELLINGS.items():
-        if tuple(arguments[: len(old)]) == old and not _is_upkeep(arguments):
-            warn(f"'omnigraph {' '.join(old)}' is now 'omnigraph {' '.join(new)}'")
-            arguments = [*new, *arguments[len(old) :]]
-            break
+    arguments = compat.current_spelling(arguments)
     app(args=arguments, prog_name="omnigraph")
-
-
-def _is_upkeep(arguments: list[str]) -> bool:
-    """Whether `check` means the graph: queries were checked with --query."""
-    return arguments[:1] == ["check"] and not any(a.startswith("--query") for a in arguments)

@@ -10,7 +10,7 @@ import typer
 
 from omnigraph.cli.address import graph_uri
 from omnigraph.cli.engine import open_graph
-from omnigraph.cli.filters import Kind
+from omnigraph.cli.filters import EntityKind
 from omnigraph.cli.options import (
     MAIN,
     BranchOrMain,
@@ -21,7 +21,7 @@ from omnigraph.cli.options import (
     Uri,
     exclusive,
 )
-from omnigraph.cli.terminal import show, show_json, told_plainly
+from omnigraph.cli.terminal import plain_errors, show, show_json
 
 if TYPE_CHECKING:
     from omnigraph.exec.changes.blobs import BlobCell
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="blob", help="Read blobs.", no_args_is_help=True, rich_markup_mode=None)
 
 
-KindWord = Annotated[Kind, typer.Argument(help="What holds it.")]
+KindWord = Annotated[EntityKind, typer.Argument(help="What holds it.")]
 TypeName = Annotated[str, typer.Argument(metavar="TYPE", help="Its type.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="Its id.")]
 Property = Annotated[str, typer.Argument(metavar="PROPERTY", help="The Blob property.")]
@@ -59,7 +59,7 @@ def get(
 ) -> None:
     """Write the bytes of a blob."""
     exclusive(branch=branch, snapshot=snapshot)
-    with told_plainly():
+    with plain_errors():
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
             cell = _find(graph, (kind, type_name, id, property), branch, snapshot)
             data = cell.read(offset, length)
@@ -85,7 +85,7 @@ def stat(
 ) -> None:
     """Show what is known about a blob, without reading it."""
     exclusive(branch=branch, snapshot=snapshot)
-    with told_plainly():
+    with plain_errors():
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
             cell = _find(graph, (kind, type_name, id, property), branch, snapshot)
         facts = {"kind": cell.kind, "size": cell.size, "etag": cell.etag, "uri": cell.uri}
@@ -102,7 +102,7 @@ def stat(
 
 def _find(
     graph: Graph,
-    selector: tuple[Kind, str, str, str],
+    selector: tuple[EntityKind, str, str, str],
     branch: str | None,
     snapshot: str | None,
 ) -> BlobCell:

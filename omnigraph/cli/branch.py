@@ -1,4 +1,4 @@
-"""`omnigraph branch …`."""
+"""`omnigraph branch …`: create, list, merge and delete branches."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from omnigraph.cli.address import confirm_destructive, graph_uri, write_target
+from omnigraph.cli.change_text import conflict_lines
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import MAIN, Actor, GraphPath, Json, Quiet, Store, Uri
 from omnigraph.cli.progress import following
-from omnigraph.cli.terminal import fail, show, show_json, told_plainly, warn
-from omnigraph.cli.told import conflict_lines
+from omnigraph.cli.terminal import fail, plain_errors, show, show_json, warn
 from omnigraph.errors import MergeConflicts
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def create(
     quiet: Quiet = False,
 ) -> None:
     """Fork a branch. Copies nothing."""
-    with told_plainly():
+    with plain_errors():
         where = graph_uri(path, uri, store)
         write_target("branch create", where, quiet=quiet)
         with open_graph(where) as graph:
@@ -57,7 +57,7 @@ def create(
 @app.command(name="list")
 def list_(path: GraphPath = None, json: Json = False, uri: Uri = None, store: Store = None) -> None:
     """List the branches."""
-    with told_plainly():
+    with plain_errors():
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
             names = graph.branches.list()
         if json:
@@ -78,7 +78,7 @@ def delete(
     quiet: Quiet = False,
 ) -> None:
     """Delete a branch no other depends on."""
-    with told_plainly():
+    with plain_errors():
         where = graph_uri(path, uri, store)
         write_target("branch delete", where, quiet=quiet)
         confirm_destructive("branch delete", where, json=json)
@@ -91,7 +91,7 @@ def delete(
 
 
 class By(StrEnum):
-    """What a merge decides as a whole."""
+    """Granularity of a merge."""
 
     ENTITY = "entity"
     PROPERTY = "property"
@@ -128,7 +128,7 @@ def merge(
     (theirs), and nothing is merged.
     """
     answers = resolution(resolve or [])
-    with told_plainly():
+    with plain_errors():
         where = graph_uri(path, uri, store)
         write_target("branch merge", where, quiet=quiet)
         with open_graph(where) as graph:
@@ -156,7 +156,7 @@ def merge(
 
 
 def _refuse(refused: MergeConflicts, ours: str, theirs: str, *, as_json: bool) -> NoReturn:
-    """Tell every conflict and end: to a program as a server would, to a person side by side."""
+    """Show every conflict and exit: as the server's JSON document, or side by side for a person."""
     if as_json:
         conflicts = [conflict.to_json() for conflict in refused.conflicts]
         show_json({"error": str(refused), "code": "conflict", "merge_conflicts": conflicts})
@@ -167,9 +167,9 @@ def _refuse(refused: MergeConflicts, ours: str, theirs: str, *, as_json: bool) -
 
 
 def resolution(answers: Sequence[str]) -> Resolve:
-    """What --resolve says: an answer for all, answers for some, or both."""
+    """Conflict resolution from `--resolve`: one answer for all, answers by entity, or both."""
     everything: str | None = None
-    some: dict[tuple[str, str], str | dict[str, object]] = {}
+    by_entity: dict[tuple[str, str], str | dict[str, object]] = {}
     for text in answers:
         if text in ("ours", "theirs"):
             if everything not in (None, text):
@@ -179,26 +179,28 @@ def resolution(answers: Sequence[str]) -> Resolve:
             everything = text
             continue
         entity, answer = _answer(text)
-        some[entity] = answer
-    if not some:
+        by_entity[entity] = answer
+    if not by_entity:
         return everything
-    return lambda conflict: some.get((conflict.type_name, conflict.entity_id or ""), everything)
+    return lambda conflict: by_entity.get(
+        (conflict.type_name, conflict.entity_id or ""), everything
+    )
 
 
 def _answer(text: str) -> tuple[tuple[str, str], str | dict[str, object]]:
     """`TYPE/ID=ANSWER`. An id may hold `=`: the first one that an answer follows ends it."""
     type_name, slash, rest = text.partition("/")
-    places = [place for place, char in enumerate(rest) if char == "="] if slash else []
-    for place in places:
-        answer = rest[place + 1 :]
+    equals_signs = [position for position, char in enumerate(rest) if char == "="] if slash else []
+    for position in equals_signs:
+        answer = rest[position + 1 :]
         if answer in ("ours", "theirs"):
-            return (type_name, rest[:place]), answer
+            return (type_name, rest[:position]), answer
         try:
             values = json_.loads(answer)
         except ValueError:
             continue
         if isinstance(values, dict):
-            return (type_name, rest[:place]), values
+            return (type_name, rest[:position]), values
     raise typer.BadParameter(
         f"'{text}' resolves nothing: write ours, theirs, TYPE/ID=ours, TYPE/ID=theirs or "
         'TYPE/ID={"property": value}'

@@ -1,4 +1,4 @@
-"""`omnigraph changes …` and `omnigraph commit changes`: what commits did, and following them."""
+"""`omnigraph changes …` and `omnigraph commit changes`: the change feed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.address import graph_uri
+from omnigraph.cli.change_text import cause_lines, change_lines
 from omnigraph.cli.engine import open_graph
-from omnigraph.cli.filters import Kinds, Ops, Wanted, wanted
+from omnigraph.cli.filters import ChangeFilter, Kinds, Ops, change_filter
 from omnigraph.cli.history import commit_app
 from omnigraph.cli.options import (
     MAIN,
@@ -21,8 +22,7 @@ from omnigraph.cli.options import (
     Uri,
     exclusive,
 )
-from omnigraph.cli.terminal import show, show_json, told_plainly
-from omnigraph.cli.told import cause_lines, change_lines
+from omnigraph.cli.terminal import plain_errors, show, show_json
 
 if TYPE_CHECKING:
     from omnigraph.exec.changes.diff import Change
@@ -57,21 +57,21 @@ def of_commit(
     store: Store = None,
 ) -> None:
     """Show what a commit changed against its first parent."""
-    with told_plainly():
+    with plain_errors():
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
             cause = graph.commits.get(commit)
-            changes = graph.commits.changes(commit, **wanted(kind, type_, op))
+            changes = graph.commits.changes(commit, **change_filter(kind, type_, op))
             page = changes.page(limit, page_token)
-            found, token = list(page.changes), page.next_page_token
+            listed, token = list(page.changes), page.next_page_token
             while token is not None and page_token is None:
                 page = changes.page(limit, token)
-                found += page.changes
+                listed += page.changes
                 token = page.next_page_token
         if json:
-            document = _block(cause, found)
+            document = _block(cause, listed)
             show_json(document if token is None else {**document, "next_page_token": token})
             return
-        _show_block(cause, found)
+        _show_block(cause, listed)
         if token is not None:
             show(f"next_page_token: {token}")
 
@@ -99,14 +99,14 @@ def poll(
     exclusive(cursor=cursor, start=start)
     if start is not None and start not in ("now", "beginning") and not start.startswith("after:"):
         raise typer.BadParameter(f"'{start}' is no place: write now, beginning or after:COMMIT")
-    with told_plainly():
-        narrowed = wanted(kind, type_, op)
+    with plain_errors():
+        narrowed = change_filter(kind, type_, op)
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
             page = graph.changes.poll(branch, cursor=cursor, start=start, limit=limit, **narrowed)
             blocks, page = _whole_poll(graph, branch, page, limit, narrowed)
         if json:
-            told = [_block(cause, changes) for cause, changes in blocks]
-            show_json({"blocks": told, "cursor": page.cursor, "caught_up": page.caught_up})
+            documents = [_block(cause, changes) for cause, changes in blocks]
+            show_json({"blocks": documents, "cursor": page.cursor, "caught_up": page.caught_up})
             return
         for cause, changes in blocks:
             _show_block(cause, changes)
@@ -121,7 +121,7 @@ Blocks = list[tuple["Commit", list["Change"]]]
 
 
 def _whole_poll(
-    graph: Graph, branch: str, page: FeedPage, limit: int, narrowed: Wanted
+    graph: Graph, branch: str, page: FeedPage, limit: int, narrowed: ChangeFilter
 ) -> tuple[Blocks, FeedPage]:
     """Every page of a poll; a block that pages cut is put together again."""
     blocks: Blocks = []
@@ -153,9 +153,9 @@ def baseline(
 
     The file appears when it is whole and durable; --op narrows only what the cursor tells later.
     """
-    with told_plainly():
+    with plain_errors():
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
-            taken = graph.changes.baseline(branch, **wanted(kind, type_, op))
+            taken = graph.changes.baseline(branch, **change_filter(kind, type_, op))
             taken.to_file(out)
         if json:
             show_json(taken.to_json())
@@ -166,9 +166,9 @@ def baseline(
 
 
 def _block(cause: Commit, changes: list[Change]) -> dict[str, object]:
-    from omnigraph.exec.changes.feed import Block
+    from omnigraph.exec.changes.feed import FeedBlock
 
-    return Block(cause, tuple(changes)).to_json()
+    return FeedBlock(cause, tuple(changes)).to_json()
 
 
 def _show_block(cause: Commit, changes: list[Change]) -> None:

@@ -1,7 +1,7 @@
-"""The user's own settings: `config.yaml` in `~/.omnigraph`, or in `OMNIGRAPH_HOME`.
+"""User configuration: `config.yaml` in `~/.omnigraph`, or in `OMNIGRAPH_HOME`.
 
-Invariant: a missing file is an empty one, a key nobody knows is told and passed over, and a value
-that cannot be used is refused with the file's name, never guessed at.
+Invariant: a missing file is an empty one, an unknown key is a warning, and a value that
+cannot be used is refused with the file's name, never guessed at.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _SCOPES = ("server", "cluster", "store")
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
-    """A named place: exactly one of a server, a cluster or a store."""
+class GraphProfile:
+    """A named target: exactly one of a server, a cluster or a store."""
 
     name: str
     server: str | None = None
@@ -34,12 +34,12 @@ class Profile:
 
     @property
     def kind(self) -> str | None:
-        """Which of the three it names."""
+        """`server`, `cluster` or `store`: the one it names."""
         return next((scope for scope in _SCOPES if getattr(self, scope) is not None), None)
 
     @property
     def target(self) -> str | None:
-        """What it names."""
+        """The server, cluster or store."""
         return None if self.kind is None else str(getattr(self, self.kind))
 
     def fault(self, config: Config) -> str | None:
@@ -60,28 +60,28 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What `config.yaml` says."""
+    """The settings of `config.yaml`."""
 
     path: Path
     actor: str | None = None
     output: str = "table"
     column_width: int = 80
     layout: str = "truncate"
-    defaults: Profile = Profile("(defaults)")
+    defaults: GraphProfile = GraphProfile("(defaults)")
     servers: Mapping[str, str] = field(default_factory=dict)  # name to URL
     clusters: Mapping[str, str] = field(default_factory=dict)  # name to root
-    profiles: Mapping[str, Profile] = field(default_factory=dict)
+    profiles: Mapping[str, GraphProfile] = field(default_factory=dict)
 
-    def profile(self, name: str) -> Profile:
+    def profile(self, name: str) -> GraphProfile:
         """A profile that can be used."""
-        found = self.profiles.get(name)
-        if found is None:
+        profile = self.profiles.get(name)
+        if profile is None:
             known = ", ".join(self.profiles) or "none"
             raise NotFound("profile", name, f"{self.path} has: {known}")
-        fault = found.fault(self)
+        fault = profile.fault(self)
         if fault is not None:
             raise BadRequest(f"profile '{name}': {fault}", f"correct it in {self.path}")
-        return found
+        return profile
 
 
 def home() -> Path:
@@ -113,13 +113,13 @@ def _read(path: Path, written: int) -> Config:
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as cause:
-        place = " ".join(str(cause).split())
-        raise BadRequest(f"{path} is not YAML: {place}", "correct or remove it") from None
-    return _Reading(path).config({} if document is None else document)
+        fault = " ".join(str(cause).split())
+        raise BadRequest(f"{path} is not YAML: {fault}", "correct or remove it") from None
+    return _ConfigReader(path).config({} if document is None else document)
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _ConfigReader:
     """Walks the document and knows which file to blame."""
 
     path: Path
@@ -150,8 +150,8 @@ class _Reading:
             profiles=self.profiles(top.get("profiles")),
         )
 
-    def profiles(self, found: Any) -> dict[str, Profile]:
-        every = self.members(found, "profiles", None)
+    def profiles(self, section: Any) -> dict[str, GraphProfile]:
+        every = self.members(section, "profiles", None)
         return {
             name: self.profile(
                 name, self.members(one, f"profiles.{name}", (*_SCOPES, "default_graph"))
@@ -159,14 +159,14 @@ class _Reading:
             for name, one in every.items()
         }
 
-    def profile(self, name: str, found: Mapping[str, Any]) -> Profile:
-        texts = {key: self.text(found, name, key) for key in (*_SCOPES, "default_graph")}
-        return Profile(name, **texts)
+    def profile(self, name: str, section: Mapping[str, Any]) -> GraphProfile:
+        texts = {key: self.text(section, name, key) for key in (*_SCOPES, "default_graph")}
+        return GraphProfile(name, **texts)
 
-    def named(self, found: Any, what: str, key: str) -> dict[str, str]:
+    def named(self, section: Any, what: str, key: str) -> dict[str, str]:
         """Names to their one address."""
         names: dict[str, str] = {}
-        for name, one in self.members(found, what, None).items():
+        for name, one in self.members(section, what, None).items():
             inside = self.members(one, f"{what}.{name}", (key,))
             address = self.text(inside, f"{what}.{name}", key)
             if address is None:
@@ -174,34 +174,34 @@ class _Reading:
             names[name] = address
         return names
 
-    def members(self, found: Any, what: str, known: tuple[str, ...] | None) -> dict[str, Any]:
-        if found is None:
+    def members(self, section: Any, what: str, known: tuple[str, ...] | None) -> dict[str, Any]:
+        if section is None:
             return {}
-        if not isinstance(found, dict):
+        if not isinstance(section, dict):
             raise self.bad(f"{what} must hold keys and values")
-        members = {str(key): value for key, value in found.items()}
+        members = {str(key): value for key, value in section.items()}
         if known is not None:
             for key in members:
                 if key not in known:
                     warn(f"{self.path}: unknown key '{key}' in {what}")
         return members
 
-    def text(self, found: Mapping[str, Any], what: str, key: str) -> str | None:
-        value = found.get(key)
+    def text(self, section: Mapping[str, Any], what: str, key: str) -> str | None:
+        value = section.get(key)
         if value is not None and not isinstance(value, str):
             raise self.bad(f"{key} in {what} must be a text")
         return value
 
     def choice(
-        self, found: Mapping[str, Any], key: str, known: tuple[str, ...], default: str
+        self, section: Mapping[str, Any], key: str, known: tuple[str, ...], default: str
     ) -> str:
-        value = found.get(key, default)
+        value = section.get(key, default)
         if value not in known:
             raise self.bad(f"defaults.{key} is '{value}', not one of {', '.join(known)}")
         return str(value)
 
-    def width(self, found: Mapping[str, Any]) -> int:
-        value = found.get("table_max_column_width", 80)
+    def width(self, section: Mapping[str, Any]) -> int:
+        value = section.get("table_max_column_width", 80)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise self.bad("defaults.table_max_column_width must be a whole number above 0")
         return max(value, WIDTH_MIN)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.cli.address import graph_uri, is_local, name_and_graph
+from omnigraph.cli.compat import QueryName
 from omnigraph.cli.config import config
 from omnigraph.cli.engine import init_graph, open_graph
 from omnigraph.cli.options import (
@@ -24,7 +25,6 @@ from omnigraph.cli.options import (
     Params,
     ParamsFile,
     QueryFile,
-    QueryName,
     QueryText,
     Quiet,
     Snapshot,
@@ -32,9 +32,9 @@ from omnigraph.cli.options import (
     Words,
     exclusive,
 )
-from omnigraph.cli.render import Answer, Format, Look, lines_of
+from omnigraph.cli.render import Format, QueryRows, TableStyle, lines_of
 from omnigraph.cli.shapes import commit_document
-from omnigraph.cli.terminal import read_text, show, show_json, told_plainly
+from omnigraph.cli.terminal import plain_errors, read_text, show, show_json
 from omnigraph.errors import BadRequest, PreconditionFailed
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def init(
     json: Json = False,
 ) -> None:
     """Create a graph."""
-    with told_plainly():
+    with plain_errors():
         text = read_text(schema)
         _require_room(uri, force=force)
         init_graph(uri, text).close()
@@ -79,17 +79,17 @@ def query(
     store: Store = None,
 ) -> None:
     """Run a read query and print its rows."""
-    with told_plainly():
+    with plain_errors():
         exclusive(branch=branch, snapshot=snapshot)
         exclusive(json=json, format=None if format is Format.JSON else format)
-        wanted, path = name_and_graph(list(words or ()), name, store)
+        query_name, path = name_and_graph(list(words or ()), name, store)
         uri = graph_uri(path, store)
         text = _text(query, source)
         given = _params(params, params_file)
         where = {"snapshot": snapshot} if snapshot is not None else {"branch": branch or MAIN}
         with open_graph(uri, read_only=True) as graph:
-            result = graph.query(text, given, name=wanted, engine=str(engine), **where)
-        answer = Answer(
+            result = graph.query(text, given, name=query_name, engine=str(engine), **where)
+        answer = QueryRows(
             result.query_name,
             where.get("branch"),
             snapshot,
@@ -118,8 +118,8 @@ def mutate(
     quiet: Quiet = False,
 ) -> None:
     """Run a mutation. Exits with 4 if --if-commit names another commit than the branch's head."""
-    with told_plainly():
-        wanted, path = name_and_graph(list(words or ()), name, store)
+    with plain_errors():
+        query_name, path = name_and_graph(list(words or ()), name, store)
         uri = graph_uri(path, store)
         text = _text(query, source)
         given = _params(params, params_file)
@@ -128,7 +128,7 @@ def mutate(
                 done = graph.mutate(
                     text,
                     given,
-                    name=wanted,
+                    name=query_name,
                     branch=branch,
                     actor=actor,
                     if_commit=if_commit,
@@ -139,7 +139,7 @@ def mutate(
 
 
 def _require_room(uri: str, *, force: bool) -> None:
-    """Refuse a folder that holds something; a graph is refused by the engine, whatever is said."""
+    """Refuse a folder that is not empty, unless `force`; the engine refuses a graph either way."""
     from omnigraph.storage.manifest.state import LOCATION
 
     if force or not is_local(uri):
@@ -152,11 +152,11 @@ def _require_room(uri: str, *, force: bool) -> None:
         )
 
 
-def show_answer(answer: Answer, format: Format | None) -> None:
+def show_answer(answer: QueryRows, format: Format | None) -> None:
     """Rows, in a format or as the user's settings say; a table fits the terminal."""
     settings = config()
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    look = Look(settings.column_width, settings.layout == "wrap", columns)
+    look = TableStyle(settings.column_width, settings.layout == "wrap", columns)
     for line in lines_of(answer, format or Format(settings.output), look):
         show(line)
 

@@ -23,8 +23,9 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.terminal import painted, show, told_plainly
+from omnigraph.cli.terminal import painted, plain_errors, show
 from omnigraph.errors import BadRequest
+from omnigraph.extras import has_spark
 
 _PROGRAM = (sys.executable, "-c", "from omnigraph.cli.start import program; program()")
 # The write dies when one of its two tables has moved and the other has not.
@@ -32,8 +33,8 @@ _CRASH = {"OMNIGRAPH_FAILPOINTS": "commit.table_after=kill"}
 _HERO, _OTHER, _COMPANY = "Ada Ash 0", "Bob Ash 1", "Company 0"
 
 
-class _Engine(StrEnum):
-    """What runs the load."""
+class _DemoEngine(StrEnum):
+    """Engine of the load."""
 
     SPARK = "spark"
     LOCAL = "local"
@@ -46,18 +47,24 @@ def demo(
     edges: Annotated[
         int, typer.Option(metavar="N", min=200, help="About how many edges.")
     ] = 300_000,
-    engine: Annotated[_Engine, typer.Option(help="What runs the load.")] = _Engine.SPARK,
+    engine: Annotated[
+        _DemoEngine | None, typer.Option(help="What runs the load, else Spark if it is there.")
+    ] = None,
 ) -> None:
     """Walk through what the product does, on a graph of a few hundred thousand edges."""
-    with told_plainly():
-        place = Path(folder) if folder is not None else Path(tempfile.mkdtemp(prefix="omnigraph-"))
-        if place.exists() and any(place.iterdir()):
-            raise BadRequest(f"'{place}' is not empty", "name another folder")
-        _Walk(place).run(edges, str(engine))
+    with plain_errors():
+        target = Path(folder) if folder is not None else Path(tempfile.mkdtemp(prefix="omnigraph-"))
+        if target.exists() and any(target.iterdir()):
+            raise BadRequest(f"'{target}' is not empty", "name another folder")
+        _DemoRun(target).run(edges, str(engine or _default_engine()))
+
+
+def _default_engine() -> _DemoEngine:
+    return _DemoEngine.SPARK if has_spark() else _DemoEngine.LOCAL
 
 
 @dataclass(slots=True)
-class _Walk:
+class _DemoRun:
     """The demo on its way."""
 
     folder: Path
@@ -175,8 +182,8 @@ class _Walk:
     def _end(self) -> None:
         seconds = time.monotonic() - self.started
         programs = Path(sys.executable).parent
-        found = shutil.which("omnigraph") is not None
-        path = "" if found else f'  export PATH="{programs}:$PATH"\n'
+        on_path = shutil.which("omnigraph") is not None
+        path = "" if on_path else f'  export PATH="{programs}:$PATH"\n'
         show(
             f"\n{painted('Done', 'bold')} in {seconds:.0f} seconds. The graph stays in "
             f"{self.folder}. Try next:\n{path}"
@@ -236,5 +243,5 @@ def _params(**values: object) -> str:
 
 
 def _writes(command: str) -> bool:
-    """Whether a command tells where it writes, which the demo has said already."""
+    """Whether a command prints its write target, which the demo has printed already."""
     return command.startswith(("load", "mutate", "branch"))

@@ -101,7 +101,7 @@ _KINDS = ("survey", "review", "audit", "outlook", "field notes")
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of everything."""
+    """Counts of each kind of entity."""
 
     people: int
     companies: int

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, assert_never
 
 import typer
 
 from omnigraph.cli.address import graph_uri
+from omnigraph.cli.change_text import diff_lines
 from omnigraph.cli.engine import open_graph
-from omnigraph.cli.filters import Kinds, Ops, wanted
+from omnigraph.cli.filters import Kinds, Ops, change_filter
 from omnigraph.cli.options import GraphPath, Json, Store, Types, Uri, exclusive
-from omnigraph.cli.terminal import show, show_json, told_plainly
-from omnigraph.cli.told import diff_lines
+from omnigraph.cli.terminal import plain_errors, show, show_json
+from omnigraph.exec.values.json_text import compact_text
 
 if TYPE_CHECKING:
     from omnigraph.exec.changes.diff import Change
@@ -25,7 +25,7 @@ _SIGNS = {"insert": "+", "update": "~", "delete": "-"}
 
 
 class DiffFormat(StrEnum):
-    """How a diff is shown."""
+    """Output format of a diff."""
 
     DIFF = "diff"
     STAT = "stat"
@@ -52,10 +52,11 @@ def diff(
     `+` is inserted, `-` deleted, `~` updated. json and jsonl carry every value whole.
     """
     exclusive(json=json, format=None if format is DiffFormat.JSON else format)
-    with told_plainly(), open_graph(graph_uri(path, uri, store), read_only=True) as graph:
-        changes = graph.diff(before, after, **wanted(kind, type_, op))
+    with plain_errors(), open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+        changes = graph.diff(before, after, **change_filter(kind, type_, op))
         ends = changes.between
-        match DiffFormat.JSON if json else format or DiffFormat.DIFF:
+        shape = DiffFormat.JSON if json else format or DiffFormat.DIFF
+        match shape:
             case DiffFormat.JSON:
                 show_json(_document(ends, list(changes)))
             case DiffFormat.JSONL:
@@ -65,6 +66,8 @@ def diff(
                     show(line)
             case DiffFormat.DIFF:
                 _show_diff(changes, before, after)
+            case _:
+                assert_never(shape)
 
 
 def _document(between: tuple[str, str], changes: list[Change]) -> dict[str, object]:
@@ -82,7 +85,7 @@ def _document(between: tuple[str, str], changes: list[Change]) -> dict[str, obje
 
 def _show_jsonl(changes: Iterable[Change]) -> None:
     for change in changes:
-        show(json.dumps(change.to_json(), ensure_ascii=False, separators=(",", ":")))
+        show(compact_text(change.to_json()))
 
 
 def _show_diff(changes: Iterable[Change], before: str, after: str) -> None:
@@ -91,8 +94,8 @@ def _show_diff(changes: Iterable[Change], before: str, after: str) -> None:
         counts[change.op] += 1
         for line in diff_lines(change):
             show(line)
-    told = ", ".join(f"{counts[op]} {word}" for op, word in _WORDS.items() if counts[op])
-    show(f"{before} → {after}: {told or 'no changes'}")
+    summary = ", ".join(f"{counts[op]} {word}" for op, word in _WORDS.items() if counts[op])
+    show(f"{before} → {after}: {summary or 'no changes'}")
 
 
 def _stat(counts: dict[tuple[str, str, str], int]) -> Iterator[str]:

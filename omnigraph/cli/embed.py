@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.cli.options import Json, Types, exclusive
-from omnigraph.cli.terminal import read_text, show, show_json, told_plainly
+from omnigraph.cli.terminal import plain_errors, read_text, show, show_json
 from omnigraph.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def embed(
     from omnigraph.exec.search.embed import provider_from_env
     from omnigraph.exec.search.embed_seed import Fill, SeedOrder, embed_seed
 
-    with told_plainly():
+    with plain_errors():
         exclusive(clean=clean, **{"reembed-all": reembed_all})
         chosen = tuple(_choice(text) for text in select or ())
         source, target, recipe = _files(seed, input, output, spec)
@@ -113,15 +113,15 @@ def _manifest(path: str) -> tuple[Path, Path, Spec]:
         document = yaml.safe_load(read_text(path))
     except yaml.YAMLError as cause:
         raise BadRequest(f"{path} is not YAML: {' '.join(str(cause).split())}") from None
-    raw = _at(document, "sources", "raw_seed") or _at(document, "seed", "data")
+    raw = _member(document, "sources", "raw_seed") or _member(document, "seed", "data")
     if raw is None:
         raise BadRequest(f"{path} names no records", "set sources.raw_seed, or seed.data")
-    target = _at(document, "artifacts", "embedded_seed") or "./build/seed.embedded.jsonl"
+    target = _member(document, "artifacts", "embedded_seed") or "./build/seed.embedded.jsonl"
     beside = Path(path).parent
-    return beside / raw, beside / target, spec_of(_at(document, "embeddings"), path)
+    return beside / raw, beside / target, spec_of(_member(document, "embeddings"), path)
 
 
-def _at(document: Any, *keys: str) -> Any:
+def _member(document: Any, *keys: str) -> Any:
     for key in keys:
         document = document.get(key) if isinstance(document, dict) else None
     return document

@@ -1,18 +1,12 @@
-"""The engine, loaded the quick way.
+"""The engine behind the command line: graphs opened and made, warnings on standard error.
 
-pyarrow looks for pandas as soon as it meets a plain value, and loading pandas takes longer than a
-point query. A command has no use for it, so pyarrow is made to look while pandas cannot be found.
-It asks again when something does convert to pandas, and Spark loads pandas by itself.
-
-Invariant: this is done in the command's own process alone, never in a program that imports us.
+Invariant: the engine is imported by the command that opens a graph, never when the program starts.
 """
 
 from __future__ import annotations
 
 import logging
-import sys
 import warnings
-from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING
 
 from omnigraph.cli.scope import scope
@@ -37,17 +31,9 @@ def init_graph(uri: str, schema: str) -> Graph:
     return init(uri, schema)
 
 
-class _NoPandas(MetaPathFinder):
-    """Says that pandas is not installed."""
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(name)
-
-
 def _warnings() -> logging.Handler:
-    """Warnings on standard error, but for those of Spark's bridge: it logs, as nobody in
-    particular, the tracebacks of what it raises and we tell, an interrupt for one."""
+    """Log handler for warnings on standard error. Spark's bridge (py4j) is filtered out: it logs,
+    to the root logger, the tracebacks of errors that it also raises."""
     handler = logging.StreamHandler()
     handler.setLevel(logging.WARNING)
     if not scope().debug:
@@ -60,11 +46,3 @@ def _prepare() -> None:
     warnings.filterwarnings("ignore", "lance is not fork-safe", UserWarning)
     if not logging.root.handlers:
         logging.root.addHandler(_warnings())
-    if "pandas" in sys.modules or "pyarrow.dataset" in sys.modules:
-        return
-    finder = _NoPandas()
-    sys.meta_path.insert(0, finder)
-    try:
-        import pyarrow.dataset  # noqa: F401
-    finally:
-        sys.meta_path.remove(finder)

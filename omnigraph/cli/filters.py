@@ -1,4 +1,4 @@
-"""The options that narrow changes, the same for every command that lists them."""
+"""Filter options (`--kind`, `--type`, `--op`) of every command that lists changes."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ from typing import Annotated, TypedDict
 import typer
 
 
-class Kind(StrEnum):
-    """What an entity is."""
+class EntityKind(StrEnum):
+    """Node or edge, as `--kind` takes them."""
 
     NODE = "node"
     EDGE = "edge"
 
 
 class Op(StrEnum):
-    """What happened to an entity."""
+    """Operation on an entity, as `--op` takes them."""
 
     INSERT = "insert"
     UPDATE = "update"
     DELETE = "delete"
 
 
-Kinds = Annotated[list[Kind] | None, typer.Option("--kind", help="Only these; may be repeated.")]
+Kinds = Annotated[
+    list[EntityKind] | None, typer.Option("--kind", help="Only these; may be repeated.")
+]
 Ops = Annotated[list[Op] | None, typer.Option("--op", help="Only these; may be repeated.")]
 
 
-class Wanted(TypedDict):
+class ChangeFilter(TypedDict):
     """The options as the graph takes them."""
 
     kinds: tuple[str, ...]
@@ -35,9 +37,11 @@ class Wanted(TypedDict):
     ops: tuple[str, ...]
 
 
-def wanted(kinds: list[Kind] | None, types: list[str] | None, ops: list[Op] | None) -> Wanted:
-    """What was asked for; nothing asked is everything."""
-    return Wanted(
+def change_filter(
+    kinds: list[EntityKind] | None, types: list[str] | None, ops: list[Op] | None
+) -> ChangeFilter:
+    """The filter that the options give; no option lets everything through."""
+    return ChangeFilter(
         kinds=tuple(kind.value for kind in kinds or ()),
         types=tuple(types or ()),
         ops=tuple(op.value for op in ops or ()),

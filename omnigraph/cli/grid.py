@@ -1,4 +1,4 @@
-"""Cells in columns, as wide as they must be and no wider than they may.
+"""Table layout for a terminal: column widths, truncation, wrapping and wide characters.
 
 Invariant: widths count what a terminal shows, so a column of Chinese lines up with one of English.
 """

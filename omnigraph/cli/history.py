@@ -1,4 +1,4 @@
-"""`omnigraph commit …`, `snapshot` and `recoveries`: what a graph is and how it came to be."""
+"""`omnigraph commit …`, `snapshot` and `recoveries`: commit log, table versions, recovery audit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from omnigraph.cli.address import graph_uri
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import MAIN, Branch, CommitId, GraphPath, Json, Store, Uri
 from omnigraph.cli.shapes import commit_document, recovery_document, snapshot_document
-from omnigraph.cli.terminal import painted, show, show_json, told_plainly
+from omnigraph.cli.terminal import painted, plain_errors, show, show_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +46,7 @@ def list_(
     store: Store = None,
 ) -> None:
     """List the commits of a branch, newest first."""
-    with told_plainly():
+    with plain_errors():
         actor = _actor(filter)
         if graph_ and (json or actor is not None):
             raise typer.BadParameter("--graph goes with neither --json nor --filter")
@@ -119,7 +119,7 @@ def show_one(
     store: Store = None,
 ) -> None:
     """Show one commit."""
-    with told_plainly():
+    with plain_errors():
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
             document = commit_document(graph.commits.get(commit))
         if json:
@@ -137,7 +137,7 @@ def snapshot(
     store: Store = None,
 ) -> None:
     """Show every type of a branch with its version and how many entities it has."""
-    with told_plainly():
+    with plain_errors():
         with open_graph(graph_uri(path, store), read_only=True) as graph:
             document = snapshot_document(graph.snapshot(branch))
         if json:
@@ -158,7 +158,7 @@ def snapshot(
 
 def recoveries(path: GraphPath = None, json: Json = False, store: Store = None) -> None:
     """List what recovery did, newest first."""
-    with told_plainly():
+    with plain_errors():
         with open_graph(graph_uri(path, store), read_only=True) as graph:
             documents = [recovery_document(recovery) for recovery in graph.recoveries.list()]
         if json:

@@ -1,4 +1,4 @@
-"""History as a drawing: a lane for each line of commits, forks and merges between them.
+"""Commit graph as text: a lane for each line of commits, forks and merges between them.
 
 Invariant: a commit stands above its parents, each lane leads to the commit that continues it, and
 a parent that is not among the commits ends its lane.
@@ -18,14 +18,14 @@ Lanes = list[str | None]
 
 def reachable(commits: Mapping[str, Commit], heads: Iterable[str]) -> dict[str, Commit]:
     """The commits that lead to the heads, merged ones included."""
-    found: dict[str, Commit] = {}
+    kept: dict[str, Commit] = {}
     waiting = [head for head in heads if head in commits]
     while waiting:
         commit = commits[waiting.pop()]
-        if commit.id not in found:
-            found[commit.id] = commit
+        if commit.id not in kept:
+            kept[commit.id] = commit
             waiting += [parent for parent in commit.parents if parent in commits]
-    return found
+    return kept
 
 
 def in_order(commits: Mapping[str, Commit]) -> list[Commit]:
@@ -55,27 +55,27 @@ def drawn(commits: Sequence[Commit]) -> Iterator[tuple[str, Commit | None]]:
     known = {commit.id for commit in commits}
     lanes: Lanes = []
     for commit in commits:
-        wanting = [place for place, wanted in enumerate(lanes) if wanted == commit.id]
-        place = wanting[0] if wanting else _free(lanes)
-        lanes[place] = commit.id
-        for other in wanting[1:]:
-            yield _joined(lanes, place, other), None
+        awaiting = [lane for lane, awaited in enumerate(lanes) if awaited == commit.id]
+        lane = awaiting[0] if awaiting else _free(lanes)
+        lanes[lane] = commit.id
+        for other in awaiting[1:]:
+            yield _joined(lanes, lane, other), None
             lanes[other] = None
-        yield _row(lanes, mark=place), commit
+        yield _row(lanes, mark=lane), commit
         parents = [parent for parent in commit.parents if parent in known]
-        lanes[place] = parents[0] if parents else None
+        lanes[lane] = parents[0] if parents else None
         for parent in parents[1:]:
             if parent not in lanes:
-                lanes[_free(lanes, right_of=place)] = parent
-            yield _parted(lanes, place, lanes.index(parent)), None
+                lanes[_free(lanes, right_of=lane)] = parent
+            yield _parted(lanes, lane, lanes.index(parent)), None
         while lanes and lanes[-1] is None:
             lanes.pop()
 
 
 def _free(lanes: Lanes, right_of: int = -1) -> int:
-    for place in range(right_of + 1, len(lanes)):
-        if lanes[place] is None:
-            return place
+    for lane in range(right_of + 1, len(lanes)):
+        if lanes[lane] is None:
+            return lane
     lanes.append(None)
     return len(lanes) - 1
 
@@ -88,18 +88,18 @@ def _row(lanes: Lanes, mark: int | None = None) -> str:
 def _joined(lanes: Lanes, left: int, right: int) -> str:
     """A line that ends in one to its left."""
     chars = list(" ".join("|" if lane else " " for lane in lanes))
-    for place in range(2 * left + 1, 2 * right - 1):
-        chars[place] = "_" if chars[place] == " " else chars[place]
+    for column in range(2 * left + 1, 2 * right - 1):
+        chars[column] = "_" if chars[column] == " " else chars[column]
     chars[2 * right - 1], chars[2 * right] = "/", " "
     return "".join(chars).rstrip()
 
 
-def _parted(lanes: Lanes, place: int, other: int) -> str:
+def _parted(lanes: Lanes, start: int, other: int) -> str:
     """A line that starts at another: the parent that was merged."""
-    left, right = sorted((place, other))
-    chars = list(" ".join("|" if lane or n == place else " " for n, lane in enumerate(lanes)))
+    left, right = sorted((start, other))
+    chars = list(" ".join("|" if lane or n == start else " " for n, lane in enumerate(lanes)))
     chars[2 * right] = " " if right == other and right == left + 1 else chars[2 * right]
     for middle in range(2 * left + 1, 2 * right - 1):
         chars[middle] = "-" if chars[middle] == " " else chars[middle]
-    chars[2 * right - 1] = "\\" if other > place else "/"
+    chars[2 * right - 1] = "\\" if other > start else "/"
     return "".join(chars).rstrip()

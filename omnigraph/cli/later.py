@@ -1,4 +1,4 @@
-"""Commands that need a server or a cluster, which come with the server.
+"""Placeholder commands for the server and the cluster, hidden from the help.
 
 Invariant: each is known by name and says what is missing, so a script written for a later release
 fails with a reason and not with "no such command".
@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.terminal import told_plainly
+from omnigraph.cli.terminal import plain_errors
 from omnigraph.errors import BadRequest
 
 _COMMANDS = {
@@ -39,7 +39,7 @@ def add_to(app: typer.Typer) -> None:
 
 def _missing(name: str):  # type: ignore[no-untyped-def]  # typer reads the inner signature
     def command(rest: Rest = None) -> None:
-        with told_plainly():
+        with plain_errors():
             raise BadRequest(
                 f"'omnigraph {name}' needs a server or a cluster, which this release does not have",
                 "work on the graph directly: pass its path",

@@ -1,4 +1,4 @@
-"""The options that more than one command takes, each said once.
+"""Shared command-line options, as typer annotations.
 
 Invariant: an option that is spelled the same means the same everywhere. One whose value cannot be
 read ends the command with the status of a wrong call, before anything is opened.
@@ -12,13 +12,13 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.config import config
-from omnigraph.cli.terminal import told_plainly
+from omnigraph.cli.terminal import plain_errors
 
 MAIN = "main"
 
 
 class Engine(StrEnum):
-    """Where the work is done."""
+    """Engine that does the work."""
 
     AUTO = "auto"
     LOCAL = "local"
@@ -33,8 +33,8 @@ def exclusive(**given: object) -> None:
 
 
 def _actor(given: str | None) -> str | None:
-    """Who writes: as told, else as the user's settings say."""
-    with told_plainly():
+    """The actor of a write: as given, else of the configuration."""
+    with plain_errors():
         return given if given is not None else config().actor
 
 
@@ -78,9 +78,6 @@ Confirm = Annotated[bool, typer.Option("--confirm", help="Do it; without, only t
 Words = Annotated[
     list[str] | None,
     typer.Argument(metavar="[NAME] [URI]", help="Which query of the file, and the graph."),
-]
-QueryName = Annotated[
-    str | None, typer.Option("--name", metavar="NAME", help="Which query of the file.")
 ]
 QueryFile = Annotated[
     str | None, typer.Option("--query", metavar="FILE", help="The query file (.gq); - for input.")

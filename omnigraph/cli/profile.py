@@ -1,4 +1,4 @@
-"""`omnigraph profile …`: the places that the user's settings name."""
+"""`omnigraph profile …`: the profiles of the user's configuration."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.config import Config, Profile, config
+from omnigraph.cli.config import Config, GraphProfile, config
 from omnigraph.cli.options import Json
+from omnigraph.cli.terminal import plain_errors, show_json
 from omnigraph.cli.terminal import show as show_text
-from omnigraph.cli.terminal import show_json, told_plainly
 
 app = typer.Typer(
     name="profile",
@@ -23,7 +23,7 @@ app = typer.Typer(
 @app.command(name="list")
 def list_(json: Json = False) -> None:
     """List the profiles."""
-    with told_plainly():
+    with plain_errors():
         settings = config()
         active = os.environ.get("OMNIGRAPH_PROFILE")
         documents = [_listed(settings, one, active) for one in settings.profiles.values()]
@@ -44,16 +44,16 @@ def show(
     json: Json = False,
 ) -> None:
     """Show where a profile leads."""
-    with told_plainly():
+    with plain_errors():
         settings = config()
         chosen = name or os.environ.get("OMNIGRAPH_PROFILE")
-        place = settings.defaults if chosen is None else settings.profile(chosen)
+        profile = settings.defaults if chosen is None else settings.profile(chosen)
         document = {
-            "name": place.name,
-            "scope_kind": place.kind,
-            "target": place.target,
-            "endpoint": _endpoint(settings, place),
-            "default_graph": place.default_graph,
+            "name": profile.name,
+            "scope_kind": profile.kind,
+            "target": profile.target,
+            "endpoint": _endpoint(settings, profile),
+            "default_graph": profile.default_graph,
             "output_format": settings.output,
         }
         if json:
@@ -64,24 +64,24 @@ def show(
                 show_text(f"{key}: {value}")
 
 
-def _listed(settings: Config, place: Profile, active: str | None) -> dict[str, object]:
-    fault = place.fault(settings)
+def _listed(settings: Config, profile: GraphProfile, active: str | None) -> dict[str, object]:
+    fault = profile.fault(settings)
     return {
-        "name": place.name,
-        "binding": f"{place.kind}:{place.target}" if place.kind else None,
-        "scope_kind": place.kind,
-        "target": place.target,
+        "name": profile.name,
+        "binding": f"{profile.kind}:{profile.target}" if profile.kind else None,
+        "scope_kind": profile.kind,
+        "target": profile.target,
         "valid": fault is None,
         "error": fault,
-        "default_graph": place.default_graph,
-        "active": place.name == active,
+        "default_graph": profile.default_graph,
+        "active": profile.name == active,
     }
 
 
-def _endpoint(settings: Config, place: Profile) -> str | None:
-    """Where it is in the end: a URL, a root or a path."""
-    if place.server is not None:
-        return settings.servers.get(place.server, place.server)
-    if place.cluster is not None:
-        return settings.clusters.get(place.cluster)
-    return place.store
+def _endpoint(settings: Config, profile: GraphProfile) -> str | None:
+    """The resolved address of a profile: a URL, a root or a path."""
+    if profile.server is not None:
+        return settings.servers.get(profile.server, profile.server)
+    if profile.cluster is not None:
+        return settings.clusters.get(profile.cluster)
+    return profile.store

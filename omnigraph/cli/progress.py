@@ -1,7 +1,7 @@
-"""How far a long command is: a bar with a rate, on a terminal.
+"""Progress bar with a rate for long commands, on a terminal.
 
-The engine tells its progress through a callback: anything with a stage, a number of rows and the
-seconds it has taken. `following` gives that callback, or None where nobody would see the bar.
+The engine reports progress through a callback: a stage, a number of rows and the seconds so far.
+`following` gives that callback, or None where standard error is no terminal.
 
 Invariant: nothing is drawn unless standard error is a terminal, and whatever happens the bar is
 gone or finished when the block ends, so that no message is written into it.
@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 
-class Told(Protocol):
-    """What the engine says."""
+class EngineProgress(Protocol):
+    """Progress as the engine reports it."""
 
     @property
     def stage(self) -> str:
-        """What is being done."""
+        """The stage of the work."""
 
     @property
     def rows(self) -> int:
@@ -31,7 +31,7 @@ class Told(Protocol):
         """How long so far."""
 
 
-Follow = Callable[[Told], None]
+Follow = Callable[[EngineProgress], None]
 
 
 @contextmanager
@@ -45,11 +45,13 @@ def following(
     bar = _bar()
     task = bar.add_task(verb, total=total, rate="")
 
-    def tell(told: Told) -> None:
-        rate = f"{told.rows / told.seconds:,.0f}/s" if told.seconds > 0 else ""
-        # A bar without a total only says that something happens; the end gives it one.
-        known = told.rows if told.stage == "done" else total
-        bar.update(task, description=told.stage, completed=told.rows, total=known, rate=rate)
+    def tell(progress: EngineProgress) -> None:
+        rate = f"{progress.rows / progress.seconds:,.0f}/s" if progress.seconds > 0 else ""
+        # A bar without a total is indeterminate until the end gives it one.
+        known = progress.rows if progress.stage == "done" else total
+        bar.update(
+            task, description=progress.stage, completed=progress.rows, total=known, rate=rate
+        )
 
     with bar:
         yield tell

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.address import graph_uri, name_and_graph
+from omnigraph.cli.compat import QueryName
 from omnigraph.cli.engine import open_graph
-from omnigraph.cli.options import GraphPath, Json, QueryName, Store, Uri, Words
-from omnigraph.cli.terminal import read_text, show, show_json, told_plainly
+from omnigraph.cli.options import GraphPath, Json, Store, Uri, Words
+from omnigraph.cli.terminal import plain_errors, read_text, show, show_json
 
 if TYPE_CHECKING:
     from omnigraph.catalog.model import Catalog
-    from omnigraph.plan.lint import LintReport, QueryResult
+    from omnigraph.plan.lint import LintReport, QueryLint
 
 SchemaFile = Annotated[
     str | None,
@@ -33,7 +34,7 @@ def lint(
     """Check every query of a file. Exits with 1 if one has an error."""
     from omnigraph.plan.lint import lint as lint_queries
 
-    with told_plainly():
+    with plain_errors():
         catalog, source = _schema(schema, path, uri, store)
         report = lint_queries(read_text(query), catalog)
         if json:
@@ -58,7 +59,7 @@ def explain(
     from omnigraph.plan.compile import compile_query
     from omnigraph.plan.explain import explain as explain_plan
 
-    with told_plainly():
+    with plain_errors():
         name, path = name_and_graph(list(words or ()), named, schema or store)
         catalog, _ = _schema(schema, path, store)
         plan = compile_query(read_text(query), catalog, name)
@@ -69,24 +70,24 @@ def explain(
             show(text)
 
 
-def _schema(file: str | None, *places: str | None) -> tuple[Catalog, dict[str, object]]:
+def _schema(file: str | None, *uris: str | None) -> tuple[Catalog, dict[str, object]]:
     """The schema to check against, and what it was taken from."""
     if file is None:
-        where = _named(*places)
+        where = _named(*uris)
         with open_graph(where, read_only=True) as graph:
             return graph.schema.catalog, {"kind": "graph", "uri": where}
-    if any(place is not None for place in places):
+    if any(uri is not None for uri in uris):
         raise typer.BadParameter("--schema and a graph are mutually exclusive: pass one")
     from omnigraph.catalog.accept import accept
 
     return accept(read_text(file)), {"kind": "file", "path": file}
 
 
-def _named(*places: str | None) -> str:
+def _named(*uris: str | None) -> str:
     try:
-        return graph_uri(*places)
+        return graph_uri(*uris)
     except typer.BadParameter:
-        if any(place is not None for place in places):
+        if any(uri is not None for uri in uris):
             raise
         raise typer.BadParameter("say against what: pass --schema FILE, or name a graph") from None
 
@@ -107,12 +108,12 @@ def _show_report(report: LintReport) -> None:
 _LABELS = {"error": "ERROR", "warning": "WARN ", "info": "INFO "}
 
 
-def _result_lines(result: QueryResult) -> list[str]:
+def _result_lines(result: QueryLint) -> list[str]:
     if result.error is None:
         lines = [f"OK    query `{result.name}` ({result.kind})"]
     else:
-        place = f"(line {result.error.line}, column {result.error.column})"
-        lines = [f"ERROR query `{result.name}`: {result.error.headline} {place}"]
+        position = f"(line {result.error.line}, column {result.error.column})"
+        lines = [f"ERROR query `{result.name}`: {result.error.headline} {position}"]
         lines += [f"      {line}" for line in result.error.excerpt.splitlines()]
         if result.error.hint:
             lines.append(f"      help: {result.error.hint}")

@@ -1,21 +1,22 @@
-"""Rows of a read, the five ways a terminal shows them.
+"""Output formats of query rows: table, key-value, CSV, JSON lines and JSON.
 
 Invariant: `json`, `jsonl` and `csv` carry every value whole; `table` and `kv` are for
-people, who may see a long value cut and what would move the cursor written out.
+people: long values are cut, control characters are escaped.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import assert_never
 
 from omnigraph.cli.grid import cell_width, fitted, flat, grid
+from omnigraph.exec.values.json_text import compact_text, indented_text
 
 
 class Format(StrEnum):
-    """How rows are shown."""
+    """Output format of rows."""
 
     TABLE = "table"
     KV = "kv"
@@ -25,7 +26,7 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryRows:
     """A read's rows and where they came from."""
 
     query_name: str
@@ -46,19 +47,19 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """How a table looks. A terminal has so many columns; a file has as many as are needed."""
+class TableStyle:
+    """Width and wrapping of a table. A file, unlike a terminal, has as many columns as needed."""
 
     column_width: int = 80
     wrap: bool = False
     terminal_columns: int | None = None
 
 
-def lines_of(answer: Answer, format: Format, look: Look = Look()) -> Iterator[str]:  # noqa: B008
+def lines_of(answer: QueryRows, format: Format, look: TableStyle = TableStyle()) -> Iterator[str]:  # noqa: B008
     """The answer, line by line."""
     match format:
         case Format.JSON:
-            return iter([json.dumps(_document(answer), indent=2, ensure_ascii=False)])
+            return iter([indented_text(_document(answer))])
         case Format.JSONL:
             return _jsonl(answer)
         case Format.CSV:
@@ -67,9 +68,11 @@ def lines_of(answer: Answer, format: Format, look: Look = Look()) -> Iterator[st
             return _kv(answer)
         case Format.TABLE:
             return _table(answer, look)
+        case _:
+            assert_never(format)
 
 
-def _document(answer: Answer) -> dict[str, object]:
+def _document(answer: QueryRows) -> dict[str, object]:
     document: dict[str, object] = {
         "query_name": answer.query_name,
         "target": answer.target,
@@ -82,23 +85,19 @@ def _document(answer: Answer) -> dict[str, object]:
     return document
 
 
-def _jsonl(answer: Answer) -> Iterator[str]:
+def _jsonl(answer: QueryRows) -> Iterator[str]:
     metadata = {
         "kind": "metadata",
         "query_name": answer.query_name,
         "row_count": len(answer.rows),
         "target": answer.target,
     }
-    yield _compact(metadata)
+    yield compact_text(metadata)
     for row in answer.rows:
-        yield _compact(dict(row))
+        yield compact_text(dict(row))
 
 
-def _compact(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _csv(answer: Answer) -> Iterator[str]:
+def _csv(answer: QueryRows) -> Iterator[str]:
     yield _csv_line(answer.columns)
     for row in answer.rows:
         yield _csv_line([_cell(row.get(column)) for column in answer.columns])
@@ -117,10 +116,10 @@ def _csv_field(text: str) -> str:
 
 def _cell(value: object) -> str:
     """A value as text: strings as they are, everything else as compact JSON."""
-    return value if isinstance(value, str) else _compact(value)
+    return value if isinstance(value, str) else compact_text(value)
 
 
-def _kv(answer: Answer) -> Iterator[str]:
+def _kv(answer: QueryRows) -> Iterator[str]:
     yield answer.title
     if not answer.rows:
         yield "(no rows)"
@@ -132,7 +131,7 @@ def _kv(answer: Answer) -> Iterator[str]:
             yield f"{flat(column)}: {flat(_cell(row.get(column)))}"
 
 
-def _table(answer: Answer, look: Look) -> Iterator[str]:
+def _table(answer: QueryRows, look: TableStyle) -> Iterator[str]:
     if not answer.columns:
         yield answer.title
         yield "(no rows)"

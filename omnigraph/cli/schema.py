@@ -1,4 +1,4 @@
-"""`omnigraph schema …`: what can be asked of a schema."""
+"""`omnigraph schema …`: check, show, plan and apply a schema."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import typer
 from omnigraph.cli.address import graph_uri, write_target
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import Actor, GraphPath, Json, NextSchema, Quiet, Store, Uri
-from omnigraph.cli.terminal import read_text, show_json, told_plainly, warn
+from omnigraph.cli.shapes import source_error_document
+from omnigraph.cli.terminal import plain_errors, read_text, show_json, warn
 from omnigraph.cli.terminal import show as show_text
 from omnigraph.errors import ParseError
 
 if TYPE_CHECKING:
     from omnigraph.catalog.accept import Admission
-    from omnigraph.catalog.diff import MigrationPlan
+    from omnigraph.catalog.schema_diff import MigrationPlan
     from omnigraph.exec.schema.migrate import SchemaApplied
 
 app = typer.Typer(
@@ -46,9 +47,9 @@ def check(
 ) -> None:
     """Check a schema file. Exits with 1 if it is not accepted."""
     from omnigraph.catalog.accept import accept, admit
-    from omnigraph.catalog.diff import plan_migration
+    from omnigraph.catalog.schema_diff import plan_migration
 
-    with told_plainly():
+    with plain_errors():
         text = read_text(file)
         plan = None
         try:
@@ -68,10 +69,9 @@ def check(
 
 
 @app.command()
-@app.command("get", hidden=True)
 def show(path: GraphPath = None, json: Json = False, uri: Uri = None, store: Store = None) -> None:
     """Print the schema of a graph."""
-    with told_plainly():
+    with plain_errors():
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
             text = graph.schema.text
         if json:
@@ -103,7 +103,7 @@ def plan(
     store: Store = None,
 ) -> None:
     """Print the steps from a graph's schema to another one. Changes nothing."""
-    with told_plainly():
+    with plain_errors():
         given = _given(backfill)
         where = graph_uri(path, uri, store)
         text = read_text(schema)
@@ -133,7 +133,7 @@ def apply(
     quiet: Quiet = False,
 ) -> None:
     """Change a graph's schema, and its data with it, as one commit."""
-    with told_plainly():
+    with plain_errors():
         given = _given(backfill)
         where = graph_uri(path, uri, store)
         text = read_text(schema)
@@ -149,13 +149,13 @@ def apply(
 
 
 def _given(backfill: list[str] | None) -> dict[str, str]:
-    found = {}
+    values = {}
     for text in backfill or ():
         name, equals, expression = text.partition("=")
         if not equals or "." not in name or not expression.strip():
             raise typer.BadParameter(f"--backfill '{text}' is not TYPE.PROPERTY=EXPR")
-        found[name.strip()] = expression.strip()
-    return found
+        values[name.strip()] = expression.strip()
+    return values
 
 
 def _applied(where: str, done: SchemaApplied) -> Iterator[str]:
@@ -193,18 +193,7 @@ def _document(file: str, admission: Admission, plan: MigrationPlan | None) -> di
 
 
 def _error_document(file: str, cause: ParseError) -> dict[str, object]:
-    return {
-        "status": "error",
-        "schema_path": file,
-        "error": {
-            "message": cause.headline,
-            "code": cause.code,
-            "line": cause.line,
-            "column": cause.column,
-            "byte_span": list(cause.byte_span),
-            "hint": cause.hint,
-        },
-    }
+    return {"status": "error", "schema_path": file, "error": source_error_document(cause)}
 
 
 def _show(file: str, admission: Admission, plan: MigrationPlan | None) -> None:

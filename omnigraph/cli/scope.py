@@ -1,9 +1,9 @@
-"""Flags that belong to the program rather than to a command: where to look, and how to behave.
+"""Global flags, which may stand before a command or after it: which graph, and how to behave.
 
-They may stand before the command or after it. Which of them a command can use is told here, in one
-table; one that it cannot use is refused, never ignored.
+One table lists the flags that each command can use; a flag that it cannot use is refused, never
+ignored.
 
-Invariant: `Scope` is set before the command runs, read from anywhere below it, and forgotten after.
+Invariant: `GlobalFlags` are set before the command runs, read anywhere below it, and reset after.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import typer
 
-PLACES = ("--server", "--graph", "--cluster", "--profile")
+TARGETS = ("--server", "--graph", "--cluster", "--profile")
 SWITCHES = ("--yes", "--debug")
 # Taken by the commands themselves, but allowed before them too.
 _LEADING = ("--store", "--as", "--uri")
@@ -20,8 +20,8 @@ _LEADING_SWITCHES = ("--quiet",)
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """What the flags said."""
+class GlobalFlags:
+    """Values of the global flags."""
 
     server: str | None = None
     graph: str | None = None
@@ -31,10 +31,10 @@ class Scope:
     debug: bool = False
 
 
-_current = Scope()
+_current = GlobalFlags()
 
 
-def scope() -> Scope:
+def scope() -> GlobalFlags:
     """The flags of this call."""
     return _current
 
@@ -42,7 +42,7 @@ def scope() -> Scope:
 def forget() -> None:
     """The call is over."""
     global _current
-    _current = Scope()
+    _current = GlobalFlags()
 
 
 _ANY = frozenset({"--server", "--graph", "--profile"})
@@ -68,7 +68,7 @@ def take(arguments: list[str]) -> list[str]:
     global _current
     rest: list[str] = []
     switches: set[str] = set()
-    found: dict[str, str] = {}
+    targets: dict[str, str] = {}
     for word in arguments:
         if not _is_text(word):
             raise typer.BadParameter(f"{word!r} is not UTF-8 text")
@@ -79,18 +79,18 @@ def take(arguments: list[str]) -> list[str]:
             rest += [word, *words]
         elif word in SWITCHES:
             switches.add(word)
-        elif flag in PLACES and not _draws_history(flag, equals, rest, arguments):
-            if flag in found:
+        elif flag in TARGETS and not _draws_history(flag, equals, rest, arguments):
+            if flag in targets:
                 raise typer.BadParameter(f"{flag} is given twice")
-            found[flag] = value if equals else _value(flag, next(words, None))
+            targets[flag] = value if equals else _value(flag, next(words, None))
         else:
             rest.append(word)
-    _require_usable(found, rest)
-    _current = Scope(
-        server=found.get("--server"),
-        graph=found.get("--graph"),
-        cluster=found.get("--cluster"),
-        profile=found.get("--profile"),
+    _require_usable(targets, rest)
+    _current = GlobalFlags(
+        server=targets.get("--server"),
+        graph=targets.get("--graph"),
+        cluster=targets.get("--cluster"),
+        profile=targets.get("--profile"),
         yes="--yes" in switches,
         debug="--debug" in switches,
     )
@@ -104,21 +104,21 @@ def _is_text(word: str) -> bool:
 
 def _leading_last(arguments: list[str]) -> list[str]:
     """Options of commands that stand before the command, moved behind it."""
-    place = 0
+    position = 0
     moved: list[str] = []
     kept: list[str] = []
-    while place < len(arguments):
-        word = arguments[place]
+    while position < len(arguments):
+        word = arguments[position]
         flag, equals, _ = word.partition("=")
-        valued = flag in _LEADING or flag in PLACES
+        valued = flag in _LEADING or flag in TARGETS
         if not valued and word not in SWITCHES and word not in _LEADING_SWITCHES:
             break
         width = 2 if valued and not equals else 1
         (moved if flag in (*_LEADING, *_LEADING_SWITCHES) else kept).extend(
-            arguments[place : place + width]
+            arguments[position : position + width]
         )
-        place += width
-    return [*kept, *arguments[place:], *moved]
+        position += width
+    return [*kept, *arguments[position:], *moved]
 
 
 def _draws_history(flag: str, equals: str, before: list[str], arguments: list[str]) -> bool:
@@ -133,14 +133,14 @@ def _value(flag: str, value: str | None) -> str:
     return value
 
 
-def _require_usable(found: dict[str, str], rest: list[str]) -> None:
+def _require_usable(targets: dict[str, str], rest: list[str]) -> None:
     if not rest or rest[0].startswith("-"):
         return
     command = " ".join(rest[:2])
     if command not in _ALLOWED:
         command = rest[0]
-    for flag in found:
+    for flag in targets:
         if flag not in _ALLOWED.get(command, _NONE):
             raise typer.BadParameter(f"'omnigraph {command}' does not take {flag}")
-    if "--server" in found and "--cluster" in found:
+    if "--server" in targets and "--cluster" in targets:
         raise typer.BadParameter("--server and --cluster are mutually exclusive: pass one")

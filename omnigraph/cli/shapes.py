@@ -1,10 +1,13 @@
-"""JSON shapes of what a graph's history holds, as the wire has them."""
+"""JSON documents of commits, snapshots, recoveries and source errors, as the wire has them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from omnigraph.types import parse_table_key
+
 if TYPE_CHECKING:
+    from omnigraph.errors import SourceError
     from omnigraph.storage.records import Commit, Recovery, Snapshot
 
 
@@ -22,21 +25,22 @@ def commit_document(commit: Commit) -> dict[str, object]:
 
 
 def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
-    """What a branch looks like: every type with its version and how many entities it has."""
+    """A snapshot: every type with its table version and count of entities."""
     return {
         "graph_branch": snapshot.branch,
         "graph_manifest_version": snapshot.manifest_version,
         "internal_schema_version": snapshot.internal_schema_version,
         "datasets": [
             {
-                "entity_kind": key.partition(":")[0],
-                "type_name": key.partition(":")[2],
+                "entity_kind": str(kind),
+                "type_name": type_name,
                 "dataset_path": pin.location,
                 "published_dataset_version": pin.version,
                 "native_dataset_branch": pin.branch or "main",
                 "entity_count": pin.row_count,
             }
             for key, pin in sorted(snapshot.tables.items())
+            for kind, type_name in [parse_table_key(key)]
         ],
     }
 
@@ -59,4 +63,16 @@ def recovery_document(recovery: Recovery) -> dict[str, object]:
             for outcome in recovery.per_table_outcomes
         ],
         "created_at": recovery.created_at,
+    }
+
+
+def source_error_document(cause: SourceError) -> dict[str, object]:
+    """An error in a schema or a query, with its position."""
+    return {
+        "message": cause.headline,
+        "code": cause.code,
+        "line": cause.line,
+        "column": cause.column,
+        "byte_span": list(cause.byte_span),
+        "hint": cause.hint,
     }

@@ -1,4 +1,4 @@
-"""`omnigraph shell`: queries typed one after the other.
+"""`omnigraph shell`: an interactive loop (REPL) for queries.
 
 On a terminal there are history, completion from the schema and several lines to a query; from a
 pipe the same language is read line by line, and the first failure ends it.
@@ -18,9 +18,9 @@ from omnigraph.cli.address import graph_uri
 from omnigraph.cli.data import show_answer
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import MAIN, Actor, Branch, GraphPath, Store, Uri
-from omnigraph.cli.render import Answer, Format
+from omnigraph.cli.render import Format, QueryRows
 from omnigraph.cli.shell_words import is_whole
-from omnigraph.cli.terminal import painted, show, told_plainly
+from omnigraph.cli.terminal import painted, plain_errors, show
 from omnigraph.errors import BadRequest, OmnigraphError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Finished(Exception):
 
 @dataclass
 class Session:
-    """One open graph and what was said about it so far."""
+    """State of a shell: the open graph, its branch, parameters and output format."""
 
     graph: Graph
     uri: str
@@ -73,9 +73,9 @@ class Session:
         plan = compile_query(text, self.graph.schema.catalog)
         given = {p.name: self.params[p.name] for p in plan.parameters if p.name in self.params}
         if isinstance(plan, ReadPlan):
-            found = self.graph.query(text, given, branch=self.branch)
-            answer = Answer(
-                found.query_name, self.branch, None, found.columns, found.rows, found.commit_id
+            result = self.graph.query(text, given, branch=self.branch)
+            answer = QueryRows(
+                result.query_name, self.branch, None, result.columns, result.rows, result.commit_id
             )
             show_answer(answer, self.format)
             return
@@ -181,7 +181,7 @@ def shell(
     store: Store = None,
 ) -> None:
     """Type queries one after the other, with completion and history."""
-    with told_plainly():
+    with plain_errors():
         where = graph_uri(path, uri, store)
         with open_graph(where) as graph:
             graph.branch(branch)
@@ -199,7 +199,7 @@ def shell(
 
 
 def _statements(lines: Any) -> Iterator[str]:
-    """What a pipe says, a statement at a time."""
+    """Statements of a pipe, cut where a query is whole."""
     text = ""
     for line in lines:
         text += line.rstrip("\n") if not text else "\n" + line.rstrip("\n")
@@ -210,6 +210,6 @@ def _statements(lines: Any) -> Iterator[str]:
         yield text
 
 
-def told(cause: OmnigraphError) -> None:
+def show_failure(cause: OmnigraphError) -> None:
     """A failure inside a session, which goes on."""
     sys.stderr.write(f"{painted('error:', 'red', sys.stderr)} {cause}\n")

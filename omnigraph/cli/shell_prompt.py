@@ -1,4 +1,4 @@
-"""The shell on a terminal: lines edited, remembered and completed.
+"""Interactive prompt of the shell: line editing, history and completion, with prompt_toolkit.
 
 Invariant: this file talks to prompt_toolkit and knows nothing of graphs but their names.
 """
@@ -17,8 +17,8 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from omnigraph.cli.config import home
-from omnigraph.cli.shell import Finished, is_finished, told
-from omnigraph.cli.shell_words import Names
+from omnigraph.cli.shell import Finished, is_finished, show_failure
+from omnigraph.cli.shell_words import Suggester
 from omnigraph.errors import OmnigraphError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Completing(Completer):
                 if name.startswith(typed):
                     yield Completion(name, -len(typed))
             return
-        typed, words = Names(self._session.graph.schema.catalog).next(before)
+        typed, words = Suggester(self._session.graph.schema.catalog).next(before)
         for word in words:
             yield Completion(word.text, -len(typed), display_meta=word.about)
 
@@ -85,7 +85,7 @@ def converse(session: Session) -> None:
         except Finished:
             return
         except OmnigraphError as cause:
-            told(cause)
+            show_failure(cause)
         except KeyboardInterrupt:
             sys.stderr.write("interrupted\n")
 

@@ -1,4 +1,4 @@
-"""What can come next while a query is typed: words of the language, and names of the schema.
+"""Completion of queries: keywords of the language and names of the schema that can come next.
 
 Invariant: only the text before the cursor decides, and text that is no query yet is never an error.
 """
@@ -28,33 +28,33 @@ _INSIDE_TYPE = re.compile(r"\b([A-Z]\w*)\s*(?:set\s*)?\{[^{}]*$")
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """Something that can come next."""
+class Suggestion:
+    """A completion, and what it is."""
 
     text: str
     about: str
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class Suggester:
     """The names of a schema, as a query writes them."""
 
     catalog: Catalog
 
-    def next(self, before: str) -> tuple[str, list[Word]]:
-        """What is typed of the next word already, and the words that go on from there."""
-        if found := _OF_VARIABLE.search(before):
-            of = self._type_of(before, found[1])
-            return found[2], _starting(found[2], self._properties(of))
-        if found := _AFTER_COLON.search(before):
-            return found[1], _starting(found[1], self._nodes())
-        if found := _AFTER_VERB.search(before):
-            return found[2], _starting(found[2], [*self._nodes(), *self._edges(lower=False)])
-        typed = found[0] if (found := _WORD.search(before)) else ""
-        words: list[Word] = []
-        if found := _INSIDE_TYPE.search(before):
-            words += self._properties(found[1], ends=True)
-        words += [Word(keyword, "keyword") for keyword in KEYWORDS]
+    def next(self, before: str) -> tuple[str, list[Suggestion]]:
+        """The typed beginning of the next word, and its completions."""
+        if match := _OF_VARIABLE.search(before):
+            of = self._type_of(before, match[1])
+            return match[2], _starting(match[2], self._properties(of))
+        if match := _AFTER_COLON.search(before):
+            return match[1], _starting(match[1], self._nodes())
+        if match := _AFTER_VERB.search(before):
+            return match[2], _starting(match[2], [*self._nodes(), *self._edges(lower=False)])
+        typed = match[0] if (match := _WORD.search(before)) else ""
+        words: list[Suggestion] = []
+        if match := _INSIDE_TYPE.search(before):
+            words += self._properties(match[1], ends=True)
+        words += [Suggestion(keyword, "keyword") for keyword in KEYWORDS]
         words += [*self._edges(lower=True), *self._nodes()]
         return typed, _starting(typed, words)
 
@@ -73,36 +73,36 @@ class Names:
             types.setdefault(match[1], match[2])
         return types.get(variable)
 
-    def _nodes(self) -> list[Word]:
-        return [Word(name, "node type") for name in self.catalog.nodes]
+    def _nodes(self) -> list[Suggestion]:
+        return [Suggestion(name, "node type") for name in self.catalog.nodes]
 
-    def _edges(self, *, lower: bool) -> list[Word]:
+    def _edges(self, *, lower: bool) -> list[Suggestion]:
         return [
-            Word(
+            Suggestion(
                 name[0].lower() + name[1:] if lower else name,
                 f"edge {edge.source} -> {edge.target}",
             )
             for name, edge in self.catalog.edges.items()
         ]
 
-    def _properties(self, type_name: str | None, *, ends: bool = False) -> list[Word]:
+    def _properties(self, type_name: str | None, *, ends: bool = False) -> list[Suggestion]:
         """The properties of a type; of every type, where the type is not known."""
         if type_name is None:
             nodes, edges = self.catalog.nodes.values(), self.catalog.edges.values()
             every = [p for owner in nodes for p in owner.properties]
             every += [p for owner in edges for p in owner.properties]
-            return list({p.name: Word(p.name, str(p.type)) for p in every}.values())
+            return list({p.name: Suggestion(p.name, str(p.type)) for p in every}.values())
         node, edge = self.catalog.node(type_name), self.catalog.edge(type_name)
         owner = node or edge
         if owner is None:
             return []
-        words = [Word(p.name, str(p.type)) for p in owner.properties]
+        words = [Suggestion(p.name, str(p.type)) for p in owner.properties]
         if edge is not None and node is None and ends:
-            words += [Word("from", edge.source), Word("to", edge.target)]
+            words += [Suggestion("from", edge.source), Suggestion("to", edge.target)]
         return words
 
 
-def _starting(typed: str, words: list[Word]) -> list[Word]:
+def _starting(typed: str, words: list[Suggestion]) -> list[Suggestion]:
     fitting = [word for word in words if word.text.lower().startswith(typed.lower())]
     return [word for word in fitting if word.text != typed]
 

@@ -1,4 +1,4 @@
-"""`omnigraph spark`: what a Spark cluster needs."""
+"""`omnigraph spark`: the archive of packages that Spark executors need."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.options import Json
-from omnigraph.cli.terminal import show, show_json, told_plainly
+from omnigraph.cli.terminal import plain_errors, show, show_json
 
 app = typer.Typer(
     name="spark", help="What a Spark cluster needs.", no_args_is_help=True, rich_markup_mode=None
@@ -30,7 +30,7 @@ def package(
     """Build the archive that executors need, and say how to submit with it."""
     from omnigraph.pipeline.package import build, executor_settings, submit_line
 
-    with told_plainly():
+    with plain_errors():
         path = build(Path(out))
         if json:
             size = path.stat().st_size

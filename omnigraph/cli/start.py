@@ -1,4 +1,4 @@
-"""The program's first and last moments.
+"""Process entry point: runs the command, then ends without taking the interpreter down.
 
 Invariant: from the first import on an interrupt is one word and a status. The process ends as soon
 as its result is written: a query that was given up may still be at work in a thread, and taking the
@@ -36,6 +36,6 @@ def _end(status: int) -> NoReturn:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
-    except BaseException:  # noqa: BLE001  # told already, or interrupted once more
+    except BaseException:  # noqa: BLE001  # reported already, or interrupted once more
         pass
     os._exit(status)

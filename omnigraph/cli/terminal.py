@@ -1,14 +1,13 @@
-"""What every command needs of a terminal: reading files, showing results, failing plainly.
+"""Standard streams of every command: files read, results shown, failures as one message.
 
-Invariant: standard output carries results and nothing else; a failure is told on standard error
+Invariant: standard output carries results and nothing else; a failure is shown on standard error
 in one message and ends with status 1, never with a traceback unless `--debug` asks for it. A
-result that cannot be written is told as that, for what the command did is done. Colours are for
+result that cannot be written is reported as that: what the command did stands. Colours are for
 terminals alone.
 """
 
 import errno
 import io
-import json
 import os
 import sys
 import traceback
@@ -22,6 +21,7 @@ import typer
 from omnigraph.cli.scope import scope
 from omnigraph.cli.start import INTERRUPTED
 from omnigraph.errors import BadRequest, NotFound, OmnigraphError
+from omnigraph.exec.values.json_text import indented_text
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
@@ -56,7 +56,7 @@ def show(text: str) -> None:
 
 @contextmanager
 def _output() -> Iterator[None]:
-    """Tell a failure of standard output from one of the graph's storage."""
+    """Raise `Unwritable` for a failure of standard output, which is not one of storage."""
     try:
         yield
     except BrokenPipeError:
@@ -78,17 +78,17 @@ def prepare_streams() -> None:
 
 
 def leave_output() -> None:
-    """What is still buffered must not be written at exit."""
+    """Drop buffered output, so that nothing is written at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def show_json(document: object) -> None:
     """A result for a program: one document, two spaces."""
-    show(json.dumps(document, indent=2, ensure_ascii=False))
+    show(indented_text(document))
 
 
 def warn(text: str) -> None:
-    """Something beside the result."""
+    """A warning on standard error."""
     sys.stderr.write(f"{painted('warning:', 'yellow', sys.stderr)} {text}\n")
 
 
@@ -111,7 +111,7 @@ def fail(text: str) -> NoReturn:
 
 
 @contextmanager
-def told_plainly() -> Iterator[None]:
+def plain_errors() -> Iterator[None]:
     """Turn every failure into one message and status 1."""
     try:
         yield
@@ -135,7 +135,7 @@ def told_plainly() -> Iterator[None]:
     except OSError as cause:
         _trace()
         fail(_storage_text(cause))
-    except Exception as cause:  # noqa: BLE001  # a fault of ours is told as plainly as a user's
+    except Exception as cause:  # noqa: BLE001  # a bug ends in one message too
         _trace()
         what = f"{type(cause).__name__}: {cause}".strip().splitlines()[0]
         fail(f"the program failed unexpectedly ({what}); run it again with --debug and report it")

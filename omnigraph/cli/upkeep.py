@@ -1,7 +1,7 @@
-"""`omnigraph optimize`, `repair`, `cleanup` and `check`: looking after a graph.
+"""`omnigraph optimize`, `repair`, `cleanup` and `check`: maintenance of a graph.
 
-Invariant: a preview is told on standard error and changes nothing; what was done, and what a
-program asked for with --json, is on standard output.
+Invariant: a preview goes to standard error and changes nothing; reports of changes, and every
+document of `--json`, go to standard output.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from omnigraph.cli.options import (
     Quiet,
     Store,
 )
-from omnigraph.cli.terminal import show, show_json, told_plainly
+from omnigraph.cli.terminal import plain_errors, show, show_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from omnigraph.exec.progress import UpkeepProgress
     from omnigraph.exec.upkeep.check import CheckReport
     from omnigraph.exec.upkeep.cleanup import CleanupReport
-    from omnigraph.exec.upkeep.optimize import OptimizeReport, TableReport, UpkeepProgress
+    from omnigraph.exec.upkeep.optimize import OptimizeReport, TableReport
     from omnigraph.storage.upkeep.cleanup import TableCleanup
     from omnigraph.storage.upkeep.repair import RepairReport
 
@@ -52,7 +53,7 @@ def optimize(
     quiet: Quiet = False,
 ) -> None:
     """Make fragments few and indexes whole, in one commit that changes no row."""
-    with told_plainly():
+    with plain_errors():
         where = graph_uri(uri, store)
         write_target("optimize", where, quiet=quiet)
         with open_graph(where) as graph:
@@ -68,7 +69,7 @@ def optimize(
 
 
 def optimize_document(uri: str, report: OptimizeReport) -> dict[str, Any]:
-    """What optimize did, as JSON."""
+    """Report of optimize as JSON."""
     return {
         "uri": uri,
         "branch": report.branch,
@@ -134,7 +135,7 @@ def repair(
     quiet: Quiet = False,
 ) -> None:
     """Look for table heads that no commit explains, and mend what can be mended."""
-    with told_plainly():
+    with plain_errors():
         where = graph_uri(uri, store)
         write_target("repair", where, quiet=quiet)
         with open_graph(where, read_only=not confirm) as graph:
@@ -149,7 +150,7 @@ def repair(
 
 
 def repair_document(uri: str, report: RepairReport, version: int) -> dict[str, Any]:
-    """What repair found and did, as JSON."""
+    """Report of repair as JSON."""
     return {
         "uri": uri,
         "confirm": report.confirmed,
@@ -206,7 +207,7 @@ def cleanup(
     """Remove what only old commits need."""
     if keep is None and older_than is None:
         raise typer.BadParameter("say what stays: pass --keep N, --older-than DUR, or both")
-    with told_plainly():
+    with plain_errors():
         where = graph_uri(uri, store)
         if confirm:
             confirm_destructive("cleanup", where, json=json)
@@ -225,7 +226,7 @@ def cleanup(
 
 
 def cleanup_document(uri: str, report: CleanupReport) -> dict[str, Any]:
-    """What cleanup removed, or would remove, as JSON."""
+    """Report of cleanup, or of its preview, as JSON."""
     return {
         "uri": uri,
         "keep_versions": report.keep,
@@ -273,7 +274,7 @@ def check(uri: GraphPath = None, json: Json = False, store: Store = None) -> Non
     """Read everything a graph is made of and say what does not fit together."""
     from omnigraph.graph import check_at
 
-    with told_plainly():
+    with plain_errors():
         where = graph_uri(uri, store)
         report = check_at(where)
         if json:
@@ -285,7 +286,7 @@ def check(uri: GraphPath = None, json: Json = False, store: Store = None) -> Non
 
 
 def check_document(uri: str, report: CheckReport) -> dict[str, Any]:
-    """What a check found, as JSON."""
+    """Report of check as JSON."""
     return {
         "uri": uri,
         "ok": report.ok,

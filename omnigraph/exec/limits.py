@@ -1,9 +1,9 @@
-"""What one query may use, and the watch that holds it to that.
+"""Query limits: the memory budget and the deadline of one query, and the watch that enforces them.
 
-Invariant: an operator announces what it is about to hold before it holds it, and what is read is
-counted while it arrives, so a query that would exceed its budget stops with `LimitExceeded`, naming
-the operator, while the process is still well. What a query reads counts as long as it runs, also
-where it is kept for later ones.
+Invariant: an operator announces the bytes it is about to hold before it holds them, and bytes read
+are counted while they arrive, so a query that would exceed its budget stops with `LimitExceeded`,
+naming the operator, while the process is still well. Bytes that a query reads count as long as it
+runs, also where they are kept for later queries.
 """
 
 import os
@@ -17,14 +17,13 @@ from typing import Self
 from omnigraph.errors import BadRequest, LimitExceeded
 from omnigraph.exec.profile import line_of
 from omnigraph.plan import ir
-from omnigraph.storage.lance.tables import ARRIVING
 
 _MEGABYTE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one query, and of what is kept in memory between queries."""
+    """Bounds of one query, and of the cache that is kept in memory between queries."""
 
     memory_bytes_max: int = 4096 * _MEGABYTE
     time_ms_max: int = 60_000
@@ -32,7 +31,7 @@ class Limits:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """The defaults, or what the environment says instead."""
+        """The defaults, or the values that the environment sets instead."""
         return cls(
             memory_bytes_max=_number("OMNIGRAPH_QUERY_MEMORY_BYTES_MAX", cls().memory_bytes_max),
             time_ms_max=_number("OMNIGRAPH_QUERY_TIME_MS_MAX", cls().time_ms_max),
@@ -50,7 +49,7 @@ def _number(name: str, default: int) -> int:
 
 
 class Watch:
-    """Holds one running query to its limits. `operator` is what runs now."""
+    """Enforces the limits of one running query. `operator` is the one that runs now."""
 
     __slots__ = ("_limits", "_read", "_started", "deadline", "operator")
 
@@ -79,7 +78,7 @@ class Watch:
         self.tick()
 
     def read(self, bytes_read: int) -> None:
-        """Count what arrived."""
+        """Count bytes that arrived."""
         self._read += bytes_read
         self.hold(0)
 
@@ -95,26 +94,38 @@ class Watch:
             )
 
     def cancel(self) -> None:
-        """Let no time be left: nobody waits for the query any more."""
+        """Set the deadline to the past: the query's caller has left."""
         self.deadline = self._started
 
 
 _WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
+"""The watch of the query that this thread works for.
+
+Ambient, not an argument: nodes, columns and adjacency are shared by all queries of a graph and read
+by whichever query needs them first, deep inside `Domain.values_at` or a recipe's `build`, so an
+argument would run through every method of the evaluator, the domains, the cache and the
+searches."""
 
 
 @contextmanager
 def watched_by(watch: Watch) -> Iterator[None]:
     """Count everything this thread reads and announces for a query."""
-    mine, arriving = _WATCH.set(watch), ARRIVING.set(watch.read)
+    before = _WATCH.set(watch)
     try:
         yield
     finally:
-        ARRIVING.reset(arriving)
-        _WATCH.reset(mine)
+        _WATCH.reset(before)
 
 
 def announce(bytes_held: int) -> None:
-    """Pass if the query that runs here, if any, may hold this much now."""
+    """Pass if the query that this thread works for, if any, may hold this much now."""
     watch = _WATCH.get()
     if watch is not None:
         watch.hold(bytes_held)
+
+
+def arrived(bytes_read: int) -> None:
+    """Count bytes read for the query that this thread works for, if any."""
+    watch = _WATCH.get()
+    if watch is not None:
+        watch.read(bytes_read)

@@ -1,4 +1,4 @@
-"""How long each operator took and how many rows left it.
+"""Query profile: rows and milliseconds of each operator, printed with the plan (EXPLAIN ANALYZE).
 
 Invariant: a profile's lines are the lines of the plan's explanation, each followed by its figures;
 an operator that never ran says so.
@@ -12,20 +12,20 @@ from omnigraph.plan import ir
 from omnigraph.plan.explain import explain, operator_lines
 
 Ended = tuple[int, float]
-"""Rows that left, and seconds."""
+"""Output rows and seconds of an operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of a run that ended elsewhere, in the order of the plan's lines."""
+    """The figures of a run in another process, in the order of the plan's lines."""
 
     pattern: tuple[Ended | None, ...]
     tail: tuple[Ended, ...]
 
 
 def side_by_side(runs: Sequence[Figures]) -> Figures:
-    """Shares of one run: their rows add up, and the longest tells the time. A tail is not theirs
-    but that of whoever gathers them."""
+    """The figures of shares that ran in parallel: rows add up, the longest counts as the time. The
+    tail is left out: it belongs to the process that gathers the shares."""
     lines = zip(*(run.pattern for run in runs), strict=True)
     return Figures(tuple(_together([each for each in line if each]) for line in lines), ())
 
@@ -48,25 +48,25 @@ class Profile:
         self._tail: list[Ended] = [] if elsewhere is None else list(elsewhere.tail)
 
     def operator(self, op: ir.PatternOp, rows: int, since: float) -> float:
-        """Note what an operator of the pattern did; the time now."""
+        """Record rows and time of a pattern operator; returns the time now."""
         now = perf_counter()
         before = self._ended.get(id(op), (0, 0.0))
         self._ended[id(op)] = (before[0] + rows, before[1] + now - since)
         return now
 
     def stage(self, rows: int, seconds: float) -> None:
-        """Note what the next operator after the pattern did."""
+        """Record rows and time of the next operator after the pattern."""
         self._tail.append((rows, seconds))
 
     @property
     def seconds(self) -> float:
-        """What all operators took."""
+        """Seconds of all operators together."""
         elsewhere = () if self._elsewhere is None else self._elsewhere.pattern
         ended = (*self._ended.values(), *self._tail, *(each for each in elsewhere if each))
         return sum(each[1] for each in ended)
 
     def figures(self, plan: ir.ReadPlan) -> Figures:
-        """What happened, for another process to tell."""
+        """The figures as a value, for another process to print."""
         return Figures(tuple(self._figures(plan.pattern)), tuple(self._tail))
 
     def explain(self, plan: ir.ReadPlan) -> str:
@@ -76,10 +76,11 @@ class Profile:
         figures = [*ran, *self._tail]
         figures += [None] * (len(lines) - len(figures))
         width = max(map(len, lines))
-        told = [
-            f"{line:<{width}}  {_told(each)}" for line, each in zip(lines, figures, strict=True)
+        profiled = [
+            f"{line:<{width}}  {_figures_text(each)}"
+            for line, each in zip(lines, figures, strict=True)
         ]
-        return "\n".join([head, *told]) + "\n"
+        return "\n".join([head, *profiled]) + "\n"
 
     def _figures(self, ops: tuple[ir.PatternOp, ...]) -> Iterator[Ended | None]:
         for op in ops:
@@ -93,7 +94,7 @@ def line_of(op: ir.PatternOp) -> str:
     return operator_lines(op)[0]
 
 
-def _told(ended: Ended | None) -> str:
+def _figures_text(ended: Ended | None) -> str:
     if ended is None:
         return "not run"
     return f"{ended[0]} rows  {ended[1] * 1000:.3f} ms"

@@ -1,13 +1,13 @@
-"""The schemas a graph has accepted: the one that holds, and those that held at earlier commits.
+"""Accepted schemas of a graph: the current one, and an archive of those earlier commits name.
 
     _schema.pg  _schema.ir.json          the accepted schema: as written, and with its identities
     _schemas/<id>.pg  <id>.ir.json       the same for every schema that took part in a change
 
-A branch's head row names its schema by id, a hash of the two files. So a reader learns which schema
-holds together with the tables it reads, at no further cost, and a commit keeps its schema for ever.
+A branch's head row names its schema by id, a hash of the two files. So a reader learns the schema
+together with the tables it reads, at no further cost, and a commit keeps its schema for ever.
 
 Invariant: a schema's files are in `_schemas/` before the commit that names it is published, and
-never change there. What is read is used only if it has the hash that was asked for.
+never change there. Files are used only if they have the hash that was asked for.
 """
 
 import hashlib
@@ -20,8 +20,7 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.catalog import codec
-from omnigraph.catalog.arrow import edge_schema, node_schema
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.catalog.model import Catalog
 from omnigraph.errors import StorageFailed
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import SchemaId, Snapshot
@@ -37,14 +36,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """One accepted schema: as it was written, and what it means."""
+    """One accepted schema: its text and its catalog."""
 
     id: SchemaId
     text: str
     catalog: Catalog
 
     def files(self) -> dict[str, bytes]:
-        """The files that hold it while it is the graph's schema."""
+        """The files of the graph's current schema."""
         return {SCHEMA_TEXT: self.text.encode(), SCHEMA_IR: _document(self.catalog)}
 
 
@@ -56,16 +55,11 @@ def accepted(text: str, catalog: Catalog) -> Accepted:
 
 def schema_tables(catalog: Catalog) -> list[tuple[TableKey, pa.Schema]]:
     """The tables that hold the nodes and edges of a schema."""
-    return [(owner.table, table_schema(owner)) for owner in catalog.types]
-
-
-def table_schema(owner: NodeType | EdgeType) -> pa.Schema:
-    """The columns of a type's table."""
-    return node_schema(owner) if isinstance(owner, NodeType) else edge_schema(owner)
+    return [(owner.table, owner.schema) for owner in catalog.types]
 
 
 class Schemas:
-    """The accepted schemas of one open graph, each read once."""
+    """Cache of the accepted schemas of one open graph, each read once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -73,32 +67,31 @@ class Schemas:
         self._known: Accepted | None = None
         self._turn = Lock()
 
-    def at(self, snapshot: Snapshot) -> Accepted:
+    def of(self, snapshot: Snapshot) -> Accepted:
         """The schema that a snapshot was written under."""
-        found = self._read.get(snapshot.schema)
-        if found is None:
-            found = _read(self._store, snapshot.schema)
+        schema = self._read.get(snapshot.schema)
+        if schema is None:
+            schema = _read(self._store, snapshot.schema)
             with self._turn:
-                self._read[snapshot.schema] = found
-        return found
+                self._read[snapshot.schema] = schema
+        return schema
 
     def current(self) -> Accepted:
-        """The schema that holds now: a look at the head of main."""
-        self._known = self.at(self._store.snapshot(MAIN))
+        """The current schema, read from the head of main."""
+        self._known = self.of(self._store.snapshot(MAIN))
         return self._known
 
     def known(self) -> Accepted:
-        """The schema that held when this process last looked. A write planned for it is refused if
-        it holds no more."""
+        """The schema this process read last. A write planned under a stale one is refused."""
         return self._known or self.current()
 
     def changed(self) -> bool:
-        """Look again; whether another schema holds now than the one that was known."""
+        """Read the current schema; whether it differs from the known one."""
         before = self._known
         return before is None or self.current().id != before.id
 
     def archive(self, schema: Accepted) -> None:
-        """Keep a schema's files for as long as commits may name it."""
+        """Write a schema's files to the archive. Idempotent."""
         text, document = _archived(schema.id)
         if not self._store.objects.has(document):
             self._store.objects.put(text, schema.text.encode())
@@ -106,9 +99,9 @@ class Schemas:
 
 
 def under_schema(schemas: Schemas, work: Callable[[Catalog], Result]) -> Result:
-    """Plan and write under the schema this process knows; again when another holds by now.
+    """Plan and write under the known schema; retry when the schema has changed since.
 
-    Whatever the first plan met, a name it did not know included, may be due to the old schema.
+    Any error of the first plan, an unknown name included, may be due to the stale schema.
     """
     return retried(
         SCHEMA,
@@ -118,8 +111,8 @@ def under_schema(schemas: Schemas, work: Callable[[Catalog], Result]) -> Result:
 
 
 def seen_under(snapshot: Snapshot, old: Catalog, new: Catalog) -> Snapshot:
-    """A snapshot with its tables under the names another schema has for them. Columns need no
-    translation: they are found by identity."""
+    """A snapshot with its tables under the names of another schema. Columns need no translation:
+    they are looked up by identity."""
     names = {owner.id: owner.table for owner in new.types}
     tables = {
         names[owner.id]: snapshot.tables[owner.table]
@@ -134,13 +127,13 @@ def _archived(schema_id: SchemaId) -> tuple[str, str]:
 
 
 def _read(store: Store, schema_id: SchemaId | None) -> Accepted:
-    """A schema's files from the one place or the other: while a change is being finished the first
-    may still hold the schema before it."""
+    """Read a schema from the current files or the archive. While a change is being finished the
+    current files may still be those of the schema before it."""
     text, document = (store.objects.get(path) for path in (SCHEMA_TEXT, SCHEMA_IR))
     if text is not None and document is not None:
-        found = _hash(text.data, document.data)
-        if schema_id in (None, found):
-            return Accepted(found, text.data.decode(), _decoded(document.data, found))
+        current_id = _hash(text.data, document.data)
+        if schema_id in (None, current_id):
+            return Accepted(current_id, text.data.decode(), _decoded(document.data, current_id))
     if schema_id is not None:
         old_text, old = (store.objects.get(path) for path in _archived(schema_id))
         if old_text is not None and old is not None:

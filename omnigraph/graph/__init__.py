@@ -1,5 +1,10 @@
-"""The one door to a graph."""
+"""Public entry to a graph: `open`, `init` and `Graph`."""
 
-from omnigraph.graph.door import Graph, check_at, init, open
+from omnigraph.extras import defer_pandas
+
+# Before anything below converts a first value with Arrow.
+defer_pandas()
+
+from omnigraph.graph.door import Graph, check_at, init, open  # noqa: E402
 
 __all__ = ["Graph", "check_at", "init", "open"]

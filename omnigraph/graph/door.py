@@ -1,4 +1,4 @@
-"""The one door: a graph opened, its branches, its history, what it looks like now.
+"""`Graph`, the facade: queries, mutations, loads, branches, history and upkeep of one open graph.
 
 Invariant: this file decides which parts are asked in which order and nothing else. A read-only
 graph writes nothing. A graph exists once its manifest does, so an init that stopped half-way left
@@ -18,26 +18,28 @@ from omnigraph.errors import BadRequest, NotFound, TypeCheckError
 from omnigraph.exec.changes.blobs import BlobCell, find_blob
 from omnigraph.exec.changes.diff import Changes, changes_between, filters
 from omnigraph.exec.changes.export import ExportResult
-from omnigraph.exec.load.request import LoadResult, Progress
+from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.mutate.run import MutationResult, request, run_mutation
+from omnigraph.exec.progress import Progress, UpkeepProgress
 from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas, accepted, schema_tables, seen_under, under_schema
+from omnigraph.exec.upkeep.build_indexes import IndexReport, ensure_indices
 from omnigraph.exec.upkeep.check import CheckReport, check
 from omnigraph.exec.upkeep.cleanup import GRACE, CleanupReport, Duration
-from omnigraph.exec.upkeep.ensure_indices import IndexReport, ensure_indices
-from omnigraph.exec.upkeep.optimize import OptimizeReport, UpkeepProgress
+from omnigraph.exec.upkeep.optimize import OptimizeReport
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, stored_catalog
-from omnigraph.graph.texts import query_text, schema_text
+from omnigraph.graph.source_text import query_text, schema_text
 from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView
 from omnigraph.pipeline import upkeep
 from omnigraph.pipeline.export import ExportOrder, export
 from omnigraph.pipeline.frames import Frames
 from omnigraph.pipeline.load import Order, load
-from omnigraph.pipeline.queries import query_on_spark
+from omnigraph.pipeline.spark_query import query_on_spark
 from omnigraph.plan.compile import compile_query
-from omnigraph.plan.ir import Plan, ReadPlan
+from omnigraph.plan.ir import ReadPlan
+from omnigraph.plan.mutation_ir import Plan
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Snapshot
@@ -105,7 +107,7 @@ class Graph:
     def _planned(self, text: str, name: str | None, pinned: Snapshot) -> tuple[Plan, Snapshot]:
         """A query as the schema of its snapshot reads it. One that only today's schema understands
         sees the old data under today's names."""
-        schema = self._schemas.at(pinned)
+        schema = self._schemas.of(pinned)
         try:
             return compile_query(text, schema.catalog, name), pinned
         except TypeCheckError:
@@ -122,8 +124,8 @@ class Graph:
 
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
         """Every table with its version and row count, now or at a commit."""
-        found = self._store.snapshot(branch, commit=commit)
-        return replace(found, tables=dict(found.tables))  # the store shares its own
+        snapshot = self._store.snapshot(branch, commit=commit)
+        return replace(snapshot, tables=dict(snapshot.tables))  # the store shares its own
 
     def mutate(
         self,
@@ -165,10 +167,10 @@ class Graph:
         types: Collection[str] = (),
         ops: Collection[str] = (),
     ) -> Changes:
-        """What turns one point into another. A point is a branch or the id of a commit."""
+        """Changes that turn one point into another. A point is a branch or the id of a commit."""
         old, new = self._point(before), self._point(after)
-        wanted = filters(self._schemas.at(new).catalog, kinds, types, ops)
-        return changes_between(self._store, self._schemas, old, new, wanted)
+        change_filter = filters(self._schemas.of(new).catalog, kinds, types, ops)
+        return changes_between(self._store, self._schemas, old, new, change_filter)
 
     def _point(self, name: str) -> Snapshot:
         try:
@@ -254,7 +256,7 @@ class Graph:
         if branch is not None and snapshot is not None:
             raise BadRequest("request may specify branch or snapshot, not both")
         pinned = self._store.snapshot(branch or MAIN, commit=snapshot)
-        catalog = self._schemas.at(pinned).catalog
+        catalog = self._schemas.of(pinned).catalog
         return find_blob(self._store, catalog, pinned, (kind, type, id, property))
 
     def branch(self, name: str) -> BranchHandle:

@@ -1,7 +1,7 @@
-"""Reads and writes that know where they are: on one branch, or inside a transaction.
+"""Branch handles and transactions: reads and writes bound to one branch.
 
-Invariant: a handle adds a place to a call of the graph and nothing else. A transaction is a branch
-for the length of a block: merged at its end or deleted, never left.
+Invariant: a handle adds the branch to a call of the graph and nothing else. A transaction is a
+branch for the length of a block: merged at its end or deleted, never left.
 """
 
 import contextlib
@@ -15,10 +15,11 @@ from ulid import ULID
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.exec.changes.export import ExportResult
-from omnigraph.exec.load.request import LoadResult, Progress
+from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.exec.merge.run import MergeOutcome
 from omnigraph.exec.mutate.run import MutationResult
+from omnigraph.exec.progress import Progress
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Snapshot

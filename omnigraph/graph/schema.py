@@ -1,18 +1,18 @@
-"""The accepted schema of a graph, how it would change, and its change.
+"""Schema of a graph: its text and catalog, the migration plan to another one, and its apply.
 
-Invariant: what is shown is what holds at the head of main when it is asked for. A plan changes
+Invariant: reads see the schema at the head of main. A plan changes
 nothing; an apply plans again inside its own turn, so it never makes a change of another schema.
 """
 
 import os
 from collections.abc import Callable, Mapping
 
-from omnigraph.catalog.diff import MigrationPlan, plan_migration
 from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.schema_diff import MigrationPlan, plan_migration
 from omnigraph.errors import StorageFailed
 from omnigraph.exec.schema.migrate import SchemaApplied, apply_migration
 from omnigraph.exec.schemas import Accepted, Schemas
-from omnigraph.graph.texts import schema_text
+from omnigraph.graph.source_text import schema_text
 from omnigraph.storage.store import Store
 
 
@@ -34,7 +34,7 @@ class SchemaView:
 
     def at(self, commit: str) -> Accepted:
         """The schema that held at a commit."""
-        return self._schemas.at(self._store.snapshot(commit=commit))
+        return self._schemas.of(self._store.snapshot(commit=commit))
 
     def plan(
         self,
@@ -80,14 +80,14 @@ class SchemaView:
 
 def stored_catalog(store: Store) -> Catalog:
     """The accepted schema, after a look whether its files agree with each other and the graph."""
-    found = Schemas(store).current()
-    for path, data in found.files().items():
-        there = store.objects.get(path)
-        if there is None or there.data != data:
+    accepted = Schemas(store).current()
+    for path, data in accepted.files().items():
+        stored = store.objects.get(path)
+        if stored is None or stored.data != data:
             raise StorageFailed("compared the schema's files", f"{path} is not what was accepted")
-    steps = plan_migration(found.catalog, found.text).steps
+    steps = plan_migration(accepted.catalog, accepted.text).steps
     if steps:
         raise StorageFailed(
             "compared the schema's files", f"its text and its form differ in {len(steps)} step(s)"
         )
-    return found.catalog
+    return accepted.catalog

@@ -1,4 +1,4 @@
-"""What a graph shows of itself: its branches, its history, its changes, its recoveries.
+"""Views of a graph: branches, commit history, change feed and recoveries.
 
 Invariant: a view asks one part and keeps nothing.
 """
@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection
 from omnigraph.exec.changes.baseline import Baseline
 from omnigraph.exec.changes.diff import PAGE_CHANGES, Changes, commit_changes, filters, readable
 from omnigraph.exec.changes.feed import POLL_COMMITS, Feed, FeedPage
-from omnigraph.exec.load.request import Progress
 from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.exec.merge.run import MergeOutcome, MergeRequest, run_merge
+from omnigraph.exec.progress import Progress
 from omnigraph.exec.schemas import Schemas, under_schema
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, Recovery
@@ -47,8 +47,8 @@ class BranchesView:
         resolve: Resolve = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> MergeOutcome:
-        """Merge a branch into another as one commit, or raise `MergeConflicts`. `progress` is told
-        the rows that were compared."""
+        """Merge a branch into another as one commit, or raise `MergeConflicts`. `progress` gets
+        the rows compared so far."""
         asked = MergeRequest(source, into, actor, delete_source, by, resolve, progress)
         return under_schema(self._schemas, lambda catalog: run_merge(self._store, catalog, asked))
 
@@ -78,12 +78,12 @@ class CommitsView:
         types: Collection[str] = (),
         ops: Collection[str] = (),
     ) -> Changes:
-        """What a commit changed against its first parent."""
+        """Changes of a commit against its first parent."""
         commit = self.get(commit_id)
         with readable(commit.id):
-            catalog = self._schemas.at(self._store.history.at(commit)).catalog
-        wanted = filters(catalog, kinds, types, ops)
-        return commit_changes(self._store, self._schemas, commit, wanted)
+            catalog = self._schemas.of(self._store.history.snapshot_at(commit)).catalog
+        change_filter = filters(catalog, kinds, types, ops)
+        return commit_changes(self._store, self._schemas, commit, change_filter)
 
 
 class ChangesView:
@@ -110,8 +110,8 @@ class ChangesView:
 
         `start` is `now`, `beginning` or `after:<commit id>`; a `cursor` goes on where a poll ended.
         """
-        wanted = filters(self._schemas.current().catalog, kinds, types, ops)
-        feed = Feed(self._store, self._schemas, branch, wanted)
+        change_filter = filters(self._schemas.current().catalog, kinds, types, ops)
+        feed = Feed(self._store, self._schemas, branch, change_filter)
         return feed.poll(
             start=start, cursor=cursor, page_token=page_token, limit=limit, commits=commits
         )
@@ -128,8 +128,8 @@ class ChangesView:
 
         `ops` narrows the changes that the cursor tells, not the baseline.
         """
-        wanted = filters(self._schemas.current().catalog, kinds, types, ops)
-        return Feed(self._store, self._schemas, branch, wanted).baseline()
+        change_filter = filters(self._schemas.current().catalog, kinds, types, ops)
+        return Feed(self._store, self._schemas, branch, change_filter).baseline()
 
 
 class RecoveriesView:

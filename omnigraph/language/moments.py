@@ -1,4 +1,4 @@
-"""Dates and moments in text form, and the numbers they are stored as.
+"""Dates and timestamps: ISO 8601 text, and the epoch numbers they are stored as.
 
 Invariant: a Date is whole days and a DateTime whole milliseconds since 1970-01-01 UTC. What the
 readers accept, the writers print back to the same number.

@@ -1,8 +1,8 @@
-"""From text to tree: what the two grammars share.
+"""Parser driver that both grammars share: text to syntax tree, or an error with its position.
 
-Invariant: `Reader.read` returns a finished tree or raises `ParseError`, whatever the text. Tree
-builders run while the parser reduces, so no step recurses over the text's nesting, and the nesting
-itself is bounded so that no later step has to fear it either.
+Invariant: `GrammarReader.read` returns a finished tree or raises `ParseError`, whatever the text.
+Tree builders run while the parser reduces, so no step recurses over the text's nesting, and the
+nesting itself is bounded so that no later step has to fear it either.
 """
 
 import re
@@ -16,7 +16,7 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
 
 from omnigraph.errors import ParseError
-from omnigraph.language.tables import parser_of
+from omnigraph.language.parse_table_cache import parser_of
 from omnigraph.types import Span
 
 NESTING_MAX = 64
@@ -25,7 +25,7 @@ Tree = TypeVar("Tree")
 
 
 class Fault(Exception):
-    """What a tree builder found wrong. `Reader` turns it into a `ParseError`."""
+    """A fault that a tree builder raises. `GrammarReader` turns it into a `ParseError`."""
 
     def __init__(self, span: Span, text: str, *, code: str = "syntax", hint: str = "") -> None:
         super().__init__(text)
@@ -33,13 +33,13 @@ class Fault(Exception):
 
 
 def token_span(token: Token) -> Span:
-    """Where a token stands."""
+    """Position of a token."""
     start = token.start_pos or 0
     return Span(start, token.end_pos if token.end_pos is not None else start + len(token))
 
 
 @dataclass(frozen=True)
-class Reader(Generic[Tree]):
+class GrammarReader(Generic[Tree]):
     """A grammar with its tree builder. The parser is built on first use."""
 
     package: str
@@ -69,35 +69,35 @@ class Reader(Generic[Tree]):
     def _syntax_error(self, source: str, cause: Exception) -> ParseError:
         if isinstance(cause, UnexpectedToken) and cause.token.type != "$END":
             span = token_span(cause.token)
-            found = f"'{_shorten(str(cause.token))}'"
+            unexpected = f"'{_shorten(str(cause.token))}'"
         elif isinstance(cause, UnexpectedCharacters):
-            at = cause.pos_in_stream or 0
-            span = Span(at, at + 1)
-            broken = _broken_token(source, at)
+            position = cause.pos_in_stream or 0
+            span = Span(position, position + 1)
+            broken = _broken_token(source, position)
             if broken:
                 return ParseError.at(source, span, broken, code="syntax")
-            found = f"character {source[at]!r}"
+            unexpected = f"character {source[position]!r}"
         else:
             end = len(source.rstrip())
             span = Span(max(end - 1, 0), end)
-            found = "end of the text"
+            unexpected = "end of the text"
         names = _expected(cause, self.terminals)
         expected = f"; expected {names}" if names else ""
-        return ParseError.at(source, span, f"unexpected {found}{expected}", code="syntax")
+        return ParseError.at(source, span, f"unexpected {unexpected}{expected}", code="syntax")
 
 
-def _broken_token(source: str, at: int) -> str:
-    """What is wrong with a token that starts like one but is none; empty if it is no start."""
-    if source.startswith('"', at):
+def _broken_token(source: str, position: int) -> str:
+    """Message for a string, comment or number that is broken off; empty for anything else."""
+    if source.startswith('"', position):
         return "the string that starts here is not closed"
-    if source.startswith("/*", at):
+    if source.startswith("/*", position):
         return "the comment that starts here is not closed"
-    if source[at].isdecimal():
+    if source[position].isdecimal():
         return "a number must be digits, with a point between them or without"
-    return _OTHER_LANGUAGES.get(source[at], "")
+    return _OTHER_LANGUAGES.get(source[position], "")
 
 
-# What starts a comment or a string elsewhere.
+# Signs that start a comment or a string in other languages.
 _OTHER_LANGUAGES = {
     "#": "a comment starts with //, not with #",
     "'": "a string stands in double quotes",
@@ -112,7 +112,7 @@ _EXPECTED_SHOWN = 8
 
 
 def _expected(cause: Exception, terminals: Mapping[str, str]) -> str:
-    """What the parser could have taken instead, in the words of the language."""
+    """The tokens that the parser accepts here, in the words of the language."""
     if isinstance(cause, UnexpectedToken):
         accepted = cause.accepts or cause.expected
     elif isinstance(cause, UnexpectedCharacters):
@@ -127,18 +127,17 @@ def _expected(cause: Exception, terminals: Mapping[str, str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-# What is not closed reaches to the end: looking for each of its quotes again would take the square
-# of the text's length.
+# An unclosed string reaches to the end: looking again from each of its quotes would be quadratic.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def _require_encodable(source: str) -> None:
     """Half a surrogate pair cannot be stored as UTF-8, so no later step should meet one."""
-    if found := _SURROGATE.search(source):
+    if match := _SURROGATE.search(source):
         raise ParseError.at(
             source,
-            Span(found.start(), found.end()),
-            f"the text is not UTF-8: it contains the lone surrogate U+{ord(found.group()):04X}",
+            Span(match.start(), match.end()),
+            f"the text is not UTF-8: it contains the lone surrogate U+{ord(match.group()):04X}",
             code="bad-encoding",
             hint="save the file as UTF-8",
         )

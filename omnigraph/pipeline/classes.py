@@ -1,10 +1,10 @@
-"""Spark's classes in a form that a JVM maps instead of loading: a class-data archive.
+"""Class-data sharing (CDS) archive: Spark's classes, mapped by a JVM instead of loaded.
 
 The first session of a Java and a set of jars writes the archive when its JVM ends; later ones start
 from it in about half the time.
 
-Invariant: an archive fits only the Java and the jars it was made with, and its name says which. One
-that a JVM cannot use, it passes over without a word.
+Invariant: an archive fits only the Java and the jars it was made with, and its name says which. A
+JVM ignores an archive that it cannot use.
 """
 
 import hashlib
@@ -13,17 +13,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from omnigraph.pipeline.java import Java
-from omnigraph.places import cache_folder
+from omnigraph.user_cache import cache_folder
 
 SWITCH = "OMNIGRAPH_CLASS_ARCHIVE"
 """Set to `off`, no archive is made or used."""
 
-# A JVM says when an archive does not fit, and goes on without: nobody needs to read that.
+# A JVM that cannot use an archive logs a warning and goes on without: the log is noise.
 _QUIET = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
 
 
 def archive_options(java: Java, jars: Path, env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """What the JVM is told: where the archive is, or where to leave one."""
+    """JVM options: use the archive, or write one at exit."""
     if env.get(SWITCH, "").lower() == "off" or not jars.is_dir():
         return ()
     folder = cache_folder(env) / "classes"
@@ -38,14 +38,14 @@ def archive_options(java: Java, jars: Path, env: Mapping[str, str] = os.environ)
 
 def _key(java: Java, jars: Path) -> str:
     release = java.home / "release"
-    told = [str(java.home), str(java.major), _facts(release), str(jars)]
-    told += sorted(f"{jar.name} {_facts(jar)}" for jar in jars.glob("*.jar"))
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:24]
+    facts = [str(java.home), str(java.major), _facts(release), str(jars)]
+    facts += sorted(f"{jar.name} {_facts(jar)}" for jar in jars.glob("*.jar"))
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:24]
 
 
 def _facts(file: Path) -> str:
     try:
-        found = file.stat()
+        stat = file.stat()
     except OSError:
         return ""
-    return f"{found.st_size} {int(found.st_mtime)}"
+    return f"{stat.st_size} {int(stat.st_mtime)}"

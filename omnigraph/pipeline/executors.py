@@ -1,11 +1,13 @@
-"""Tasks on executors: a small value in, a small value out.
+"""Spark tasks from plain functions: one task an item, pickled in and out.
 
-Invariant: what a task did counts only through the result that Spark delivers once, so a task that
-ran twice changes nothing. No rows of a table pass through the JVM but those that are the result.
+Invariant: a task's effect counts only through the result that Spark delivers once, so running it
+twice changes nothing. No rows of a table pass through the JVM but those of a result. Spark's errors
+become `StorageFailed`.
 """
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,15 +22,47 @@ Item = TypeVar("Item")
 Done = TypeVar("Done")
 
 
+def run_tasks(
+    spark: "SparkSession", work: Callable[[Item], Done], items: Iterable[Item], *, doing: str
+) -> list[Done]:
+    """One task an item; the results in the order of the items."""
+    pickled = [pickle.dumps(item) for item in items]
+    if not pickled:
+        return []
+    with spark_errors(doing):
+        spread = spark.sparkContext.parallelize(pickled, len(pickled))
+        results = spread.map(partial(pickled_task, work)).collect()
+    return [pickle.loads(result) for result in results]
+
+
+def pickled_task(work: Callable[[Any], Any], item: bytes) -> bytes:
+    """The work on an item that is pickled, as is its result."""
+    return pickle.dumps(work(pickle.loads(item)))
+
+
+@contextmanager
+def spark_errors(doing: str) -> Iterator[None]:
+    """Turn what Spark raises into `StorageFailed`, with the line of its text that says why."""
+    try:
+        yield
+    except Exception as error:
+        if not type(error).__module__.startswith(("py4j", "pyspark")):
+            raise
+        lines = str(error).splitlines() or [type(error).__name__]
+        telling = [line for line in lines if "Error" in line or "Failed" in line]
+        reason = telling[-1] if telling else lines[0]
+        raise StorageFailed(f"{doing} on Spark", reason.strip()) from error
+
+
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The graph, as a task is told it."""
+    """The address of a graph, as tasks get it."""
 
     uri: str
     storage_options: dict[str, str] | None
 
     def open(self) -> Store:
-        """The graph, for a task that moves no head."""
+        """The graph, read-only: a task moves no head."""
         return open_store(self.uri, read_only=True, storage_options=self.storage_options)
 
 
@@ -46,24 +80,5 @@ class Executors:
         return int(self._spark.sparkContext.defaultParallelism)
 
     def map(self, work: Callable[[Where, Item], Done], items: Sequence[Item]) -> list[Done]:
-        """One task an item; the results in the order of the items."""
-        packed = [pickle.dumps(item) for item in items]
-        if not packed:
-            return []
-        task = partial(_task, work, self._where)
-        try:
-            found = self._spark.sparkContext.parallelize(packed, len(packed)).map(task).collect()
-        except Exception as error:
-            if not type(error).__module__.startswith(("py4j", "pyspark")):
-                raise
-            raise StorageFailed(f"{self._doing} on Spark", _reason(error)) from error
-        return [pickle.loads(each) for each in found]
-
-
-def _task(work: Callable[[Where, Any], Any], where: Where, packed: bytes) -> bytes:
-    return pickle.dumps(work(where, pickle.loads(packed)))
-
-
-def _reason(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if "Error" in line or "Failed" in line]
-    return (lines or [type(error).__name__])[-1].strip()
+        """One task an item, which is given the graph too."""
+        return run_tasks(self._spark, partial(work, self._where), items, doing=self._doing)

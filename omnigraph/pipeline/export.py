@@ -1,12 +1,13 @@
-"""An export from its request to its files: in one process, or a task for some fragments.
+"""Export of a snapshot to files: in one process, or as Spark tasks over fragments.
 
-Invariant: every file is of one snapshot, and all of them together hold each row once. Nothing is
-written where something is already.
+Invariant: every file is of one snapshot, and all of them together hold each row once. A folder
+that is not empty is refused.
 """
 
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,18 +20,20 @@ from omnigraph.errors import AlreadyExists, BadRequest, StorageFailed
 from omnigraph.exec.changes import export as files_export
 from omnigraph.exec.changes.export import (
     ExportResult,
-    Meter,
     choose_owners,
     rows_as_now,
     write_lines,
 )
 from omnigraph.exec.load.files import Options, is_remote, opened
-from omnigraph.exec.load.records import Owner
-from omnigraph.exec.load.request import Progress
-from omnigraph.exec.load.upsert import Each, at_hand, grouped
+from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.load.upsert import RunJobs, grouped, in_process
+from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.schemas import Schemas
+from omnigraph.pipeline.executors import run_tasks
+from omnigraph.pipeline.session import session
 from omnigraph.storage.records import Snapshot, TablePin
 from omnigraph.storage.store import Store, open_store
+from omnigraph.types import Kind, counts_of_kind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +46,7 @@ _ENDINGS = {"jsonl": "jsonl", "parquet": "parquet"}
 
 @dataclass(frozen=True, slots=True)
 class ExportOrder:
-    """What the caller of an export said."""
+    """Arguments of an export."""
 
     target: str | os.PathLike[str] | IO[bytes]
     format: str
@@ -60,7 +63,7 @@ def export(store: Store, schemas: Schemas, order: ExportOrder) -> ExportResult:
     if order.engine not in ("local", "spark"):
         raise BadRequest(f"unknown engine '{order.engine}'", "use local or spark")
     pinned = store.snapshot(order.branch, commit=order.snapshot)
-    catalog = schemas.at(pinned).catalog
+    catalog = schemas.of(pinned).catalog
     named = isinstance(order.target, str | os.PathLike)
     if order.engine == "local" and not (named and is_remote(os.fspath(order.target))):  # type: ignore[arg-type]
         return files_export.export(
@@ -96,21 +99,16 @@ def _in_parts(
         counts[job.owner.table] += rows
         meter.add(rows)
     return ExportResult(
-        nodes={t.removeprefix("node:"): n for t, n in counts.items() if t[0] == "n"},
-        edges={t.removeprefix("edge:"): n for t, n in counts.items() if t[0] == "e"},
+        nodes=counts_of_kind(counts, Kind.NODE),
+        edges=counts_of_kind(counts, Kind.EDGE),
         commit_id=snapshot.commit_id,
     )
 
 
-def _each(order: ExportOrder) -> Each:
+def _each(order: ExportOrder) -> RunJobs:
     if order.engine == "local":
-        return at_hand
-    # Spark is loaded by those who use it.
-    from omnigraph.pipeline.session import session  # noqa: PLC0415
-    from omnigraph.pipeline.spark_load import in_tasks  # noqa: PLC0415
-
-    running = order.spark or session("bulk")
-    return lambda work, items: in_tasks(running, work, items)
+        return in_process
+    return partial(run_tasks, order.spark or session("bulk"), doing="ran the export")
 
 
 def _require_empty(folder: str, options: Options) -> None:

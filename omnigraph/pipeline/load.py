@@ -1,4 +1,4 @@
-"""A load from its request to its commit: which engine, which branch, then the steps.
+"""Bulk load from request to commit: chooses the engine, readies the branch, runs the steps.
 
 Invariant: both engines run the same functions over the same pieces of input, so they accept and
 refuse the same inputs and leave the same rows. What ran is in the result.
@@ -16,13 +16,15 @@ from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.load.files import Options
 from omnigraph.exec.load.inputs import Input, open_input, open_whole
 from omnigraph.exec.load.local import load_local
-from omnigraph.exec.load.records import Owner
-from omnigraph.exec.load.request import MODES, LoadRequest, LoadResult, Progress
+from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.load.request import MODES, LoadRequest, LoadResult
+from omnigraph.exec.progress import Progress
+from omnigraph.extras import has_spark, require_spark
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.commit import AlreadyMarked
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
-from omnigraph.types import TableKey
+from omnigraph.types import Kind, counts_of_kind
 
 Engine = Literal["auto", "local", "spark"]
 LOCAL_BYTES_VARIABLE = "OMNIGRAPH_LOCAL_BYTES_MAX"
@@ -32,7 +34,7 @@ LOCAL_BYTES_MAX = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the caller of a load said."""
+    """Arguments of a load."""
 
     source: Any
     mode: str
@@ -85,25 +87,25 @@ def _repeated(order: Order, request: LoadRequest, done: Commit) -> LoadResult:
 
 def _loaded(store: Store, catalog: Catalog, order: Order, request: LoadRequest) -> LoadResult:
     is_frame = is_spark_frame(order.source)
-    found = Input(None, None, None) if is_frame else _opened(order, store.where.options)
-    engine = choose_engine(order, found, is_frame=is_frame)
+    input = Input(None, None, None) if is_frame else _opened(order, store.where.options)
+    engine = choose_engine(order, input, is_frame=is_frame)
     created = _ready_branch(store, order)
     if engine == "spark":
-        # Spark is loaded by those who use it.
+        # pyspark is imported only when it is used.
         from omnigraph.pipeline.spark_load import load_spark  # noqa: PLC0415
 
         frame = order.source if is_frame else None
-        commit, counts = load_spark(store, catalog, request, found, frame=frame, spark=order.spark)
+        commit, counts = load_spark(store, catalog, request, input, frame=frame, spark=order.spark)
     else:
-        size, pieces = found.rows_bytes, found.pieces()
+        size, pieces = input.rows_bytes, input.pieces()
         commit, counts = load_local(store, catalog, request, pieces, size_bytes=size)
     return LoadResult(
         branch=order.branch,
         base_branch=order.from_branch,
         branch_created=created,
         mode=request.mode,
-        nodes=_counted(counts, "node:"),
-        edges=_counted(counts, "edge:"),
+        nodes=dict(sorted(counts_of_kind(counts, Kind.NODE).items())),
+        edges=dict(sorted(counts_of_kind(counts, Kind.EDGE).items())),
         engine=engine,
         actor_id=order.actor,
         commit=commit,
@@ -114,14 +116,6 @@ def _opened(order: Order, options: Options) -> Input:
     if order.permissive:
         return open_whole(order.source, options)
     return open_input(order.source, options)
-
-
-def _counted(counts: Mapping[TableKey, int], prefix: str) -> dict[str, int]:
-    return {
-        table.removeprefix(prefix): counts[table]
-        for table in sorted(counts)
-        if table.startswith(prefix)
-    }
 
 
 def _request(store: Store, catalog: Catalog, order: Order) -> LoadRequest:
@@ -155,20 +149,26 @@ def _owner(catalog: Catalog, order: Order) -> Owner | None:
     return owner
 
 
-def choose_engine(order: Order, found: Input, *, is_frame: bool) -> Literal["local", "spark"]:
-    """The engine that was asked for, or for `auto` Spark unless the input is known to be small."""
+def choose_engine(order: Order, input: Input, *, is_frame: bool) -> Literal["local", "spark"]:
+    """The engine that was asked for, or for `auto` Spark unless the input is known to be small, or
+    Spark is not installed."""
     match order.engine:
         case "local" if is_frame:
             raise BadRequest("a Spark DataFrame is loaded by Spark", "use engine='spark'")
-        case "local" | "spark":
-            return order.engine
+        case "local":
+            return "local"
+        case "spark":
+            if order.spark is None and not is_frame:
+                require_spark()  # before a branch is created for the load
+            return "spark"
         case "auto":
             limit = int(os.environ.get(LOCAL_BYTES_VARIABLE) or LOCAL_BYTES_MAX)
-            is_small = found.size_bytes is not None and found.size_bytes <= limit
-            at_hand = order.spark is not None or _session_is_active()
-            # A stream of records comes out of this process whoever works on it.
-            is_stream = found.size_bytes is None and not is_frame
-            return "local" if (is_small or is_stream) and not at_hand and not is_frame else "spark"
+            is_small = input.size_bytes is not None and input.size_bytes <= limit
+            if is_frame or order.spark is not None or _session_is_active():
+                return "spark"
+            # A stream of records passes through this process on either engine.
+            is_stream = input.size_bytes is None
+            return "local" if is_small or is_stream or not has_spark() else "spark"
         case _:
             raise BadRequest(f"unknown engine '{order.engine}'", "use auto, local or spark")
 

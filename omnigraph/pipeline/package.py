@@ -1,7 +1,7 @@
-"""The archive that executors need: this package and what it imports, without an installer.
+"""Package archive for Spark executors: this package and what it imports, without an installer.
 
-Invariant: whoever unpacks the archive and puts `lib` on the path of the same Python version on the
-same platform can run every task. Spark and Java are not in it: a cluster has its own.
+Invariant: with the unpacked archive's `lib` on the path, the same Python version on the same
+platform can run every task. Spark and Java are not in it: a cluster has its own.
 """
 
 import re
@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 from omnigraph.errors import AlreadyExists, NotInstalled, StorageFailed
+from omnigraph.extras import require_spark
 
 FOLDER = "omnigraph"
 """The name under which executors unpack the archive."""
@@ -23,7 +24,7 @@ _COMPRESSION = 1  # a few seconds; more saves little
 
 
 def archive_name() -> str:
-    """What an archive of this version for this Python and platform is called."""
+    """File name of the archive: version, Python and platform."""
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     platform = re.sub(r"\W", "_", sysconfig.get_platform())
     return f"omnigraph-{metadata.version('omnigraph')}-{python}-{platform}.tar.gz"
@@ -31,6 +32,7 @@ def archive_name() -> str:
 
 def build(target: Path) -> Path:
     """Write the archive, which appears when it is whole. A folder gets one by its own name."""
+    require_spark()  # tasks need pandas, which comes with it
     path = target / archive_name() if target.is_dir() else target
     if path.exists():
         raise AlreadyExists("archive", str(path), "remove it, or name another")
@@ -48,7 +50,7 @@ def build(target: Path) -> Path:
 
 
 def executor_settings(archive: str) -> dict[str, str]:
-    """What a session is told so that its executors unpack an archive and find it."""
+    """Spark settings with which executors unpack an archive and import from it."""
     return {
         "spark.archives": f"{archive}#{FOLDER}",
         "spark.executorEnv.PYTHONPATH": f"{FOLDER}/{LIBRARY}",
@@ -56,10 +58,10 @@ def executor_settings(archive: str) -> dict[str, str]:
 
 
 def submit_line(archive: str) -> str:
-    """How a program that uses OmniGraph is given to a cluster."""
+    """The `spark-submit` command for a program that uses OmniGraph."""
     settings = executor_settings(archive)
-    told = " ".join(f"--conf {k}={v}" for k, v in settings.items() if k != "spark.archives")
-    return f"spark-submit --archives {settings['spark.archives']} {told} PROGRAM.py"
+    confs = " ".join(f"--conf {k}={v}" for k, v in settings.items() if k != "spark.archives")
+    return f"spark-submit --archives {settings['spark.archives']} {confs} PROGRAM.py"
 
 
 def _files() -> Iterator[tuple[Path, str]]:
@@ -78,25 +80,27 @@ def _files() -> Iterator[tuple[Path, str]]:
 
 def _needed(root: str) -> set[str]:
     """The distributions that one needs, itself included, as far as they are installed."""
-    found: set[str] = set()
+    needed: set[str] = set()
     waiting = [root]
     while waiting:
         name = _canonical(waiting.pop())
-        if name in found or name in _CLUSTERS_OWN:
+        if name in needed or name in _CLUSTERS_OWN:
             continue
         try:
-            required = metadata.requires(name) or []
+            required = [r for r in metadata.requires(name) or [] if _applies(r, name == root)]
         except metadata.PackageNotFoundError:
             if name == root:
                 raise NotInstalled(root, "the installed packages", f"pip install {root}") from None
             continue  # for another platform or version of Python
-        found.add(name)
-        waiting += [re.split(r"[\s;\[<>=!~(]", r, maxsplit=1)[0] for r in required if _always(r)]
-    return found
+        needed.add(name)
+        waiting += [re.split(r"[\s;\[<>=!~(]", r, maxsplit=1)[0] for r in required]
+    return needed
 
 
-def _always(requirement: str) -> bool:
-    return "extra ==" not in requirement.partition(";")[2].replace("'", '"')
+def _applies(requirement: str, of_root: bool) -> bool:
+    """Whether a requirement holds in every installation, or in one of our own with Spark."""
+    marker = requirement.partition(";")[2].replace("'", '"')
+    return "extra ==" not in marker or (of_root and 'extra == "spark"' in marker)
 
 
 def _canonical(name: str) -> str:

@@ -1,7 +1,7 @@
-"""The Spark session that the pipeline runs in.
+"""Spark session of the pipeline: the active one, or a new one tuned for its use.
 
-Invariant: a session that is already there is used as it is, whoever made it and however it is
-set; this process's environment is the same after a session was made as it was before.
+Invariant: a session that exists already is used as it is, with its settings. Making one leaves this
+process's environment as it was.
 """
 
 import importlib
@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
 
+from omnigraph.extras import require_spark
 from omnigraph.pipeline.classes import archive_options
 from omnigraph.pipeline.java import Java, find_java
 from omnigraph.pipeline.package import executor_settings
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Profile = Literal["interactive", "bulk"]
-"""What the session is for: an answer soon, or much data."""
+"""Tuning of a session: for latency or for throughput."""
 
 ARROW_BATCH_ROWS = 65_536
 SHUFFLE_PARTITIONS_MAX = 8
@@ -55,6 +56,7 @@ def session(
     `omnigraph spark package` built, for executors that have no OmniGraph of their own. Either way
     the session knows the format `omnigraph`.
     """
+    require_spark()
     # Spark takes a second to import and most commands never need it.
     spark_session: type[SparkSession] = importlib.import_module("pyspark.sql").SparkSession
     # One at a time: the environment that a launch borrows belongs to the whole process.
@@ -64,14 +66,14 @@ def session(
             register(active)
             return active
         if "PYSPARK_GATEWAY_PORT" in os.environ:
-            # spark-submit started the JVM and this process, and was told every setting.
-            found = spark_session.builder.appName(app_name).getOrCreate()
+            # spark-submit started the JVM and this process, with every setting.
+            made = spark_session.builder.appName(app_name).getOrCreate()
         else:
             builder = spark_session.builder.appName(app_name)
-            told = executor_settings(archive) if archive is not None else {}
-            found = _make(builder, profile, master or "local[*]", {**told, **(config or {})})
-        register(found)
-        return found
+            ours = executor_settings(archive) if archive is not None else {}
+            made = _make(builder, profile, master or "local[*]", {**ours, **(config or {})})
+        register(made)
+        return made
 
 
 def register(spark: "SparkSession") -> None:
@@ -117,7 +119,7 @@ def _quieten() -> None:
 
 
 def settings(profile: Profile, master: str, java: Java | None = None) -> dict[str, str]:
-    """What a new session is told. Other settings keep Spark's own defaults."""
+    """Spark settings of a new session. Others keep Spark's own defaults."""
     chosen = dict(_ALWAYS)
     options = _java_options(profile)
     if java is not None:
@@ -157,7 +159,7 @@ def _shuffle_partitions() -> int:
 
 
 def _launch_variables(master: str, java: Java) -> dict[str, str]:
-    """What the JVM, and the Python workers it starts, must find in their environment."""
+    """Environment variables for the JVM and the Python workers it starts."""
     variables = {"JAVA_HOME": str(java.home)}
     if _is_local(master):
         variables["SPARK_LOCAL_IP"] = _LOOPBACK

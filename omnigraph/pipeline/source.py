@@ -1,4 +1,4 @@
-"""`spark.read.format("omnigraph")` and its three ways to write: the data source.
+"""Spark data source: `spark.read.format("omnigraph")` and its three ways to write.
 
 Invariant: a DataFrame reads one snapshot, chosen when it is made: Spark pickles the source then,
 and every later use of the DataFrame begins from that copy. (With a schema of the caller's own Spark
@@ -23,9 +23,9 @@ from pyspark.sql.types import StructType
 
 from omnigraph.errors import BadRequest, NotFound, OmnigraphError
 from omnigraph.exec.changes.export import column_type, rows_as_now
-from omnigraph.exec.load.records import Owner, schema_of
+from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.upsert import grouped
-from omnigraph.pipeline.options import Options, read_options
+from omnigraph.pipeline.source_options import SourceOptions, read_options
 from omnigraph.pipeline.source_write import BatchWriter, StreamWriter
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import open_store
@@ -40,11 +40,11 @@ class OmnigraphSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(dict(options))
-        self._read: _Read | None = None
+        self._read: _PinnedRead | None = None
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is told."""
+        """Name of the format."""
         return NAME
 
     def schema(self) -> StructType:
@@ -63,27 +63,27 @@ class OmnigraphSource(DataSource):
         """A load of each micro-batch."""
         return StreamWriter(read_options(self.options), overwrite=overwrite)
 
-    def _pinned(self) -> "_Read":
+    def _pinned(self) -> "_PinnedRead":
         if self._read is None:
             self._read = pin(read_options(self.options))
         return self._read
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _PinnedRead:
     """A read with everything decided."""
 
-    options: Options
+    options: SourceOptions
     owner: Owner
     pin: TablePin
     schema: pa.Schema
 
 
-def pin(options: Options) -> _Read:
+def pin(options: SourceOptions) -> _PinnedRead:
     """The snapshot, the type and the columns that the options name."""
     store, schemas = options.open(read_only=True)
     snapshot = store.snapshot(options.branch, commit=options.snapshot)
-    owner = options.owner(schemas.at(snapshot).catalog)
+    owner = options.owner(schemas.of(snapshot).catalog)
     if owner.table not in snapshot.tables:
         raise NotFound("type", owner.name, "that snapshot does not have it yet")
     schema = shown(owner)
@@ -96,7 +96,7 @@ def pin(options: Options) -> _Read:
         schema = pa.schema([schema.field(name) for name in options.columns])
     if options.where is not None:
         _require_condition(store.reader(snapshot, owner.table), options.where)
-    return _Read(options, owner, snapshot.tables[owner.table], schema)
+    return _PinnedRead(options, owner, snapshot.tables[owner.table], schema)
 
 
 def _require_condition(reader: Any, where: str) -> None:
@@ -113,10 +113,7 @@ def shown(owner: Owner) -> pa.Schema:
     """The columns of a type, each with the nearest type that Spark has."""
     kinds = {prop.name: column_type(prop) for prop in owner.properties}
     return pa.schema(
-        [
-            pa.field(f.name, _nearest(kinds.get(f.name, f.type)), f.nullable)
-            for f in schema_of(owner)
-        ]
+        [pa.field(f.name, _nearest(kinds.get(f.name, f.type)), f.nullable) for f in owner.schema]
     )
 
 
@@ -144,7 +141,7 @@ class FragmentsPartition(InputPartition):
 class SnapshotReader(DataSourceReader):
     """Reads one table version, a task for some fragments."""
 
-    def __init__(self, read: _Read, schema: StructType) -> None:
+    def __init__(self, read: _PinnedRead, schema: StructType) -> None:
         self._read = read
         # A schema of the caller's own chooses columns; their types stay ours.
         self._names = schema.fieldNames()

@@ -1,4 +1,4 @@
-"""Writes of the data source: a load whose tasks Spark runs and whose commit is one call.
+"""Writes of the Spark data source: a load whose tasks Spark runs and whose commit is one call.
 
 Spark makes a writer in one process, runs `write` in tasks, and calls `commit` in a third process;
 what they share travels in the writer and in the tasks' messages.
@@ -26,33 +26,33 @@ from omnigraph.errors import BadRequest, StorageFailed
 from omnigraph.exec.load.finish import Finish
 from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.scratch import SHARED, discard, forget_dead
-from omnigraph.pipeline.options import Options
-from omnigraph.pipeline.scratch import scratch_parent
-from omnigraph.pipeline.tasks import Job, PartDone, gathered, run_batches
+from omnigraph.pipeline.shared_scratch import scratch_parent
+from omnigraph.pipeline.source_options import SourceOptions
+from omnigraph.pipeline.tasks import LoadJob, PartDone, gathered, run_batches
 from omnigraph.storage.protocol.commit import AlreadyMarked
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.store import Store
 
 BUCKETS = 8
-"""How finely keys are cut: nobody knows the size of a DataFrame beforehand."""
+"""Buckets of keys: a fixed number, for the size of a DataFrame is not known beforehand."""
 
 QUERY_PROPERTY = "sql.streaming.queryId"
-"""Where Spark tells a task which streaming query it belongs to, the same after a restart."""
+"""Local property with the id of a task's streaming query, the same after a restart."""
 
 
 @dataclass
 class Message(WriterCommitMessage):
-    """What a task gives back."""
+    """Commit message of a task: its results, its scratch folder and its streaming query."""
 
     done: PartDone
     folder: str
     query: str | None
 
 
-class _Writer:
-    """What both kinds of writers share."""
+class _LoadWriter:
+    """Base of the batch and the stream writer: prepare, run in tasks, commit."""
 
-    def __init__(self, options: Options, *, overwrite: bool) -> None:
+    def __init__(self, options: SourceOptions, *, overwrite: bool) -> None:
         if options.snapshot is not None or options.where is not None:
             raise BadRequest("snapshot and where are options of a read")
         if options.columns is not None:
@@ -63,7 +63,7 @@ class _Writer:
             raise BadRequest(f"mode('overwrite') contradicts the option mode={options.mode}")
         self._options = options
         self._mode = options.mode or ("overwrite" if overwrite else "append")
-        self._job: Job | None = None
+        self._job: LoadJob | None = None
 
     def _request(self, catalog: Catalog, once: str | None = None) -> LoadRequest:
         return LoadRequest(
@@ -75,8 +75,8 @@ class _Writer:
             once=once,
         )
 
-    def _prepared(self) -> Job:
-        """What the tasks are told. The branch has its own copy of the table from here on."""
+    def _prepared(self) -> LoadJob:
+        """The job that the tasks get. The branch has its own copy of the table from here on."""
         store, schemas = self._options.open(read_only=False)
         catalog = schemas.current().catalog
         request = self._request(catalog)
@@ -88,7 +88,7 @@ class _Writer:
         folder = Path(scratch_parent(store)) / f"{SHARED}{uuid4().hex}"
         forget_dead(folder.parent)
         folder.mkdir()
-        return Job(
+        return LoadJob(
             uri=store.where.uri,
             storage_options=store.where.storage_options,
             catalog=catalog,
@@ -108,11 +108,11 @@ class _Writer:
         store, schemas = self._options.open(read_only=False)
         catalog = schemas.current().catalog
         request = self._request(catalog, once)
-        came = [message for message in messages if isinstance(message, Message)]
+        delivered = [message for message in messages if isinstance(message, Message)]
         if once is not None and store.marked(request.branch, once) is not None:
             return
-        folder = Path(came[0].folder) if came else Path(scratch_parent(store))
-        self._finish(store, catalog, request, [message.done for message in came], folder)
+        folder = Path(delivered[0].folder) if delivered else Path(scratch_parent(store))
+        self._finish(store, catalog, request, [message.done for message in delivered], folder)
 
     def _finish(
         self,
@@ -130,10 +130,10 @@ class _Writer:
         finish.commit(write, lambda stage, rows: None)
 
 
-class BatchWriter(_Writer, DataSourceArrowWriter):
+class BatchWriter(_LoadWriter, DataSourceArrowWriter):
     """Writes one DataFrame as one commit."""
 
-    def __init__(self, options: Options, *, overwrite: bool) -> None:
+    def __init__(self, options: SourceOptions, *, overwrite: bool) -> None:
         super().__init__(options, overwrite=overwrite)
         self._job = self._prepared()
 
@@ -153,10 +153,10 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         discard(Path(self._job.folder))
 
 
-class StreamWriter(_Writer, DataSourceStreamArrowWriter):
+class StreamWriter(_LoadWriter, DataSourceStreamArrowWriter):
     """Writes each micro-batch as one commit, once."""
 
-    def __init__(self, options: Options, *, overwrite: bool) -> None:
+    def __init__(self, options: SourceOptions, *, overwrite: bool) -> None:
         super().__init__(options, overwrite=overwrite)
         if self._mode == "overwrite":
             raise BadRequest("a stream cannot overwrite: each batch would remove the one before")
@@ -173,23 +173,23 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Check the micro-batch and publish it, unless it is there already."""
-        came = [message for message in messages if isinstance(message, Message)]
-        if not came:
+        delivered = [message for message in messages if isinstance(message, Message)]
+        if not delivered:
             return  # no partition, no rows
-        query = came[0].query
+        query = delivered[0].query
         if query is None:
             raise StorageFailed("committed a micro-batch", "Spark did not say of which query")
         # A driver that was taken for dead may be faster.
         with suppress(AlreadyMarked):
             self._commit(messages, mark_of(query, batchId))
-        self._forget(came)
+        self._forget(delivered)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Forget it."""
         self._forget([message for message in messages if isinstance(message, Message)])
 
-    def _forget(self, came: Sequence[Message]) -> None:
-        for folder in {message.folder for message in came}:
+    def _forget(self, delivered: Sequence[Message]) -> None:
+        for folder in {message.folder for message in delivered}:
             discard(Path(folder))
 
 

@@ -4,9 +4,9 @@
           ─▶ a task for each rule and bucket of keys
           ─▶ the driver: stage what the tasks wrote, commit once
 
-Invariant: what a task wrote counts only through the result that Spark delivers once, so a task that
-ran twice, or died half-way, leaves nothing but files that nobody names. The driver never holds
-rows: only fragment metadata, counts, and samples of violations.
+Invariant: tasks are idempotent: what one wrote counts only through the result that Spark delivers
+once, so one that ran twice, or died half-way, leaves only files that no table refers to. The driver
+never holds rows: only fragment metadata, counts, and samples of violations.
 """
 
 import pickle
@@ -20,25 +20,25 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import StorageFailed
-from omnigraph.exec.load.checks import Check
+from omnigraph.exec.load.checks import KeyCheck
 from omnigraph.exec.load.committed import Planned
 from omnigraph.exec.load.finish import Finish, Losers, add_outcome
 from omnigraph.exec.load.inputs import Input
 from omnigraph.exec.load.local import bucket_count
-from omnigraph.exec.load.records import Owner
-from omnigraph.exec.load.request import LoadRequest, Progress
+from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.scratch import scratch_folder
 from omnigraph.exec.load.sources import Part
 from omnigraph.exec.load.spill import KeyFile, Spill
+from omnigraph.exec.progress import Progress
 from omnigraph.exec.rules.faults import Faults
-from omnigraph.pipeline import tasks
-from omnigraph.pipeline.scratch import scratch_parent
+from omnigraph.pipeline.executors import run_tasks, spark_errors
 from omnigraph.pipeline.session import Profile, session
+from omnigraph.pipeline.shared_scratch import scratch_parent
 from omnigraph.pipeline.splits import split
 from omnigraph.pipeline.tasks import (
     BucketJob,
-    Job,
+    LoadJob,
     PartDone,
     gathered,
     run_batches,
@@ -55,27 +55,28 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SMALL_BYTES_MAX = 64 << 20
+_DOING = "ran the load"
 
 
 def load_spark(
     store: Store,
     catalog: Catalog,
     request: LoadRequest,
-    found: Input,
+    input: Input,
     *,
     frame: "DataFrame | None",
     spark: "SparkSession | None",
 ) -> tuple[Commit, dict[TableKey, int]]:
     """Load on Spark: in the session given, the active one, or a new one."""
-    running = spark or (frame.sparkSession if frame is not None else session(_profile(found)))
+    running = spark or (frame.sparkSession if frame is not None else session(_profile(input)))
     is_local = str(running.sparkContext.master).startswith("local[")
     with scratch_folder(Path(scratch_parent(store, is_local=is_local))) as folder:
-        return SparkLoad(store, catalog, request, running, folder).run(found, frame)
+        return SparkLoad(store, catalog, request, running, folder).run(input, frame)
 
 
-def _profile(found: Input) -> Profile:
+def _profile(input: Input) -> Profile:
     """A small load is over before a session for much data has started."""
-    is_small = found.size_bytes is not None and found.size_bytes <= SMALL_BYTES_MAX
+    is_small = input.size_bytes is not None and input.size_bytes <= SMALL_BYTES_MAX
     return "interactive" if is_small else "bulk"
 
 
@@ -97,23 +98,23 @@ class SparkLoad:
         self._folder = folder
         self._started = time.monotonic()
 
-    def run(self, found: Input, frame: "DataFrame | None") -> tuple[Commit, dict[TableKey, int]]:
+    def run(self, input: Input, frame: "DataFrame | None") -> tuple[Commit, dict[TableKey, int]]:
         """Read everything, check everything, commit once."""
         request = self._request
         schema = self._catalog.schema_id
         write = self._store.begin(
             request.branch, kind=WriterKind.LOAD, actor=request.actor, schema=schema
         )
-        wanted = int(self._spark.sparkContext.defaultParallelism) * 2
-        parts = () if frame is not None else split(found, tasks=wanted, folder=self._folder)
-        size = found.rows_bytes or sum(part.size for part in parts)
+        task_count = int(self._spark.sparkContext.defaultParallelism) * 2
+        parts = () if frame is not None else split(input, tasks=task_count, folder=self._folder)
+        size = input.rows_bytes or sum(part.size for part in parts)
         # A bucket is a task here, and starting one costs more than in this process.
-        buckets = max(1, bucket_count(size) // 2) if frame is None else wanted
+        buckets = max(1, bucket_count(size) // 2) if frame is None else task_count
         job = self._job(write, buckets)
         results = self._read_frame(job, frame) if frame is not None else self._read(job, parts)
         keep = request.rejects is not None
         taken, keys = gathered(results, self._folder, buckets, keep_rejects=keep)
-        self._told("read", sum(taken.counts.values()))
+        self._progress("read", sum(taken.counts.values()))
         finish = Finish(
             self._store,
             self._catalog,
@@ -124,75 +125,64 @@ class SparkLoad:
             files=[part.label for part in parts],
             first_lines=_first_lines(parts, results),
             run_checks=self._run_checks,
-            each=self._in_tasks,
+            run_jobs=self._in_tasks,
         )
-        return finish.commit(write, self._told), taken.counts
+        return finish.commit(write, self._progress), taken.counts
 
-    def _job(self, write: Write, buckets: int) -> Job:
+    def _job(self, write: Write, buckets: int) -> LoadJob:
         owners: tuple[Owner, ...] = (*self._catalog.nodes.values(), *self._catalog.edges.values())
         # A merge is staged by the driver; the other modes write beside the tables.
-        wanted = owners if self._request.mode != "merge" else ()
-        return Job(
+        written = owners if self._request.mode != "merge" else ()
+        return LoadJob(
             uri=self._store.where.uri,
             storage_options=self._store.where.storage_options,
             catalog=self._catalog,
             request=replace(self._request, progress=None),
             folder=str(self._folder),
             buckets=buckets,
-            pins={owner.table: write.base(owner.table) for owner in wanted},
+            pins={owner.table: write.base(owner.table) for owner in written},
         )
 
-    def _read(self, job: Job, parts: tuple[Part, ...]) -> list[PartDone]:
+    def _read(self, job: LoadJob, parts: tuple[Part, ...]) -> list[PartDone]:
         return self._in_tasks(partial(run_part, job), parts)
 
-    def _read_frame(self, job: Job, frame: "DataFrame") -> list[PartDone]:
+    def _read_frame(self, job: LoadJob, frame: "DataFrame") -> list[PartDone]:
         task = partial(_frame_task, job)
-        with _told_plainly():
-            found = frame.mapInArrow(task, "done binary").collect()
-        return [pickle.loads(bytes(row["done"])) for row in found]
+        with spark_errors(_DOING):
+            rows = frame.mapInArrow(task, "done binary").collect()
+        return [pickle.loads(bytes(row["done"])) for row in rows]
 
     def _in_tasks(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        return in_tasks(self._spark, work, items)
+        return run_tasks(self._spark, work, items, doing=_DOING)
 
     def _run_checks(
-        self, planned: list[Planned], keys: Spill, held: Spill, losers: Losers
+        self, planned: list[Planned], keys: Spill, committed: Spill, losers: Losers
     ) -> Faults:
-        held.flush()
-        files = [*keys.files, *held.files]
+        committed.flush()
+        files = [*keys.files, *committed.files]
         faults = Faults(keep_rejects=True)
         jobs = [
             BucketJob(check, owner, bucket, _of(check, bucket, files), losers)
             for check, owner in planned
             for bucket in range(keys.buckets)
         ]
-        wanted = [job for job in jobs if job.files]
-        for outcome in self._in_tasks(run_bucket, wanted):
+        nonempty = [job for job in jobs if job.files]
+        for outcome in self._in_tasks(run_bucket, nonempty):
             add_outcome(faults, outcome)
         return faults
 
-    def _told(self, stage: str, rows: int) -> None:
+    def _progress(self, stage: str, rows: int) -> None:
         if self._request.progress is not None:
             self._request.progress(Progress(stage, rows, time.monotonic() - self._started))
 
 
-def in_tasks(spark: "SparkSession", work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """One task an item; the results in the order of the items."""
-    waiting = [pickle.dumps(item) for item in items]
-    if not waiting:
-        return []
-    with _told_plainly():
-        spread = spark.sparkContext.parallelize(waiting, len(waiting))
-        found = spread.map(partial(tasks.packed, work)).collect()
-    return [pickle.loads(each) for each in found]
-
-
-def _of(check: Check, bucket: int, files: list[KeyFile]) -> tuple[KeyFile, ...]:
+def _of(check: KeyCheck, bucket: int, files: list[KeyFile]) -> tuple[KeyFile, ...]:
     names = {check.incoming, *check.committed, check.touched, *check.nodes}
     return tuple(file for file in files if file.bucket == bucket and file.name in names)
 
 
 def _first_lines(parts: tuple[Part, ...], results: list[PartDone]) -> list[int]:
-    """How many lines of a part's file lie before it."""
+    """Line offset of each part within its file."""
     first: list[int] = []
     before = 0
     for part, result in zip(parts, results, strict=False):
@@ -202,23 +192,6 @@ def _first_lines(parts: tuple[Part, ...], results: list[PartDone]) -> list[int]:
     return first
 
 
-def _frame_task(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _frame_task(job: LoadJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     done = pickle.dumps(run_batches(job, batches))
     yield pa.RecordBatch.from_arrays([pa.array([done], pa.binary())], ["done"])
-
-
-class _told_plainly:
-    """Turns what Spark raises into one of our errors."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
-        if kind is None or not kind.__module__.startswith(("py4j", "pyspark")):
-            return
-        text = str(error)
-        reason = next(
-            (line for line in reversed(text.splitlines()) if "Error" in line or "Failed" in line),
-            text.splitlines()[0] if text else kind.__name__,
-        )
-        raise StorageFailed("ran the load on Spark", reason.strip()) from error

@@ -1,7 +1,8 @@
 """Upkeep on Spark: tasks on executors, one commit by the driver.
 
-Invariant: a task is told what to rewrite, index, reclaim or look at, and gives back what came of
-it. One that ran twice leaves nothing but files that nobody names. No rows pass through the JVM.
+Invariant: tasks are idempotent: one that ran twice leaves nothing but files that no table refers
+to. A task rewrites, indexes, reclaims or inspects, and returns a report. No rows pass through the
+JVM.
 """
 
 from collections.abc import Sequence

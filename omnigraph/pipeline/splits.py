@@ -1,4 +1,4 @@
-"""An input cut into parts that tasks can read by themselves.
+"""Input splits: an input cut into parts that tasks read by themselves.
 
 Invariant: the parts together hold every line and row of the input once, in the input's order.
 """
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.errors import BadRequest
-from omnigraph.exec.load.decode import Block
+from omnigraph.exec.load.decode import LineBlock
 from omnigraph.exec.load.files import opened
 from omnigraph.exec.load.inputs import Input
 from omnigraph.exec.load.pieces import Piece
@@ -23,14 +23,14 @@ from omnigraph.storage.lance.foreign import look_at
 PART_BYTES_MIN, PART_BYTES_MAX = 4 << 20, 128 << 20
 
 
-def split(found: Input, *, tasks: int, folder: Path) -> tuple[Part, ...]:
+def split(input: Input, *, tasks: int, folder: Path) -> tuple[Part, ...]:
     """Parts for about this many tasks or more. What is no file is written to `folder` first."""
-    if found.parts is None:
-        assert found.own is not None
-        return tuple(_spooled(found.own, folder))
-    size = sum(part.size for part in found.parts)
+    if input.parts is None:
+        assert input.own is not None
+        return tuple(_spooled(input.own, folder))
+    size = sum(part.size for part in input.parts)
     target = max(PART_BYTES_MIN, min(PART_BYTES_MAX, size // max(1, tasks)))
-    pieces = (piece for part in found.parts for piece in _split(part, target))
+    pieces = (piece for part in input.parts for piece in _split(part, target))
     return tuple(replace(piece, index=index) for index, piece in enumerate(pieces))
 
 
@@ -79,7 +79,7 @@ def _row_groups(part: Part, target: int) -> Iterator[Part]:
 def _spooled(pieces: Iterator[Piece], folder: Path) -> Iterator[Part]:
     for index, piece in zip(count(), pieces, strict=False):
         data = piece.data
-        if isinstance(data, Block):
+        if isinstance(data, LineBlock):
             path = folder / f"input-{index}.jsonl"
             path.write_bytes(data.data)
             yield Part(index, str(path), "json", len(data.data), first=piece.first)

@@ -1,4 +1,4 @@
-"""Micro-batches as loads, for `foreachBatch`.
+"""Structured Streaming: micro-batches as loads, for `foreachBatch`.
 
 Invariant: a micro-batch is one commit, marked with its query and its epoch. When Spark gives the
 same one again, after whatever happened, the mark is there and nothing is written.

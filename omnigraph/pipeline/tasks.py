@@ -1,41 +1,39 @@
-"""What a load does in a task, and what comes back of it.
+"""Tasks of a load on Spark: read a part, check a bucket, and gather the results.
 
-Invariant: a task gives back no rows, only the names of what it wrote, counts, and samples of what
-is wrong. What it wrote counts through that result alone.
+Invariant: a task returns no rows, only names of files it wrote, counts, and samples of violations.
+Its files count through that result alone.
 """
 
-import pickle
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import OmnigraphError, StorageFailed
-from omnigraph.exec.load.checks import Check, Outcome, run_check, without_losers
-from omnigraph.exec.load.decode import Block
-from omnigraph.exec.load.finish import Losers, Taken
+from omnigraph.exec.load.checks import CheckOutcome, KeyCheck, run_check, without_losers
+from omnigraph.exec.load.decode import LineBlock
+from omnigraph.exec.load.finish import IntakeResult, Losers
 from omnigraph.exec.load.intake import FRAGMENT_BYTES, FragmentSink, Intake, RowSink
 from omnigraph.exec.load.lines import line_count
+from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.pieces import Piece, pieces_of_part, ready_piece
-from omnigraph.exec.load.records import Owner
 from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.sources import Part
 from omnigraph.exec.load.spill import KeyFile, Spill, read_keys
 from omnigraph.exec.rules.faults import Faults, merged
-from omnigraph.storage.lance.tables import Fragments
+from omnigraph.storage.lance.staging import Fragments
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import open_store
 from omnigraph.types import TableKey
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """What every task of a load is told."""
+class LoadJob:
+    """Everything that a task of a load needs."""
 
     uri: str
     storage_options: dict[str, str] | None
@@ -48,7 +46,7 @@ class Job:
 
 @dataclass(slots=True)
 class PartDone:
-    """What a task gives back: no rows, only what it wrote and found."""
+    """Result of a task: no rows, only the files it wrote, counts and violations."""
 
     index: int
     lines: int = 0
@@ -60,12 +58,12 @@ class PartDone:
     error: OmnigraphError | None = None
 
 
-def run_part(job: Job, part: Part) -> PartDone:
+def run_part(job: LoadJob, part: Part) -> PartDone:
     """Read one part: the whole work of a task."""
     return run_pieces(job, part.index, pieces_of_part(part))
 
 
-def run_pieces(job: Job, index: int, pieces: Iterator[Piece]) -> PartDone:
+def run_pieces(job: LoadJob, index: int, pieces: Iterator[Piece]) -> PartDone:
     """Decode and check pieces, and write their rows and keys."""
     done = PartDone(index, faults=Faults(job.request.rejects is not None))
     folder = Path(job.folder)
@@ -74,11 +72,11 @@ def run_pieces(job: Job, index: int, pieces: Iterator[Piece]) -> PartDone:
     intake = Intake(spill, sink, done.faults, done.counts)
     try:
         for piece in pieces:
-            faults, some = ready_piece(job.catalog, job.request, piece, job.buckets)
+            faults, rows = ready_piece(job.catalog, job.request, piece, job.buckets)
             done.faults.merge(faults)
-            for ready in some:
+            for ready in rows:
                 intake.take(ready, piece.part)
-            if isinstance(piece.data, Block):
+            if isinstance(piece.data, LineBlock):
                 done.lines += line_count(piece.data.data)
         sink.finish()
     except StorageFailed:
@@ -96,7 +94,7 @@ def run_pieces(job: Job, index: int, pieces: Iterator[Piece]) -> PartDone:
     return done
 
 
-def _sink(job: Job, folder: Path) -> FragmentSink | RowSink:
+def _sink(job: LoadJob, folder: Path) -> FragmentSink | RowSink:
     if job.request.mode == "merge":
         return RowSink(Spill(folder, job.buckets, FRAGMENT_BYTES))
     store = open_store(job.uri, read_only=True, storage_options=job.storage_options)
@@ -108,20 +106,20 @@ def _sink(job: Job, folder: Path) -> FragmentSink | RowSink:
 class BucketJob:
     """One rule over one bucket."""
 
-    check: Check
+    check: KeyCheck
     owner: Owner
     bucket: int
     files: tuple[KeyFile, ...]
     losers: Losers
 
 
-def run_bucket(job: BucketJob) -> Outcome:
+def run_bucket(job: BucketJob) -> CheckOutcome:
     """Check one rule over one bucket of keys."""
     read = without_losers(partial(read_keys, job.files), job.losers)
     return run_check(job.check, job.owner, job.bucket, read)
 
 
-def run_batches(job: Job, batches: Iterator[pa.RecordBatch]) -> PartDone:
+def run_batches(job: LoadJob, batches: Iterator[pa.RecordBatch]) -> PartDone:
     """Load a partition of a DataFrame where it is."""
     index = partition_number()
 
@@ -135,27 +133,22 @@ def run_batches(job: Job, batches: Iterator[pa.RecordBatch]) -> PartDone:
 
 
 def partition_number() -> int:
-    """Which of the partitions this task works on."""
+    """Number of the partition that this task works on."""
     from pyspark import TaskContext  # noqa: PLC0415
 
     context = TaskContext.get()
     return 0 if context is None else int(context.partitionId())
 
 
-def packed(work: Callable[[Any], Any], item: bytes) -> bytes:
-    """Work on an item that came as bytes."""
-    return pickle.dumps(work(pickle.loads(item)))
-
-
 def gathered(
     results: Iterable[PartDone], folder: Path, buckets: int, *, keep_rejects: bool
-) -> tuple[Taken, Spill]:
-    """What the tasks read and wrote, as one."""
+) -> tuple[IntakeResult, Spill]:
+    """The results of all tasks as one, in the order of the parts."""
     done = sorted(results, key=lambda each: each.index)
     for result in done:
         if result.error is not None:
             raise result.error
-    taken = Taken({}, merged((r.faults for r in done), keep_rejects=keep_rejects))
+    taken = IntakeResult({}, merged((r.faults for r in done), keep_rejects=keep_rejects))
     counts: Counter[TableKey] = Counter()
     for result in done:
         counts.update(result.counts)

@@ -1,4 +1,4 @@
-"""Upkeep on either engine: the same plans and the same commits, the tasks here or on executors.
+"""Upkeep on either engine: the same plans and commits, the tasks in this process or on executors.
 
 Invariant: an engine decides where tasks run and nothing else. Spark is loaded only when asked for:
 `auto` means the session that is passed, and without one this process.
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest
+from omnigraph.exec.progress import OnUpkeepProgress
 from omnigraph.exec.upkeep import cleanup as cleaning
 from omnigraph.exec.upkeep import repair as repairing
 from omnigraph.exec.upkeep.cleanup import CleanupReport, Duration
-from omnigraph.exec.upkeep.optimize import Optimizer, OptimizeReport, Progress
+from omnigraph.exec.upkeep.optimize import Optimizer, OptimizeReport
 from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.repair import RepairReport
 
@@ -31,7 +32,7 @@ def optimize(
     engine: str = "auto",
     spark: "SparkSession | None" = None,
     actor: str | None = None,
-    progress: Progress | None = None,
+    progress: OnUpkeepProgress | None = None,
 ) -> OptimizeReport:
     """Bring a branch in order."""
     executors = _executors(store, engine, spark)

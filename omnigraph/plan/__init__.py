@@ -1,1 +1,1 @@
-"""What must be done? Queries and a catalog to a checked, engine-neutral plan. Pure."""
+"""Query planning: type checking and lowering of queries to an engine-neutral plan. Pure."""

@@ -4,6 +4,7 @@ Invariant: a measure is over one value a row, of a type its function is defined 
 """
 
 from collections.abc import Callable
+from typing import assert_never
 
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
@@ -29,12 +30,17 @@ def measure_of(
     operand = _operand(scope, aggregate, variable)
     if operand.type.is_blob:
         raise scope.names.fail(aggregate.span, "a Blob cannot be aggregated", code="T24")
-    if op is ir.AggregateOp.COUNT:
-        return op, _counted(scope, aggregate, operand), COUNT
-    _require_numeric_or_text(scope, aggregate, operand.type)
-    if op in (ir.AggregateOp.SUM, ir.AggregateOp.AVG):
-        return op, operand, NUMBER
-    return op, operand, nullable_if(operand.type, True)
+    match op:
+        case ir.AggregateOp.COUNT:
+            return op, _counted(scope, aggregate, operand), COUNT
+        case ir.AggregateOp.SUM | ir.AggregateOp.AVG:
+            _require_numeric_or_text(scope, aggregate, operand.type, ordered=False)
+            return op, operand, NUMBER
+        case ir.AggregateOp.MIN | ir.AggregateOp.MAX:
+            _require_numeric_or_text(scope, aggregate, operand.type, ordered=True)
+            return op, operand, nullable_if(operand.type, True)
+        case _:
+            assert_never(op)
 
 
 def _operand(scope: Scope, aggregate: ast.Aggregate, variable: VariableOperand) -> ir.Operand:
@@ -63,10 +69,11 @@ def _counted(scope: Scope, aggregate: ast.Aggregate, operand: ir.Operand) -> ir.
     return None if never_null else operand
 
 
-def _require_numeric_or_text(scope: Scope, aggregate: ast.Aggregate, value_type: ValueType) -> None:
-    ordered = aggregate.function in (ast.AggregateFunction.MIN, ast.AggregateFunction.MAX)
+def _require_numeric_or_text(
+    scope: Scope, aggregate: ast.Aggregate, value_type: ValueType, *, ordered: bool
+) -> None:
     if value_type.is_numeric or (ordered and value_type.is_text):
         return
-    wanted = "a number or a String" if ordered else "a number"
-    text = f"{aggregate.function} needs {wanted}, not {value_type}"
+    expected = "a number or a String" if ordered else "a number"
+    text = f"{aggregate.function} needs {expected}, not {value_type}"
     raise scope.names.fail(aggregate.span, text, code="T8")

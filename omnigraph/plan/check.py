@@ -1,13 +1,13 @@
-"""Queries to typed trees: every name resolved, every type known, or the first fault.
+"""Type checking: queries to typed trees, every name resolved, or the first fault.
 
-Invariant: what leaves here can be lowered without asking the catalog or the source again.
+Invariant: a typed tree can be lowered without asking the catalog or the source again.
 """
 
 from dataclasses import dataclass
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.language.query import ast
-from omnigraph.plan import ir
+from omnigraph.plan import mutation_ir
 from omnigraph.plan.patterns import check_pattern
 from omnigraph.plan.returns import TypedReturn, check_return
 from omnigraph.plan.scope import Names, Scope
@@ -30,7 +30,7 @@ class TypedRead:
 class TypedMutation:
     """A checked mutation. Its statements need no further lowering."""
 
-    statements: tuple[ir.StatementOp, ...]
+    statements: tuple[mutation_ir.StatementOp, ...]
 
 
 def check_query(query: ast.Query, catalog: Catalog, source: str) -> TypedRead | TypedMutation:

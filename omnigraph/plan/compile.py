@@ -1,40 +1,31 @@
-"""Text to plan in one call, remembered.
+"""Plan cache: query text to plan in one call, kept in an LRU.
 
 Invariant: a plan depends on the text, the query's name and the schema's fingerprint alone, so a
-remembered one is as good as a new one. Failures are not remembered.
+cached one is as good as a new one. Failures are not cached.
 """
-
-from collections import OrderedDict
-from threading import Lock
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest
 from omnigraph.language.query import ast
 from omnigraph.language.query.parser import parse_queries
+from omnigraph.lru import Lru
 from omnigraph.plan.check import check_query
-from omnigraph.plan.ir import Plan
 from omnigraph.plan.lower import lower
+from omnigraph.plan.mutation_ir import Plan
 
 _PLANS_MAX = 1024
 
 _Key = tuple[str, str | None, str]
-_plans: OrderedDict[_Key, Plan] = OrderedDict()
-_lock = Lock()
+_plans: Lru[_Key, Plan] = Lru(_PLANS_MAX)
 
 
 def compile_query(text: str, catalog: Catalog, name: str | None = None) -> Plan:
     """The plan of the query called `name`, or of the only one there is."""
     key = (text, name, catalog.fingerprint)
-    with _lock:
-        plan = _plans.get(key)
-        if plan is not None:
-            _plans.move_to_end(key)
-            return plan
-    plan = _compile(text, catalog, name)
-    with _lock:
-        _plans[key] = plan
-        while len(_plans) > _PLANS_MAX:
-            _plans.popitem(last=False)
+    plan = _plans.get(key)
+    if plan is None:
+        plan = _compile(text, catalog, name)
+        _plans.put(key, plan)
     return plan
 
 

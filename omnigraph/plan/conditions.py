@@ -22,7 +22,7 @@ from omnigraph.plan.operands import (
     require_comparable,
 )
 from omnigraph.plan.scope import EdgeVar, Scope
-from omnigraph.plan.search import text_match
+from omnigraph.plan.search_calls import text_match
 from omnigraph.types import Scalar, Span, ValueType
 
 InnerPattern = Callable[[Scope, tuple[ast.Clause, ...], Span, bool], ir.Slot]
@@ -132,12 +132,12 @@ def _comparison(scope: Scope, comparison: ast.Comparison, inner_pattern: InnerPa
 def _text_polarity(scope: Scope, comparison: ast.Comparison) -> ir.Expr:
     """`search(…) = true`, `search(…) != false` and their opposites."""
     left, right = comparison.left, comparison.right
-    call, wanted = (left, right) if isinstance(left, ast.TextCall) else (right, left)
+    call, polarity = (left, right) if isinstance(left, ast.TextCall) else (right, left)
     equal = comparison.comparator is ast.Comparator.EQ
     if (
         not isinstance(call, ast.TextCall)
-        or not isinstance(wanted, ast.Literal)
-        or wanted.scalar is not Scalar.BOOL
+        or not isinstance(polarity, ast.Literal)
+        or polarity.scalar is not Scalar.BOOL
         or comparison.comparator not in (ast.Comparator.EQ, ast.Comparator.NE)
     ):
         raise scope.names.fail(
@@ -146,7 +146,7 @@ def _text_polarity(scope: Scope, comparison: ast.Comparison) -> ir.Expr:
             code="T7",
         )
     predicate = text_match(scope, call)
-    return predicate if equal == bool(wanted.value) else ir.Not(predicate)
+    return predicate if equal == bool(polarity.value) else ir.Not(predicate)
 
 
 def compare(
@@ -161,7 +161,14 @@ def compare(
                 text = f"starts_with needs two strings, not {left.type} and {right.type}"
                 raise scope.names.fail(comparison.span, text, code="T7")
             return ir.TextContains(left, right, prefix=True)
-        case comparator:
+        case (
+            ast.Comparator.EQ
+            | ast.Comparator.NE
+            | ast.Comparator.LT
+            | ast.Comparator.LE
+            | ast.Comparator.GT
+            | ast.Comparator.GE
+        ) as comparator:
             left, right = _typed_nulls(left, right)
             require_comparable(scope.names, left, comparison.left.span)
             require_comparable(scope.names, right, comparison.right.span)
@@ -171,6 +178,8 @@ def compare(
                     comparison.span, text, code="T7", hint=_moment_hint(left.type, right.type)
                 )
             return ir.Compare(ir.CompareOp(str(comparator)), left, right)
+        case _:
+            assert_never(comparison.comparator)
 
 
 def _typed_nulls(left: ir.Operand, right: ir.Operand) -> tuple[ir.Operand, ir.Operand]:

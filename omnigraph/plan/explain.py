@@ -8,19 +8,19 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from omnigraph.language.moments import format_date, format_datetime
-from omnigraph.plan import ir
+from omnigraph.plan import ir, mutation_ir
 from omnigraph.types import Scalar, ValueType
 
 _INDENT = "  "
 
 
-def explain(plan: ir.Plan) -> str:
+def explain(plan: mutation_ir.Plan) -> str:
     """The whole plan."""
     declared = ", ".join(f"${p.name}: {p.type}" for p in plan.parameters)
     match plan:
         case ir.ReadPlan():
             lines = [f"read {plan.name}({declared})", *_indented(_read_lines(plan))]
-        case ir.MutationPlan():
+        case mutation_ir.MutationPlan():
             lines = [f"mutation {plan.name}({declared})"]
             lines += _indented(_statement_line(statement) for statement in plan.statements)
         case _:
@@ -117,18 +117,18 @@ def _sort_key(key: ir.SortKey) -> str:
     return f"{expression(key.value)}{' desc' if key.descending else ''}"
 
 
-def _statement_line(statement: ir.StatementOp) -> str:
+def _statement_line(statement: mutation_ir.StatementOp) -> str:
     match statement:
-        case ir.InsertNode(table=table, sets=sets, key=key):
+        case mutation_ir.InsertNode(table=table, sets=sets, key=key):
             how = f"upsert by ({', '.join(key)})" if key else "insert"
             return f"{how} {table} {_sets(sets)}"
-        case ir.InsertEdge(table=table, source=source, target=target, sets=sets):
+        case mutation_ir.InsertEdge(table=table, source=source, target=target, sets=sets):
             ends = f"{expression(source)} in {statement.source_table}"
             ends += f" -> {expression(target)} in {statement.target_table}"
             return f"insert {table} {ends} {_sets(sets)}"
-        case ir.UpdateRows(table=table, sets=sets, where=where):
+        case mutation_ir.UpdateRows(table=table, sets=sets, where=where):
             return f"update {table} {_sets(sets)} where {expression(where)}"
-        case ir.DeleteRows(table=table, where=where, cascades=cascades):
+        case mutation_ir.DeleteRows(table=table, where=where, cascades=cascades):
             cascade = ", ".join(f"{c.edge} by {'/'.join(c.ends)}" for c in cascades)
             tail = f" cascading to {cascade}" if cascade else ""
             return f"delete {table} where {expression(where)}{tail}"
@@ -136,7 +136,7 @@ def _statement_line(statement: ir.StatementOp) -> str:
             assert_never(statement)
 
 
-def _sets(sets: tuple[ir.SetColumn, ...]) -> str:
+def _sets(sets: tuple[mutation_ir.SetColumn, ...]) -> str:
     return f"set {{{', '.join(f'{s.name}: {s.type} = {expression(s.value)}' for s in sets)}}}"
 
 
@@ -190,8 +190,16 @@ def _constant(constant: ir.Constant, value_type: ValueType) -> str:
     if isinstance(constant, tuple):
         inner = ValueType(Scalar.F32 if value_type.is_vector else value_type.scalar)
         return f"[{', '.join(_constant(item, inner) for item in constant)}]"
-    if value_type.scalar is Scalar.DATE and isinstance(constant, int):
-        return f"date {format_date(constant)}"
-    if value_type.scalar is Scalar.DATETIME and isinstance(constant, int):
-        return f"datetime {format_datetime(constant)}"
-    return json.dumps(constant, ensure_ascii=False)
+    match value_type.scalar:
+        case Scalar.DATE:
+            assert isinstance(constant, int)
+            return f"date {format_date(constant)}"
+        case Scalar.DATETIME:
+            assert isinstance(constant, int)
+            return f"datetime {format_datetime(constant)}"
+        case Scalar.STRING | Scalar.BLOB | Scalar.BOOL | Scalar.VECTOR:
+            return json.dumps(constant, ensure_ascii=False)
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64 | Scalar.F32 | Scalar.F64:
+            return json.dumps(constant, ensure_ascii=False)
+        case _:
+            assert_never(value_type.scalar)

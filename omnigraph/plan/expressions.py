@@ -1,4 +1,7 @@
-"""Questions about typed expressions that more than one step asks."""
+"""Conjunction of typed expressions, and the variables an expression reads.
+
+Invariant: pure; every kind of expression is matched.
+"""
 
 from collections.abc import Iterable
 from typing import assert_never

@@ -1,4 +1,4 @@
-"""What a query touches and returns, read off its plan: the `operation` of lint and of registries.
+"""Query metadata derived from a plan: result fields, types read, types written.
 
 Invariant: reads and writes name every type whose data the plan may look at or change, sorted and
 without repeats.
@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
-from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.language.query import ast
-from omnigraph.plan import ir
-from omnigraph.types import FLOATS, Scalar, TableKey, ValueType
+from omnigraph.plan import ir, mutation_ir
+from omnigraph.types import Scalar, TableKey, parse_table_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """The shape of a query: what comes out, what is read, what is written."""
+    """The metadata of a query: its result fields, and the tables it reads and writes."""
 
     result: tuple[Field, ...]
     reads: tuple[TableKey, ...]
@@ -50,11 +50,11 @@ class Operation:
 
 
 def _fact(table: TableKey) -> dict[str, str]:
-    kind, _, type_name = table.partition(":")
-    return {"kind": kind, "type_name": type_name}
+    kind, type_name = parse_table_key(table)
+    return {"kind": str(kind), "type_name": type_name}
 
 
-def describe(query: ast.Query, plan: ir.Plan, catalog: Catalog) -> Operation:
+def describe(query: ast.Query, plan: mutation_ir.Plan, catalog: Catalog) -> Operation:
     """The operation of a query that compiled to `plan`."""
     match plan:
         case ir.ReadPlan():
@@ -62,7 +62,7 @@ def describe(query: ast.Query, plan: ir.Plan, catalog: Catalog) -> Operation:
             pairs = zip(query.body.projections, plan.columns, strict=True)
             result = tuple(_field(projection, column) for projection, column in pairs)
             return Operation(result, _sorted(tables_read(plan, catalog)), ())
-        case ir.MutationPlan(statements=statements):
+        case mutation_ir.MutationPlan(statements=statements):
             reads = _sorted(tables_read(plan, catalog))
             writes = _sorted(table for s in statements for table in tables_written(s))
             return Operation((), reads, writes)
@@ -74,12 +74,12 @@ def _sorted(tables: Iterable[TableKey]) -> tuple[TableKey, ...]:
     return tuple(sorted(set(tables)))
 
 
-def tables_read(plan: ir.Plan, catalog: Catalog) -> frozenset[TableKey]:
+def tables_read(plan: mutation_ir.Plan, catalog: Catalog) -> frozenset[TableKey]:
     """Every table whose data decides the result. Both ends of an edge count as read."""
     match plan:
         case ir.ReadPlan(pattern=pattern):
             return frozenset[TableKey]().union(*(_op_tables(op, catalog) for op in pattern))
-        case ir.MutationPlan(statements=statements):
+        case mutation_ir.MutationPlan(statements=statements):
             return frozenset[TableKey]().union(*map(_statement_reads, statements))
         case _:
             assert_never(plan)
@@ -90,7 +90,8 @@ def _op_tables(op: ir.PatternOp, catalog: Catalog) -> frozenset[TableKey]:
         case ir.NodeScan(table=table):
             return frozenset({table})
         case ir.Expand(edge=edge) | ir.ExpandEdges(edge=edge):
-            declared = catalog.edges[edge.partition(":")[2]]
+            declared = catalog.of(edge)
+            assert isinstance(declared, EdgeType)
             ends = (catalog.nodes[declared.source].table, catalog.nodes[declared.target].table)
             return frozenset({edge, *ends})
         case ir.Filter():
@@ -101,22 +102,30 @@ def _op_tables(op: ir.PatternOp, catalog: Catalog) -> frozenset[TableKey]:
             assert_never(op)
 
 
-def _statement_reads(statement: ir.StatementOp) -> frozenset[TableKey]:
+def _statement_reads(statement: mutation_ir.StatementOp) -> frozenset[TableKey]:
     match statement:
-        case ir.InsertEdge(table=table, source_table=source, target_table=target):
+        case mutation_ir.InsertEdge(table=table, source_table=source, target_table=target):
             return frozenset({table, source, target})
-        case ir.InsertNode(table=table) | ir.UpdateRows(table=table) | ir.DeleteRows(table=table):
+        case (
+            mutation_ir.InsertNode(table=table)
+            | mutation_ir.UpdateRows(table=table)
+            | mutation_ir.DeleteRows(table=table)
+        ):
             return frozenset({table})
         case _:
             assert_never(statement)
 
 
-def tables_written(statement: ir.StatementOp) -> frozenset[TableKey]:
+def tables_written(statement: mutation_ir.StatementOp) -> frozenset[TableKey]:
     """Every table a statement may change, those it cascades to included."""
     match statement:
-        case ir.DeleteRows(table=table, cascades=cascades):
+        case mutation_ir.DeleteRows(table=table, cascades=cascades):
             return frozenset({table, *(cascade.edge for cascade in cascades)})
-        case ir.InsertNode(table=table) | ir.InsertEdge(table=table) | ir.UpdateRows(table=table):
+        case (
+            mutation_ir.InsertNode(table=table)
+            | mutation_ir.InsertEdge(table=table)
+            | mutation_ir.UpdateRows(table=table)
+        ):
             return frozenset({table})
         case _:
             assert_never(statement)
@@ -133,26 +142,33 @@ def _field(projection: ast.Projection, column: ir.OutputColumn) -> Field:
     if value_type.is_vector:
         return Field(name, "vector", value_type.nullable, vector_dim=value_type.dimension)
     if value_type.is_list:
-        item = _kind(ValueType(value_type.scalar))
+        item = _kind(value_type.scalar)
         return Field(name, "list", value_type.nullable, item_kind=item)
-    return Field(name, _kind(value_type), value_type.nullable)
+    return Field(name, _kind(value_type.scalar), value_type.nullable)
 
 
-_KINDS = {
-    Scalar.STRING: "string",
-    Scalar.BLOB: "blob",
-    Scalar.BOOL: "bool",
-    Scalar.I32: "int",
-    Scalar.U32: "int",
-    Scalar.I64: "bigint",
-    Scalar.U64: "bigint",
-    Scalar.DATE: "date",
-    Scalar.DATETIME: "datetime",
-}
-
-
-def _kind(value_type: ValueType) -> str:
-    return "float" if value_type.scalar in FLOATS else _KINDS[value_type.scalar]
+def _kind(scalar: Scalar) -> str:
+    match scalar:
+        case Scalar.STRING:
+            return "string"
+        case Scalar.BLOB:
+            return "blob"
+        case Scalar.BOOL:
+            return "bool"
+        case Scalar.I32 | Scalar.U32:
+            return "int"
+        case Scalar.I64 | Scalar.U64:
+            return "bigint"
+        case Scalar.F32 | Scalar.F64:
+            return "float"
+        case Scalar.DATE:
+            return "date"
+        case Scalar.DATETIME:
+            return "datetime"
+        case Scalar.VECTOR:
+            return "vector"
+        case _:
+            assert_never(scalar)
 
 
 def _static_name(expression: ast.Expr) -> str:
@@ -168,5 +184,7 @@ def _static_name(expression: ast.Expr) -> str:
             return type(expression).__name__.lower()
         case ast.Now():
             return "now"
-        case _:
+        case ast.Literal() | ast.ListLiteral() | ast.Alias() | ast.OwnProperty() | ast.CountBlock():
             return "literal"
+        case _:
+            assert_never(expression)

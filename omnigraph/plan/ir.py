@@ -98,7 +98,7 @@ class EndpointId:
 
 @dataclass(frozen=True, slots=True)
 class SlotRef:
-    """What an earlier operator put into a slot, or an aggregate's result."""
+    """The value an earlier operator put into a slot, or an aggregate's result."""
 
     slot: Slot
     type: ValueType
@@ -342,7 +342,7 @@ class Score:
     """Put a ranking number into `out`, null for rows that have none.
 
     With `required` those rows are dropped: it is what the query is ordered by. `position`, for
-    fusion only, gets the place of the row's entity in the ranking, from 0, ties resolved.
+    fusion only, gets the rank of the row's entity, from 0, ties resolved.
     """
 
     out: Slot
@@ -434,78 +434,3 @@ class ReadPlan:
     order: tuple[SortKey, ...]
     limit: int | None
     offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class SetColumn:
-    """A property and the value it gets."""
-
-    name: str
-    property_id: PropertyId
-    type: ValueType
-    value: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class InsertNode:
-    """Write one node. With `key` it replaces the node of that id whole; without, the id is new.
-
-    Properties that are not set are null. `key` is in the order that makes the id.
-    """
-
-    table: TableKey
-    sets: tuple[SetColumn, ...]
-    key: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class InsertEdge:
-    """Write one new edge between two nodes that exist when the query ends."""
-
-    table: TableKey
-    source_table: TableKey
-    target_table: TableKey
-    source: Expr
-    target: Expr
-    sets: tuple[SetColumn, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateRows:
-    """Set properties of the nodes or edges that satisfy `where`; others keep their values."""
-
-    table: TableKey
-    sets: tuple[SetColumn, ...]
-    where: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Cascade:
-    """An edge table that loses the edges which touch a deleted node at one of `ends`."""
-
-    edge: TableKey
-    ends: tuple[End, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteRows:
-    """Remove the nodes or edges that satisfy `where`, and the edges of removed nodes."""
-
-    table: TableKey
-    where: Expr
-    cascades: tuple[Cascade, ...]
-
-
-StatementOp = InsertNode | InsertEdge | UpdateRows | DeleteRows
-
-
-@dataclass(frozen=True, slots=True)
-class MutationPlan:
-    """Statements that become one commit, in order. Each sees what the earlier ones wrote."""
-
-    name: str
-    parameters: tuple[Parameter, ...]
-    statements: tuple[StatementOp, ...]
-
-
-Plan = ReadPlan | MutationPlan

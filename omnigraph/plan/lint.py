@@ -1,4 +1,4 @@
-"""Lint of a query file against a schema: what is wrong, and what is probably not meant.
+"""Lint of a query file against a schema: type errors, and warnings of likely mistakes.
 
 Invariant: a file lints without errors exactly when every query in it compiles.
 """
@@ -11,14 +11,14 @@ from omnigraph.catalog.model import Catalog, NodeType
 from omnigraph.errors import ParseError, TypeCheckError
 from omnigraph.language.query import ast
 from omnigraph.language.query.parser import parse_queries
-from omnigraph.plan import ir
+from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.compile import plan_query
 from omnigraph.plan.facts import Operation, describe
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """Something to say about the file as a whole."""
+class LintFinding:
+    """A remark about the file as a whole."""
 
     severity: str
     code: str
@@ -43,8 +43,8 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryResult:
-    """What lint found in one query."""
+class QueryLint:
+    """The lint of one query: its error or its warnings, and its metadata."""
 
     name: str
     kind: str
@@ -70,8 +70,8 @@ class QueryResult:
 class LintReport:
     """The findings of a file."""
 
-    results: tuple[QueryResult, ...]
-    findings: tuple[Finding, ...]
+    results: tuple[QueryLint, ...]
+    findings: tuple[LintFinding, ...]
     parse_error: ParseError | None = field(default=None, compare=False)
 
     def _count(self, severity: str) -> int:
@@ -106,20 +106,20 @@ def lint(source: str, catalog: Catalog) -> LintReport:
     try:
         file = parse_queries(source)
     except ParseError as cause:
-        return LintReport((), (Finding("error", "Q000", cause.headline),), cause)
+        return LintReport((), (LintFinding("error", "Q000", cause.headline),), cause)
     results = tuple(_lint_query(query, catalog, source) for query in file.queries)
     findings = (*_repeated_names(file), *_never_updated(file, catalog))
     return LintReport(results, findings)
 
 
-def _lint_query(query: ast.Query, catalog: Catalog, source: str) -> QueryResult:
+def _lint_query(query: ast.Query, catalog: Catalog, source: str) -> QueryLint:
     name, kind = query.name.text, "mutation" if query.is_mutation else "read"
     try:
         plan = plan_query(query, catalog, source)
     except TypeCheckError as cause:
-        return QueryResult(name, kind, cause, tuple(_mutation_warnings(query)), None)
+        return QueryLint(name, kind, cause, tuple(_mutation_warnings(query)), None)
     warnings = (*_mutation_warnings(query), *_plan_warnings(plan))
-    return QueryResult(name, kind, None, warnings, describe(query, plan, catalog))
+    return QueryLint(name, kind, None, warnings, describe(query, plan, catalog))
 
 
 def _mutation_warnings(query: ast.Query) -> Iterator[str]:
@@ -127,21 +127,21 @@ def _mutation_warnings(query: ast.Query) -> Iterator[str]:
         yield "mutation declares no params; hardcoded mutations are easy to miss"
 
 
-def _plan_warnings(plan: ir.Plan) -> Iterator[str]:
+def _plan_warnings(plan: mutation_ir.Plan) -> Iterator[str]:
     if isinstance(plan, ir.ReadPlan):
         for name, times in Counter(column.name for column in plan.columns).items():
             if times > 1:
                 yield f"column '{name}' is returned {times} times; a JSON row keeps the last one"
 
 
-def _repeated_names(file: ast.QueryFile) -> Iterator[Finding]:
+def _repeated_names(file: ast.QueryFile) -> Iterator[LintFinding]:
     for name, times in Counter(query.name.text for query in file.queries).items():
         if times > 1:
             text = f"query '{name}' is declared {times} times; the first one runs"
-            yield Finding("warning", "L202", text, query_names=(name,))
+            yield LintFinding("warning", "L202", text, query_names=(name,))
 
 
-def _never_updated(file: ast.QueryFile, catalog: Catalog) -> Iterator[Finding]:
+def _never_updated(file: ast.QueryFile, catalog: Catalog) -> Iterator[LintFinding]:
     """L201: types that are updated, but never all of what could be."""
     updaters = dict[str, list[str]]()
     assigned = dict[str, set[str]]()
@@ -158,7 +158,7 @@ def _never_updated(file: ast.QueryFile, catalog: Catalog) -> Iterator[Finding]:
             if name not in assigned[type_name]:
                 text = f"{type_name}.{name} exists in schema but no update query sets it"
                 queries = tuple(dict.fromkeys(updaters[type_name]))
-                yield Finding("warning", "L201", text, type_name, name, queries)
+                yield LintFinding("warning", "L201", text, type_name, name, queries)
 
 
 def _updatable(node: NodeType) -> list[str]:

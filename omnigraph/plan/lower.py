@@ -1,4 +1,4 @@
-"""Typed trees to plans: the order in which a pattern is solved.
+"""Lowering: typed trees to plans, with the join order of each pattern.
 
 Invariant: every clause is executed exactly once, as soon as the variables it needs are bound, and
 the rows do not depend on the order chosen here. A walk of two or more hops keeps the end it was
@@ -6,10 +6,10 @@ written from, because self edges make its result depend on that.
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from omnigraph.language.query import ast
-from omnigraph.plan import ir
+from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.check import TypedMutation, TypedRead
 from omnigraph.plan.expressions import conjunction, needs
 from omnigraph.plan.typed import (
@@ -20,12 +20,12 @@ from omnigraph.plan.typed import (
 )
 
 
-def lower(query: ast.Query, typed: TypedRead | TypedMutation) -> ir.Plan:
+def lower(query: ast.Query, typed: TypedRead | TypedMutation) -> mutation_ir.Plan:
     """The plan of a checked query."""
     name = query.name.text
     parameters = tuple(ir.Parameter(p.name, p.type) for p in query.parameters)
     if isinstance(typed, TypedMutation):
-        return ir.MutationPlan(name, parameters, typed.statements)
+        return mutation_ir.MutationPlan(name, parameters, typed.statements)
     returns = typed.returns
     return ir.ReadPlan(
         name=name,
@@ -42,7 +42,7 @@ def lower(query: ast.Query, typed: TypedRead | TypedMutation) -> ir.Plan:
 
 
 class _Solver:
-    """Turns one block into operators, keeping what is bound and what still waits."""
+    """Turns one block into operators, keeping track of bound variables and pending clauses."""
 
     def __init__(self, pattern: TypedPattern, bound: frozenset[ir.Var]) -> None:
         self.pattern = pattern
@@ -99,7 +99,7 @@ class _Solver:
         assert source is not None
         forward = source == step.left
         out, node = (step.right, step.right_node) if forward else (step.left, step.left_node)
-        direction = step.direction if forward else _REVERSED[step.direction]
+        direction = step.direction if forward else _reversed(step.direction)
         closes = out in self.ready
         if step.edge_var is None:
             self.ops.append(
@@ -178,17 +178,23 @@ class _Solver:
             self.ops.append(ir.Filter(condition))
 
 
-_REVERSED = {
-    ir.Direction.OUT: ir.Direction.IN,
-    ir.Direction.IN: ir.Direction.OUT,
-    ir.Direction.BOTH: ir.Direction.BOTH,
-}
+def _reversed(direction: ir.Direction) -> ir.Direction:
+    match direction:
+        case ir.Direction.OUT:
+            return ir.Direction.IN
+        case ir.Direction.IN:
+            return ir.Direction.OUT
+        case ir.Direction.BOTH:
+            return ir.Direction.BOTH
+        case _:
+            assert_never(direction)
+
 
 Waiting = TypeVar("Waiting")
 
 
 def _take(waiting: list[Waiting], usable: Callable[[Waiting], bool]) -> list[Waiting]:
-    """Remove and return what can be used now."""
+    """Remove and return the items that are usable."""
     taken = [item for item in waiting if usable(item)]
     waiting[:] = [item for item in waiting if item not in taken]
     return taken

@@ -1,15 +1,16 @@
-"""Single values of a query to typed expressions.
+"""Operands: properties, parameters and literals of a query to typed expressions.
 
 Invariant: an operand that comes out of here has exactly one type, and a constant is stored in the
 form of the type it is used as, or refused because it would have to change.
 """
 
-import struct
+from typing import assert_never
 
+from omnigraph.catalog.numbers import as_float, as_integer
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
-from omnigraph.plan.scope import ID_TYPE, EdgeVar, Names, NodeVar, Scope
-from omnigraph.types import FLOATS, INTEGER_BOUNDS, INTEGERS, Scalar, Span, ValueType
+from omnigraph.plan.scope import EdgeVar, Names, NodeVar, Scope
+from omnigraph.types import ID_TYPE, INTEGERS, NUMERICS, Scalar, Span, ValueType
 
 NOW = ir.Now(ValueType(Scalar.DATETIME))
 BOOL = ValueType(Scalar.BOOL)
@@ -26,8 +27,7 @@ def compatible(left: ValueType, right: ValueType) -> bool:
         return False
     if left.is_vector:
         return left.dimension == right.dimension
-    numeric = INTEGERS | FLOATS
-    return left.scalar == right.scalar or (left.scalar in numeric and right.scalar in numeric)
+    return left.scalar == right.scalar or (left.scalar in NUMERICS and right.scalar in NUMERICS)
 
 
 def element(value_type: ValueType) -> ValueType:
@@ -49,9 +49,9 @@ def property_operand(scope: Scope, ref: ast.PropertyRef, *, code: str = "T6") ->
         end_type = nullable_if(ID_TYPE, bound.optional)
         return ir.EndpointId(bound.var, _ENDPOINTS[word], end_type)
     owner = bound.node if isinstance(bound, NodeVar) else bound.edge
-    found = names.property(owner, ref.property, code)
-    column_type = nullable_if(found.type, bound.optional)
-    return ir.Column(bound.var, found.name, found.id, column_type)
+    declared = names.property(owner, ref.property, code)
+    column_type = nullable_if(declared.type, bound.optional)
+    return ir.Column(bound.var, declared.name, declared.id, column_type)
 
 
 def nullable_if(value_type: ValueType, condition: bool) -> ValueType:
@@ -91,12 +91,12 @@ def as_type(
     """The constant in the form of `target`, or T3."""
     try:
         return ir.Const(_convert(literal, target), target)
-    except _Unfit as cause:
+    except _LiteralUnfit as cause:
         text = f"{what} has type {target}; {cause} does not fit"
         raise names.fail(literal.span, text, code="T3", hint=_literal_hint(target)) from None
 
 
-class _Unfit(Exception):
+class _LiteralUnfit(Exception):
     pass
 
 
@@ -105,22 +105,22 @@ def _convert(literal: ast.Literal | ast.ListLiteral, target: ValueType) -> ir.Co
         return _convert_list(literal, target)
     if literal.scalar is None:
         if not target.nullable:
-            raise _Unfit("null")
+            raise _LiteralUnfit("null")
         return None
     if target.is_list or target.is_vector:
-        raise _Unfit("a single value")
+        raise _LiteralUnfit("a single value")
     return convert_scalar(literal.value, literal.scalar, target)
 
 
 def _convert_list(literal: ast.ListLiteral, target: ValueType) -> ir.Constant:
     if target.is_vector:
         if len(literal.items) != target.dimension:
-            raise _Unfit(f"a list of {len(literal.items)}")
+            raise _LiteralUnfit(f"a list of {len(literal.items)}")
         return tuple(
             convert_scalar(item.value, item.scalar, ValueType(Scalar.F32)) for item in literal.items
         )
     if not target.is_list:
-        raise _Unfit("a list")
+        raise _LiteralUnfit("a list")
     inner = element(target)
     return tuple(convert_scalar(item.value, item.scalar, inner) for item in literal.items)
 
@@ -131,36 +131,18 @@ def convert_scalar(
     """The value as `target` stores it. A number must keep its value; floats may lose digits."""
     if target.enum_values is not None and scalar is Scalar.STRING:
         if value not in target.enum_values:
-            raise _Unfit(f"'{value}'")
+            raise _LiteralUnfit(f"'{value}'")
         return value
-    if target.scalar in INTEGERS and scalar in (Scalar.I64, Scalar.F64):
-        return _as_integer(value, target.scalar)
-    if target.scalar in FLOATS and scalar in (Scalar.I64, Scalar.F64):
-        return _as_float(value, target.scalar)
+    if target.scalar in NUMERICS and scalar in (Scalar.I64, Scalar.F64):
+        assert isinstance(value, int | float)
+        convert = as_integer if target.scalar in INTEGERS else as_float
+        number = convert(value, target.scalar)
+        if number is None:
+            raise _LiteralUnfit(str(value))
+        return number
     if scalar is target.scalar or (scalar is Scalar.STRING and target.is_blob):
         return value
-    raise _Unfit(f"a value of type {scalar}")
-
-
-def _as_integer(value: ast.ConstantValue, target: Scalar) -> int:
-    assert isinstance(value, int | float)
-    low, high = INTEGER_BOUNDS[target]
-    if value != int(value) or not low <= int(value) <= high:
-        raise _Unfit(str(value))
-    return int(value)
-
-
-def _as_float(value: ast.ConstantValue, target: Scalar) -> float:
-    assert isinstance(value, int | float)
-    try:
-        stored = float(value)
-        if target is Scalar.F32:
-            stored = struct.unpack("<f", struct.pack("<f", stored))[0]
-    except OverflowError:
-        raise _Unfit(str(value)) from None
-    if isinstance(value, int) and stored != value:
-        raise _Unfit(str(value))
-    return stored
+    raise _LiteralUnfit(f"a value of type {scalar}")
 
 
 def _literal_hint(target: ValueType) -> str:
@@ -171,8 +153,12 @@ def _literal_hint(target: ValueType) -> str:
             return 'write date("2024-01-31")'
         case Scalar.DATETIME:
             return 'write datetime("2024-01-31T10:00:00Z") or now()'
-        case _:
+        case Scalar.STRING | Scalar.BLOB | Scalar.BOOL | Scalar.VECTOR:
             return ""
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64 | Scalar.F32 | Scalar.F64:
+            return ""
+        case _:
+            assert_never(target.scalar)
 
 
 def require_comparable(names: Names, operand: ir.Operand, span: Span) -> None:

@@ -1,4 +1,4 @@
-"""Parameter values of a request: JSON to the values a plan is run with.
+"""Parameter binding: JSON values of a request to the typed constants of a plan.
 
 Invariant: after `bind_parameters` every declared parameter has a value of its type, or null where
 its type allows that. Dates are epoch days, DateTimes epoch milliseconds, lists and vectors tuples.
@@ -8,12 +8,12 @@ import datetime
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, assert_never
 
 from omnigraph.errors import BadRequest
 from omnigraph.language.moments import days_of, milliseconds_of, parse_date, parse_datetime
 from omnigraph.plan.ir import Constant, Parameter
-from omnigraph.types import FLOATS, INTEGER_BOUNDS, INTEGERS, Scalar, ValueType
+from omnigraph.types import INTEGER_BOUNDS, Scalar, ValueType
 
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 
@@ -72,11 +72,11 @@ def _vector(value: object, dimension: int) -> tuple[Constant, ...]:
 
 
 def _scalar(value: object, scalar: Scalar) -> Constant:
-    if scalar in INTEGERS:
-        return _integer(value, scalar)
-    if scalar in FLOATS:
-        return _float(value)
     match scalar:
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
+            return _integer(value, scalar)
+        case Scalar.F32 | Scalar.F64 | Scalar.VECTOR:
+            return _float(value)
         case Scalar.STRING | Scalar.BLOB:
             if not isinstance(value, str):
                 raise _Wrong(f"expected string, got {_json_type(value)}")
@@ -87,8 +87,10 @@ def _scalar(value: object, scalar: Scalar) -> Constant:
             return value
         case Scalar.DATE:
             return _date(value)
-        case _:
+        case Scalar.DATETIME:
             return _datetime(value)
+        case _:
+            assert_never(scalar)
 
 
 def _integer(value: object, scalar: Scalar) -> int:

@@ -1,4 +1,4 @@
-"""Clauses of a pattern to a typed pattern.
+"""Type checking of `match`: clauses of a pattern to a typed pattern.
 
 Invariant: the meaning of a block does not depend on the order of its clauses, except that a
 traversal takes its direction from what was bound before it. So bindings and traversals are read
@@ -19,7 +19,7 @@ from omnigraph.plan.operands import (
     literal_operand,
     parameter_operand,
 )
-from omnigraph.plan.scope import ID_TYPE, EdgeVar, Names, NodeVar, Scope
+from omnigraph.plan.scope import EdgeVar, Names, NodeVar, Scope
 from omnigraph.plan.typed import (
     Anchor,
     TypedMatches,
@@ -28,7 +28,7 @@ from omnigraph.plan.typed import (
     TypedSemiJoin,
     TypedStep,
 )
-from omnigraph.types import Span, ValueType
+from omnigraph.types import ID_TYPE, Span, ValueType
 
 
 def check_pattern(scope: Scope, clauses: tuple[ast.Clause, ...]) -> TypedPattern:
@@ -96,18 +96,18 @@ class _Pattern:
             bound = NodeVar(self.names.anonymous(), node)
             self.nodes[bound.var] = node
             return bound
-        found = self.scope.find(name)
-        if isinstance(found, EdgeVar):
-            text = f"${name} is bound to the edge {found.edge.name}, not to a node"
+        known = self.scope.find(name)
+        if isinstance(known, EdgeVar):
+            text = f"${name} is bound to the edge {known.edge.name}, not to a node"
             raise self.names.fail(variable.span, text, code="T23", hint="use another name")
-        if found is not None:
-            if found.node.name != node.name:
+        if known is not None:
+            if known.node.name != node.name:
                 text = (
-                    f"variable ${name} already bound to type {found.node.name}, "
+                    f"variable ${name} already bound to type {known.node.name}, "
                     f"cannot rebind to {node.name}"
                 )
                 raise self.names.fail(variable.span, text)
-            return found
+            return known
         bound = NodeVar(ir.Var(name), node)
         self.scope.bind(name, bound)
         self.nodes[bound.var] = node
@@ -117,48 +117,48 @@ class _Pattern:
         if match.property.text == "id":
             value = self._value(match.value, ID_TYPE, f"{node.name}.id")
             return ir.Compare(ir.CompareOp.EQ, ir.EntityId(var, ID_TYPE), value)
-        found = self.names.property(node, match.property, "T2")
-        what = f"{node.name}.{found.name}"
-        if found.type.is_blob or found.type.is_vector:
-            text = f"{what} is a {found.type} and cannot be matched"
+        declared = self.names.property(node, match.property, "T2")
+        what = f"{node.name}.{declared.name}"
+        if declared.type.is_blob or declared.type.is_vector:
+            text = f"{what} is a {declared.type} and cannot be matched"
             raise self.names.fail(match.span, text, code="T3")
-        column = ir.Column(var, found.name, found.id, found.type)
-        if found.type.is_list:  # one element: it matches lists that hold it
-            value = self._value(match.value, element(found.type), f"an element of {what}")
+        column = ir.Column(var, declared.name, declared.id, declared.type)
+        if declared.type.is_list:  # one element: it matches lists that hold it
+            value = self._value(match.value, element(declared.type), f"an element of {what}")
             return ir.ListContains(column, value)
-        return ir.Compare(ir.CompareOp.EQ, column, self._value(match.value, found.type, what))
+        return ir.Compare(ir.CompareOp.EQ, column, self._value(match.value, declared.type, what))
 
-    def _value(self, given: ast.Value, wanted: ValueType, what: str) -> ir.Expr:
+    def _value(self, given: ast.Value, target: ValueType, what: str) -> ir.Expr:
         """The value of an inline match."""
         names = self.names
         match given:
             case ast.Literal(scalar=None):
-                return ir.Const(None, wanted)
-            case ast.Literal() if wanted.is_numeric and literal_operand(given).type.is_numeric:
+                return ir.Const(None, target)
+            case ast.Literal() if target.is_numeric and literal_operand(given).type.is_numeric:
                 return literal_operand(given)  # 2.5 equals no integer, which is not an error
             case ast.Literal():
-                return as_type(names, given, wanted, what)
+                return as_type(names, given, target, what)
             case ast.ListLiteral():
                 text = f"{what} cannot be matched with a list"
                 hint = "give one element, or write $v.property in [..] as a filter"
                 raise names.fail(given.span, text, code="T3", hint=hint)
             case ast.Now():
-                if not compatible(NOW.type, wanted):
-                    raise names.fail(given.span, f"{what} is {wanted}, now() is not", code="T7")
+                if not compatible(NOW.type, target):
+                    raise names.fail(given.span, f"{what} is {target}, now() is not", code="T7")
                 return NOW
             case ast.Variable():
-                return self._parameter(given, wanted, what)
+                return self._parameter(given, target, what)
             case _:
                 assert_never(given)
 
-    def _parameter(self, given: ast.Variable, wanted: ValueType, what: str) -> ir.Expr:
+    def _parameter(self, given: ast.Variable, target: ValueType, what: str) -> ir.Expr:
         parameter = parameter_operand(self.names, given)
         if parameter is None:
             text = f"variable ${given.name} is not bound"
-            hint = f"declare it as a parameter: ${given.name}: {wanted}"
+            hint = f"declare it as a parameter: ${given.name}: {target}"
             raise self.names.fail(given.span, text, hint=hint)
-        if not compatible(parameter.type, wanted):
-            text = f"{what} has type {wanted}, ${given.name} is {parameter.type}"
+        if not compatible(parameter.type, target):
+            text = f"{what} has type {target}, ${given.name} is {parameter.type}"
             raise self.names.fail(given.span, text, code="T7")
         return parameter
 
@@ -220,12 +220,12 @@ class _Pattern:
     def _endpoint(self, variable: ast.Variable) -> NodeVar | None:
         if variable.name == ast.ANONYMOUS:
             return None
-        found = self.scope.find(variable.name)
-        if isinstance(found, EdgeVar):
+        bound = self.scope.find(variable.name)
+        if isinstance(bound, EdgeVar):
             text = f"${variable.name} is an edge and cannot be an end of another"
             hint = f"use ${variable.name}.from or ${variable.name}.to"
             raise self.names.fail(variable.span, text, code="T23", hint=hint)
-        return found
+        return bound
 
     def _direction(
         self,
@@ -253,11 +253,11 @@ class _Pattern:
         return both_ways or directed, anchor
 
     def _bind_endpoint(self, variable: ast.Variable, node: NodeType, edge: EdgeType) -> ir.Var:
-        found = self._endpoint(variable)
-        if found is not None and found.node.name != node.name:
+        bound = self._endpoint(variable)
+        if bound is not None and bound.node.name != node.name:
             text = (
                 f"{edge.name} goes from {edge.source} to {edge.target}, "
-                f"${variable.name} is a {found.node.name} and must be a {node.name} here"
+                f"${variable.name} is a {bound.node.name} and must be a {node.name} here"
             )
             raise self.names.fail(variable.span, text, code="T5")
         return self._bind_node(variable, node).var

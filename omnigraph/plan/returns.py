@@ -1,10 +1,11 @@
 """`return` and `order` to typed columns, measures, scores and sort keys.
 
 Invariant: a column, a measure and a score exist once each, however often the query mentions them;
-the sort keys end with what makes the order of rows the only possible one.
+the sort keys end with a tie-break by ids, so the order of rows is total.
 """
 
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
@@ -17,9 +18,9 @@ from omnigraph.plan.operands import (
     parameter_operand,
     property_operand,
 )
-from omnigraph.plan.scope import ID_TYPE, EdgeVar, Scope
-from omnigraph.plan.search import ranking, require_nearest_limit, text_match
-from omnigraph.types import ValueType
+from omnigraph.plan.scope import EdgeVar, Scope
+from omnigraph.plan.search_calls import ranking, require_nearest_limit, text_match
+from omnigraph.types import ID_TYPE, ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,17 +156,17 @@ class _Return:
         if self.aggregating:
             text = "a ranking cannot be used beside an aggregate"
             raise names.fail(call.span, text, code="T9")
-        wanted = self.read.limit
-        if wanted is not None:
-            wanted += self.read.offset or 0
-        typed = ranking(self.scope, call, wanted)
-        for at, known in enumerate(self.scores):
+        rows_max = self.read.limit
+        if rows_max is not None:
+            rows_max += self.read.offset or 0
+        typed = ranking(self.scope, call, rows_max)
+        for index, known in enumerate(self.scores):
             if known.ranking == typed:
                 merged = ir.Score(known.out, typed, known.required or required, known.position)
-                self.scores[at] = merged
+                self.scores[index] = merged
                 return merged
         position = names.slot("position") if isinstance(typed, ir.Rrf) else None
-        score = ir.Score(names.slot(_RANK_NAMES[type(call)]), typed, required, position)
+        score = ir.Score(names.slot(_rank_name(call)), typed, required, position)
         self.scores.append(score)
         return score
 
@@ -174,12 +175,12 @@ class _Return:
     def _order(self) -> tuple[ir.SortKey, ...]:
         self._require_no_alias_beside_nearest()
         keys, ties = list[ir.SortKey](), list[ir.SortKey]()
-        for at, ordering in enumerate(self.read.orderings):
+        for index, ordering in enumerate(self.read.orderings):
             rank = self._rank_of(ordering)
             if rank is None:
                 keys.append(ir.SortKey(self._sort_value(ordering), ordering.descending))
                 continue
-            score = self._score(rank, required=at == 0)
+            score = self._score(rank, required=index == 0)
             keys.append(self._rank_key(ordering, score))
             ties.append(ir.SortKey(ir.EntityId(_ranked_var(score.ranking), ID_TYPE)))
         if self.aggregating or self.read.distinct:
@@ -285,7 +286,18 @@ class _Return:
 
 
 _POSITION = NUMBER.scalar
-_RANK_NAMES: dict[type, str] = {ast.Nearest: "nearest", ast.Bm25: "bm25", ast.Rrf: "rrf"}
+
+
+def _rank_name(call: ast.Rank) -> str:
+    match call:
+        case ast.Nearest():
+            return "nearest"
+        case ast.Bm25():
+            return "bm25"
+        case ast.Rrf():
+            return "rrf"
+        case _:
+            assert_never(call)
 
 
 def _ranked_var(rank: ir.Ranking) -> ir.Var:
@@ -319,6 +331,8 @@ def column_name(expression: ast.Expr) -> str:
         case ast.TextCall(function=function):
             return str(function)
         case ast.Nearest() | ast.Bm25() | ast.Rrf():
-            return _RANK_NAMES[type(expression)]
-        case _:
+            return _rank_name(expression)
+        case ast.Literal() | ast.ListLiteral() | ast.Alias() | ast.OwnProperty() | ast.CountBlock():
             return "literal"
+        case _:
+            assert_never(expression)

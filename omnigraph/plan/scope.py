@@ -1,20 +1,19 @@
-"""What names mean at a place in a query: parameters, variables, and the types behind them.
+"""Scopes of a query: parameters, variables of nested blocks, and their types.
 
 Invariant: a variable has one meaning in a block and in all blocks inside it. An inner block sees
-the outer variables; what it binds stays inside, unless the block is optional.
+the outer variables; its own bindings stay inside, unless the block is optional.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property, Type
 from omnigraph.errors import TypeCheckError
 from omnigraph.language.query import ast
 from omnigraph.plan.ir import Slot, Var
-from omnigraph.types import Scalar, Span, ValueType
+from omnigraph.types import Span, ValueType
 
-ID_TYPE = ValueType(Scalar.STRING)
 _OPERATOR_WORDS = frozenset({"contains", "starts_with", "in", "is"})
 
 
@@ -41,7 +40,7 @@ Bound = NodeVar | EdgeVar
 
 @dataclass
 class Names:
-    """What one query may name, and the counters for what it does not."""
+    """The names of one query, and counters for anonymous variables and slots."""
 
     catalog: Catalog
     source: str
@@ -80,18 +79,18 @@ class Names:
             raise self.fail(name.span, f"unknown edge type '{name}'", code=code, hint=hint)
         return edge
 
-    def property(self, owner: NodeType | EdgeType, name: ast.Name, code: str) -> Property:
-        found = owner.property(name.text)
-        if found is None:
+    def property(self, owner: Type, name: ast.Name, code: str) -> Property:
+        declared = owner.property(name.text)
+        if declared is None:
             hint = did_you_mean(name.text, (p.name for p in owner.properties))
             text = f"type '{owner.name}' has no property '{name}'"
             raise self.fail(name.span, text, code=code, hint=hint)
-        return found
+        return declared
 
 
 @dataclass
 class Scope:
-    """The variables of a block, on top of those around it."""
+    """The variables of a block, and the scope around it."""
 
     names: Names
     outer: "Scope | None" = None
@@ -99,7 +98,7 @@ class Scope:
     uses: set[Var] = field(default_factory=set)
 
     def find(self, name: str) -> Bound | None:
-        """What a variable is bound to here. Notes every use of a variable from around."""
+        """The binding of a variable in this block. Notes every use of an outer variable."""
         bound = self.own.get(name)
         if bound is not None or self.outer is None:
             return bound
@@ -116,7 +115,7 @@ class Scope:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint that names the nearest thing there is."""
+    """A hint with the known name that is nearest."""
     folded = {candidate.lower(): candidate for candidate in known}
     close = get_close_matches(name.lower(), folded, n=1)
     if close:

@@ -1,14 +1,14 @@
-"""A read in shares: what runs over each share of the first scan's nodes, and what is left to do.
+"""Partial aggregation: a read split into a plan for each share of nodes and one that gathers.
 
 Invariant: the rows of `gathered` over the rows of all shares are the rows of the plan, however the
-nodes are shared out. A pattern maps each row by itself, so it is solved share by share; what looks
-at rows together (groups, distinct, order, cut) is done once more over what the shares give, which
-are columns of values. Sums of floats are added up in another order, and may differ in their last
-bits.
+nodes are shared out. A pattern maps each row by itself, so it is solved share by share; operators
+that look at rows together (groups, distinct, order, cut) run once more over the shares' columns.
+Sums of floats are added up in another order, and may differ in their last bits.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from omnigraph.plan import ir
 from omnigraph.plan.expressions import needs
@@ -53,7 +53,7 @@ def _rows(plan: ir.ReadPlan) -> Shares:
     projected = len(leaves.columns)
     order = tuple(replace(key, value=leaves.slot(key.value)) for key in plan.order)
     gathered = replace(plan, pattern=(), columns=columns, order=order)
-    # What is distinct is so by the columns alone; a share that also gives sort keys gives them all.
+    # Distinct compares the columns alone; with sort keys beside them every row of a share counts.
     cuts = plan.limit is not None and not (plan.distinct and len(leaves.columns) > projected)
     of_share = replace(
         plan,
@@ -66,7 +66,7 @@ def _rows(plan: ir.ReadPlan) -> Shares:
 
 
 def _rows_of_groups(plan: ir.ReadPlan, groups: ir.Aggregate) -> Shares:
-    """The rows to group: what is distinct in a share need not be so in all of them."""
+    """The rows to group: a value that is distinct in a share need not be so in all of them."""
     leaves = _Leaves()
     keys = tuple(leaves.slot(key) for key in groups.keys)
     measures = tuple(
@@ -95,26 +95,36 @@ def _partial_groups(plan: ir.ReadPlan, groups: ir.Aggregate) -> Shares:
         if op is not measure.op:
             kind = COUNT if op is ir.AggregateOp.COUNT else NUMBER
         partial.append(replace(measure, out=given, op=op, type=kind))
-        extreme = op in (ir.AggregateOp.MIN, ir.AggregateOp.MAX)
-        together = op if extreme else ir.AggregateOp.SUM
         operand = leaves.slot(ir.SlotRef(given, kind))
-        whole.append(replace(measure, out=out, op=together, operand=operand, type=kind))
+        whole.append(replace(measure, out=out, op=_together(op), operand=operand, type=kind))
         if op is ir.AggregateOp.COUNT:
             counts.append(out)
 
     for measure in groups.measures:
-        if measure.op is not ir.AggregateOp.AVG:
-            add(measure, measure.out, measure.op)
-            continue
-        average = Average(
-            measure.out, ir.Slot(f"{measure.out} total"), ir.Slot(f"{measure.out} count")
-        )
-        add(measure, average.total, ir.AggregateOp.SUM)
-        add(measure, average.count, ir.AggregateOp.COUNT)
-        averages.append(average)
+        out = measure.out
+        if measure.op is ir.AggregateOp.AVG:
+            average = Average(out, ir.Slot(f"{out} total"), ir.Slot(f"{out} count"))
+            add(measure, average.total, ir.AggregateOp.SUM)
+            add(measure, average.count, ir.AggregateOp.COUNT)
+            averages.append(average)
+        else:
+            add(measure, out, measure.op)
     of_share = _only_columns(plan, leaves.columns, ir.Aggregate(groups.keys, tuple(partial)))
     gathered = _regrouped(plan, leaves, ir.Aggregate(keys, tuple(whole)))
     return Shares(of_share, gathered, tuple(counts), tuple(averages))
+
+
+def _together(op: ir.AggregateOp) -> ir.AggregateOp:
+    """The function that puts the measures of several shares together."""
+    match op:
+        case ir.AggregateOp.COUNT | ir.AggregateOp.SUM:
+            return ir.AggregateOp.SUM
+        case ir.AggregateOp.MIN | ir.AggregateOp.MAX:
+            return op
+        case ir.AggregateOp.AVG:
+            raise AssertionError("an average is put together from its total and its count")
+        case _:
+            assert_never(op)
 
 
 def _only_columns(
@@ -144,12 +154,12 @@ def _regrouped(plan: ir.ReadPlan, leaves: "_Leaves", groups: ir.Aggregate) -> ir
 
 @dataclass
 class _Leaves:
-    """The values that leave a share: one column each, which becomes one slot."""
+    """Output columns of a share: one for each expression, which becomes one slot."""
 
     _slots: dict[ir.Expr, ir.SlotRef] = field(default_factory=dict)
 
     def slot(self, expr: ir.Expr) -> ir.Expr:
-        """Where the values will be. What does not depend on a row stays as it is."""
+        """The slot of an expression's values. An expression that reads no row stays as it is."""
         if not needs(expr):
             return expr
         if expr not in self._slots:

@@ -1,4 +1,4 @@
-"""Mutation statements to typed operations.
+"""Type checking of mutations: insert, update and delete statements to typed operations.
 
 Invariant: a statement names one type, sets only properties of it, each once and with a value that
 fits, and selects only by properties that can be compared.
@@ -6,18 +6,18 @@ fits, and selects only by properties that can be compared.
 
 from typing import assert_never
 
-from omnigraph.catalog.model import EdgeType, NodeType, Property
+from omnigraph.catalog.model import EdgeType, NodeType, Property, Type
 from omnigraph.language.query import ast
-from omnigraph.plan import ir
+from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.conditions import compare, membership
 from omnigraph.plan.operands import NOW, as_type, compatible, literal_operand, parameter_operand
-from omnigraph.plan.scope import ID_TYPE, Names, Scope, did_you_mean
-from omnigraph.types import Kind, Scalar, ValueType, table_key
+from omnigraph.plan.scope import Names, Scope, did_you_mean
+from omnigraph.types import ID_TYPE, Kind, Scalar, ValueType, table_key
 
 _ENDS = {"from": ir.End.SRC, "to": ir.End.DST}
 
 
-def check_statement(names: Names, statement: ast.Statement) -> ir.StatementOp:
+def check_statement(names: Names, statement: ast.Statement) -> mutation_ir.StatementOp:
     """The operation of one statement."""
     target = _target(names, statement.type_name)
     match statement:
@@ -31,12 +31,12 @@ def check_statement(names: Names, statement: ast.Statement) -> ir.StatementOp:
             return _update(names, statement, target)
         case ast.Delete(where=where):
             predicate = _where(names, target, where)
-            return ir.DeleteRows(target.table, predicate, _cascades(names, target))
+            return mutation_ir.DeleteRows(target.table, predicate, _cascades(names, target))
         case _:
             assert_never(statement)
 
 
-def _target(names: Names, name: ast.Name) -> NodeType | EdgeType:
+def _target(names: Names, name: ast.Name) -> Type:
     """The type of that name; where a node and an edge share it, the node."""
     target = names.catalog.node(name.text) or names.catalog.edge(name.text)
     if target is None:
@@ -59,15 +59,15 @@ def _require_assignments(names: Names, statement: ast.Insert | ast.Update) -> No
         seen.add(assignment.property.text)
 
 
-def _insert_node(names: Names, statement: ast.Insert, node: NodeType) -> ir.InsertNode:
+def _insert_node(names: Names, statement: ast.Insert, node: NodeType) -> mutation_ir.InsertNode:
     sets = tuple(_set(names, node, assignment) for assignment in statement.assignments)
     _require_all(names, statement, node, {s.name for s in sets})
-    return ir.InsertNode(node.table, sets, node.key)
+    return mutation_ir.InsertNode(node.table, sets, node.key)
 
 
-def _insert_edge(names: Names, statement: ast.Insert, edge: EdgeType) -> ir.InsertEdge:
+def _insert_edge(names: Names, statement: ast.Insert, edge: EdgeType) -> mutation_ir.InsertEdge:
     ends = dict[str, ir.Expr]()
-    sets = list[ir.SetColumn]()
+    sets = list[mutation_ir.SetColumn]()
     for assignment in statement.assignments:
         name = assignment.property.text
         if name in _ENDS:
@@ -79,7 +79,7 @@ def _insert_edge(names: Names, statement: ast.Insert, edge: EdgeType) -> ir.Inse
             text = f"{edge.name} needs the endpoint '{name}'"
             raise names.fail(statement.span, text, code="T12", hint=f"write {name}: <id>")
     _require_all(names, statement, edge, {s.name for s in sets})
-    return ir.InsertEdge(
+    return mutation_ir.InsertEdge(
         table=edge.table,
         source_table=table_key(Kind.NODE, edge.source),
         target_table=table_key(Kind.NODE, edge.target),
@@ -89,9 +89,7 @@ def _insert_edge(names: Names, statement: ast.Insert, edge: EdgeType) -> ir.Inse
     )
 
 
-def _require_all(
-    names: Names, statement: ast.Insert, owner: NodeType | EdgeType, assigned: set[str]
-) -> None:
+def _require_all(names: Names, statement: ast.Insert, owner: Type, assigned: set[str]) -> None:
     """T12 for a required property that is left out."""
     for declared in owner.properties:
         if declared.type.nullable or declared.name in assigned:
@@ -102,16 +100,14 @@ def _require_all(
         raise names.fail(statement.span, text, code="T12", hint=f"write {declared.name}: …")
 
 
-def _update(names: Names, statement: ast.Update, target: NodeType | EdgeType) -> ir.UpdateRows:
+def _update(names: Names, statement: ast.Update, target: Type) -> mutation_ir.UpdateRows:
     for assignment in statement.assignments:
         _require_updatable(names, target, assignment)
     sets = tuple(_set(names, target, assignment) for assignment in statement.assignments)
-    return ir.UpdateRows(target.table, sets, _where(names, target, statement.where))
+    return mutation_ir.UpdateRows(target.table, sets, _where(names, target, statement.where))
 
 
-def _require_updatable(
-    names: Names, target: NodeType | EdgeType, assignment: ast.Assignment
-) -> None:
+def _require_updatable(names: Names, target: Type, assignment: ast.Assignment) -> None:
     name = assignment.property.text
     if isinstance(target, EdgeType) and name in _ENDS:
         text = f"the endpoints of {target.name} cannot be updated"
@@ -121,13 +117,13 @@ def _require_updatable(
         raise names.fail(assignment.span, text)
 
 
-def _set(names: Names, owner: NodeType | EdgeType, assignment: ast.Assignment) -> ir.SetColumn:
-    found = _property(names, owner, assignment.property)
-    value = _assigned(names, assignment.value, found.type, f"{owner.name}.{found.name}")
-    return ir.SetColumn(found.name, found.id, found.type, value)
+def _set(names: Names, owner: Type, assignment: ast.Assignment) -> mutation_ir.SetColumn:
+    declared = _property(names, owner, assignment.property)
+    value = _assigned(names, assignment.value, declared.type, f"{owner.name}.{declared.name}")
+    return mutation_ir.SetColumn(declared.name, declared.id, declared.type, value)
 
 
-def _property(names: Names, owner: NodeType | EdgeType, name: ast.Name) -> Property:
+def _property(names: Names, owner: Type, name: ast.Name) -> Property:
     if name.text == "id" and owner.property("id") is None:
         text = f"the id of a {owner.name} cannot be assigned"
         keyed = isinstance(owner, NodeType) and owner.key
@@ -164,22 +160,22 @@ def _declared(names: Names, variable: ast.Variable) -> ir.Param:
     return parameter
 
 
-def _cascades(names: Names, target: NodeType | EdgeType) -> tuple[ir.Cascade, ...]:
+def _cascades(names: Names, target: Type) -> tuple[mutation_ir.Cascade, ...]:
     """The edges that cannot outlive a node."""
     if isinstance(target, EdgeType):
         return ()
-    cascades = list[ir.Cascade]()
+    cascades = list[mutation_ir.Cascade]()
     for edge in names.catalog.edges_of(target.name):
         ends = ((ir.End.SRC, edge.source), (ir.End.DST, edge.target))
         touched = tuple(end for end, node in ends if node == target.name)
-        cascades.append(ir.Cascade(edge.table, touched))
+        cascades.append(mutation_ir.Cascade(edge.table, touched))
     return tuple(cascades)
 
 
 # Selection
 
 
-def _where(names: Names, owner: NodeType | EdgeType, condition: ast.Condition) -> ir.Expr:
+def _where(names: Names, owner: Type, condition: ast.Condition) -> ir.Expr:
     scope = Scope(names)
     match condition:
         case ast.Comparison(left=left, right=right):
@@ -204,18 +200,18 @@ def _where(names: Names, owner: NodeType | EdgeType, condition: ast.Condition) -
             assert_never(condition)
 
 
-def _own_operand(names: Names, owner: NodeType | EdgeType, expression: ast.Expr) -> ir.Operand:
+def _own_operand(names: Names, owner: Type, expression: ast.Expr) -> ir.Operand:
     assert isinstance(expression, ast.OwnProperty)
     word = expression.property.text
     if word == "id":
         return ir.EntityId(ir.SELF, ID_TYPE)
     if isinstance(owner, EdgeType) and word in _ENDS:
         return ir.EndpointId(ir.SELF, _ENDS[word], ID_TYPE)
-    found = names.property(owner, expression.property, "T11")
-    if found.type.is_blob:
-        text = f"{owner.name}.{found.name} is a Blob and cannot select"
+    declared = names.property(owner, expression.property, "T11")
+    if declared.type.is_blob:
+        text = f"{owner.name}.{declared.name} is a Blob and cannot select"
         raise names.fail(expression.span, text, code="T11")
-    return ir.Column(ir.SELF, found.name, found.id, found.type)
+    return ir.Column(ir.SELF, declared.name, declared.id, declared.type)
 
 
 def _selecting(names: Names, value: ast.Expr) -> ir.Operand:

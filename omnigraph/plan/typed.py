@@ -1,4 +1,4 @@
-"""The typed tree: a checked pattern, before it is put in an order of execution.
+"""Typed AST: a checked pattern, before operators are put in an order.
 
 Invariant: every variable has one type and every expression one; blocks know which variables of the
 row around them they use. `check` makes it, `lower` reads it.

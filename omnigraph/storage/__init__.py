@@ -1,4 +1,4 @@
-"""What is visible, and how does that change?
+"""Storage: tables, manifest, branches, commits and their recovery.
 
 Storage speaks table keys, Arrow schemas and rows. It never imports the catalog, and no other room
 imports Lance.

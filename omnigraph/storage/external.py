@@ -30,11 +30,11 @@ _SCHEMES = ("file", "s3")
 
 def checked_bases(bases: Iterable[str]) -> tuple[str, ...]:
     """The bases as they are compared: absolute, normalised, none inside another."""
-    found = tuple(_checked_base(base) for base in bases)
-    for one in found:
-        if any(one is not other and one.startswith(other) for other in found):
+    checked = tuple(_checked_base(base) for base in bases)
+    for one in checked:
+        if any(one is not other and one.startswith(other) for other in checked):
             raise BadRequest(f"the base '{one}' lies inside another one", "keep one of the two")
-    return found
+    return checked
 
 
 def _checked_base(base: str) -> str:
@@ -111,9 +111,9 @@ class ExternalBlobs:
             store = S3Store.from_url(
                 bucket, config=cast(Any, config), client_options=cast(Any, client)
             )
-            found = obstore.get(store, urlsplit(uri).path.lstrip("/"))
-            _require_small(int(found.meta["size"]))
-            return bytes(found.bytes())
+            answer = obstore.get(store, urlsplit(uri).path.lstrip("/"))
+            _require_small(int(answer.meta["size"]))
+            return bytes(answer.bytes())
         except (BaseError, OSError) as cause:
             raise ExternalBlobUnreadable(uri, str(cause).splitlines()[0]) from cause
 

@@ -130,18 +130,18 @@ def _walk(
 ) -> Iterator[Problem]:
     """Whether first parents lead from the head through every commit to the first, once."""
     reached: set[CommitId] = set()
-    at: CommitId | None = head
-    while at is not None and at not in reached:
-        if at not in commits:
-            text = f"the parent '{at}' of a commit is missing"
-            yield "commit-missing", branch, text, todo, {"commit": at}
+    commit_id: CommitId | None = head
+    while commit_id is not None and commit_id not in reached:
+        if commit_id not in commits:
+            text = f"the parent '{commit_id}' of a commit is missing"
+            yield "commit-missing", branch, text, todo, {"commit": commit_id}
             break
-        reached.add(at)
-        at = commits[at].parent
+        reached.add(commit_id)
+        commit_id = commits[commit_id].parent
     else:
-        if at is not None:
-            text = f"commit '{at}' is its own ancestor"
-            yield "lineage-cycle", branch, text, todo, {"commit": at}
+        if commit_id is not None:
+            text = f"commit '{commit_id}' is its own ancestor"
+            yield "lineage-cycle", branch, text, todo, {"commit": commit_id}
     beside = sorted(commits.keys() - reached)
     if beside:
         text = (
@@ -186,12 +186,12 @@ def _head(store: Store, branch: str, pin: TablePin) -> Iterator[Problem]:
 
 def _indexes(store: Store, pin: TablePin) -> Iterator[Problem]:
     """Whether the files of each index are there. What a branch inherited lies elsewhere."""
-    handle = store.datasets.at(pin)
+    handle = store.datasets.handle(pin)
     folder = store.datasets.folder(pin)
-    there = set(store.objects.folders(f"{folder}/_indices"))
+    folders = set(store.objects.folders(f"{folder}/_indices"))
     for index in handle.describe_indices():
         own = [s for s in index.segments if getattr(s, "base_id", None) is None]
-        if any(str(segment.uuid) not in there for segment in own):
+        if any(str(segment.uuid) not in folders for segment in own):
             text = f"files of its index '{index.name}' are missing"
             todo = "bring them back from a copy of the graph, or export and load"
             yield "index-missing", pin.table_key, text, todo, {"index": index.name}

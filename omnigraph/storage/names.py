@@ -6,7 +6,7 @@ one's; and free of `.`, because Lance refuses `..` and `.lock`.
 """
 
 from omnigraph.errors import BadRequest
-from omnigraph.types import TableKey
+from omnigraph.types import TableKey, parse_table_key
 
 MAIN = "main"
 RESERVED_BRANCHES = frozenset({"__schema_apply_lock__"})
@@ -26,9 +26,10 @@ def fnv1a64(text: str) -> str:
 
 def table_location(table_key: TableKey, nth: int = 1) -> str:
     """Where a new table lives below the graph's root; the `nth` of that name, elsewhere again."""
-    kind, _, type_name = table_key.partition(":")
-    if kind not in ("node", "edge") or not type_name:
-        raise BadRequest(f"'{table_key}' is no table key", "write node:<Type> or edge:<Type>")
+    try:
+        kind, type_name = parse_table_key(table_key)
+    except ValueError as cause:
+        raise BadRequest(str(cause), "write node:<Type> or edge:<Type>") from None
     return f"{kind}s/{fnv1a64(type_name if nth == 1 else f'{type_name}#{nth}')}"
 
 

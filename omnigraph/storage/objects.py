@@ -1,4 +1,4 @@
-"""Small objects (sidecars, leases, schema files) on local disk and on S3 alike.
+"""Object store adapter: small objects (sidecars, leases, schema files) on local disk and S3.
 
 Invariant: an object or a non-empty prefix exists, nothing else does; and a failure to look is an
 error, never "absent". Puts are atomic: a reader sees the whole object or none of it.
@@ -25,8 +25,8 @@ _CLIENT_OPTIONS = frozenset({"allow_http", "timeout", "connect_timeout"})
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a graph lives. `path` is set on local disk only."""
+class Root:
+    """The root folder or bucket prefix of a graph. `path` is set on local disk only."""
 
     uri: str
     path: Path | None
@@ -45,17 +45,17 @@ class Place:
         return f"{self.uri}/{relative}"
 
 
-def place(uri: str | os.PathLike[str], options: StorageOptions | None = None) -> Place:
-    """The place a caller names: a path, `file://…` or `s3://bucket/prefix`."""
+def root_of(uri: str | os.PathLike[str], options: StorageOptions | None = None) -> Root:
+    """The root a caller names: a path, `file://…` or `s3://bucket/prefix`."""
     text = os.fspath(uri)
     if text.startswith("s3://"):
-        return Place(text.rstrip("/"), None, tuple(sorted((options or {}).items())))
+        return Root(text.rstrip("/"), None, tuple(sorted((options or {}).items())))
     if text.startswith("file://"):
         text = unquote(urlparse(text).path)
     elif "://" in text:
         raise BadRequest(f"'{text}' is no place for a graph", "use a path, file:// or s3://")
     path = Path(text).expanduser().absolute()
-    return Place(str(path), path)
+    return Root(str(path), path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Listed:
 class Objects:
     """The objects below one graph's root."""
 
-    def __init__(self, where: Place, stats: Stats) -> None:
+    def __init__(self, where: Root, stats: Stats) -> None:
         self._where = where
         self._stats = stats
         self._opened: LocalStore | S3Store | None = None
@@ -94,10 +94,10 @@ class Objects:
         """The object, or None when there is none."""
         with self._call("get", path):
             try:
-                found = obstore.get(self._store, path)
+                answer = obstore.get(self._store, path)
             except FileNotFoundError:
                 return None
-            return Stored(bytes(found.bytes()), str(found.meta["e_tag"]))
+            return Stored(bytes(answer.bytes()), str(answer.meta["e_tag"]))
 
     def put(self, path: str, data: bytes) -> None:
         """Write the object, over what was there."""
@@ -131,24 +131,26 @@ class Objects:
     def list(self, prefix: str) -> tuple[str, ...]:
         """The paths of all objects below a prefix, sorted."""
         with self._call("list", prefix):
-            found = obstore.list(self._store, prefix).collect()
-            return tuple(sorted(str(meta["path"]) for meta in found))
+            listing = obstore.list(self._store, prefix).collect()
+            return tuple(sorted(str(meta["path"]) for meta in listing))
 
     def listed(self, prefix: str) -> tuple[Listed, ...]:
         """The objects below a prefix with their sizes and ages, sorted by path."""
         with self._call("list", prefix):
-            found = obstore.list(self._store, prefix).collect()
+            listing = obstore.list(self._store, prefix).collect()
             each = (
                 Listed(str(m["path"]), int(m["size"]), m["last_modified"].timestamp())
-                for m in found
+                for m in listing
             )
             return tuple(sorted(each, key=lambda listed: listed.path))
 
     def folders(self, prefix: str) -> tuple[str, ...]:
         """The names of the folders right below a prefix, sorted."""
         with self._call("list", prefix):
-            found = obstore.list_with_delimiter(self._store, prefix)
-            return tuple(sorted(str(path).rpartition("/")[2] for path in found["common_prefixes"]))
+            listing = obstore.list_with_delimiter(self._store, prefix)
+            return tuple(
+                sorted(str(path).rpartition("/")[2] for path in listing["common_prefixes"])
+            )
 
     def has(self, path: str) -> bool:
         """Whether exactly this object is there."""
@@ -188,7 +190,7 @@ def _is_file(path: str) -> bool:
         return False
 
 
-def _open_store(where: Place) -> LocalStore | S3Store:
+def _open_store(where: Root) -> LocalStore | S3Store:
     if where.path is not None:
         return LocalStore(prefix=where.path)
     config = {k: v for k, v in where.options if k not in _CLIENT_OPTIONS}

@@ -33,6 +33,6 @@ def read(schema: "pa.Schema", *, uri: str) -> int:
 
 def require_supported(schema: "pa.Schema", *, uri: str) -> None:
     """Pass only for the one version this program reads."""
-    found = read(schema, uri=uri)
-    if found != INTERNAL_SCHEMA_VERSION:
-        raise UnsupportedVersion(found, INTERNAL_SCHEMA_VERSION)
+    actual = read(schema, uri=uri)
+    if actual != INTERNAL_SCHEMA_VERSION:
+        raise UnsupportedVersion(actual, INTERNAL_SCHEMA_VERSION)

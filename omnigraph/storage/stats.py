@@ -1,4 +1,4 @@
-"""What the storage room did, counted and told.
+"""Counters and log events of the storage room.
 
 Invariant: every call to Lance or to the object store passes `Stats.call` exactly once, and every
 phase of the protocol passes `Stats.event`, so a test can assert a cost and an operator can see one.
@@ -50,8 +50,8 @@ class Stats:
         with self._lock:
             self._events[name] += 1
         if log.isEnabledFor(level):
-            told = " ".join(f"{key}={value}" for key, value in facts.items())
-            log.log(level, "%s %s", name, told, extra={"event": name, "facts": facts})
+            text = " ".join(f"{key}={value}" for key, value in facts.items())
+            log.log(level, "%s %s", name, text, extra={"event": name, "facts": facts})
 
     def view(self) -> StatsView:
         """The counters now."""

@@ -25,8 +25,9 @@ from omnigraph.storage import failpoints, stamp
 from omnigraph.storage.external import ExternalBlobs, checked_bases
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.lance.delta import Deltas
-from omnigraph.storage.lance.row_cache import Carried
-from omnigraph.storage.lance.tables import TableReader, Tables
+from omnigraph.storage.lance.reader import Arriving, TableReader, uncounted
+from omnigraph.storage.lance.row_cache import RowCache
+from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold, make_locks
 from omnigraph.storage.locks.turns import Turn, Turns
 from omnigraph.storage.manifest import publish
@@ -42,10 +43,10 @@ from omnigraph.storage.names import (
     require_actor,
     table_location,
 )
-from omnigraph.storage.objects import Objects, Place, StorageOptions, place
+from omnigraph.storage.objects import Objects, Root, StorageOptions, root_of
 from omnigraph.storage.protocol.audit import Audit
+from omnigraph.storage.protocol.auto_compaction import Folding
 from omnigraph.storage.protocol.commit import Committer, HeadAhead, Prepared
-from omnigraph.storage.protocol.fold import Folding
 from omnigraph.storage.protocol.intent import WriterKind, stated_facts
 from omnigraph.storage.protocol.promote import Promotions
 from omnigraph.storage.protocol.reclaim import Reclaims
@@ -80,7 +81,7 @@ class Settings:
 class Store:
     """One open graph."""
 
-    def __init__(self, where: Place, *, read_only: bool, settings: Settings) -> None:
+    def __init__(self, where: Root, *, read_only: bool, settings: Settings) -> None:
         self.where = where
         self.read_only = read_only
         self._external_bases = checked_bases(settings.external_blobs)
@@ -90,9 +91,9 @@ class Store:
             where, self.objects, self.stats, term_s=settings.lease_term_s
         )
         self.datasets = Datasets(where, self.objects, self.stats)
-        carried = Carried()
-        self.tables = Tables(self.datasets, carried)
-        self.deltas = Deltas(self.datasets, carried)
+        row_cache = RowCache()
+        self.tables = Tables(self.datasets, row_cache)
+        self.deltas = Deltas(self.datasets, row_cache)
         self.manifest = Manifest(where.uri, self.datasets)
         self.queries = Queries(self.datasets, self.manifest)
         self.publisher = Publisher(
@@ -174,12 +175,14 @@ class Store:
             return self.history.snapshot(commit)
         return self.manifest.snapshot(self.manifest.state(branch))
 
-    def reader(self, snapshot: Snapshot, table_key: TableKey) -> TableReader:
-        """One table as a snapshot sees it."""
+    def reader(
+        self, snapshot: Snapshot, table_key: TableKey, arriving: Arriving = uncounted
+    ) -> TableReader:
+        """One table as a snapshot sees it. `arriving` counts what is read of it."""
         pin = snapshot.tables.get(table_key)
         if pin is None:
             raise NotFound("table", table_key)
-        return self.tables.reader(pin)
+        return self.tables.reader(pin, arriving)
 
     def external_blobs(self) -> ExternalBlobs:
         """What one operation may copy from outside."""
@@ -342,7 +345,7 @@ class Store:
     def close(self) -> None:
         """Let go of every open handle. A later use opens them again."""
         self.datasets.close()
-        self.tables.places.clear()
+        self.tables.id_index.clear()
         self.deltas.clear()
         self.manifest.close()
         self.history.close()
@@ -364,7 +367,7 @@ def create(
     settings: Settings | None = None,
 ) -> Store:
     """A new graph of empty tables. Its manifest comes last: until then there is no graph."""
-    where = place(uri, storage_options)
+    where = root_of(uri, storage_options)
     require_actor(actor)
     _require_distinct(tables)
     _require_no_graph(where)
@@ -392,7 +395,7 @@ def open_store(
     settings: Settings | None = None,
 ) -> Store:
     """An existing graph. Read-write settles what dead writers left; read-only never writes."""
-    where = place(uri, storage_options)
+    where = root_of(uri, storage_options)
     store = Store(where, read_only=read_only, settings=settings or Settings())
     _require_graph(store)
     if not read_only:
@@ -418,7 +421,7 @@ def _require_graph(store: Store) -> None:
     stamp.require_supported(handle.schema, uri=store.where.uri)
 
 
-def _require_no_graph(where: Place) -> None:
+def _require_no_graph(where: Root) -> None:
     store = Store(where, read_only=True, settings=Settings())
     if where.path is not None and not where.path.exists():
         return
@@ -429,7 +432,7 @@ def _require_no_graph(where: Place) -> None:
     raise AlreadyExists("graph", where.uri, "open it, or init elsewhere")
 
 
-def _make_folder(where: Place) -> None:
+def _make_folder(where: Root) -> None:
     if where.path is None:
         return
     try:
@@ -439,7 +442,7 @@ def _make_folder(where: Place) -> None:
     _require_writable_folder(where)
 
 
-def _require_writable_folder(where: Place) -> None:
+def _require_writable_folder(where: Root) -> None:
     if where.path is not None and not os.access(where.path, os.W_OK | os.X_OK):
         raise StorageFailed(
             f"opened {where.path} for writing", "the folder is read-only; open it with read_only"

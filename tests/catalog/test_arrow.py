@@ -3,13 +3,14 @@
 import lance
 import pyarrow as pa
 
-from omnigraph.catalog.accept import accept, evolve
-from omnigraph.catalog.arrow import PROPERTY_ID, edge_schema, node_schema
+from omnigraph.catalog.accept import accept
+from omnigraph.catalog.arrow import PROPERTY_ID
 from omnigraph.types import Scalar
+from tests.catalog.evolution import evolve
 
 
 def test_a_node_table_has_id_and_then_properties_by_id() -> None:
-    schema = node_schema(accept("node A { b: I32 a: String? }").nodes["A"])
+    schema = accept("node A { b: I32 a: String? }").nodes["A"].schema
 
     assert schema.names == ["id", "a", "b"]
     assert schema.field("id").metadata == {b"lance-schema:unenforced-primary-key": b"true"}
@@ -17,7 +18,7 @@ def test_a_node_table_has_id_and_then_properties_by_id() -> None:
 
 
 def test_an_edge_table_has_both_ends_after_its_id() -> None:
-    schema = edge_schema(accept("node A {} edge E: A -> A { w: F64? }").edges["E"])
+    schema = accept("node A {} edge E: A -> A { w: F64? }").edges["E"].schema
 
     assert schema.names == ["id", "src", "dst", "w"]
     assert [schema.field(name).type for name in ("id", "src", "dst")] == [pa.utf8()] * 3
@@ -25,11 +26,13 @@ def test_an_edge_table_has_both_ends_after_its_id() -> None:
 
 
 def test_every_type_has_its_column() -> None:
-    schema = node_schema(
+    schema = (
         accept("""node A {
             s: String e: enum(a, b) b: Bool i: I32 l: I64 u: U32 m: U64 f: F32 d: F64
             day: Date at: DateTime v: Vector(3) n: [I64] t: [DateTime]?
-        }""").nodes["A"]
+        }""")
+        .nodes["A"]
+        .schema
     )
 
     assert {name: schema.field(name).type for name in schema.names if name != "id"} == {
@@ -52,7 +55,7 @@ def test_every_type_has_its_column() -> None:
 
 
 def test_a_blob_is_the_field_that_lance_makes() -> None:
-    field = node_schema(accept("node A { file: Blob? }").nodes["A"]).field("file")
+    field = accept("node A { file: Blob? }").nodes["A"].schema.field("file")
 
     # lance.blob_field: extension lance.blob.v2, no serialized data, over this storage.
     assert field.type == pa.struct(
@@ -69,7 +72,7 @@ def test_a_blob_is_the_field_that_lance_makes() -> None:
 
 
 def test_arrow_reads_the_blob_field_as_the_type_that_lance_registers() -> None:
-    schema = node_schema(accept("node A { file: Blob }").nodes["A"])
+    schema = accept("node A { file: Blob }").nodes["A"].schema
     received = pa.ipc.read_schema(pa.py_buffer(schema.serialize()))
 
     assert received.field("file").type == lance.blob_field("file").type
@@ -79,7 +82,7 @@ def test_arrow_reads_the_blob_field_as_the_type_that_lance_registers() -> None:
 def test_a_renamed_property_keeps_its_place_and_its_id() -> None:
     old = accept("node A { a: I32? b: I32? }")
     new = evolve(old, 'node A { z: I32? @rename_from("a") b: I32? }')
-    schema = node_schema(new.nodes["A"])
+    schema = new.nodes["A"].schema
 
     assert schema.names == ["id", "z", "b"]
     assert schema.field("z").metadata == {PROPERTY_ID.encode(): b"1"}

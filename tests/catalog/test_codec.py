@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from omnigraph.catalog.accept import accept, evolve
+from omnigraph.catalog.accept import accept
 from omnigraph.catalog.codec import decode, encode
 from omnigraph.errors import StorageFailed, UnsupportedVersion
 from omnigraph.language.schema.ast import Schema
-from omnigraph.language.schema.format import format_schema
+from tests.catalog.evolution import evolve
+from tests.language.schema_text import format_schema
 from tests.language.schema_trees import accepted_schemas
 
 TEXT = """

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.catalog.accept import accept
-from omnigraph.catalog.diff import MigrationPlan, plan_migration
+from omnigraph.catalog.schema_diff import MigrationPlan, plan_migration
 from tests import golden
 
 CASES = sorted(path for path in (golden.FIXTURES / "migration").iterdir() if path.is_dir())

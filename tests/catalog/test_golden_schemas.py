@@ -8,9 +8,9 @@ import pytest
 from omnigraph.catalog.accept import accept, admit
 from omnigraph.catalog.codec import decode, encode
 from omnigraph.errors import ParseError
-from omnigraph.language.schema.format import format_schema
 from omnigraph.language.schema.parser import parse_schema
 from tests import golden
+from tests.language.schema_text import format_schema
 
 SCHEMAS = golden.FIXTURES / "schema"
 ACCEPTED = sorted(SCHEMAS.glob("accept/*.pg"))

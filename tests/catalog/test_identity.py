@@ -3,10 +3,11 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.catalog.accept import accept, admit, evolve
+from omnigraph.catalog.accept import accept, admit
 from omnigraph.catalog.model import Catalog
 from omnigraph.language.schema.ast import Schema
-from omnigraph.language.schema.format import format_schema
+from tests.catalog.evolution import evolve
+from tests.language.schema_text import format_schema
 from tests.language.schema_trees import accepted_schemas
 
 

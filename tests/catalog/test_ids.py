@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.catalog.accept import accept, evolve
+from omnigraph.catalog.accept import accept
 from omnigraph.catalog.ids import KeyValue, canonical_text, entity_id
 from omnigraph.errors import BadRequest
 from omnigraph.types import Scalar, ValueType
+from tests.catalog.evolution import evolve
 
 F32, F64 = ValueType(Scalar.F32), ValueType(Scalar.F64)
 

@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import pandas  # noqa: F401  # so that a call in this process does not make pyarrow miss it
-
 from omnigraph.cli.app import main
 from tests.cli import warm
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from omnigraph.cli.change_text import value_text
 from omnigraph.cli.grid import WIDTH_MIN, cell_width, fitted, flat, grid
 from omnigraph.cli.lanes import drawn, in_order, reachable
-from omnigraph.cli.render import Answer, Format, Look, lines_of
-from omnigraph.cli.told import value_text
+from omnigraph.cli.render import Format, QueryRows, TableStyle, lines_of
 
 patient = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 WIDTHS = st.lists(st.integers(1, 80), min_size=1, max_size=12)
@@ -49,7 +49,7 @@ def test_a_chinese_column_lines_up() -> None:
 
 def test_nothing_in_a_value_moves_the_cursor() -> None:
     nasty = "a\x1b[2Jb\rc\nd\x00e"
-    answer = Answer("q", "main", None, ["v"], [{"v": nasty}], "01X")
+    answer = QueryRows("q", "main", None, ["v"], [{"v": nasty}], "01X")
     for format in (Format.KV, Format.TABLE):
         assert all(line.isprintable() for line in lines_of(answer, format)), format
     assert value_text(nasty) == r"a\x1b[2Jb\rc\nd\x00e"
@@ -58,10 +58,10 @@ def test_nothing_in_a_value_moves_the_cursor() -> None:
 def test_a_row_with_more_columns_than_fit_is_shown_below_each_other() -> None:
     columns = [f"column_{n}" for n in range(12)]
     rows = [{column: "a long value" for column in columns}]
-    answer = Answer("q", "main", None, columns, rows, "01X")
-    narrow = list(lines_of(answer, Format.TABLE, Look(terminal_columns=40)))
+    answer = QueryRows("q", "main", None, columns, rows, "01X")
+    narrow = list(lines_of(answer, Format.TABLE, TableStyle(terminal_columns=40)))
     assert narrow[:3] == ["1 rows from branch main via q", "row 1", "column_0: a long value"]
-    wide = list(lines_of(answer, Format.TABLE, Look(terminal_columns=200)))
+    wide = list(lines_of(answer, Format.TABLE, TableStyle(terminal_columns=200)))
     assert wide[1].startswith("column_0")
     assert max(map(len, wide)) <= 200
 

@@ -13,10 +13,10 @@ import pytest
 
 from omnigraph.catalog.accept import accept
 from omnigraph.cli.shell import is_finished
-from omnigraph.cli.shell_words import Names, is_whole
+from omnigraph.cli.shell_words import Suggester, is_whole
 from tests.cli.program import PEOPLE, PROGRAM, document, lines, run
 
-NAMES = Names(accept((PEOPLE / "schema.pg").read_text("utf-8")))
+NAMES = Suggester(accept((PEOPLE / "schema.pg").read_text("utf-8")))
 
 
 def words(before: str) -> set[str]:

@@ -18,8 +18,8 @@ from omnigraph.cli.app import main
 from omnigraph.storage import failpoints
 
 _LOADED = (
+    "omnigraph.graph",  # first: it keeps the others from loading pandas
     "datafusion",
-    "omnigraph.graph",
     "omnigraph.catalog.accept",
     "omnigraph.exec.upkeep.cleanup",
     "omnigraph.pipeline.load",

@@ -13,9 +13,11 @@ from omnigraph.errors import (
     VersionMismatch,
 )
 from omnigraph.storage import failpoints
+from omnigraph.storage.lance.staging import StagedWrite
+from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.names import lock_name
 from omnigraph.storage.protocol.intent import WriterKind
-from omnigraph.storage.records import RECOVERY_ACTOR
+from omnigraph.storage.records import RECOVERY_ACTOR, TablePin
 from omnigraph.storage.store import Store
 from tests.storage.world import (
     CITY,
@@ -26,6 +28,8 @@ from tests.storage.world import (
     content,
     heads_agree,
     put,
+    remove,
+    replace_all,
     rows,
 )
 
@@ -52,26 +56,20 @@ def test_m3_a_snapshot_does_not_move_under_a_reader(store: Store, where: Where) 
 def test_every_kind_of_staged_write_commits(store: Store) -> None:
     append(store, PERSON, "a", "b", "c")
     write = store.begin(kind=WriterKind.MUTATION)
-    assert write.delete(PERSON, "id = 'a'")
+    assert remove(store, write, PERSON, "id = 'a'")
     write.upsert(CITY, rows(CITY, {"x": 1}))
     store.commit(write)
     write = store.begin(kind=WriterKind.LOAD)
     write.upsert(PERSON, rows(PERSON, {"b": 7, "d": 8}))
-    write.overwrite(CITY, rows(CITY, {"y": 2}))
+    replace_all(store, write, CITY, rows(CITY, {"y": 2}))
     store.commit(write)
     assert content(store) == {PERSON: {"b": 7, "c": 1, "d": 8}, CITY: {"y": 2}, KNOWS: {}}
     write = store.begin(kind=WriterKind.LOAD)
-    write.overwrite(PERSON, rows(PERSON, {}))
+    replace_all(store, write, PERSON, rows(PERSON, {}))
     store.commit(write)
     assert content(store)[PERSON] == {}
     append(store, PERSON, "again")
     assert content(store)[PERSON] == {"again": 1}
-
-
-def test_a_delete_that_matches_nothing_stages_nothing(store: Store) -> None:
-    append(store, PERSON, "a")
-    write = store.begin(kind=WriterKind.MUTATION)
-    assert not write.delete(PERSON, "id = 'nobody'")
 
 
 def test_s4_a_table_takes_one_staged_write_a_commit(store: Store) -> None:
@@ -271,12 +269,17 @@ def test_a_failing_audit_keeps_the_sidecar_and_is_recorded_once(store: Store) ->
 # Several versions a table
 
 
+def without_b(tables: Tables, pin: TablePin) -> StagedWrite:
+    removed = tables.reader(pin).row_ids("id = 'b'").combine_chunks()
+    return tables.stage_patch(pin, removed=removed, added=rows(PERSON, {}), updated=0)
+
+
 def test_b_a_write_of_several_steps_publishes_its_last_version(store: Store) -> None:
     append(store, PERSON, "a", "b")
     write = store.begin(kind=WriterKind.BRANCH_MERGE, actor="act-m")
     write.upsert(PERSON, rows(PERSON, {"a": 5}))
     write.then(PERSON, lambda tables, pin: tables.stage_append(pin, rows(PERSON, {"c": 6})))
-    write.then(PERSON, lambda tables, pin: tables.stage_delete(pin, "id = 'b'"))
+    write.then(PERSON, without_b)
     store.commit(write)
     assert content(store)[PERSON] == {"a": 5, "c": 6}
     assert store.snapshot().tables[PERSON].version == 5

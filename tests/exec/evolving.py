@@ -95,5 +95,5 @@ def heads_agree(graph: Graph) -> bool:
 
 def data_files(graph: Graph, table: str) -> set[str]:
     """The data files of a table's published version."""
-    handle = graph._store.datasets.at(graph.snapshot().tables[TableKey(table)])
+    handle = graph._store.datasets.handle(graph.snapshot().tables[TableKey(table)])
     return {file.path for fragment in handle.get_fragments() for file in fragment.metadata.files}

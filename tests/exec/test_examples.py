@@ -10,7 +10,8 @@ from omnigraph.errors import BadRequest
 from omnigraph.graph import Graph
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.plan.compile import plan_query
-from omnigraph.plan.ir import MutationPlan, Parameter, ReadPlan
+from omnigraph.plan.ir import Parameter, ReadPlan
+from omnigraph.plan.mutation_ir import MutationPlan
 from omnigraph.types import Scalar
 from tests.exec.people import FIXTURES, people
 

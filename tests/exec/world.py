@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 
 import omnigraph as og
-from omnigraph.catalog.arrow import edge_schema, node_schema
 from omnigraph.catalog.ids import entity_id
 from omnigraph.catalog.model import Catalog
 from omnigraph.graph import Graph
@@ -24,14 +23,14 @@ EdgeRecords = Mapping[str, Sequence[Record]]
 def node_rows(catalog: Catalog, name: str, records: Sequence[Record]) -> pa.Table:
     """Rows of a node type. `id` may be given; otherwise it follows from the key."""
     node = catalog.nodes[name]
-    schema = keyed(node_schema(node))
+    schema = keyed(node.schema)
     rows = [{"id": r.get("id") or entity_id(node, r), **r} for r in records]
     return _table(schema, rows)
 
 
 def edge_rows(catalog: Catalog, name: str, records: Sequence[Record]) -> pa.Table:
     """Rows of an edge type: `id`, `src` and `dst` are given."""
-    return _table(keyed(edge_schema(catalog.edges[name])), list(records))
+    return _table(keyed(catalog.edges[name].schema), list(records))
 
 
 def _table(schema: pa.Schema, rows: Sequence[Record]) -> pa.Table:

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 
 from omnigraph.language.query import ast
-from omnigraph.language.query.format import format_queries
 from omnigraph.language.query.parser import parse_queries
+from tests.language.query_text import format_queries
 from tests.language.query_trees import files
 
 

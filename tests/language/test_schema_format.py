@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 
 from omnigraph.language.schema.ast import Schema
-from omnigraph.language.schema.format import format_literal, format_schema
+from omnigraph.language.schema.literals import format_literal
 from omnigraph.language.schema.parser import parse_schema
+from tests.language.schema_text import format_schema
 from tests.language.schema_trees import schemas
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import omnigraph as og
-from omnigraph.pipeline import splits, tasks
+from omnigraph.pipeline import executors, splits
 from omnigraph.pipeline.session import session
 
 URI, FILE, NOTES, MASTER, ARCHIVE = sys.argv[1:]
@@ -77,7 +77,7 @@ def kill_the_executor(notes: Path) -> None:
 
 if __name__ == "__main__":
     splits.PART_BYTES_MIN = 2_000
-    tasks.packed = unlucky
+    executors.pickled_task = unlucky
     spark = session(
         master=MASTER,
         archive=ARCHIVE,

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark import TaskContext
 
 import omnigraph as og
-from omnigraph.pipeline import tasks
+from omnigraph.pipeline import executors
 from omnigraph.pipeline.session import session
 
 
@@ -33,7 +33,7 @@ def failing_task(work: Callable[[Any], Any], item: bytes) -> bytes:
 
 if __name__ == "__main__":
     spark = session(master="local[2,4]")
-    tasks.packed = failing_task
+    executors.pickled_task = failing_task
     done = og.open(sys.argv[1]).load(sys.argv[2], "append", engine="spark")
     sys.stdout.write(json.dumps({"nodes": done.nodes, "edges": done.edges}))
     sys.stdout.flush()

@@ -22,7 +22,7 @@ from omnigraph.exec.load.request import LoadRequest
 from omnigraph.graph import Graph
 from omnigraph.pipeline import splits
 from omnigraph.pipeline.load import Order, choose_engine
-from omnigraph.pipeline.tasks import Job, run_part
+from omnigraph.pipeline.tasks import LoadJob, run_part
 from omnigraph.storage.protocol.intent import WriterKind
 from tests.exec.bulk import CATALOG, by_name, contents, edge, lines, new_graph, node, person
 
@@ -264,7 +264,7 @@ def test_LD6_a_task_that_ran_twice_counts_once(graph: Graph, tmp_path: Path) -> 
     write = graph._store.begin(kind=WriterKind.LOAD)
     pins = {owner.table: write.base(owner.table) for owner in CATALOG.nodes.values()}
     pins |= {owner.table: write.base(owner.table) for owner in CATALOG.edges.values()}
-    job = Job(graph.uri, None, CATALOG, LoadRequest("append"), str(tmp_path), 1, pins)
+    job = LoadJob(graph.uri, None, CATALOG, LoadRequest("append"), str(tmp_path), 1, pins)
     run_part(job, part)
     second = pickle.loads(pickle.dumps(run_part(job, part)))
     for table, fragments in second.fragments.items():

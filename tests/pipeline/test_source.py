@@ -16,8 +16,8 @@ from omnigraph import spark as ogs
 from omnigraph.exec.load import finish
 from omnigraph.exec.load.upsert import grouped
 from omnigraph.graph import Graph
-from omnigraph.pipeline.options import read_options
 from omnigraph.pipeline.source import pin
+from omnigraph.pipeline.source_options import read_options
 from omnigraph.pipeline.source_write import BatchWriter, StreamWriter
 from tests.exec.bulk import by_name, contents, edge, lines, new_graph, node, person
 

@@ -9,12 +9,12 @@ import pytest
 from omnigraph.catalog.accept import accept
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import SourceError
-from omnigraph.language.query.format import format_queries
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.plan.compile import plan_query
 from omnigraph.plan.explain import explain
 from omnigraph.types import ValueType
 from tests import golden
+from tests.language.query_text import format_queries
 
 QUERIES = golden.FIXTURES / "query"
 ACCEPTED = sorted(QUERIES.glob("accept/*.gq"))

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from omnigraph.catalog.accept import accept
 from omnigraph.errors import ParseError, SourceError, TypeCheckError
-from omnigraph.language.query.format import format_queries
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.plan.compile import plan_query
 from omnigraph.plan.explain import explain
 from tests import golden
 from tests.language.fuzz import HARSH, mutated
+from tests.language.query_text import format_queries
 
 TEXTS = 24_000
 QUERIES = golden.FIXTURES / "query"

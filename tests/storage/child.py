@@ -9,7 +9,7 @@ from omnigraph.errors import RecoveryRequired, VersionMismatch
 from omnigraph.storage import failpoints
 from omnigraph.storage.locks.locks import make_locks
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.objects import Objects, place
+from omnigraph.storage.objects import Objects, root_of
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.stats import Stats
 from omnigraph.types import TableKey
@@ -24,26 +24,26 @@ SHAPES: tuple[tuple[TableKey, ...], ...] = ((PERSON,), (CITY,), (KNOWS,), (PERSO
 def write(where: Where, values: Values, branch: str, place: str, nth: int) -> None:
     """Commit once, killed at a failpoint."""
     store = where.open()
-    failpoints.arm(place, "kill", nth)
+    failpoints.arm(root_of, "kill", nth)
     put(store, values, branch=branch, actor="act-crash")
 
 
 def recover(where: Where, place: str) -> None:
     """Open read-write, killed at a failpoint."""
-    failpoints.arm(place, "kill")
+    failpoints.arm(root_of, "kill")
     where.open()
 
 
 def init(where: Where, place: str) -> None:
     """Create a graph, killed at a failpoint."""
-    failpoints.arm(place, "kill")
+    failpoints.arm(root_of, "kill")
     create_graph(where)
 
 
 def branch(where: Where, verb: str, name: str, place: str) -> None:
     """Create or delete a branch, killed at a failpoint."""
     store = where.open()
-    failpoints.arm(place, "kill")
+    failpoints.arm(root_of, "kill")
     if verb == "create":
         store.branches.create(name)
     else:
@@ -53,7 +53,7 @@ def branch(where: Where, verb: str, name: str, place: str) -> None:
 def commits(where: Where, count: int, table_key: TableKey, place: str) -> None:
     """Commit one row at a time, killed at a failpoint on the way."""
     store = where.open()
-    failpoints.arm(place, "kill")
+    failpoints.arm(root_of, "kill")
     for number in range(count):
         put(store, {table_key: {f"r{number}": number}}, branch=MAIN)
 
@@ -84,7 +84,7 @@ def write_for_ever(where: Where, log: str, seed: int) -> None:
 
 def hold_and_die(where: Where, name: str) -> None:
     """Take a lock and die with it."""
-    spot = place(where.uri, where.options or None)
+    spot = root_of(where.uri, where.options or None)
     stats = Stats()
     locks = make_locks(spot, Objects(spot, stats), stats, term_s=1.0)
     assert locks.acquire(name, wait_s=5) is not None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import BadRequest, StorageFailed
-from omnigraph.storage.objects import Objects, place
+from omnigraph.storage.objects import Objects, root_of
 from omnigraph.storage.stats import Stats
 from tests.storage.world import Where
 
@@ -15,7 +15,7 @@ def objects(request: pytest.FixtureRequest) -> Objects:
     where: Where = request.getfixturevalue(request.param)
     if not where.options:
         Path(where.uri).mkdir()
-    return Objects(place(where.uri, where.options or None), Stats())
+    return Objects(root_of(where.uri, where.options or None), Stats())
 
 
 def test_an_object_or_a_non_empty_prefix_exists_and_nothing_else(objects: Objects) -> None:
@@ -43,7 +43,7 @@ def test_a_listing_is_sorted_and_deep(objects: Objects) -> None:
 
 
 def test_a_conditional_put_needs_the_tag_that_was_read(s3: Where) -> None:
-    objects = Objects(place(s3.uri, s3.options), Stats())
+    objects = Objects(root_of(s3.uri, s3.options), Stats())
     tag = objects.put_if_absent("a", b"1")
     assert tag is not None
     assert objects.put_if_absent("a", b"2") is None
@@ -58,7 +58,7 @@ def test_a_conditional_put_needs_the_tag_that_was_read(s3: Where) -> None:
 def test_an_unreachable_store_is_an_error_and_never_absent() -> None:
     options = {"aws_endpoint": "http://127.0.0.1:9", "allow_http": "true", "aws_region": "x"}
     options |= {"aws_access_key_id": "t", "aws_secret_access_key": "t", "timeout": "1s"}
-    objects = Objects(place("s3://nowhere/g", options), Stats())
+    objects = Objects(root_of("s3://nowhere/g", options), Stats())
     with pytest.raises(StorageFailed):
         objects.get("a")
     with pytest.raises(StorageFailed):
@@ -66,14 +66,14 @@ def test_an_unreachable_store_is_an_error_and_never_absent() -> None:
 
 
 def test_a_bucket_that_is_not_there_is_an_error(s3: Where) -> None:
-    objects = Objects(place("s3://no-such-bucket/g", s3.options), Stats())
+    objects = Objects(root_of("s3://no-such-bucket/g", s3.options), Stats())
     with pytest.raises(StorageFailed):
         objects.list("__recovery")
 
 
 def test_places_are_paths_files_and_s3(tmp_path: Path) -> None:
-    assert place(tmp_path).path == tmp_path
-    assert place(f"file://{tmp_path}/a%20b").path == tmp_path / "a b"
-    assert place("s3://bucket/g/").uri == "s3://bucket/g"
+    assert root_of(tmp_path).path == tmp_path
+    assert root_of(f"file://{tmp_path}/a%20b").path == tmp_path / "a b"
+    assert root_of("s3://bucket/g/").uri == "s3://bucket/g"
     with pytest.raises(BadRequest, match="no place for a graph"):
-        place("gs://bucket/g")
+        root_of("gs://bucket/g")

@@ -13,6 +13,7 @@ from omnigraph.storage.lance.tables import keyed
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import WriterKind
+from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Settings, Store, create, open_store
 from omnigraph.types import TableKey
@@ -85,6 +86,22 @@ def append(
     write = store.begin(branch, kind=WriterKind.MUTATION, actor="act-test", turn=turn)
     write.append(table_key, rows(table_key, dict.fromkeys(ids, 1)))
     return store.commit(write)
+
+
+def remove(store: Store, write: Write, table_key: TableKey, filter: str) -> bool:
+    """Stage the removal of matching rows; whether any match."""
+    reader = store.tables.reader(write.base(table_key))
+    row_ids = reader.row_ids(filter).combine_chunks()
+    if len(row_ids):
+        write.patch(table_key, removed=row_ids, added=reader.schema.empty_table(), updated=0)
+    return len(row_ids) > 0
+
+
+def replace_all(store: Store, write: Write, table_key: TableKey, new: pa.Table) -> None:
+    """Stage rows that replace all others."""
+    base = write.base(table_key)
+    written = store.tables.write_fragments(base, new, replacing=True) if new.num_rows else ()
+    write.fragments(table_key, written, replacing=True)
 
 
 Content = dict[TableKey, dict[str, int]]

@@ -1,1 +1,1 @@
-"""Diff, change feed and export: what differs between commits, and how an entity is written out."""
+"""Diff, change feed and export: the differences of two commits, and entities as JSON."""

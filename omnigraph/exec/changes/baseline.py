@@ -1,7 +1,7 @@
-"""The whole of one commit, for whoever begins to follow the change feed.
+"""Baseline of the change feed: a full export of one commit, with the cursor to go on from.
 
 Invariant: the records are those of exactly the commit that the cursor stands at, so the records and
-every change after the cursor give each later commit. Memory holds some rows at a time.
+every change after the cursor give each later commit. Memory holds a batch of rows at a time.
 """
 
 import os
@@ -14,6 +14,7 @@ import orjson
 
 from omnigraph.exec.changes.diff import readable
 from omnigraph.exec.changes.export import Exporting, ExportResult
+from omnigraph.exec.values.json_text import ndjson_line
 from omnigraph.storage.records import CommitId
 
 
@@ -21,7 +22,7 @@ from omnigraph.storage.records import CommitId
 class Baseline:
     """The whole of one commit, to begin with, and the cursor from which the feed goes on.
 
-    Nothing is read before it is asked for, and never more than some rows at a time. Keep the data
+    Lazy: rows are read as they are iterated over, a batch at a time. Keep the data
     durably first, then the cursor.
     """
 
@@ -35,10 +36,10 @@ class Baseline:
             yield from map(orjson.loads, chunk.splitlines())
 
     def lines(self) -> Iterator[bytes]:
-        """The records as NDJSON, some lines at a time; the last line, which comes only when all
-        before it did, is the handshake."""
+        """The records as NDJSON, a chunk of lines at a time. The last line is the handshake, and
+        comes only when all others did."""
         yield from self._chunks()
-        yield orjson.dumps({"baseline": self.to_json()}) + b"\n"
+        yield ndjson_line({"baseline": self.to_json()})
 
     def to_file(self, path: str | os.PathLike[str]) -> ExportResult:
         """Write the records without the handshake to a file that appears when it is durable."""

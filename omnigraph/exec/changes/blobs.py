@@ -1,7 +1,7 @@
-"""One blob of one entity: what is known about it, and its bytes.
+"""Blob access: size, ETag and address of one blob cell, and its bytes on demand.
 
-Invariant: finding a blob reads what describes it and never its bytes; those are read when they are
-asked for. A cell that is null is not found: only an empty blob has no bytes.
+Invariant: looking a blob up reads its description and never its bytes. A null cell raises
+`NotFound`: only an empty blob has no bytes.
 """
 
 import hashlib
@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from omnigraph.catalog.arrow import PROPERTY_ID
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
+from omnigraph.catalog.arrow import property_columns
+from omnigraph.catalog.model import Catalog, Property, Type
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.values.pushdown import ids_filter
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.columns import BLOB_SIZE, BLOB_URI, ROW_ID
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
 
@@ -23,7 +24,7 @@ Selector = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class BlobCell:
-    """A blob that is there. `uri` names one that is kept elsewhere, which has no bytes here."""
+    """A blob that is not null. `uri` is the address of an external one, which has no bytes here."""
 
     size: int | None
     etag: str | None
@@ -39,7 +40,7 @@ class BlobCell:
         return "managed" if self.uri is None else "external"
 
     def read(self, offset: int = 0, length: int | None = None) -> bytes:
-        """The bytes from an offset on, at most `length` of them. What lies beyond is left out."""
+        """The bytes from an offset on, at most `length` of them, up to the end of the blob."""
         if offset < 0 or offset > (self.size or 0):
             raise BadRequest(
                 f"offset {offset} lies outside the blob, which has {self.size} bytes",
@@ -70,12 +71,12 @@ def find_blob(store: Store, catalog: Catalog, snapshot: Snapshot, selector: Sele
     cell = rows[column][0].as_py() if rows.num_rows else None
     if cell is None:
         raise NotFound(what, entity, "the entity is not there, or its value is null")
-    row_id = rows["_rowid"][0].as_py()
-    uri = cell.get("blob_uri") or None
+    row_id = rows[ROW_ID][0].as_py()
+    uri = cell.get(BLOB_URI) or None
     pin = reader.pin
     facts = f"{pin.location}|{pin.branch}|{pin.version}|{row_id}|{prop.id}"
     return BlobCell(
-        size=None if uri else int(cell.get("size") or 0),
+        size=None if uri else int(cell.get(BLOB_SIZE) or 0),
         etag=None if uri else f'"{hashlib.sha256(facts.encode()).hexdigest()[:32]}"',
         uri=uri,
         commit_id=str(snapshot.commit_id),
@@ -85,7 +86,7 @@ def find_blob(store: Store, catalog: Catalog, snapshot: Snapshot, selector: Sele
     )
 
 
-def _owner(catalog: Catalog, kind: str, name: str) -> NodeType | EdgeType:
+def _owner(catalog: Catalog, kind: str, name: str) -> Type:
     if kind not in ("node", "edge"):
         raise BadRequest(f"'{kind}' is neither node nor edge")
     owner = catalog.node(name) if kind == "node" else catalog.edge(name)
@@ -95,7 +96,7 @@ def _owner(catalog: Catalog, kind: str, name: str) -> NodeType | EdgeType:
     return owner
 
 
-def _property(owner: NodeType | EdgeType, kind: str, name: str) -> Property:
+def _property(owner: Type, kind: str, name: str) -> Property:
     prop = owner.property(name)
     if prop is None or not prop.type.is_blob:
         blobs = ", ".join(p.name for p in owner.properties if p.type.is_blob) or "none"
@@ -104,9 +105,6 @@ def _property(owner: NodeType | EdgeType, kind: str, name: str) -> Property:
 
 
 def _column(reader: TableReader, prop: Property) -> str | None:
-    """The property's column in this version: it may have had another name, or not been there."""
-    key, wanted = PROPERTY_ID.encode(), str(prop.id).encode()
-    for column in reader.schema:
-        if (column.metadata or {}).get(key) == wanted:
-            return str(column.name)
-    return prop.name if prop.name in reader.schema.names else None
+    """The property's column in this version, under its name of then; None when it has none."""
+    same_name = prop.name if prop.name in reader.schema.names else None
+    return property_columns(reader.schema).get(prop.id, same_name)

@@ -1,8 +1,8 @@
-"""What changed between two points of history, entity by entity.
+"""Diff of two snapshots: inserted, updated and deleted entities, paged by tokens.
 
 Invariant: the changes applied to the first point give the second, and nothing is listed whose
 values are equal. Time and memory follow the rows written between the two points: at most a page of
-images is held, beside the ids that may have changed in one type.
+images is in memory, beside the ids that may have changed in one type.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.model import Catalog, Type
 from omnigraph.errors import (
     BadRequest,
     ChangeFeedGap,
@@ -27,7 +27,7 @@ from omnigraph.errors import (
     NotFound,
     Reclaimed,
 )
-from omnigraph.exec.changes.entities import Entities, TypeOf, differ, rows_a_chunk
+from omnigraph.exec.changes.entities import Entities, differ, rows_a_chunk
 from omnigraph.exec.changes.images import Image, Values, image, image_values
 from omnigraph.exec.changes.tokens import sealed, unsealed
 from omnigraph.exec.schemas import Schemas
@@ -47,12 +47,14 @@ _FEW_ROWS = 2_000
 
 Rows = TypeVar("Rows", pa.Table, pa.Array)
 
+_KIND_ORDER = {Kind.NODE: "1", Kind.EDGE: "2"}
+
 Position = tuple[str, int, str]
-"""The place of a change in the order of all: kind, type, entity."""
+"""The sort key of a change in the order of all: kind, type, entity."""
 
 
 class ChangedType(NamedTuple):
-    """What the changes of one type have in common."""
+    """The type that changes belong to: kind, name, id and property names."""
 
     kind: str
     name: str
@@ -86,12 +88,12 @@ class Change(NamedTuple):
 
     @property
     def before(self) -> Image | None:
-        """How it was; None for what was inserted."""
+        """The entity before; None when it was inserted."""
         return None if self.was is None else image(self.of.properties, self.was)
 
     @property
     def after(self) -> Image | None:
-        """How it is; None for what was deleted."""
+        """The entity after; None when it was deleted."""
         return None if self.now is None else image(self.of.properties, self.now)
 
     @property
@@ -118,7 +120,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which changes are wanted. Empty: all. Any within one list, all lists together.
+    """The changes to list. Empty: all. Any within one list, all lists together.
 
     Types are identities, so that a filter means the same before and after a rename.
     """
@@ -130,9 +132,9 @@ class Filters:
     def to_json(self) -> list[list[Any]]:
         return [sorted(self.kinds), sorted(self.types), sorted(self.ops)]
 
-    def take(self, owner: TypeOf) -> bool:
-        """Whether changes of a type are wanted."""
-        of_kind = not self.kinds or kind_of(owner) in self.kinds
+    def take(self, owner: Type) -> bool:
+        """Whether changes of a type are listed."""
+        of_kind = not self.kinds or owner.kind in self.kinds
         return of_kind and (not self.types or owner.id in self.types)
 
 
@@ -148,16 +150,16 @@ def filters(
             raise BadRequest(f"'{word}' is no kind of change", "use insert, update or delete")
     ids = []
     for word in types:
-        found = [each[word].id for each in (catalog.nodes, catalog.edges) if word in each]
-        if not found:
+        matching = [each[word].id for each in (catalog.nodes, catalog.edges) if word in each]
+        if not matching:
             raise NotFound("type", word)
-        ids += found
+        ids += matching
     return Filters(tuple(kinds), tuple(ids), tuple(ops))
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some changes in order, and where the rest begins."""
+    """Changes in order, and the token of the next page."""
 
     changes: tuple[Change, ...]
     next_page_token: str | None
@@ -172,7 +174,7 @@ class Changes:
         catalog: Catalog,
         before: Snapshot,
         after: Snapshot,
-        wanted: Filters,
+        only: Filters,
         *,
         catalog_before: Catalog | None = None,
     ) -> None:
@@ -182,7 +184,7 @@ class Changes:
         self._names_before = _table_names(self._catalog_before)
         self._before = before
         self._after = after
-        self._wanted = wanted
+        self._filters = only
 
     @property
     def between(self) -> tuple[str, str]:
@@ -199,7 +201,7 @@ class Changes:
     def page(self, limit: int = PAGE_CHANGES, token: str | None = None) -> Page:
         """At most `limit` changes; a page also ends when it has grown large."""
         require_page_size(limit)
-        scope = [*self.between, *self._wanted.to_json()]
+        scope = [*self.between, *self._filters.to_json()]
         start = None if token is None else _position(unsealed(token, "page", scope))
         rest = self.beyond(start)
         changes = tuple(bounded(rest, limit))
@@ -208,29 +210,29 @@ class Changes:
         return Page(changes, sealed("page", scope, position_of(changes[-1])))
 
     def beyond(self, start: Position | None) -> Iterator[Change]:
-        """The changes after a place, in order: nodes, then edges; by type; by id."""
+        """The changes after a position, in order: nodes, then edges; by type; by id."""
         with readable(self._after.commit_id):
             yield from self._beyond(start)
 
     def _beyond(self, start: Position | None) -> Iterator[Change]:
         self._require_kept()
         for owner in owners(self._catalog):
-            place = type_place(owner)
-            if not self._wanted.take(owner) or (start is not None and place < start[:2]):
+            order = type_order(owner)
+            if not self._filters.take(owner) or (start is not None and order < start[:2]):
                 continue
-            after_id = start[2] if start is not None and place == start[:2] else None
+            after_id = start[2] if start is not None and order == start[:2] else None
             yield from self._of_type(owner, after_id)
 
     def _require_kept(self) -> None:
-        """Pass unless a type went away with entities, which nothing here could tell."""
-        kept = {(kind_of(owner), owner.id) for owner in owners(self._catalog)}
+        """Refuse when a type that had entities was dropped: no catalog type describes them."""
+        kept = {(owner.kind, owner.id) for owner in owners(self._catalog)}
         for owner in owners(self._catalog_before):
             pin = self._before.tables.get(owner.table)
-            gone = (kind_of(owner), owner.id) not in kept and self._wanted.take(owner)
+            gone = (owner.kind, owner.id) not in kept and self._filters.take(owner)
             if gone and pin and pin.row_count:
                 raise NoChanges("schema_boundary", self._after.commit_id, owner.name)
 
-    def _of_type(self, owner: TypeOf, after_id: str | None) -> Iterator[Change]:
+    def _of_type(self, owner: Type, after_id: str | None) -> Iterator[Change]:
         pins = self._pins(owner)
         if pins is None:
             return
@@ -244,10 +246,10 @@ class Changes:
         for start in range(0, touched.num_rows, rows):
             yield from self._of_rows(owner, old, new, touched.slice(start, rows))
 
-    def _pins(self, owner: TypeOf) -> tuple[TablePin, TablePin] | None:
+    def _pins(self, owner: Type) -> tuple[TablePin, TablePin] | None:
         """The two versions of a type's table, or None when nothing can differ. A type that was
         renamed between the points is found by its identity."""
-        name = self._names_before.get((kind_of(owner), owner.id))
+        name = self._names_before.get((owner.kind, owner.id))
         before = None if name is None else self._before.tables.get(name)
         after = self._after.tables.get(owner.table)
         if before is None or after is None:
@@ -258,30 +260,32 @@ class Changes:
         return None if _is_same(before, after) else (before, after)
 
     def _of_rows(
-        self, owner: TypeOf, old: Entities, new: Entities, touched: pa.Table
+        self, owner: Type, old: Entities, new: Entities, touched: pa.Table
     ) -> Iterator[Change]:
         ids, was, now = (touched[name].combine_chunks() for name in ("id", BEFORE, AFTER))
-        reads = [partial(old.at, was, ids), partial(new.at, now, ids)]
-        # Few rows are at hand; to look them up takes less than to wait for a thread.
+        reads = [partial(old.pick, was, ids), partial(new.pick, now, ids)]
+        # A few rows are read in less time than a thread takes to start.
         ours, theirs = together(reads) if len(ids) > _FEW_ROWS else [read() for read in reads]
-        places = np.flatnonzero(differ(ours, theirs))
-        before, after = (image_values(owner, _at(each.rows, places)) for each in (ours, theirs))
-        entities = _at(ids, places).to_pylist()
+        positions = np.flatnonzero(differ(ours, theirs))
+        before, after = (
+            image_values(owner, _taken(each.rows, positions)) for each in (ours, theirs)
+        )
+        entities = _taken(ids, positions).to_pylist()
         names = tuple(prop.name for prop in owner.properties)
-        of = ChangedType(kind_of(owner), owner.name, str(owner.id), names)
+        of = ChangedType(str(owner.kind), owner.name, str(owner.id), names)
         for entity, first, last in zip(entities, before, after, strict=True):
             op = INSERT if first is None else DELETE if last is None else UPDATE
-            if not self._wanted.ops or op in self._wanted.ops:
+            if not self._filters.ops or op in self._filters.ops:
                 yield Change(of, entity, op, first, last)
 
 
-def _at(rows: Rows, places: npt.NDArray[np.intp]) -> Rows:
-    """What is at some places, often at all of them."""
-    return rows if len(places) == len(rows) else rows.take(pa.array(places))
+def _taken(rows: Rows, positions: npt.NDArray[np.intp]) -> Rows:
+    """Rows by position; not copied when every position is asked for."""
+    return rows if len(positions) == len(rows) else rows.take(pa.array(positions))
 
 
-def _table_names(catalog: Catalog) -> dict[tuple[str, TypeId], TableKey]:
-    return {(kind_of(owner), owner.id): owner.table for owner in owners(catalog)}
+def _table_names(catalog: Catalog) -> dict[tuple[Kind, TypeId], TableKey]:
+    return {(owner.kind, owner.id): owner.table for owner in owners(catalog)}
 
 
 def _is_same(before: TablePin, after: TablePin) -> bool:
@@ -290,32 +294,32 @@ def _is_same(before: TablePin, after: TablePin) -> bool:
 
 
 def changes_between(
-    store: Store, schemas: Schemas, before: Snapshot, after: Snapshot, wanted: Filters
+    store: Store, schemas: Schemas, before: Snapshot, after: Snapshot, only: Filters
 ) -> Changes:
-    """What turns one snapshot into another, each read under the schema it was written under."""
-    old, new = schemas.at(before).catalog, schemas.at(after).catalog
-    return Changes(store, new, before, after, wanted, catalog_before=old)
+    """The changes from one snapshot to another, each read under its own schema."""
+    old, new = schemas.of(before).catalog, schemas.of(after).catalog
+    return Changes(store, new, before, after, only, catalog_before=old)
 
 
 def commit_changes(
     store: Store,
     schemas: Schemas,
     commit: Commit,
-    wanted: Filters,
+    only: Filters,
     *,
     parent: Commit | None = None,
 ) -> Changes:
-    """What a commit changed against its first parent, which is looked up unless it is given."""
+    """The changes of a commit against its first parent, which is looked up unless it is given."""
     if commit.parent is None:
         raise NoChanges("parentless_commit", commit.id)
     with readable(commit.id):
-        before = store.history.at(parent or store.history.get(commit.parent))
-        return changes_between(store, schemas, before, store.history.at(commit), wanted)
+        before = store.history.snapshot_at(parent or store.history.get(commit.parent))
+        return changes_between(store, schemas, before, store.history.snapshot_at(commit), only)
 
 
 @contextmanager
 def readable(commit_id: str) -> Iterator[None]:
-    """Say that the changes of a commit cannot be told when something they need was reclaimed."""
+    """Raise `ChangeFeedGap` when data that the changes of a commit need was reclaimed."""
     try:
         yield
     except ChangeFeedGap as gap:
@@ -328,26 +332,21 @@ def readable(commit_id: str) -> Iterator[None]:
         raise ChangeFeedGap(commit_id) from missing
 
 
-def owners(catalog: Catalog) -> Iterator[TypeOf]:
+def owners(catalog: Catalog) -> Iterator[Type]:
     """Every type in the order of changes: nodes, then edges, each by identity."""
     nodes = sorted(catalog.nodes.values(), key=lambda node: node.id)
     edges = sorted(catalog.edges.values(), key=lambda edge: edge.id)
     return chain(nodes, edges)
 
 
-def kind_of(owner: TypeOf) -> str:
-    """`node` or `edge`."""
-    return str(owner.table.partition(":")[0])
-
-
-def type_place(owner: TypeOf) -> tuple[str, int]:
-    """The place of a type in the order of changes; `1` comes before `2`."""
-    return ("1" if kind_of(owner) == Kind.NODE else "2"), int(owner.id)
+def type_order(owner: Type) -> tuple[str, int]:
+    """The sort key of a type in the order of changes; `1` comes before `2`."""
+    return _KIND_ORDER[owner.kind], int(owner.id)
 
 
 def position_of(change: Change) -> Position:
-    """The place of a change in the order of all."""
-    return ("1" if change.kind == Kind.NODE else "2"), int(change.type_id), change.id
+    """The sort key of a change in the order of all."""
+    return _KIND_ORDER[Kind(change.kind)], int(change.type_id), change.id
 
 
 def _position(facts: Any) -> Position:

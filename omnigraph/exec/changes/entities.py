@@ -1,12 +1,12 @@
-"""Entities of one type at one version, by row id, and which of them differ.
+"""Entity comparison: rows of one type at one version, by row id, and a mask of those that differ.
 
-Invariant: rows are aligned by position, and a row id of null is an entity that is not there. Two
+Invariant: rows are aligned by position, and a null row id stands for a missing entity. Two
 entities are equal when every property, both ends and the bytes of every blob are equal. The bytes
 of a blob are read only when nothing else decides, and never all at once.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,44 +15,41 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.arrow import PROPERTY_ID, arrow_type
-from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.storage.lance.tables import TableReader
-from omnigraph.types import Scalar
+from omnigraph.catalog.arrow import arrow_type, property_columns
+from omnigraph.catalog.model import EdgeType, Type
+from omnigraph.storage.lance.columns import ADDRESS, BLOB_SIZE, BLOB_URI
+from omnigraph.storage.lance.reader import TableReader
 
 Mask = npt.NDArray[np.bool_]
-TypeOf = NodeType | EdgeType
-
-ADDRESS = "_rowaddr"
 
 _PAYLOAD_BYTES = 8 << 20
 _CHUNK_BYTES = 4 << 20
 _CHUNK_ROWS_MIN, _CHUNK_ROWS_MAX = 1_000, 10_000
 _COLUMN_BYTES = 64
-_DESCRIBED = ("size", "blob_uri")
+_DESCRIBED = (BLOB_SIZE, BLOB_URI)
 
 
 class Aligned(Protocol):
-    """Entities at positions 0..n, whatever version each comes from."""
+    """Entities at positions 0..n, each of any version."""
 
     @property
     def rows(self) -> pa.Table:
-        """The columns of the type in the catalog's names; blobs as what describes them."""
+        """The columns of the type in the catalog's names; blobs by their descriptions."""
 
     def digests(self, column: str, where: Mask) -> npt.NDArray[np.object_]:
-        """What identifies the bytes of a blob column, at the places of the mask."""
+        """A digest of the bytes of a blob column, at the positions of the mask."""
 
 
 class Entities:
     """One type at one version."""
 
-    def __init__(self, owner: TypeOf, reader: TableReader) -> None:
+    def __init__(self, owner: Type, reader: TableReader) -> None:
         self.owner = owner
         self.reader = reader
         self._columns = _column_names(owner, reader.schema)
-        self._same_as_id = _key_of_one_text(owner)
+        self._same_as_id = owner.key[0] if owner.key_is_id else None
 
-    def at(self, row_ids: pa.Array, ids: pa.Array, *, located: bool = False) -> "Picked":
+    def pick(self, row_ids: pa.Array, ids: pa.Array, *, located: bool = False) -> "Picked":
         """The entities of these row ids, whose own ids are known; `located` with their
         addresses."""
         names = [name for name in self._columns if name not in ("id", self._same_as_id)]
@@ -67,35 +64,35 @@ class Entities:
         return Picked(self, row_ids, pa.table(columns))
 
     def read_by(self) -> list[str]:
-        """The columns of the table that `at` reads."""
+        """The columns of the table that `pick` reads."""
         names = [name for name in self._columns if name not in ("id", self._same_as_id)]
-        return [held for name in names if (held := self._columns[name]) is not None]
+        return [column for name in names if (column := self._columns[name]) is not None]
 
     def columns(self, row_ids: pa.Array, names: Sequence[str]) -> pa.Table:
         """Some columns of these rows, in the catalog's names."""
         stored = {name: self._columns.get(name, name) for name in names}
-        there = [name for name in stored.values() if name is not None]
-        rows = self.reader.by_row_id(row_ids, there)
-        return pa.table(
-            {
-                name: rows[held] if held is not None else _absent(self.owner, name, len(row_ids))
-                for name, held in stored.items()
-            }
+        rows = self.reader.by_row_id(
+            row_ids, [name for name in stored.values() if name is not None]
         )
+        return self._named(rows, stored, len(row_ids))
 
     def stageable(self, row_ids: pa.Array) -> pa.Table:
         """Whole rows as a write takes them, in the catalog's names."""
         rows = self.reader.stageable(row_ids)
+        return self._named(rows, self._columns, len(row_ids))
+
+    def _named(self, rows: pa.Table, columns: Mapping[str, str | None], length: int) -> pa.Table:
+        """Stored columns in the catalog's names; null where the version has no such column."""
         return pa.table(
             {
-                name: rows[held] if held is not None else _absent(self.owner, name, len(row_ids))
-                for name, held in self._columns.items()
+                name: _absent(self.owner, name, length) if column is None else rows[column]
+                for name, column in columns.items()
             }
         )
 
     def stored(self, rows: pa.Table) -> pa.Table:
         """Rows in the catalog's names as this version's table holds them."""
-        named = {held: name for name, held in self._columns.items()}
+        named = {column: name for name, column in self._columns.items()}
         columns = [
             _fitting(rows[named[field.name]], field)
             if field.name in named
@@ -122,45 +119,45 @@ class Picked:
 
     @property
     def rows(self) -> pa.Table:
-        """The columns of the type in the catalog's names; blobs as what describes them."""
+        """The columns of the type in the catalog's names; blobs by their descriptions."""
         if ADDRESS not in self.located.column_names:
             return self.located
         return self.located.drop([ADDRESS])
 
     @property
     def addresses(self) -> pa.Array:
-        """Where each row is in the version; null where there is none. Only of located ones."""
+        """The row address of each entity in the version, null for a missing one; if located."""
         return self.located[ADDRESS].combine_chunks()
 
-    def some(self, places: pa.Array) -> "Picked":
-        """Those at some places."""
-        return Picked(self.entities, self.row_ids.take(places), self.located.take(places))
+    def take(self, positions: pa.Array) -> "Picked":
+        """The entities at these positions."""
+        return Picked(self.entities, self.row_ids.take(positions), self.located.take(positions))
 
     def digests(self, column: str, where: Mask) -> npt.NDArray[np.object_]:
         """A hash of the bytes, or the address of a blob that lives elsewhere."""
-        found = np.empty(len(where), dtype=object)
+        digests = np.empty(len(where), dtype=object)
         described = self.rows[column].to_pylist()
         inside = []
-        for place in np.flatnonzero(where):
-            cell = described[place]
-            if cell is not None and cell["blob_uri"]:
-                found[place] = cell["blob_uri"]
+        for position in np.flatnonzero(where):
+            cell = described[position]
+            if cell is not None and cell[BLOB_URI]:
+                digests[position] = cell[BLOB_URI]
             elif cell is not None:
-                inside.append(int(place))
-        for group in _budgeted(inside, [cell["size"] if cell else 0 for cell in described]):
+                inside.append(int(position))
+        for group in _budgeted(inside, [cell[BLOB_SIZE] if cell else 0 for cell in described]):
             payloads = self.entities.payloads(self.row_ids.take(pa.array(group)), column)
-            for at, payload in zip(group, payloads, strict=True):
-                found[at] = hashlib.sha256(payload.as_buffer()).digest()
-        return found
+            for index, payload in zip(group, payloads, strict=True):
+                digests[index] = hashlib.sha256(payload.as_buffer()).digest()
+        return digests
 
 
 def _aligned(rows: pa.Table, row_ids: pa.Array) -> pa.Table:
-    """The rows at the places of the row ids; nulls where a row id is null."""
+    """Rows at the positions of their row ids; nulls where a row id is null."""
     if row_ids.null_count == 0:
         return rows
-    there = row_ids.is_valid()
-    places = pc.subtract(pc.cumulative_sum(there.cast(pa.int64())), 1)
-    return rows.take(pc.if_else(there, places, pa.scalar(None, pa.int64())))
+    present = row_ids.is_valid()
+    positions = pc.subtract(pc.cumulative_sum(present.cast(pa.int64())), 1)
+    return rows.take(pc.if_else(present, positions, pa.scalar(None, pa.int64())))
 
 
 def _fitting(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
@@ -173,7 +170,7 @@ def _fitting(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Entities taken place by place from one of two."""
+    """Entities chosen by position from one of two."""
 
     first: Mask
     yes: Aligned
@@ -181,8 +178,8 @@ class Chosen:
 
     @property
     def rows(self) -> pa.Table:
-        places = np.arange(len(self.first)) + np.where(self.first, 0, len(self.first))
-        return pa.concat_tables([self.yes.rows, self.no.rows]).take(pa.array(places))
+        positions = np.arange(len(self.first)) + np.where(self.first, 0, len(self.first))
+        return pa.concat_tables([self.yes.rows, self.no.rows]).take(pa.array(positions))
 
     def digests(self, column: str, where: Mask) -> npt.NDArray[np.object_]:
         """From wherever the entity comes."""
@@ -190,7 +187,7 @@ class Chosen:
         return np.where(self.first, yes, self.no.digests(column, where & ~self.first))
 
 
-def rows_a_chunk(owner: TypeOf) -> int:
+def rows_a_chunk(owner: Type) -> int:
     """How many entities of a type are compared at a time. Many, because a version's pages are read
     again for each chunk; fewer where vectors make them large."""
     width = sum(4 * (prop.type.dimension or 0) + _COLUMN_BYTES for prop in owner.properties)
@@ -198,8 +195,8 @@ def rows_a_chunk(owner: TypeOf) -> int:
 
 
 def present(entities: Aligned) -> Mask:
-    """Where there is an entity."""
-    return _mask(entities.rows["id"].combine_chunks().is_valid())
+    """A mask of the entities that are not missing."""
+    return mask_of(entities.rows["id"].combine_chunks().is_valid())
 
 
 def differ(left: Aligned, right: Aligned) -> Mask:
@@ -228,8 +225,8 @@ def differ_in(left: Aligned, right: Aligned, column: str) -> Mask:
 
 def unequal(one: pa.Array, other: pa.Array) -> Mask:
     """Where two columns differ. Null equals null, and a number equals itself, NaN too."""
-    nulls = _mask(one.is_null()) != _mask(other.is_null())
-    both = _mask(one.is_valid()) & _mask(other.is_valid())
+    nulls = mask_of(one.is_null()) != mask_of(other.is_null())
+    both = mask_of(one.is_valid()) & mask_of(other.is_valid())
     kind = one.type
     if pa.types.is_fixed_size_list(kind):
         width = kind.list_size
@@ -240,14 +237,14 @@ def unequal(one: pa.Array, other: pa.Array) -> Mask:
     elif pa.types.is_list(kind):
         values = np.array([repr(a) != repr(b) for a, b in zip(one, other, strict=True)], dtype=bool)
     else:
-        values = _mask(pc.fill_null(pc.not_equal(one, other), False))
+        values = mask_of(pc.fill_null(pc.not_equal(one, other), False))
     wrong: Mask = nulls | (both & values)
     return wrong
 
 
 def _blobs_differ(left: Aligned, right: Aligned, column: str, undecided: Mask) -> Mask:
     ours, theirs = left.rows[column].combine_chunks(), right.rows[column].combine_chunks()
-    valid = _mask(ours.is_valid()), _mask(theirs.is_valid())
+    valid = mask_of(ours.is_valid()), mask_of(theirs.is_valid())
     wrong: Mask = undecided & (valid[0] != valid[1])
     both = undecided & valid[0] & valid[1]
     if both.any():
@@ -270,9 +267,9 @@ def _without_nulls(values: pa.FixedSizeListArray, width: int) -> pa.FixedSizeLis
     zeros = pa.FixedSizeListArray.from_arrays(
         pa.array([0.0] * width, values.type.value_type), width
     )
-    places = pa.array(np.arange(len(values)))
+    positions = pa.array(np.arange(len(values)))
     both = pa.concat_arrays([values, zeros.cast(values.type)])
-    return both.take(pc.if_else(values.is_valid(), places, len(values)))
+    return both.take(pc.if_else(values.is_valid(), positions, len(values)))
 
 
 def _bits(values: pa.Array) -> npt.NDArray[np.unsignedinteger]:
@@ -282,52 +279,38 @@ def _bits(values: pa.Array) -> npt.NDArray[np.unsignedinteger]:
     return bits
 
 
-def _mask(values: pa.Array) -> Mask:
+def mask_of(values: pa.Array) -> Mask:
+    """A boolean array of Arrow as numpy has it."""
     mask: Mask = np.asarray(values.to_numpy(zero_copy_only=False), dtype=bool)
     return mask
 
 
-def _budgeted(places: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
-    """The places in groups whose bytes fit into memory together."""
+def _budgeted(positions: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
+    """Positions in groups whose bytes fit into memory together."""
     groups: list[list[int]] = []
-    held = _PAYLOAD_BYTES + 1
-    for place in places:
-        if held + sizes[place] > _PAYLOAD_BYTES:
+    size = _PAYLOAD_BYTES + 1
+    for position in positions:
+        if size + sizes[position] > _PAYLOAD_BYTES:
             groups.append([])
-            held = 0
-        groups[-1].append(place)
-        held += sizes[place]
+            size = 0
+        groups[-1].append(position)
+        size += sizes[position]
     return groups
 
 
-def _key_of_one_text(owner: TypeOf) -> str | None:
-    """The property that is the id: a key of one string."""
-    if not isinstance(owner, NodeType) or len(owner.key) != 1:
-        return None
-    prop = owner.property(owner.key[0])
-    assert prop is not None
-    is_text = prop.type.scalar is Scalar.STRING and not prop.type.is_list
-    return prop.name if is_text else None
-
-
-def _column_names(owner: TypeOf, schema: pa.Schema) -> dict[str, str | None]:
+def _column_names(owner: Type, schema: pa.Schema) -> dict[str, str | None]:
     """Each column of a type with its name in a version: renamed ones are found by identity."""
-    key = PROPERTY_ID.encode()
-    by_id = {
-        field.metadata[key].decode(): field.name
-        for field in schema
-        if field.metadata and key in field.metadata
-    }
+    by_id = property_columns(schema)
     names: dict[str, str | None] = {"id": "id"}
     if isinstance(owner, EdgeType):
         names |= {"src": "src", "dst": "dst"}
     for prop in sorted(owner.properties, key=lambda each: each.id):
         same_name = prop.name if prop.name in schema.names else None
-        names[prop.name] = by_id.get(str(prop.id), same_name if prop.type.is_blob else None)
+        names[prop.name] = by_id.get(prop.id, same_name if prop.type.is_blob else None)
     return names
 
 
-def _absent(owner: TypeOf, name: str, length: int) -> pa.Array:
+def _absent(owner: Type, name: str, length: int) -> pa.Array:
     prop = owner.property(name)
     assert prop is not None
     return pa.nulls(length, arrow_type(prop.type))

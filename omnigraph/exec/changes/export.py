@@ -1,30 +1,30 @@
-"""A graph as files: NDJSON that loads again as it is, or Parquet a type.
+"""Export: one snapshot as NDJSON that loads again, or as Parquet files by type.
 
 Invariant: one snapshot throughout. Edges come before nodes, types in name order, rows in id order,
 and every property of every row is there, so that loading the export gives the same graph.
 """
 
-import base64
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from omnigraph.catalog.arrow import PROPERTY_ID, arrow_type
-from omnigraph.catalog.model import Catalog, EdgeType, Property
+from omnigraph.catalog.arrow import arrow_type, property_columns
+from omnigraph.catalog.model import Catalog, EdgeType, Property, Type
 from omnigraph.errors import AlreadyExists, BadRequest
-from omnigraph.exec.load.records import Owner
-from omnigraph.exec.load.request import Progress
-from omnigraph.exec.values.from_input import BLOB_PREFIX
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.exec.progress import Meter, Progress
+from omnigraph.exec.values.json_text import ndjson_line
+from omnigraph.exec.values.scalars import JsonForm
+from omnigraph.exec.values.to_json import json_column
+from omnigraph.storage.lance.columns import BLOB_BYTES
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
+from omnigraph.types import ID_TYPE, Kind, counts_of_kind
 
 FORMATS = ("jsonl", "parquet")
 _BATCH_ROWS = 8_192
@@ -33,7 +33,7 @@ _ROWS_A_FILE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """What was written: rows by type, in name order, and the commit they were read from."""
+    """Rows written by type, in name order, and the commit they were read from."""
 
     nodes: dict[str, int]
     edges: dict[str, int]
@@ -45,31 +45,17 @@ class ExportResult:
         return sum(self.nodes.values()) + sum(self.edges.values())
 
 
-@dataclass(slots=True)
-class Meter:
-    """Counts rows as they leave and tells whoever wants to know."""
-
-    tell: Callable[[Progress], None] | None = None
-    rows: int = 0
-    started: float = field(default_factory=time.monotonic)
-
-    def add(self, rows: int, stage: str = "export") -> None:
-        self.rows += rows
-        if self.tell is not None:
-            self.tell(Progress(stage, self.rows, time.monotonic() - self.started))
-
-
 @dataclass(frozen=True, slots=True)
 class Exporting:
-    """One snapshot on its way out."""
+    """The export of one snapshot."""
 
     store: Store
     snapshot: Snapshot
-    owners: tuple[Owner, ...]
+    owners: tuple[Type, ...]
     meter: Meter
 
     def chunks(self) -> Iterator[bytes]:
-        """Everything as NDJSON, some lines at a time."""
+        """Everything as NDJSON, a batch of lines at a time."""
         for owner in self.owners:
             for batch in self._batches(owner):
                 yield b"".join(_lines_of(batch, owner))
@@ -101,27 +87,25 @@ class Exporting:
             return self._each(lambda owner: self._parquet(folder, owner))
         return self._each(lambda owner: self._lines(folder, owner))
 
-    def _lines(self, folder: Path, owner: Owner) -> int:
-        kind = "edge" if isinstance(owner, EdgeType) else "node"
-        with (folder / f"{kind}-{owner.name}.jsonl").open("wb") as stream:
+    def _lines(self, folder: Path, owner: Type) -> int:
+        with (folder / f"{owner.kind}-{owner.name}.jsonl").open("wb") as stream:
             return write_lines(stream, self._batches(owner), owner)
 
-    def _parquet(self, folder: Path, owner: Owner) -> int:
-        kind = "edges" if isinstance(owner, EdgeType) else "nodes"
-        inside = folder / kind / owner.name
+    def _parquet(self, folder: Path, owner: Type) -> int:
+        inside = folder / f"{owner.kind}s" / owner.name
         inside.mkdir(parents=True)
         return _write_parquet(inside, self._batches(owner))
 
-    def _each(self, write: Callable[[Owner], int]) -> ExportResult:
+    def _each(self, write: Callable[[Type], int]) -> ExportResult:
         counts = {owner.table: write(owner) for owner in self.owners}
         self.meter.add(0, "done")
         return ExportResult(
-            nodes={t.removeprefix("node:"): n for t, n in counts.items() if t[0] == "n"},
-            edges={t.removeprefix("edge:"): n for t, n in counts.items() if t[0] == "e"},
+            nodes=counts_of_kind(counts, Kind.NODE),
+            edges=counts_of_kind(counts, Kind.EDGE),
             commit_id=self.snapshot.commit_id,
         )
 
-    def _batches(self, owner: Owner) -> Iterator[pa.RecordBatch]:
+    def _batches(self, owner: Type) -> Iterator[pa.RecordBatch]:
         """Rows in id order, with the columns that the type has now."""
         if owner.table not in self.snapshot.tables:
             return
@@ -132,25 +116,24 @@ class Exporting:
 
 
 def rows_as_now(
-    reader: TableReader, owner: Owner, columns: Sequence[str] | None = None, **options: Any
+    reader: TableReader, owner: Type, columns: Sequence[str] | None = None, **options: Any
 ) -> Iterator[pa.RecordBatch]:
     """Rows of any version with the columns that the type has now, or some of them; a column that
     the version lacks is null. `options` are those of `TableReader.batches`."""
-    names = _names(reader)
+    names = property_columns(reader.schema)
     ends = ["src", "dst"] if isinstance(owner, EdgeType) else []
-    wanted = ["id", *ends, *(p.name for p in owner.properties)]
-    wanted = wanted if columns is None else [name for name in columns if name in wanted]
-    held = {p.name: names[p.id] for p in owner.properties if p.id in names}
-    stored = [held.get(name, name) for name in wanted if name in ("id", *ends) or name in held]
+    shown = ["id", *ends, *(p.name for p in owner.properties)]
+    shown = shown if columns is None else [name for name in columns if name in shown]
+    stored = {name: name for name in ("id", *ends)}
+    stored |= {p.name: names[p.id] for p in owner.properties if p.id in names}
     kinds = {prop.name: column_type(prop) for prop in owner.properties}
-    for batch in reader.batches(stored, blob_handling="all_binary", **options):
+    columns_read = [stored[name] for name in shown if name in stored]
+    for batch in reader.batches(columns_read, blob_handling=BLOB_BYTES, **options):
         arrays = [
-            batch.column(held.get(name, name))
-            if name not in kinds or name in held
-            else pa.nulls(batch.num_rows, kinds[name])
-            for name in wanted
+            batch.column(stored[name]) if name in stored else pa.nulls(batch.num_rows, kinds[name])
+            for name in shown
         ]
-        yield pa.RecordBatch.from_arrays(arrays, names=wanted)
+        yield pa.RecordBatch.from_arrays(arrays, names=shown)
 
 
 def column_type(prop: Property) -> pa.DataType:
@@ -158,30 +141,24 @@ def column_type(prop: Property) -> pa.DataType:
     return pa.large_binary() if prop.type.is_blob else arrow_type(prop.type)
 
 
-def _names(reader: TableReader) -> dict[int, str]:
-    """The column of each property: an older snapshot may know it by another name."""
-    key = PROPERTY_ID.encode()
-    return {int(f.metadata[key]): f.name for f in reader.schema if key in (f.metadata or {})}
-
-
-def choose_owners(catalog: Catalog, types: Iterable[str] | None) -> tuple[Owner, ...]:
+def choose_owners(catalog: Catalog, types: Iterable[str] | None) -> tuple[Type, ...]:
     """Edge types, then node types, in name order; only those that are named, if any are."""
     edges = sorted(catalog.edges.values(), key=lambda owner: owner.name)
     nodes = sorted(catalog.nodes.values(), key=lambda owner: owner.name)
-    every: tuple[Owner, ...] = (*edges, *nodes)
-    wanted = None if types is None else set(types)
-    if not wanted:
+    every: tuple[Type, ...] = (*edges, *nodes)
+    requested = None if types is None else set(types)
+    if not requested:
         return every
-    for name in sorted(wanted):
+    for name in sorted(requested):
         if all(owner.name != name for owner in every):
             raise BadRequest(f"unknown export type '{name}'", "name a node or edge type")
-    return tuple(owner for owner in every if owner.name in wanted)
+    return tuple(owner for owner in every if owner.name in requested)
 
 
 # Writing
 
 
-def write_lines(stream: IO[bytes], batches: Iterator[pa.RecordBatch], owner: Owner) -> int:
+def write_lines(stream: IO[bytes], batches: Iterator[pa.RecordBatch], owner: Type) -> int:
     count = 0
     for batch in batches:
         stream.write(b"".join(_lines_of(batch, owner)))
@@ -189,38 +166,22 @@ def write_lines(stream: IO[bytes], batches: Iterator[pa.RecordBatch], owner: Own
     return count
 
 
-def _lines_of(batch: pa.RecordBatch, owner: Owner) -> Iterator[bytes]:
+def _lines_of(batch: pa.RecordBatch, owner: Type) -> Iterator[bytes]:
     names = ["id", *(prop.name for prop in owner.properties)]
-    columns = [_plain(batch.column(name)) for name in names]
+    types = [ID_TYPE, *(prop.type for prop in owner.properties)]
+    columns = [
+        json_column(batch.column(name), value_type, JsonForm.RECORD)
+        for name, value_type in zip(names, types, strict=True)
+    ]
     if isinstance(owner, EdgeType):
         ends = (batch.column("src").to_pylist(), batch.column("dst").to_pylist())
         for source, target, *values in zip(*ends, *columns, strict=True):
             record = {"edge": owner.name, "from": source, "to": target}
-            yield orjson.dumps(record | {"data": dict(zip(names, values, strict=True))}) + b"\n"
+            yield ndjson_line(record | {"data": dict(zip(names, values, strict=True))})
         return
     for row in zip(*columns, strict=True):
         record = {"type": owner.name, "data": dict(zip(names, row, strict=True))}
-        yield orjson.dumps(record) + b"\n"
-
-
-def _plain(values: pa.Array) -> list[Any]:
-    """Values as JSON has them: moments as numbers, bytes as text."""
-    kind = values.type
-    if pa.types.is_date32(kind):
-        values = values.cast(pa.int32())
-    elif pa.types.is_timestamp(kind):
-        values = values.cast(pa.int64())
-    elif pa.types.is_list(kind) and pa.types.is_date32(kind.value_type):
-        values = values.cast(pa.list_(pa.int32()))
-    elif pa.types.is_list(kind) and pa.types.is_timestamp(kind.value_type):
-        values = values.cast(pa.list_(pa.int64()))
-    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return [None if v is None else _blob_text(v) for v in values.to_pylist()]
-    return list(values.to_pylist())
-
-
-def _blob_text(data: bytes) -> str:
-    return BLOB_PREFIX + base64.b64encode(data).decode()
+        yield ndjson_line(record)
 
 
 def _write_parquet(folder: Path, batches: Iterator[pa.RecordBatch]) -> int:

@@ -1,4 +1,4 @@
-"""The change feed: the commits of one branch, oldest first, each with what it changed.
+"""Change feed: the commits of one branch, oldest first, each with its changes.
 
     start ─▶ blocks … next_page_token ─▶ blocks … cursor ─▶ (later) blocks …
 
@@ -24,8 +24,9 @@ from omnigraph.exec.changes.diff import (
     position_of,
     require_page_size,
 )
-from omnigraph.exec.changes.export import Exporting, Meter, choose_owners
+from omnigraph.exec.changes.export import Exporting, choose_owners
 from omnigraph.exec.changes.tokens import sealed, unsealed
+from omnigraph.exec.progress import Meter
 from omnigraph.exec.schemas import Schemas
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, CommitId
@@ -37,14 +38,14 @@ NOW, BEGINNING, AFTER = "now", "beginning", "after:"
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """One commit, and what it changed; one that a page cuts is told again on the next."""
+class FeedBlock:
+    """One commit and its changes; a commit that a page cuts comes again on the next."""
 
     cause: Commit
     changes: tuple[Change, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The block as a server tells it."""
+        """The block as a server sends it."""
         cause = self.cause
         shown = {
             "graph_commit_id": cause.id,
@@ -54,23 +55,23 @@ class Block:
             "actor_id": cause.actor,
             "authored_at": cause.created_at,
         }
-        told = {name: value for name, value in shown.items() if value is not None}
-        return {"cause": told, "changes": [change.to_json() for change in self.changes]}
+        cause_json = {name: value for name, value in shown.items() if value is not None}
+        return {"cause": cause_json, "changes": [change.to_json() for change in self.changes]}
 
 
 @dataclass(frozen=True, slots=True)
 class FeedPage:
     """A page of a poll: with `next_page_token`, or as its last one with `cursor`."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[FeedBlock, ...]
     next_page_token: str | None = None
     cursor: str | None = None
     caught_up: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a page begins: beyond a commit, or inside the one after it, up to a last commit."""
+class _PageBounds:
+    """The range of a page: from beyond a commit, or inside the next, up to a last commit."""
 
     beyond: CommitId
     last: CommitId
@@ -80,21 +81,21 @@ class _Place:
 class Feed:
     """The feed of one branch with one set of filters."""
 
-    def __init__(self, store: Store, schemas: Schemas, branch: str, wanted: Filters) -> None:
+    def __init__(self, store: Store, schemas: Schemas, branch: str, filters: Filters) -> None:
         self._store = store
         self._schemas = schemas
-        self._wanted = wanted
+        self._filters = filters
         state = store.manifest.state(branch)
         self._head = store.manifest.snapshot(state)
         self._chain = _first_parents(store, branch, self._head.commit_id)
         self._by_id = {commit.id: commit for commit in self._chain}
-        self._scope = [self._chain[0].id, branch, state.identity, wanted.to_json()]
+        self._scope = [self._chain[0].id, branch, state.identity, filters.to_json()]
 
     def baseline(self) -> Baseline:
-        """Everything as it is at the head, and the cursor of whoever has it."""
+        """A baseline of the head, and the cursor that goes on from it."""
         head = self._head
-        owners = choose_owners(self._schemas.at(head).catalog, None)
-        chosen = tuple(filter(self._wanted.take, owners))
+        owners = choose_owners(self._schemas.of(head).catalog, None)
+        chosen = tuple(filter(self._filters.take, owners))
         exporting = Exporting(self._store, head, chosen, Meter())
         return Baseline(head.commit_id, self.cursor_at(head.commit_id), exporting)
 
@@ -107,7 +108,7 @@ class Feed:
         limit: int = PAGE_CHANGES,
         commits: int = POLL_COMMITS,
     ) -> FeedPage:
-        """What happened since a place, at most `limit` changes of at most `commits` commits."""
+        """The commits since a start or a cursor: at most `commits` of them, `limit` changes."""
         try:
             return self._poll(start, cursor, page_token, limit, commits)
         except ChangeFeedGap as gap:
@@ -128,15 +129,15 @@ class Feed:
             raise LimitExceeded("change_feed_commits_per_poll", commits, POLL_COMMITS_MAX)
         if page_token is not None:
             beyond, last, inside = unsealed(page_token, "page", self._scope)
-            place = _Place(beyond, last, None if inside is None else tuple(inside))
+            page = _PageBounds(beyond, last, None if inside is None else tuple(inside))
         else:
             beyond = self._beginning(start, cursor)
             ahead = self._after(beyond)[:commits]
-            place = _Place(beyond, ahead[-1].id if ahead else beyond)
-        return self._page(place, limit)
+            page = _PageBounds(beyond, ahead[-1].id if ahead else beyond)
+        return self._page(page, limit)
 
     def cursor_at(self, commit_id: CommitId) -> str:
-        """The cursor of somebody who has everything up to a commit."""
+        """The cursor behind a commit."""
         return sealed("cursor", self._scope, commit_id)
 
     def _beginning(self, start: str | None, cursor: str | None) -> CommitId:
@@ -156,42 +157,42 @@ class Feed:
         return CommitId(start.removeprefix(AFTER))
 
     def _after(self, commit_id: CommitId) -> Sequence[Commit]:
-        for place, commit in enumerate(self._chain):
+        for index, commit in enumerate(self._chain):
             if commit.id == commit_id:
-                return self._chain[place + 1 :]
+                return self._chain[index + 1 :]
         raise NotFound("commit", commit_id, "it is not on this branch")
 
-    def _page(self, place: _Place, limit: int) -> FeedPage:
-        blocks: list[Block] = []
-        beyond, inside = place.beyond, place.inside
-        for commit in self._until(place):
+    def _page(self, page: _PageBounds, limit: int) -> FeedPage:
+        blocks: list[FeedBlock] = []
+        beyond, inside = page.beyond, page.inside
+        for commit in self._until(page):
             rest = self._changes(commit, inside)
             changes = tuple(bounded(rest, limit)) if limit else ()
             more = next(rest, None) is not None
             if changes or not more:
-                blocks.append(Block(commit, changes))
+                blocks.append(FeedBlock(commit, changes))
             if more:
                 inside = position_of(changes[-1]) if changes else inside
-                token = sealed("page", self._scope, [beyond, place.last, inside])
+                token = sealed("page", self._scope, [beyond, page.last, inside])
                 return FeedPage(tuple(blocks), next_page_token=token)
             limit -= len(changes)
             beyond, inside = commit.id, None
-        caught_up = place.last == self._chain[-1].id
-        return FeedPage(tuple(blocks), cursor=self.cursor_at(place.last), caught_up=caught_up)
+        caught_up = page.last == self._chain[-1].id
+        return FeedPage(tuple(blocks), cursor=self.cursor_at(page.last), caught_up=caught_up)
 
-    def _until(self, place: _Place) -> Iterator[Commit]:
-        ahead = self._after(place.beyond)
-        if place.beyond == place.last:
+    def _until(self, page: _PageBounds) -> Iterator[Commit]:
+        ahead = self._after(page.beyond)
+        if page.beyond == page.last:
             return iter(())
-        count = next((n for n, c in enumerate(ahead, start=1) if c.id == place.last), None)
+        count = next((n for n, c in enumerate(ahead, start=1) if c.id == page.last), None)
         if count is None:
-            raise NotFound("commit", place.last, "it is not on this branch")
+            raise NotFound("commit", page.last, "it is not on this branch")
         return islice(iter(ahead), count)
 
     def _changes(self, commit: Commit, inside: Position | None) -> Iterator[Change]:
         parent = self._by_id.get(CommitId(commit.parent or ""))
-        told = commit_changes(self._store, self._schemas, commit, self._wanted, parent=parent)
-        return told.beyond(inside)
+        changes = commit_changes(self._store, self._schemas, commit, self._filters, parent=parent)
+        return changes.beyond(inside)
 
 
 def _first_parents(store: Store, branch: str, head: CommitId) -> list[Commit]:

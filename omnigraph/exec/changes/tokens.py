@@ -1,4 +1,4 @@
-"""Tokens that a caller hands back: where a listing goes on.
+"""Page tokens and cursors: sealed with a digest, bound to one listing.
 
 Invariant: the server keeps nothing. A token says what it is for, binds the listing it belongs to,
 and one that was changed, cut or taken from elsewhere is refused.
@@ -27,7 +27,7 @@ def sealed(kind: str, scope: Any, facts: Any) -> str:
 
 
 def unsealed(token: str, kind: str, scope: Any) -> Any:
-    """What a token says, if it is of this kind and for this scope."""
+    """The content of a token of this kind and for this scope, or `BadRequest`."""
     found_kind, found_scope, facts = _opened(token)
     if found_kind != kind:
         raise _rejected(f"it is a {found_kind} token, not a {kind} token")

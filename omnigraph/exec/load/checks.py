@@ -1,22 +1,23 @@
-"""The key rules of a load: which keys they need, and what they find in one bucket.
+"""Key rules of a bulk load (unique, endpoints, cardinality), checked bucket by bucket.
 
 Incoming keys (`T#…`) are cut from the rows while they are decoded. Committed keys (`T@…`) are read
 once the input is known. A check names the key sets it compares and can run in any process that
 reads them.
 
-Invariant: the committed keys that a check sees are those of rows that the load leaves as they are.
+Invariant: the committed keys that a check sees are those of rows that the load leaves unchanged.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import Violation
-from omnigraph.exec.load.records import Owner, Rows, schema_of
-from omnigraph.exec.load.spill import AT, KeySet, places
+from omnigraph.exec.load.ndjson import Owner, TypedRows
+from omnigraph.exec.load.spill import ORIGIN, KeySet, origins
 from omnigraph.exec.rules.key_rules import check_keys
 from omnigraph.exec.rules.row_rules import shown
 from omnigraph.exec.rules.rules import (
@@ -46,7 +47,7 @@ def unique_keys(table: TableKey, number: int, rule: Unique) -> KeySet:
 
 
 def end_keys(table: TableKey, end: str) -> KeySet:
-    """The nodes at one end of edges, each once a batch."""
+    """The nodes at one end of edges, deduplicated by batch."""
     return KeySet(f"{table}#{end}", ("id", end), (end,))
 
 
@@ -60,34 +61,34 @@ def committed(keys: KeySet) -> KeySet:
     return replace(keys, name=keys.name.replace("#", "@"))
 
 
-def incoming_keys(rows: Rows, part: int) -> list[tuple[KeySet, pa.Table]]:
-    """The keys of some rows for the rules of their type."""
+def incoming_keys(rows: TypedRows, part: int) -> list[tuple[KeySet, pa.Table]]:
+    """The key sets that the rules of a type need, cut from its rows."""
     owner, rules = rows.owner, rules_of(rows.owner)
-    found: list[tuple[KeySet, pa.Table]] = []
-    table = rows.table.append_column(AT, places(part, rows.lines))
+    sets: list[tuple[KeySet, pa.Table]] = []
+    table = rows.table.append_column(ORIGIN, origins(part, rows.lines))
     # A row that states its id may lose to a later one, so all of these are kept.
     is_stated = pc.any(rows.given).as_py()
     if is_stated:
-        found.append((id_keys(owner.table), table.select(["id", AT]).filter(rows.given)))
+        sets.append((id_keys(owner.table), table.select(["id", ORIGIN]).filter(rows.given)))
     for number, unique in enumerate(rules.uniques):
-        names = dict.fromkeys(("id", *unique.columns, AT))
+        names = dict.fromkeys(("id", *unique.columns, ORIGIN))
         keys = unique_keys(owner.table, number, unique)
-        found.append((keys, table.select(list(names)).drop_null()))
-    # An id that was minted just now tells nobody which edge it is.
+        sets.append((keys, table.select(list(names)).drop_null()))
+    # An id minted for this load identifies no edge to the user, so a fault does not name it.
     ids = pa.nulls(table.num_rows, pa.utf8())
     if is_stated:
         ids = pc.if_else(rows.given, table["id"], pa.scalar(None, pa.utf8()))
     for endpoint in rules.endpoints:
-        ends = pa.table({"id": ids, endpoint.end: table[endpoint.end], AT: table[AT]})
+        ends = pa.table({"id": ids, endpoint.end: table[endpoint.end], ORIGIN: table[ORIGIN]})
         keys = end_keys(owner.table, endpoint.end)
-        found.append((keys, ends if is_stated else _first_of_each(ends, endpoint.end)))
+        sets.append((keys, ends if is_stated else _first_of_each(ends, endpoint.end)))
     if rules.cardinality is not None:
-        found.append((source_keys(owner.table), table.select(["id", "src", AT])))
-    return found
+        sets.append((source_keys(owner.table), table.select(["id", "src", ORIGIN])))
+    return sets
 
 
 def _first_of_each(table: pa.Table, end: str) -> pa.Table:
-    """The first row of each value, or all of them where most values come once anyway."""
+    """The first row of each value, or the whole table where most values are distinct."""
     values = table.column(end).combine_chunks()
     if _distinct_share(values) > _MOSTLY_DISTINCT:
         return table
@@ -102,18 +103,18 @@ def _first_of_each(table: pa.Table, end: str) -> pa.Table:
 
 
 def _distinct_share(values: pa.Array) -> float:
-    """Which share of the values is distinct, guessed from how often the first ones come again."""
-    some = len(values[:_SAMPLED])
-    again = some - pc.count_distinct(values[:_SAMPLED]).as_py()
-    if not again:
+    """The share of distinct values, estimated from the duplicates in a sample."""
+    sampled = len(values[:_SAMPLED])
+    repeats = sampled - pc.count_distinct(values[:_SAMPLED]).as_py()
+    if not repeats:
         return 1.0
-    # As if each were drawn from so many with equal chances.
-    drawn_from = some * some / (2 * again)
+    # Birthday estimate: the values are drawn uniformly from that many.
+    drawn_from = sampled * sampled / (2 * repeats)
     return float(drawn_from * -np.expm1(-len(values) / drawn_from) / len(values))
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class KeyCheck:
     """One rule and the key sets it compares: incoming rows with all the committed sets together.
 
     `touched` are sources that lose an edge; of these, only those that `nodes` hold are counted.
@@ -127,39 +128,39 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a check found in one bucket: some violations with their places, and how many in all."""
+class CheckOutcome:
+    """Result of a check in one bucket: listed violations with their origins, and the total."""
 
     violations: tuple[tuple[int | None, Violation], ...] = ()
     total: int = 0
 
 
-def run_check(check: Check, owner: Owner, bucket: int, read: ReadBucket) -> Outcome:
+def run_check(check: KeyCheck, owner: Owner, bucket: int, read: ReadBucket) -> CheckOutcome:
     """Check one rule over one bucket of keys."""
     incoming = read(check.incoming, bucket)
     if check.touched is not None:
         incoming = _with_touched(incoming, read(check.touched, bucket), check, bucket, read)
     if incoming is None:
-        return Outcome()
-    held = _together(read(name, bucket) for name in check.committed)
-    names = [name for name in incoming.column_names if name != AT]
-    other = _matching(held, names, check.rule, owner)
-    found = check_keys(incoming.select(names), other, check.rule)
-    located = tuple((_place(check.rule, incoming, v), v) for v in found.violations)
-    return Outcome(located, found.total)
+        return CheckOutcome()
+    stored = _concatenated(read(name, bucket) for name in check.committed)
+    names = [name for name in incoming.column_names if name != ORIGIN]
+    other = _matching(stored, names, check.rule, owner)
+    broken = check_keys(incoming.select(names), other, check.rule)
+    located = tuple((_origin(check.rule, incoming, v), v) for v in broken.violations)
+    return CheckOutcome(located, broken.total)
 
 
 def _with_touched(
     incoming: pa.Table | None,
     touched: pa.Table | None,
-    check: Check,
+    check: KeyCheck,
     bucket: int,
     read: ReadBucket,
 ) -> pa.Table | None:
     if touched is None:
         return incoming
     if check.nodes:
-        nodes = _together(read(name, bucket) for name in check.nodes)
+        nodes = _concatenated(read(name, bucket) for name in check.nodes)
         known = pa.array([], pa.utf8()) if nodes is None else nodes.column("id").combine_chunks()
         touched = touched.filter(pc.is_in(touched.column("src"), value_set=known))
     sources = pc.unique(touched.column("src"))
@@ -168,7 +169,7 @@ def _with_touched(
         {
             "id": pa.nulls(count, pa.utf8()),
             "src": sources,
-            AT: pa.repeat(pa.scalar(-1, pa.int64()), count),
+            ORIGIN: pa.repeat(pa.scalar(-1, pa.int64()), count),
         }
     )
     return (
@@ -178,25 +179,25 @@ def _with_touched(
     )
 
 
-def _together(parts: Iterable[pa.Table | None]) -> pa.Table | None:
-    there = [part for part in parts if part is not None]
-    if not there:
+def _concatenated(parts: Iterable[pa.Table | None]) -> pa.Table | None:
+    present = [part for part in parts if part is not None]
+    if not present:
         return None
-    names = [n for n in there[0].column_names if n != AT]
-    return pa.concat_tables([part.select(names) for part in there], promote_options="permissive")
+    names = [n for n in present[0].column_names if n != ORIGIN]
+    return pa.concat_tables([part.select(names) for part in present], promote_options="permissive")
 
 
-def _matching(held: pa.Table | None, names: list[str], rule: KeyRule, owner: Owner) -> pa.Table:
+def _matching(stored: pa.Table | None, names: list[str], rule: KeyRule, owner: Owner) -> pa.Table:
     """The committed side, with the columns that the rule's statement names."""
-    wanted = ["id"] if isinstance(rule, Endpoint | FreeIds | DistinctIds) else names
-    if held is not None:
-        return held.select(wanted)
-    schema = schema_of(owner)
-    return pa.schema([schema.field(name) for name in wanted]).empty_table()
+    columns = ["id"] if isinstance(rule, Endpoint | FreeIds | DistinctIds) else names
+    if stored is not None:
+        return stored.select(columns)
+    schema = owner.schema
+    return pa.schema([schema.field(name) for name in columns]).empty_table()
 
 
-def _place(rule: KeyRule, incoming: pa.Table, violation: Violation) -> int | None:
-    """Where the row of a violation came from; None when it was there before."""
+def _origin(rule: KeyRule, incoming: pa.Table, violation: Violation) -> int | None:
+    """The origin of the row that breaks a rule; None for a committed row."""
     match rule:
         case Endpoint(end=end):
             mask = pc.equal(incoming.column(end), violation.value)
@@ -204,13 +205,15 @@ def _place(rule: KeyRule, incoming: pa.Table, violation: Violation) -> int | Non
             mask = pc.equal(incoming.column("src"), violation.id)
         case Unique(columns=columns):
             mask = pa.array(list(_tuples_equal(incoming, columns, violation)), pa.bool_())
-        case _:
+        case DistinctIds() | FreeIds():
             mask = pc.equal(incoming.column("id"), violation.id)
-    found = incoming.column(AT).filter(mask).to_pylist()
-    # Of rows that clash with each other the last is the one too many.
+        case _:
+            assert_never(rule)
+    origins = incoming.column(ORIGIN).filter(mask).to_pylist()
+    # Of rows that clash with each other the last one is reported.
     is_last = isinstance(rule, DistinctIds | Unique | EdgesPerSource)
-    at = (max(found) if is_last else min(found)) if found else -1
-    return None if at < 0 else int(at)
+    origin = (max(origins) if is_last else min(origins)) if origins else -1
+    return None if origin < 0 else int(origin)
 
 
 def _tuples_equal(
@@ -223,17 +226,17 @@ def _tuples_equal(
 
 
 def losers_of(owner: Owner, buckets: int, read: ReadBucket) -> pa.Array:
-    """The places of rows that a later row of the same id replaces, in a merge."""
+    """The origins of rows that a later row of the same id replaces, in a merge."""
     lost: list[pa.Array] = [pa.array([], pa.int64())]
     for bucket in range(buckets):
         rows = read(id_keys(owner.table).name, bucket)
         if rows is None:
             continue
-        last = rows.group_by("id", use_threads=False).aggregate([(AT, "max")])
+        last = rows.group_by("id", use_threads=False).aggregate([(ORIGIN, "max")])
         if last.num_rows < rows.num_rows:
-            kept = last.column(f"{AT}_max").combine_chunks()
-            mask = pc.invert(pc.is_in(rows.column(AT), value_set=kept))
-            lost.append(rows.column(AT).filter(mask).combine_chunks())
+            kept = last.column(f"{ORIGIN}_max").combine_chunks()
+            mask = pc.invert(pc.is_in(rows.column(ORIGIN), value_set=kept))
+            lost.append(rows.column(ORIGIN).filter(mask).combine_chunks())
     return pa.concat_arrays(lost)
 
 
@@ -243,8 +246,8 @@ def without_losers(read: ReadBucket, losers: Mapping[TableKey, pa.Array]) -> Rea
     def kept(name: str, bucket: int) -> pa.Table | None:
         rows = read(name, bucket)
         lost = losers.get(TableKey(name.partition("#")[0]))
-        if rows is None or lost is None or AT not in rows.column_names:
+        if rows is None or lost is None or ORIGIN not in rows.column_names:
             return rows
-        return rows.filter(pc.invert(pc.is_in(rows.column(AT), value_set=lost)))
+        return rows.filter(pc.invert(pc.is_in(rows.column(ORIGIN), value_set=lost)))
 
     return kept

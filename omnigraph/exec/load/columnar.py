@@ -1,14 +1,14 @@
-"""Columns that a caller or a file brings, turned into the columns of a type.
+"""Columnar input (Arrow, Parquet, CSV, pandas, polars): conversion to the columns of a type.
 
-Invariant: a value means here what it means in graph NDJSON; a column that Arrow can turn as a whole
-is turned as a whole, and otherwise value by value through `stored`. Formats with types of their own
-may also bring dates, moments and bytes, whole numbers as floats, and endpoints as key values.
+Invariant: a value means here what it means in graph NDJSON. A column is cast as a whole where Arrow
+can, and otherwise value by value through `stored`. Formats with types of their own may also bring
+dates, timestamps and bytes, whole numbers as floats, and endpoints as key values.
 """
 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,11 @@ from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import Violation
 from omnigraph.exec.load.json_columns import NotSure, derived_ids
-from omnigraph.exec.load.records import Owner, Rows, bad, end_id, schema_of
+from omnigraph.exec.load.ndjson import Owner, TypedRows, bad, end_id
 from omnigraph.exec.rules.faults import Faults
-from omnigraph.exec.values.from_input import Unfit, column, kind_of, stored
+from omnigraph.exec.values.from_input import Unfit, column, json_type_name, no_external, stored
 from omnigraph.exec.values.mint import ulids
+from omnigraph.exec.values.scalars import ReadExternal
 from omnigraph.types import FLOATS, INTEGERS, Scalar, ValueType
 
 _ENDS = {"from": "src", "to": "dst"}
@@ -38,9 +39,10 @@ def rows_of(
     part: int = 0,
     file: str | None = None,
     keep_rejects: bool = False,
-) -> tuple[Rows | None, Faults]:
-    """The rows of a table of columns, and what is wrong with the others."""
-    reading = _Reading(catalog, owner, table.num_rows, is_text)
+    read: ReadExternal = no_external,
+) -> tuple[TypedRows | None, Faults]:
+    """The typed rows of a table of columns, or the faults that refuse it."""
+    reading = _ColumnsReading(catalog, owner, table.num_rows, is_text, read)
     named = _named(owner, table, rename, reading)
     if named is not None:
         reading.read(named)
@@ -52,13 +54,13 @@ def rows_of(
 
 
 def _named(
-    owner: Owner, table: pa.Table, rename: Mapping[str, str], reading: "_Reading"
+    owner: Owner, table: pa.Table, rename: Mapping[str, str], reading: "_ColumnsReading"
 ) -> dict[str, pa.Array] | None:
-    """The columns by the name of what they fill."""
+    """The columns by the property, endpoint or id they fill."""
     allowed = {"id", *(prop.name for prop in owner.properties)}
     if isinstance(owner, EdgeType):
         allowed |= {"src", "dst"}
-    found: dict[str, pa.Array] = {}
+    columns: dict[str, pa.Array] = {}
     for name in table.column_names:
         target = rename.get(name, name)
         if isinstance(owner, EdgeType):
@@ -66,18 +68,21 @@ def _named(
         if target not in allowed:
             text = f"unknown property '{target}' of {owner.name}"
             reading.fault(None, bad("property", text, owner=owner.name, prop=target).violation)
-        elif target in found:
+        elif target in columns:
             text = f"two columns fill {owner.name}.{target}"
             reading.fault(None, bad("property", text, owner=owner.name, prop=target).violation)
         else:
-            found[target] = table.column(name).combine_chunks()
-    return None if reading.wrong else found
+            columns[target] = table.column(name).combine_chunks()
+    return None if reading.wrong else columns
 
 
-class _Reading:
-    """One table of columns on its way to rows."""
+class _ColumnsReading:
+    """Conversion of one table of columns; collects violations by row."""
 
-    def __init__(self, catalog: Catalog, owner: Owner, count: int, is_text: bool) -> None:
+    def __init__(
+        self, catalog: Catalog, owner: Owner, count: int, is_text: bool, read: ReadExternal
+    ) -> None:
+        self._external = read
         self._catalog = catalog
         self._owner = owner
         self._count = count
@@ -105,11 +110,11 @@ class _Reading:
         if not self.wrong:
             self._ids(named.get("id"))
 
-    def rows(self, first: int) -> Rows:
-        schema = schema_of(self._owner)
+    def rows(self, first: int) -> TypedRows:
+        schema = self._owner.schema
         table = pa.Table.from_arrays([self._columns[n] for n in schema.names], schema=schema)
         lines = pa.array(np.arange(first, first + self._count, dtype=np.int64))
-        return Rows(self._owner, table, lines, self._given)
+        return TypedRows(self._owner, table, lines, self._given)
 
     def _typed(self, name: str, value_type: ValueType, values: pa.Array) -> pa.Array:
         try:
@@ -120,7 +125,7 @@ class _Reading:
         kept: list[Any] = []
         for row, value in enumerate(values.to_pylist()):
             try:
-                kept.append(stored(read(value), value_type))
+                kept.append(stored(read(value), value_type, self._external))
             except Unfit as unfit:
                 kept.append(None)
                 text = f"{self._owner.name}.{name} {unfit.text}"
@@ -140,7 +145,8 @@ class _Reading:
         for row, end in enumerate(kept):
             if not isinstance(end, str):
                 rule = "required" if end is None else "type"
-                text = f"{self._owner.name} needs `{word}`, a string or a key, not {kind_of(end)}"
+                kind = json_type_name(end)
+                text = f"{self._owner.name} needs `{word}`, a string or a key, not {kind}"
                 wrong = bad(rule, text, owner=self._owner.name, prop=word, value=end)
                 self.fault(row, wrong.violation)
         return pa.array([end if isinstance(end, str) else None for end in kept], pa.utf8())
@@ -190,7 +196,7 @@ def _is_string(kind: pa.DataType) -> bool:
 
 
 def _whole(values: pa.Array, value_type: ValueType, is_text: bool) -> pa.Array:
-    """The column turned at once, where every value of it means the same either way."""
+    """The column cast at once, where that gives what `stored` gives for every value."""
     target = arrow_type(value_type)
     scalar, source = value_type.scalar, values.type
     if pa.types.is_dictionary(source):
@@ -217,10 +223,10 @@ def _whole(values: pa.Array, value_type: ValueType, is_text: bool) -> pa.Array:
 
 
 def _finite(values: pa.Array, target: pa.DataType) -> pa.Array:
-    found = values.cast(target, safe=False)
-    if pc.all(pc.is_finite(found)).as_py() is False:
+    numbers = values.cast(target, safe=False)
+    if pc.all(pc.is_finite(numbers)).as_py() is False:
         raise NotSure
-    return pc.add(found, pa.scalar(0, target))
+    return pc.add(numbers, pa.scalar(0, target))
 
 
 # Values one by one
@@ -235,12 +241,20 @@ def _value_reader(value_type: ValueType) -> Callable[[Any], Any]:
 
 
 def _text_reader(value_type: ValueType) -> Callable[[Any], Any]:
-    """Cells of a format that has text alone: numbers and lists are JSON inside the text."""
-    if value_type.is_text or value_type.is_blob:
-        return lambda value: value
-    if value_type.scalar in (Scalar.DATE, Scalar.DATETIME) and not value_type.is_list:
-        return _number_or_text
-    return _json_text
+    """Reader for cells of a format without types (CSV): numbers and lists are JSON in the text."""
+    if value_type.is_list:
+        return _json_text
+    match value_type.scalar:
+        case Scalar.STRING | Scalar.BLOB:
+            return lambda value: value
+        case Scalar.DATE | Scalar.DATETIME:
+            return _number_or_text
+        case Scalar.BOOL | Scalar.VECTOR:
+            return _json_text
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64 | Scalar.F32 | Scalar.F64:
+            return _json_text
+        case _:
+            assert_never(value_type.scalar)
 
 
 def _number_or_text(value: str | None) -> Any:

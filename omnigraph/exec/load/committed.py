@@ -1,10 +1,10 @@
-"""Committed keys that a load must look at, and the checks that compare them with its own.
+"""Committed keys that a bulk load compares with its own: index lookups, or one scan of the keys.
 
-A small input looks up the keys it mentions. A large one reads the key columns once and cuts them
-into the same buckets as its own keys.
+A small input looks up the keys it mentions. A large one scans the key columns once and partitions
+them into the same buckets as its own keys (partitioned hash join).
 
-Invariant: every table that is looked at is read through the write, so the answer still holds when
-it commits.
+Invariant: every table that a check reads is read through the write, so the commit is refused when
+one of them moved.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,33 +17,33 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.exec.load.checks import (
-    Check,
+    KeyCheck,
     committed,
     end_keys,
     id_keys,
     source_keys,
     unique_keys,
 )
-from omnigraph.exec.load.records import Owner
-from omnigraph.exec.load.spill import AT, KeyFile, KeySet, Spill
-from omnigraph.exec.load.upsert import FRAGMENTS_ROWS, Each, at_hand, grouped
+from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.load.spill import ORIGIN, KeyFile, KeySet, Spill
+from omnigraph.exec.load.upsert import FRAGMENTS_ROWS, RunJobs, grouped, in_process
 from omnigraph.exec.rules.rules import EdgesPerSource, Endpoint, Unique, rules_of
 from omnigraph.exec.values.selection import KEYS_MAX, rows_by_key, rows_by_values, without_ids
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store, open_store
 from omnigraph.types import TableKey
 
-_AT_ONCE_MAX = 20 * KEYS_MAX
-"""Incoming keys that are looked at all at once, as few of them may be distinct."""
+_LOOKED_UP_MAX = 20 * KEYS_MAX
+"""Incoming keys up to which the distinct ones are counted, to look them up if they are few."""
 
 Mode = Literal["append", "merge", "overwrite"]
-Planned = tuple[Check, Owner]
+Planned = tuple[KeyCheck, Owner]
 
 
 @dataclass(frozen=True, slots=True)
 class ScanJob:
-    """Some fragments of a table, and the keys that are wanted of them."""
+    """Fragments of a table to scan for the keys of a key set."""
 
     uri: str
     storage_options: dict[str, str] | None
@@ -55,7 +55,7 @@ class ScanJob:
 
 
 def scan_keys(job: ScanJob) -> list[KeyFile]:
-    """Read the keys of some fragments and leave them by bucket where others find them."""
+    """Scan the keys of a job's fragments and write them to spill files."""
     store = open_store(job.uri, read_only=True, storage_options=job.storage_options)
     spill = Spill(Path(job.folder), job.buckets)
     names = list(dict.fromkeys(job.keys.columns))
@@ -72,7 +72,7 @@ def _none(columns: list[str]) -> pa.Table:
 
 @dataclass(slots=True)
 class Committed:
-    """Gathers committed keys for one attempt of a load."""
+    """Plans the key checks of one attempt of a load, and reads the committed keys they need."""
 
     catalog: Catalog
     mode: Mode
@@ -80,12 +80,12 @@ class Committed:
     reader: Callable[[TableKey], TableReader]
     keys: Spill  # of the input
     spill: Spill  # of committed rows
-    each: Each = at_hand
-    store: Store | None = None  # what jobs elsewhere open
+    run_jobs: RunJobs = in_process
+    store: Store | None = None  # opened again by jobs in other processes
     _scanned: set[str] = field(default_factory=set)
 
     def checks(self) -> list[Planned]:
-        """Every check of the load. The keys they name are there when this returns."""
+        """Every check of the load; the committed keys they name are read when this returns."""
         owners: tuple[Owner, ...] = (*self.catalog.nodes.values(), *self.catalog.edges.values())
         planned: list[Planned] = []
         for owner in owners:
@@ -96,27 +96,27 @@ class Committed:
         return planned
 
     def _are_few(self, keys: KeySet) -> bool:
-        """Whether incoming keys may be looked at all at once."""
-        return self.keys.rows(keys.name) <= _AT_ONCE_MAX
+        """Whether the incoming keys are few enough to be read all at once."""
+        return self.keys.rows(keys.name) <= _LOOKED_UP_MAX
 
-    def _of(self, owner: Owner) -> Iterator[Check]:
+    def _of(self, owner: Owner) -> Iterator[KeyCheck]:
         rules = rules_of(owner)
         ids = id_keys(owner.table)
         if self.mode != "merge" or (isinstance(owner, NodeType) and owner.key):
-            yield Check(rules.distinct, ids.name)
+            yield KeyCheck(rules.distinct, ids.name)
         if self.mode == "append":
-            held = self._looked_up(owner.table, ids, "id", ids)
-            yield Check(rules.free, ids.name, held)
+            names = self._looked_up(owner.table, ids, "id", ids)
+            yield KeyCheck(rules.free, ids.name, names)
         for number, unique in enumerate(rules.uniques):
             keys = unique_keys(owner.table, number, unique)
-            yield Check(unique, keys.name, self._unique(owner, keys, unique))
+            yield KeyCheck(unique, keys.name, self._unique(owner, keys, unique))
         for endpoint in rules.endpoints:
             keys = end_keys(owner.table, endpoint.end)
-            yield Check(endpoint, keys.name, self._nodes(endpoint, keys))
+            yield KeyCheck(endpoint, keys.name, self._nodes(endpoint, keys))
         if rules.cardinality is not None and isinstance(owner, EdgeType):
             yield self._edges_per_source(owner, rules.cardinality)
 
-    def _left_behind(self, edge: EdgeType) -> Iterator[Check]:
+    def _left_behind(self, edge: EdgeType) -> Iterator[KeyCheck]:
         """Edges that stay although nodes of their ends are replaced."""
         for endpoint in rules_of(edge).endpoints:
             if endpoint.node_table in self.touched:
@@ -124,36 +124,36 @@ class Committed:
                 for batch in self.reader(edge.table).batches(list(keys.columns)):
                     rows = pa.Table.from_batches([batch])
                     none = pa.repeat(pa.scalar(-1, pa.int64()), rows.num_rows)
-                    self.spill.add(keys, rows.append_column(AT, none))
-                yield Check(endpoint, keys.name, (id_keys(endpoint.node_table).name,))
+                    self.spill.add(keys, rows.append_column(ORIGIN, none))
+                yield KeyCheck(endpoint, keys.name, (id_keys(endpoint.node_table).name,))
 
     # Which committed keys
 
     def _nodes(self, rule: Endpoint, keys: KeySet) -> tuple[str, ...]:
-        """Nodes that the input brings, and those that stay."""
+        """Key sets with the nodes of the input and the committed nodes that stay."""
         own = id_keys(rule.node_table)
         if self.mode == "overwrite" and rule.node_table in self.touched:
             return (own.name,)
         return (own.name, *self._looked_up(rule.node_table, own, rule.end, keys))
 
     def _looked_up(
-        self, table: TableKey, wanted: KeySet, column: str, keys: KeySet
+        self, table: TableKey, ids: KeySet, column: str, keys: KeySet
     ) -> tuple[str, ...]:
-        """Committed ids of a table that may meet `column` of the incoming keys."""
+        """Key sets with the committed ids that may equal `column` of the incoming keys."""
         reader = self.reader(table)
         if not reader.count():
             return ()
         if self._are_few(keys):
             mentioned = self._mentioned(keys, column)
             if len(mentioned) <= KEYS_MAX:
-                found = KeySet(f"{keys.name}=>{table}", wanted.columns, wanted.by)
+                looked_up = KeySet(f"{keys.name}=>{table}", ids.columns, ids.by)
                 if len(mentioned):
-                    rows = rows_by_key(reader, "id", mentioned, list(wanted.columns))
-                    self._add(found, [rows])
-                return (found.name,)
-        held = committed(wanted)
-        self._scan(reader, held)
-        return (held.name,)
+                    rows = rows_by_key(reader, "id", mentioned, list(ids.columns))
+                    self._add(looked_up, [rows])
+                return (looked_up.name,)
+        scanned = committed(ids)
+        self._scan(reader, scanned)
+        return (scanned.name,)
 
     def _mentioned(self, keys: KeySet, column: str) -> pa.Array:
         rows = self.keys.every(keys.name)
@@ -165,18 +165,18 @@ class Committed:
         reader = self.reader(owner.table)
         if not reader.count():
             return ()
-        held = committed(keys)
+        stored = committed(keys)
         names = list(dict.fromkeys(keys.columns))
         if self._are_few(keys):
             rows = self.keys.every(keys.name)
             if rows is None:
                 return ()
-            wanted = rows.select(list(rule.columns))
-            met = rows_by_values(reader, owner, wanted, names)
-            self._add(held, [self._without_replaced(owner, met)])
+            values = rows.select(list(rule.columns))
+            matches = rows_by_values(reader, owner, values, names)
+            self._add(stored, [self._without_replaced(owner, matches)])
         else:
-            self._retained(owner, reader, held)
-        return (held.name,)
+            self._retained(owner, reader, stored)
+        return (stored.name,)
 
     def _without_replaced(self, owner: Owner, rows: pa.Table) -> pa.Table:
         if self.mode != "merge":
@@ -187,30 +187,31 @@ class Committed:
                 rows = without_ids(rows, stated.column("id").combine_chunks())
         return rows
 
-    def _edges_per_source(self, edge: EdgeType, rule: EdgesPerSource) -> Check:
+    def _edges_per_source(self, edge: EdgeType, rule: EdgesPerSource) -> KeyCheck:
         keys = source_keys(edge.table)
-        held = committed(keys)
+        stored = committed(keys)
         reader = self.reader(edge.table)
         if self.mode == "overwrite":
             return self._replaced_edges(edge, rule, keys, reader)
         if not reader.count():
-            return Check(rule, keys.name)
+            return KeyCheck(rule, keys.name)
         lost = KeySet(f"{edge.table}@lost", keys.columns, keys.by)
         if self.mode == "merge":
-            if not self._few_edges(edge, reader, keys, held, lost):
-                self._retained(edge, reader, held, lost)
-            return Check(rule, keys.name, (held.name,), touched=lost.name)
+            if not self._few_edges(edge, reader, keys, stored, lost):
+                self._retained(edge, reader, stored, lost)
+            return KeyCheck(rule, keys.name, (stored.name,), touched=lost.name)
         mentioned = self._mentioned(keys, "src") if self._are_few(keys) else None
         if mentioned is not None and len(mentioned) <= KEYS_MAX:
-            self._add(held, [rows_by_key(reader, "src", mentioned, list(keys.columns))])
+            self._add(stored, [rows_by_key(reader, "src", mentioned, list(keys.columns))])
         else:
-            self._scan(reader, held)
-        return Check(rule, keys.name, (held.name,))
+            self._scan(reader, stored)
+        return KeyCheck(rule, keys.name, (stored.name,))
 
     def _few_edges(
-        self, edge: EdgeType, reader: TableReader, keys: KeySet, held: KeySet, lost: KeySet
+        self, edge: EdgeType, reader: TableReader, keys: KeySet, stored: KeySet, lost: KeySet
     ) -> bool:
-        """Look up the edges that a small merge replaces and those beside them; whether it is."""
+        """Look up the edges that a small merge replaces and the other edges of their sources.
+        Returns False, with nothing added, when the merge is not small."""
         ids = id_keys(edge.table)
         if max(self.keys.rows(keys.name), self.keys.rows(ids.name)) > KEYS_MAX:
             return False
@@ -224,25 +225,25 @@ class Committed:
             return False
         beside = rows_by_key(reader, "src", sources, columns)
         self._add(lost, [replaced])
-        self._add(held, [self._without_replaced(edge, beside)])
+        self._add(stored, [self._without_replaced(edge, beside)])
         return True
 
     def _replaced_edges(
         self, edge: EdgeType, rule: EdgesPerSource, keys: KeySet, reader: TableReader
-    ) -> Check:
-        """Sources that had edges must have enough of the new ones, if they are still there."""
+    ) -> KeyCheck:
+        """Sources that had edges need enough of the new ones, if the sources still exist."""
         if rule.low == 0:
-            return Check(rule, keys.name)
+            return KeyCheck(rule, keys.name)
         lost = KeySet(f"{edge.table}@lost", keys.columns, keys.by)
         self._scan(reader, lost)
         node = rules_of(edge).endpoints[0].node_table
         own = id_keys(node)
         nodes: tuple[str, ...] = (own.name,)
         if node not in self.touched:
-            held = committed(own)
-            self._scan(self.reader(node), held)
-            nodes = (held.name,)
-        return Check(rule, keys.name, touched=lost.name, nodes=nodes)
+            stored = committed(own)
+            self._scan(self.reader(node), stored)
+            nodes = (stored.name,)
+        return KeyCheck(rule, keys.name, touched=lost.name, nodes=nodes)
 
     # Reading
 
@@ -250,7 +251,7 @@ class Committed:
         if keys.name in self._scanned:
             return
         self._scanned.add(keys.name)
-        if self.store is not None and self.each is not at_hand:
+        if self.store is not None and self.run_jobs is not in_process:
             self._scan_elsewhere(self.store, reader, keys)
             return
         names = list(dict.fromkeys(keys.columns))
@@ -262,7 +263,7 @@ class Committed:
             ScanJob(where.uri, where.storage_options, reader.pin, group, keys, folder, buckets)
             for group in grouped(reader.fragments(), FRAGMENTS_ROWS)
         ]
-        for files in self.each(scan_keys, jobs):
+        for files in self.run_jobs(scan_keys, jobs):
             self.spill.files += files
 
     def _retained(
@@ -282,10 +283,10 @@ class Committed:
             if stated is None:
                 self._add(keys, [rows])
                 continue
-            met = pc.is_in(rows.column("id"), value_set=stated.column("id").combine_chunks())
-            self._add(keys, [rows.filter(pc.invert(met))])
+            replaced = pc.is_in(rows.column("id"), value_set=stated.column("id").combine_chunks())
+            self._add(keys, [rows.filter(pc.invert(replaced))])
             if lost is not None:
-                self._add(lost, [rows.filter(met)])
+                self._add(lost, [rows.filter(replaced)])
 
     def _add(self, keys: KeySet, tables: Iterable[pa.Table]) -> None:
         for rows in tables:

@@ -1,10 +1,10 @@
-"""Graph NDJSON → typed rows a type: the one decoder, for one process and for Spark's tasks.
+"""NDJSON decoder: lines of graph records to typed rows, for one process and for Spark's tasks.
 
-Lines of one type are read by Arrow's own JSON reader, column by column. It is stricter than JSON
-asks and names no line, so whatever it refuses, or might read otherwise than `records` would, is
-read again line by line there.
+Lines of one type go to Arrow's JSON reader, column by column (`json_columns`). Arrow is stricter
+than JSON asks and names no line, so lines that it refuses, or might read otherwise than `ndjson`
+would, are read again one by one.
 
-Invariant: the result is what `records` alone would give.
+Invariant: the result is what `ndjson` alone would give.
 """
 
 import json
@@ -16,14 +16,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import Violation
 from omnigraph.exec.load.json_columns import NotSure, read_lines
 from omnigraph.exec.load.lines import lines_of
-from omnigraph.exec.load.records import Owner, Records, Rows
+from omnigraph.exec.load.ndjson import Owner, Records, TypedRows
 from omnigraph.exec.rules.faults import LIMITS, Faults
+from omnigraph.exec.values.from_input import no_external
+from omnigraph.exec.values.scalars import ReadExternal
 
 LINE_BYTES_MAX = LIMITS["line_bytes"][1]
 LINE_TOKENS_MAX = LIMITS["line_tokens"][1]
@@ -34,7 +35,7 @@ _RECORD_SHOWN_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class LineBlock:
     """Whole lines of one file. `line` is the number of the first, counted in its part."""
 
     data: bytes
@@ -45,9 +46,9 @@ class Block:
 
 @dataclass(slots=True)
 class Decoded:
-    """Typed rows and faults of some lines."""
+    """Typed rows and faults of one piece of input."""
 
-    rows: list[Rows] = field(default_factory=list)
+    rows: list[TypedRows] = field(default_factory=list)
     faults: Faults = field(default_factory=Faults)
 
 
@@ -61,30 +62,32 @@ class Decoder:
         owner: Owner | None = None,
         rename: dict[str, str] | None = None,
         keep_rejects: bool = False,
+        read: ReadExternal = no_external,
     ) -> None:
         self._catalog = catalog
+        self._external = read
         self._owner = owner
         self._rename = rename or {}
         self._keep_rejects = keep_rejects
 
-    def decode(self, block: Block) -> Decoded:
-        """The rows of a block of lines, and what is wrong with the others."""
+    def decode(self, block: LineBlock) -> Decoded:
+        """The rows of the good lines of a block, and the faults of the bad ones."""
         done = Decoded(faults=Faults(self._keep_rejects))
         data = block.data.removeprefix(_BYTE_ORDER_MARK) if block.line == 1 else block.data
-        for lines, numbers in self._groups(data):
-            rows = None if numbers is None else self._fast(lines, numbers, block.line)
+        for lines, indexes in self._groups(data):
+            rows = None if indexes is None else self._fast(lines, indexes, block.line)
             if rows is not None:
                 done.rows.append(rows)
             else:
-                at = range(lines.count(b"\n") + 1) if numbers is None else numbers
-                self._slow(lines, at, block, done)
+                every = range(lines.count(b"\n") + 1) if indexes is None else indexes
+                self._slow(lines, every, block, done)
         return done
 
     # Many lines at once
 
     def _groups(self, data: bytes) -> Iterator[tuple[bytes, Iterable[int] | None]]:
-        """Lines that begin alike, with their places; None for places when all are to be read
-        one by one."""
+        """Lines grouped by their first member, with their indexes in the block; indexes are None
+        when all lines are to be read one by one."""
         whole = lines_of(data)
         data = whole.data
         if self._owner is not None or whole.longest > LINE_TOKENS_MAX or not whole.are_objects():
@@ -95,12 +98,12 @@ class Decoder:
             return
         alike: dict[bytes, list[int]] = {}
         lines = data.split(b"\n")[:-1]
-        for place, line in enumerate(lines):
-            alike.setdefault(line.split(b",", 1)[0], []).append(place)
-        for places in alike.values():
-            yield b"\n".join([lines[place] for place in places]) + b"\n", places
+        for index, line in enumerate(lines):
+            alike.setdefault(line.split(b",", 1)[0], []).append(index)
+        for indexes in alike.values():
+            yield b"\n".join([lines[index] for index in indexes]) + b"\n", indexes
 
-    def _fast(self, data: bytes, places: Iterable[int], first: int) -> Rows | None:
+    def _fast(self, data: bytes, indexes: Iterable[int], first: int) -> TypedRows | None:
         try:
             sample = [json.loads(line) for line in _head(data)]
             owner = _owner_of(self._catalog, sample[0])
@@ -109,21 +112,21 @@ class Decoder:
             table, given = read_lines(owner, data, sample)
         except (NotSure, ValueError, RecursionError):
             return None
-        at = (
-            np.fromiter(places, np.int64)
-            if not isinstance(places, range)
-            else np.arange(places.start, places.stop, dtype=np.int64)
+        numbers = (
+            np.fromiter(indexes, np.int64)
+            if not isinstance(indexes, range)
+            else np.arange(indexes.start, indexes.stop, dtype=np.int64)
         )
-        if table.num_rows != len(at):
+        if table.num_rows != len(numbers):
             return None
-        return Rows(owner, table, pa.array(at + first), given)
+        return TypedRows(owner, table, pa.array(numbers + first), given)
 
     # Line by line
 
-    def _slow(self, data: bytes, places: Iterable[int], block: Block, done: Decoded) -> None:
-        records = Records(self._catalog)
-        for place, line in zip(places, data.split(b"\n"), strict=False):
-            number = block.line + place
+    def _slow(self, data: bytes, indexes: Iterable[int], block: LineBlock, done: Decoded) -> None:
+        records = Records(self._catalog, read=self._external)
+        for index, line in zip(indexes, data.split(b"\n"), strict=False):
+            number = block.line + index
             for violation in self._read(records, line, number):
                 where = replace(violation, file=block.file, line=number)
                 record = line[:_RECORD_SHOWN_BYTES].decode(errors="replace")
@@ -144,31 +147,31 @@ class Decoder:
             yield from records.take_row(self._owner, record, number)
 
 
-def decode_stream(catalog: Catalog, block: Block) -> Decoded:
+def decode_stream(catalog: Catalog, block: LineBlock, read: ReadExternal = no_external) -> Decoded:
     """The older, forgiving format: JSON values one after the other, however they are laid out."""
-    records = Records(catalog, permissive=True)
+    records = Records(catalog, permissive=True, read=read)
     done = Decoded()
     for record, line in _values(block.data):
-        found = [record] if isinstance(record, Violation) else records.take(record, line)
-        for violation in found:
+        violations = [record] if isinstance(record, Violation) else records.take(record, line)
+        for violation in violations:
             done.faults.add(block.part, replace(violation, file=block.file, line=line))
     done.rows.extend(records.rows())
     return done
 
 
 def _values(data: bytes) -> Iterator[tuple[Any, int]]:
-    """Each value of a text with its line; a violation where the text is no value."""
+    """Each JSON value of a text with its line; a violation where the text is malformed."""
     reader = json.JSONDecoder(parse_constant=_no_constant)
     line, counted = 1, 0
     try:
         text = data.decode("utf-8-sig")
-        place = _skip_space(text, 0)
-        while place < len(text):
-            line += text.count("\n", counted, place)
-            counted = place
-            record, place = reader.raw_decode(text, place)
+        position = _skip_space(text, 0)
+        while position < len(text):
+            line += text.count("\n", counted, position)
+            counted = position
+            record, position = reader.raw_decode(text, position)
             yield record, line
-            place = _skip_space(text, place)
+            position = _skip_space(text, position)
     except (ValueError, RecursionError) as cause:
         yield _malformed(cause), line
 
@@ -181,29 +184,30 @@ def decode_records(
     rename: Mapping[str, str],
     first: int,
     part: int = 0,
+    read: ReadExternal = no_external,
 ) -> Decoded:
-    """Records that are at hand as objects: of the graph format, or flat ones of one type."""
-    records = Records(catalog)
+    """Records given as Python objects: of the graph format, or flat ones of one type."""
+    records = Records(catalog, read=read)
     done = Decoded()
     for number, record in enumerate(values, first):
         if owner is None:
-            found = records.take(record, number)
+            violations = records.take(record, number)
         else:
             if rename and isinstance(record, Mapping):
                 record = {rename.get(name, name): value for name, value in record.items()}
-            found = records.take_row(owner, record, number)
-        for violation in found:
+            violations = records.take_row(owner, record, number)
+        for violation in violations:
             done.faults.add(part, replace(violation, line=number))
     done.rows.extend(records.rows())
     return done
 
 
 def parse_line(line: bytes) -> Any:
-    """The value on a line, or the violation that keeps it from being one."""
+    """The JSON value of a line, or a violation: malformed, too long, a member twice."""
     if len(line) > LINE_BYTES_MAX:
         return Violation("line_bytes", "", None, None, str(len(line)), "the line is too long")
     if len(line) > LINE_TOKENS_MAX:
-        tokens = sum(1 for found in _STRUCTURE.finditer(line) if found.end() - found.start() == 1)
+        tokens = sum(1 for token in _STRUCTURE.finditer(line) if token.end() - token.start() == 1)
         if tokens > LINE_TOKENS_MAX:
             return Violation("line_tokens", "", None, None, str(tokens), "the line holds too much")
     try:
@@ -222,11 +226,11 @@ class _Twice(Exception):
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         counts = Counter(name for name, _ in pairs)
         raise _Twice(counts.most_common(1)[0][0])
-    return found
+    return members
 
 
 def _no_constant(name: str) -> Any:
@@ -241,10 +245,10 @@ def _malformed(cause: Exception) -> Violation:
     return Violation("json", "", None, None, None, f"malformed JSON: {reason}")
 
 
-def _skip_space(text: str, place: int) -> int:
-    while place < len(text) and text[place] in " \t\r\n":
-        place += 1
-    return place
+def _skip_space(text: str, position: int) -> int:
+    while position < len(text) and text[position] in " \t\r\n":
+        position += 1
+    return position
 
 
 def _head(data: bytes) -> list[bytes]:
@@ -265,13 +269,3 @@ def _owner_of(catalog: Catalog, record: Any) -> Owner | None:
     if not isinstance(name, str):
         return None
     return catalog.node(name) if "type" in record else catalog.edge(name)
-
-
-def concatenated(parts: list[Rows]) -> Rows:
-    """Rows of one type as one."""
-    return Rows(
-        parts[0].owner,
-        pa.concat_tables([part.table for part in parts]),
-        pa.concat_arrays([part.lines for part in parts]),
-        pa.concat_arrays([pc.cast(part.given, pa.bool_()) for part in parts]),
-    )

@@ -1,4 +1,4 @@
-"""File systems by name: this machine's, and object stores with the options of a graph.
+"""File systems by URI: the local one, S3 and others, with the storage options of a graph.
 
 Invariant: a name and its options open the same file in every process.
 """
@@ -10,16 +10,16 @@ from urllib.parse import urlparse
 import pyarrow.fs as pfs
 
 Options = tuple[tuple[str, str], ...]
-"""How to reach an object store, as a graph's `storage_options`; the usual variables count too."""
+"""A graph's `storage_options` for an object store; environment variables fill what is left out."""
 
 
 def is_remote(name: str) -> bool:
-    """Whether a name belongs to another system than this machine's."""
+    """Whether a name is a URI of another file system than the local one."""
     return "://" in name and not name.startswith("file://")
 
 
 def opened(name: str, options: Options = ()) -> tuple[pfs.FileSystem, str]:
-    """The file system that a name belongs to, and the name there."""
+    """The file system of a name, and the path inside it."""
     if not is_remote(name):
         return pfs.LocalFileSystem(), name.removeprefix("file://")
     if name.startswith("s3://"):
@@ -29,20 +29,20 @@ def opened(name: str, options: Options = ()) -> tuple[pfs.FileSystem, str]:
 
 
 def _s3(options: Mapping[str, str]) -> pfs.S3FileSystem:
-    def told(*names: str) -> str | None:
+    def option(*names: str) -> str | None:
         for name in names:
-            found = options.get(name) or os.environ.get(name.upper())
-            if found:
-                return found
+            value = options.get(name) or os.environ.get(name.upper())
+            if value:
+                return value
         return None
 
-    endpoint = told("aws_endpoint", "aws_endpoint_url", "endpoint", "endpoint_url")
+    endpoint = option("aws_endpoint", "aws_endpoint_url", "endpoint", "endpoint_url")
     where = urlparse(endpoint) if endpoint else None
     known = {
-        "access_key": told("aws_access_key_id", "access_key_id"),
-        "secret_key": told("aws_secret_access_key", "secret_access_key"),
-        "session_token": told("aws_session_token", "session_token"),
-        "region": told("aws_region", "region", "aws_default_region"),
+        "access_key": option("aws_access_key_id", "access_key_id"),
+        "secret_key": option("aws_secret_access_key", "secret_access_key"),
+        "session_token": option("aws_session_token", "session_token"),
+        "region": option("aws_region", "region", "aws_default_region"),
         "endpoint_override": where.netloc if where else None,
         "scheme": where.scheme if where else None,
     }

@@ -1,34 +1,31 @@
-"""The second half of a load, from rows that were read to the commit: the same for every engine.
+"""Second half of a bulk load, for every engine: key rules, staging, commit, retry on conflict.
 
     key rules ─▶ stage ─▶ commit;  again from a new base when a writer of other rows came first
 
-Invariant: no table head moves before every rule was asked. What an attempt wrote is used by the
-next one as far as it is still good.
+Invariant: no table head moves before every rule was checked. Fragments that an attempt wrote are
+reused by the next one where they still apply.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
 from pathlib import Path
-from typing import TypeVar
 
 import orjson
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, NodeType
-from omnigraph.errors import NotFound
-from omnigraph.exec.load.checks import Outcome, id_keys, losers_of, run_check, without_losers
+from omnigraph.exec.load.checks import CheckOutcome, id_keys, losers_of, run_check, without_losers
 from omnigraph.exec.load.committed import Committed, Planned
 from omnigraph.exec.load.recheck import Rechecked, inserted_since
-from omnigraph.exec.load.records import Owner
 from omnigraph.exec.load.request import LoadRequest
-from omnigraph.exec.load.spill import Spill, place_of
-from omnigraph.exec.load.upsert import Each, Upsert, at_hand, kept_rows, row_keys
+from omnigraph.exec.load.spill import Spill, part_and_line
+from omnigraph.exec.load.upsert import RunJobs, Upsert, in_process, kept_rows, row_keys
 from omnigraph.exec.rules.faults import Faults, Reject
+from omnigraph.exec.threads import in_order
 from omnigraph.exec.values.selection import KEYS_MAX
-from omnigraph.storage.lance.tables import Fragments, TableReader
+from omnigraph.storage.lance.reader import TableReader
+from omnigraph.storage.lance.staging import Fragments
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
@@ -36,16 +33,17 @@ from omnigraph.storage.records import Commit, TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 
-Item = TypeVar("Item")
-Done = TypeVar("Done")
 Losers = dict[TableKey, pa.Array]
 RunChecks = Callable[[list[Planned], Spill, Spill, Losers], Faults]
-_AHEAD = 2
+AHEAD = 2
+"""Calls beyond the one whose result is used: memory follows this number."""
+
+THREADS = min(AHEAD, os.cpu_count() or 1)
 
 
 @dataclass(slots=True)
-class Taken:
-    """What was read: counts, faults, keys and where the rows are."""
+class IntakeResult:
+    """Result of the intake: counts, faults, and the fragments or spill files of the rows."""
 
     counts: dict[TableKey, int]
     faults: Faults
@@ -55,25 +53,25 @@ class Taken:
 
 @dataclass(slots=True)
 class Finish:
-    """From rows that were read to the commit: the same for every engine."""
+    """Commits the rows of an intake. `run_checks` and `run_jobs` choose the engine."""
 
     store: Store
     catalog: Catalog
     request: LoadRequest
     keys: Spill
-    taken: Taken
+    taken: IntakeResult
     folder: Path
     files: Sequence[str | None] = ()
     first_lines: Sequence[int] = ()
     run_checks: RunChecks = field(default_factory=lambda: run_all)
-    each: Each = at_hand
+    run_jobs: RunJobs = in_process
     _losers: Losers = field(default_factory=dict)
     _upsert: Upsert | None = None
     _checked: dict[TableKey, TablePin] = field(default_factory=dict)
 
-    def commit(self, write: Write, told: Callable[[str, int], None]) -> Commit:
+    def commit(self, write: Write, report: Callable[[str, int], None]) -> Commit:
         """Check the key rules, stage and publish; again from a new base when a writer of other
-        rows came first. Files that were written stay good for the next attempt."""
+        rows came first."""
         attempts = iter([write])
 
         def attempt(turn: Turn) -> Commit:
@@ -85,19 +83,19 @@ class Finish:
                 schema=self.catalog.schema_id,
             )
             current.turn = turn
-            told("check", sum(self.taken.counts.values()))
+            report("check", sum(self.taken.counts.values()))
             self._check(current)
-            told("stage", sum(self.taken.counts.values()))
+            report("stage", sum(self.taken.counts.values()))
             self._stage(current)
             return self.store.commit(current, mark=request.once)
 
-        # An overwrite is what its caller saw or nothing.
+        # An overwrite does not retry: the caller replaces the rows it has seen.
         done = (
             attempt(Turn())
             if self.request.mode == "overwrite"
             else self.store.turns.prepared_again(attempt)
         )
-        told("done", sum(self.taken.counts.values()))
+        report("done", sum(self.taken.counts.values()))
         return done
 
     @property
@@ -109,7 +107,7 @@ class Finish:
         faults = Faults(self.taken.faults.keep_rejects)
         faults.merge(self.taken.faults)
         self._losers = self._find_losers()
-        held = Spill(self.folder, self.keys.buckets)
+        stored = Spill(self.folder, self.keys.buckets)
         seen: dict[TableKey, TablePin] = {}
 
         def read(table: TableKey) -> TableReader:
@@ -119,30 +117,39 @@ class Finish:
 
         mode = self.request.mode
         inserted = inserted_since(self.store, self._checked, read) if self._checked else None
-        asked = (self.catalog, mode, self.touched, read, self.keys, held, self.each, self.store)
+        asked = (
+            self.catalog,
+            mode,
+            self.touched,
+            read,
+            self.keys,
+            stored,
+            self.run_jobs,
+            self.store,
+        )
         planned = (
             Committed(*asked) if inserted is None else Rechecked(*asked, inserted=inserted)
         ).checks()
-        faults.merge(self.run_checks(planned, self.keys, held, self._losers))
+        faults.merge(self.run_checks(planned, self.keys, stored, self._losers))
         if faults:
-            told = faults.located(self.files, self.first_lines)
+            located = faults.located(self.files, self.first_lines)
             if self.request.rejects is not None:
-                write_rejects(self.request.rejects, told.rejects)
-            raise told.error()
+                write_rejects(self.request.rejects, located.rejects)
+            raise located.error()
         self._checked = seen
 
     def _find_losers(self) -> Losers:
-        """Rows that a later one of the same id replaces. A key that comes twice is refused."""
-        found: Losers = {}
+        """Origins of rows that a later row of the same id replaces. A duplicate @key is refused."""
+        losers: Losers = {}
         if self.request.mode == "merge":
             for table in self.touched:
-                owner = _owner(self.catalog, table)
+                owner = self.catalog.of(table)
                 if isinstance(owner, NodeType) and owner.key:
                     continue
                 lost = losers_of(owner, self.keys.buckets, self.keys.read)
                 if len(lost):
-                    found[table] = lost
-        return found
+                    losers[table] = lost
+        return losers
 
     def _stage(self, write: Write) -> None:
         replacing = self.request.mode == "overwrite"
@@ -158,51 +165,45 @@ class Finish:
         count = 0 if rows is None else rows.rows(row_keys(table).name)
         if rows is None or not count:
             return
-        owner, losers = _owner(self.catalog, table), self._losers.get(table)
+        owner, losers = self.catalog.of(table), self._losers.get(table)
         replaces = write.read(table).count() and self.keys.rows(id_keys(table).name)
         if count <= KEYS_MAX:
-            # Few rows are found by their ids, which have an index.
+            # A few rows are found by the index of their ids.
             few = kept_rows(owner, rows.every(row_keys(table).name), losers)
             (write.upsert if replaces else write.append)(table, few)
             return
         if self._upsert is None:
-            self._upsert = Upsert(self.store, self.folder, self.each)
+            self._upsert = Upsert(self.store, self.folder, self.run_jobs)
         self._upsert.stage(write, owner, self.keys, rows, losers)
 
 
-def run_all(planned: list[Planned], keys: Spill, held: Spill, losers: Losers) -> Faults:
-    """Every check over every bucket, a few of them at once."""
+def run_all(planned: list[Planned], keys: Spill, stored: Spill, losers: Losers) -> Faults:
+    """Run every check over every bucket, in threads of this process."""
     faults = Faults(keep_rejects=True)
 
     def read(name: str, bucket: int) -> pa.Table | None:
-        parts = [t for t in (keys.read(name, bucket), held.read(name, bucket)) if t is not None]
-        return pa.concat_tables(parts) if parts else None
+        tables = [t for t in (keys.read(name, bucket), stored.read(name, bucket)) if t is not None]
+        return pa.concat_tables(tables) if tables else None
 
     read_kept = without_losers(read, losers)
 
     asked = [(check, owner, bucket) for check, owner in planned for bucket in range(keys.buckets)]
-    outcomes = ahead(lambda each: run_check(*each, read_kept), iter(asked))
+    outcomes = in_order(
+        lambda each: run_check(*each, read_kept), asked, threads=THREADS, ahead=AHEAD
+    )
     for outcome in outcomes:
         add_outcome(faults, outcome)
     return faults
 
 
-def add_outcome(faults: Faults, outcome: Outcome) -> None:
-    """Count what a check found, each with the part and line it came from."""
-    for at, violation in outcome.violations:
-        part, line = (0, None) if at is None else place_of(at)
+def add_outcome(faults: Faults, outcome: CheckOutcome) -> None:
+    """Add the violations of a check to the faults, each with its part and line."""
+    for origin, violation in outcome.violations:
+        part, line = (0, None) if origin is None else part_and_line(origin)
         faults.add(part, replace(violation, line=line))
     more = outcome.total - len(outcome.violations)
     if more > 0:
         faults.counts[outcome.violations[0][1].rule] += more
-
-
-def _owner(catalog: Catalog, table: TableKey) -> Owner:
-    kind, _, name = table.partition(":")
-    found = catalog.nodes.get(name) if kind == "node" else catalog.edges.get(name)
-    if found is None:
-        raise NotFound("type", name)
-    return found
 
 
 def write_rejects(folder: Path, rejects: list[Reject]) -> None:
@@ -222,20 +223,3 @@ def write_rejects(folder: Path, rejects: list[Reject]) -> None:
                 "record": reject.record,
             }
             file.write(orjson.dumps(entry) + b"\n")
-
-
-def ahead(work: Callable[[Item], Done], items: Iterator[Item]) -> Iterator[Done]:
-    """The results in order, a few of them worked out ahead in other threads. A single one is worked
-    out here."""
-    first = list(islice(items, 2))
-    if len(first) < 2:
-        yield from map(work, first)
-        return
-    with ThreadPoolExecutor(min(_AHEAD, os.cpu_count() or 1)) as pool:
-        waiting: list[Future[Done]] = []
-        for item in chain(first, items):
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > _AHEAD:
-                yield waiting.pop(0).result()
-        for job in waiting:
-            yield job.result()

@@ -1,7 +1,7 @@
-"""What a caller may hand to a load, as pieces of input.
+"""Input of a bulk load: files, streams, Arrow, pandas or polars tables, and records, as pieces.
 
-Invariant: the order of the pieces is the order of the input, and nothing is read before it is
-asked for. A size that cannot be known without reading is None.
+Invariant: pieces keep the order of the input and are read lazily. A size that cannot be known
+without reading is None.
 """
 
 import os
@@ -13,20 +13,20 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.errors import BadRequest
-from omnigraph.exec.load.decode import Block
+from omnigraph.exec.load.decode import LineBlock
 from omnigraph.exec.load.files import Options
 from omnigraph.exec.load.pieces import Piece, pieces_of
 from omnigraph.exec.load.sources import Part, blocks, find_files
 
 _RECORDS = 20_000
 _READ_BYTES = 8 << 20
-_INFLATES = 8  # how much larger compressed text gets, roughly
-_COLUMNS_INFLATE = 8  # how much larger rows are as text than as columns in a file, roughly
+_INFLATES = 8  # rough growth of compressed text when it is read
+_COLUMNS_INFLATE = 8  # rough size of rows as text over their size in a columnar file
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A source that was looked at: its files, or what it gives by itself."""
+    """An opened source: the parts of its files, or an iterator of its pieces."""
 
     parts: tuple[Part, ...] | None
     own: Iterator[Piece] | None
@@ -34,13 +34,13 @@ class Input:
 
     @property
     def rows_bytes(self) -> int | None:
-        """About how large the rows are as text; columns are packed more tightly."""
+        """Estimated size of the rows as text, which columnar files pack more tightly."""
         if self.parts is None:
             return self.size_bytes
         return sum(part.size * _inflates(part) for part in self.parts)
 
     def pieces(self) -> Iterator[Piece]:
-        """All of it. Only files can be read twice."""
+        """Every piece of the input. Only files can be read twice."""
         if self.parts is not None:
             return pieces_of(self.parts)
         assert self.own is not None
@@ -48,7 +48,7 @@ class Input:
 
 
 def open_input(source: Any, options: Options = ()) -> Input:
-    """Files, columns or records, whichever the source is; `options` reach files elsewhere."""
+    """Open files, columns or records; `options` are the storage options of remote files."""
     if _names_files(source):
         parts = find_files(source, options)
         size = sum(part.size * (_INFLATES if part.is_compressed else 1) for part in parts)
@@ -87,7 +87,7 @@ def open_whole(source: Any, options: Options = ()) -> Input:
         data, label = bytes(source.read()), None
     else:
         raise BadRequest(f"the older format is text, not a {type(source).__name__}")
-    whole = Piece(0, label, 1, Block(data, 1, 0, label))
+    whole = Piece(0, label, 1, LineBlock(data, 1, 0, label))
     return Input(None, iter([whole]), len(data))
 
 
@@ -122,32 +122,32 @@ def _tables(tables: Iterable[pa.Table]) -> Iterator[Piece]:
     row = 1
     for table in tables:
         for start in range(0, table.num_rows, 1 << 18):
-            some = table.slice(start, 1 << 18)
-            yield Piece(0, None, row, some)
-            row += some.num_rows
+            rows = table.slice(start, 1 << 18)
+            yield Piece(0, None, row, rows)
+            row += rows.num_rows
 
 
 def _records(records: Iterable[Any]) -> Iterator[Piece]:
     every = iter(records)
     number = 1
-    while some := tuple(islice(every, _RECORDS)):
-        yield Piece(0, None, number, some)
-        number += len(some)
+    while batch := tuple(islice(every, _RECORDS)):
+        yield Piece(0, None, number, batch)
+        number += len(batch)
 
 
 def _lines(data: bytes, line: int) -> Iterator[Piece]:
     if data:
-        yield Piece(0, None, line, Block(data, line))
+        yield Piece(0, None, line, LineBlock(data, line))
 
 
 def _stream(source: Any) -> Iterator[Piece]:
     """A binary file that is open already."""
-    held, line = b"", 1
-    while piece := source.read(_READ_BYTES):
-        held += piece
-        at = held.rfind(b"\n") + 1
-        if at:
-            yield from _lines(held[:at], line)
-            line += held.count(b"\n", 0, at)
-            held = held[at:]
-    yield from _lines(held, line)
+    buffer, line = b"", 1
+    while chunk := source.read(_READ_BYTES):
+        buffer += chunk
+        end = buffer.rfind(b"\n") + 1
+        if end:
+            yield from _lines(buffer[:end], line)
+            line += buffer.count(b"\n", 0, end)
+            buffer = buffer[end:]
+    yield from _lines(buffer, line)

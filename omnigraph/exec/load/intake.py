@@ -1,27 +1,29 @@
-"""Typed rows on their way into tables: row rules, keys, files.
+"""Intake of a bulk load: row rules, keys cut into buckets, rows written to fragments or spilled.
 
-Invariant: rows reach a sink only while nothing is wrong with the input. What a sink wrote is named
-in its result and nowhere else, so the result of a task that ran twice counts once.
+Invariant: rows reach a sink only while the input has no fault. Files that a sink wrote are named in
+its result and nowhere else, so a task that ran twice counts once.
 """
 
 import os
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.load.checks import incoming_keys
-from omnigraph.exec.load.records import Rows
-from omnigraph.exec.load.spill import AT, Cut, Spill, cut, places
+from omnigraph.exec.load.ndjson import TypedRows
+from omnigraph.exec.load.spill import ORIGIN, Cut, Spill, cut, origins
 from omnigraph.exec.load.upsert import row_keys
 from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.rules.row_rules import broken, check_rows
 from omnigraph.exec.rules.rules import rules_of
-from omnigraph.storage.lance.tables import Fragments, Tables
+from omnigraph.exec.threads import Jobs
+from omnigraph.storage.lance.staging import Fragments
+from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.records import TablePin
 from omnigraph.types import TableKey
 
@@ -32,28 +34,28 @@ _REJECTS_SHOWN = 1_000
 
 
 class Sink(Protocol):
-    """Where good rows go."""
+    """Destination of rows that passed the row rules."""
 
-    def add(self, rows: Rows, part: int) -> None:
-        """Take some rows of one part."""
+    def add(self, rows: TypedRows, part: int) -> None:
+        """Take rows of one part of the input."""
 
     def finish(self) -> None:
-        """Write what is still held."""
+        """Write the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Rows with all that can be said of them alone: their keys, and what is wrong."""
+    """Rows with their keys by bucket and the faults of their row rules."""
 
-    rows: Rows
+    rows: TypedRows
     keys: list[Cut]
     faults: Faults
 
 
 def made_ready(
-    rows: Rows, part: int, file: str | None, *, buckets: int, keep_rejects: bool
+    rows: TypedRows, part: int, file: str | None, *, buckets: int, keep_rejects: bool
 ) -> Ready:
-    """Check each row by itself and cut its keys out. Needs nobody, so many may be at it at once."""
+    """Check the row rules and partition the keys. Pure: safe to call from several threads."""
     faults = Faults(keep_rejects)
     for rule in rules_of(rows.owner).rows:
         mask = broken(rule, rows.table.column(rule.column).combine_chunks())
@@ -62,18 +64,18 @@ def made_ready(
             continue
         wrong = pc.indices_nonzero(mask)[: _REJECTS_SHOWN if keep_rejects else 1]
         lines = rows.lines.take(wrong).to_pylist()
-        found = [
-            check_rows([rule], rows.table.slice(at, 1)).violations[0] for at in wrong.to_pylist()
+        violations = [
+            check_rows([rule], rows.table.slice(row, 1)).violations[0] for row in wrong.to_pylist()
         ]
-        named = [replace(v, file=file, line=n) for v, n in zip(found, lines, strict=True)]
+        named = [replace(v, file=file, line=n) for v, n in zip(violations, lines, strict=True)]
         faults.add_many(part, named, total)
-    keys = [cut(keys, some, buckets) for keys, some in incoming_keys(rows, part)]
-    return Ready(rows, keys, faults)
+    cuts = [cut(keys, table, buckets) for keys, table in incoming_keys(rows, part)]
+    return Ready(rows, cuts, faults)
 
 
 @dataclass(slots=True)
 class Intake:
-    """Takes rows in: counts them, keeps the keys, hands the rows on."""
+    """Counts rows, spills their keys, and passes the rows to the sink."""
 
     spill: Spill
     sink: Sink
@@ -81,7 +83,7 @@ class Intake:
     counts: Counter[TableKey] = field(default_factory=Counter)
 
     def take(self, ready: Ready, part: int) -> None:
-        """Some rows of one part of the input."""
+        """Take rows of one part of the input."""
         self.counts[ready.rows.owner.table] += ready.rows.table.num_rows
         self.faults.merge(ready.faults)
         for keys in ready.keys:
@@ -91,7 +93,7 @@ class Intake:
 
 
 class FragmentSink:
-    """Writes rows beside their tables as they come: for append and overwrite."""
+    """Writes uncommitted fragments while the input is read: for append and overwrite."""
 
     def __init__(
         self, tables: Tables, base: Callable[[TableKey], TablePin], *, replacing: bool
@@ -99,58 +101,56 @@ class FragmentSink:
         self._tables = tables
         self._base = base
         self._replacing = replacing
-        self._held: dict[TableKey, list[pa.Table]] = {}
-        self._pool = ThreadPoolExecutor(concurrency())
-        self._writing: list[tuple[TableKey, Future[Fragments]]] = []
+        self._unwritten: dict[TableKey, list[pa.Table]] = {}
+        self._writing: Jobs[tuple[TableKey, Fragments]] = Jobs(concurrency())
         self.written: dict[TableKey, Fragments] = {}
 
-    def add(self, rows: Rows, part: int) -> None:
-        """Hold the rows until they fill a file."""
+    def add(self, rows: TypedRows, part: int) -> None:
+        """Buffer the rows until they fill a fragment."""
         table = rows.owner.table
-        held = self._held.setdefault(table, [])
-        held.append(rows.table)
+        unwritten = self._unwritten.setdefault(table, [])
+        unwritten.append(rows.table)
         if (
-            sum(t.num_rows for t in held) >= FRAGMENT_ROWS
-            or sum(t.nbytes for t in held) >= FRAGMENT_BYTES
+            sum(t.num_rows for t in unwritten) >= FRAGMENT_ROWS
+            or sum(t.nbytes for t in unwritten) >= FRAGMENT_BYTES
         ):
             self._write(table)
 
     def finish(self) -> None:
         """Write the rest, and wait for all of it."""
-        for table in list(self._held):
+        for table in list(self._unwritten):
             self._write(table)
         self._settle(0)
-        self._pool.shutdown()
+        self._writing.close()
 
     def _write(self, table: TableKey) -> None:
-        rows = pa.concat_tables(self._held.pop(table))
+        rows = pa.concat_tables(self._unwritten.pop(table))
         base = self._base(table)
         self._settle(concurrency())
-        job = self._pool.submit(self._tables.write_fragments, base, rows, replacing=self._replacing)
-        self._writing.append((table, job))
+        stage = partial(self._tables.write_fragments, base, rows, replacing=self._replacing)
+        self._writing.start(lambda: (table, stage()))
 
     def _settle(self, waiting_max: int) -> None:
-        """Wait until at most so many files are being written: memory follows that number."""
-        while len(self._writing) > waiting_max or (self._writing and not waiting_max):
-            table, job = self._writing.pop(0)
-            self.written[table] = (*self.written.get(table, ()), *job.result())
+        """Wait until at most `waiting_max` fragments are being written, which bounds memory."""
+        for table, fragments in self._writing.results(left=waiting_max):
+            self.written[table] = (*self.written.get(table, ()), *fragments)
 
 
 def concurrency() -> int:
-    """How many files are written at once."""
+    """How many fragments are written at once."""
     return max(1, int(os.environ.get(CONCURRENCY_VARIABLE) or 1))
 
 
 @dataclass(slots=True)
 class RowSink:
-    """Keeps rows aside by id until it is known which of them replace others: for merge."""
+    """Spills rows by id until the upsert knows which of them replace committed rows: for merge."""
 
     spill: Spill
 
-    def add(self, rows: Rows, part: int) -> None:
-        """Keep the rows with the places they came from."""
-        whole = rows.table.append_column(AT, places(part, rows.lines))
+    def add(self, rows: TypedRows, part: int) -> None:
+        """Spill the rows with their origins."""
+        whole = rows.table.append_column(ORIGIN, origins(part, rows.lines))
         self.spill.add(row_keys(rows.owner.table), whole)
 
     def finish(self) -> None:
-        """Nothing: the spill knows what it holds."""
+        """Nothing to do: the spill is read by bucket."""

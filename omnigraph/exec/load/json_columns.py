@@ -1,14 +1,18 @@
-"""Lines of one type read by Arrow, column by column.
+"""Fast path of: load/ndjson.py. NDJSON lines of one type, read by Arrow column by column.
 
-Invariant: `read_lines` gives what reading each line by itself would give, or raises `NotSure`.
-Arrow's reader refuses members it was not told of, members that come twice and values of another
-JSON type; what it would read differently is looked for here.
+Reference: `Records` of load/ndjson.py, which reads a line at a time.
+Held equal by: tests/exec/load/test_decode.py, test_reading_many_lines_at_once_means_the_same.
+Falls back: `NotSure`; `decode` then reads these lines one by one with the reference.
+
+Invariant: `read_lines` gives the rows that the reference gives, or raises `NotSure`. Arrow's reader
+refuses unknown members, duplicate members and values of another JSON type; values that it would
+read differently are detected here.
 """
 
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -18,23 +22,22 @@ import pyarrow.json as pj
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.ids import entity_id
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.exec.load.records import Owner, schema_of
-from omnigraph.exec.values.from_input import BLOB_PREFIX, DAYS, MILLISECONDS
+from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.values.mint import ulids
+from omnigraph.exec.values.scalars import BLOB_PREFIX, DAYS, MILLISECONDS
 from omnigraph.types import FLOATS, INTEGERS, Scalar, ValueType
 
 _BLOCK_BYTES = 1 << 20
-_MOMENTS = frozenset({Scalar.DATE, Scalar.DATETIME})
 _DATE_TEXT = r"^\d{4}-\d{2}-\d{2}$"
 _MOMENT_TEXT = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,3})?Z$"
 
 
 class NotSure(Exception):
-    """These lines are to be read one by one."""
+    """These lines have to be read one by one."""
 
 
 def read_lines(owner: Owner, data: bytes, sample: Sequence[Any]) -> tuple[pa.Table, pa.Array]:
-    """The rows of lines that all claim to be of one type, and which of them state their id."""
+    """The rows of lines that should all be of one type, and a mask of those that state their id."""
     parsed = _parse(_line_schema(owner, sample), data)
     word, is_edge = ("edge", True) if isinstance(owner, EdgeType) else ("type", False)
     named = parsed.column(word)
@@ -48,7 +51,7 @@ def read_lines(owner: Owner, data: bytes, sample: Sequence[Any]) -> tuple[pa.Tab
         columns[prop.name] = _typed(inner[prop.name], prop.type)
     stated = inner["id"]
     columns["id"], given = _ids(owner, columns, stated, parsed.num_rows)
-    schema = schema_of(owner)
+    schema = owner.schema
     return pa.Table.from_arrays([columns[n] for n in schema.names], schema=schema), given
 
 
@@ -65,19 +68,24 @@ def _line_schema(owner: Owner, sample: Sequence[Any]) -> pa.Schema:
 
 
 def _json_type(value_type: ValueType, seen: Any) -> pa.DataType:
-    """What to read a property's values as, before they become the column's type."""
-    scalar = value_type.scalar
-    if value_type.is_vector:
-        return pa.list_(pa.float64())
-    if scalar in _MOMENTS:
-        if value_type.is_list:
-            raise NotSure
-        return pa.utf8() if seen is None or isinstance(seen, str) else pa.int64()
-    if scalar is Scalar.BLOB:
-        return pa.utf8()
-    # Rounding a decimal to float32 at once, or by way of float64, can differ.
-    plain = pa.float64() if scalar in FLOATS else arrow_type(ValueType(scalar))
-    return pa.list_(plain) if value_type.is_list else plain
+    """The Arrow type that Arrow's JSON reader reads a property as, before the cast."""
+    match value_type.scalar:
+        case Scalar.DATE | Scalar.DATETIME:
+            if value_type.is_list:
+                raise NotSure
+            return pa.utf8() if seen is None or isinstance(seen, str) else pa.int64()
+        case Scalar.BLOB:
+            return pa.utf8()
+        case Scalar.F32 | Scalar.F64 | Scalar.VECTOR:
+            # Rounding a decimal to float32 at once, or by way of float64, can differ.
+            plain = pa.float64()
+        case Scalar.STRING | Scalar.BOOL:
+            plain = arrow_type(ValueType(value_type.scalar))
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
+            plain = arrow_type(ValueType(value_type.scalar))
+        case _:
+            assert_never(value_type.scalar)
+    return pa.list_(plain) if value_type.is_list or value_type.is_vector else plain
 
 
 def _parse(schema: pa.Schema, data: bytes) -> pa.Table:
@@ -130,23 +138,29 @@ def _typed(values: pa.Array, value_type: ValueType) -> pa.Array:
     try:
         if value_type.is_vector or value_type.is_list:
             return _list(values, value_type, target)
-        if scalar in FLOATS:
-            return _floats(values, target)
-        if scalar in _MOMENTS:
-            return _moments(values, scalar, target)
-        if scalar is Scalar.BLOB:
-            return _blobs(values, target)
+        match scalar:
+            case Scalar.F32 | Scalar.F64 | Scalar.VECTOR:
+                return _floats(values, target)
+            case Scalar.DATE | Scalar.DATETIME:
+                return _moments(values, scalar, target)
+            case Scalar.BLOB:
+                return _blobs(values, target)
+            case Scalar.STRING | Scalar.BOOL:
+                return values
+            case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
+                return values
+            case _:
+                assert_never(scalar)
     except (pa.ArrowException, binascii.Error) as cause:
         raise NotSure from cause
-    return values
 
 
 def _floats(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Finite numbers only, and one zero."""
-    found = values.cast(target, safe=False)
-    if not _all(pc.is_finite(found)):
+    """Finite numbers only; negative zero becomes zero."""
+    numbers = values.cast(target, safe=False)
+    if not _all(pc.is_finite(numbers)):
         raise NotSure
-    return pc.add(found, pa.scalar(0, target))
+    return pc.add(numbers, pa.scalar(0, target))
 
 
 def _list(values: pa.Array, value_type: ValueType, target: pa.DataType) -> pa.Array:
@@ -225,7 +239,7 @@ def derived_ids(node: NodeType, columns: dict[str, pa.Array]) -> pa.Array:
     if any(key.null_count for key in keys):
         raise NotSure
     prop = node.property(node.key[0])
-    if len(keys) == 1 and prop is not None and prop.type.scalar is Scalar.STRING:
+    if node.key_is_id:
         return keys[0]
     if len(keys) == 1 and prop is not None and prop.type.scalar in INTEGERS:
         return keys[0].cast(pa.utf8())
@@ -236,7 +250,7 @@ def derived_ids(node: NodeType, columns: dict[str, pa.Array]) -> pa.Array:
 
 
 def _plain_values(key: pa.Array) -> list[Any]:
-    """Key values as ids are made of them: moments as numbers."""
+    """Key values as ids spell them: dates and timestamps as numbers."""
     if pa.types.is_date32(key.type):
         key = key.cast(pa.int32())
     elif pa.types.is_timestamp(key.type):

@@ -1,23 +1,24 @@
 """Bulk load in one process: any input, any size, one commit.
 
-    read ─▶ decode ─▶ row rules ─▶ keys aside, rows to files ─▶ key rules ─▶ stage ─▶ commit
+    read ─▶ decode ─▶ row rules ─▶ keys spilled, rows to files ─▶ key rules ─▶ stage ─▶ commit
 
-Invariant: memory follows the size of a block and of a bucket of keys, not that of the input.
+Invariant: memory is bounded by a block of input and a bucket of keys, not by the input.
 """
 
-import time
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.exec.load.finish import Finish, Taken, ahead
+from omnigraph.exec.load.finish import AHEAD, THREADS, Finish, IntakeResult
 from omnigraph.exec.load.intake import FRAGMENT_BYTES, FragmentSink, Intake, Ready, RowSink
 from omnigraph.exec.load.pieces import Piece, ready_piece
-from omnigraph.exec.load.request import LoadRequest, Progress
+from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.scratch import scratch_folder
 from omnigraph.exec.load.spill import Spill
+from omnigraph.exec.progress import Meter
 from omnigraph.exec.rules.faults import Faults
+from omnigraph.exec.threads import in_order
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit
@@ -36,8 +37,7 @@ def load_local(
     *,
     size_bytes: int | None,
 ) -> tuple[Commit, dict[TableKey, int]]:
-    """Load in this process. `size_bytes` is a guess of the size that the input's rows have; an
-    input of unknown size may be of any."""
+    """Load in this process. `size_bytes` estimates the rows of the input; None is unknown."""
     if size_bytes is None:
         begin = tuple(islice(pieces, 2))
         size_bytes = _UNKNOWN_BYTES if len(begin) > 1 else 0
@@ -48,7 +48,7 @@ def load_local(
 
 
 class Loading:
-    """One load in one process."""
+    """State of one load in one process."""
 
     def __init__(
         self, store: Store, catalog: Catalog, request: LoadRequest, folder: Path, buckets: int
@@ -59,7 +59,7 @@ class Loading:
         self._folder = folder
         self._keys = Spill(folder, buckets)
         self._files: list[str | None] = []
-        self._started = time.monotonic()
+        self._meter = Meter(request.progress)
 
     def run(self, pieces: Iterator[Piece]) -> tuple[Commit, dict[TableKey, int]]:
         """Read everything, check everything, commit once."""
@@ -72,10 +72,10 @@ class Loading:
         finish = Finish(
             self._store, self._catalog, request, self._keys, taken, self._folder, self._files
         )
-        commit = finish.commit(write, self._told)
+        commit = finish.commit(write, self._meter.report)
         return commit, taken.counts
 
-    def _take(self, write: Write, pieces: Iterator[Piece]) -> Taken:
+    def _take(self, write: Write, pieces: Iterator[Piece]) -> IntakeResult:
         request = self._request
         sink = (
             RowSink(Spill(self._folder, self._keys.buckets, FRAGMENT_BYTES))
@@ -87,24 +87,20 @@ class Loading:
         def ready(piece: Piece) -> tuple[Piece, Faults, list[Ready]]:
             return piece, *ready_piece(self._catalog, request, piece, self._keys.buckets)
 
-        for piece, faults, some in ahead(ready, pieces):
+        for piece, faults, batches in in_order(ready, pieces, threads=THREADS, ahead=AHEAD):
             if piece.part >= len(self._files):
                 self._files += [piece.file] * (piece.part + 1 - len(self._files))
             intake.faults.merge(faults)
-            for each in some:
-                intake.take(each, piece.part)
-            self._told("read", intake.counts.total())
+            for rows in batches:
+                intake.take(rows, piece.part)
+            self._meter.report("read", intake.counts.total())
         sink.finish()
-        taken = Taken(dict(intake.counts), intake.faults)
+        taken = IntakeResult(dict(intake.counts), intake.faults)
         if isinstance(sink, RowSink):
             taken.rows = sink.spill
         else:
             taken.fragments = sink.written
         return taken
-
-    def _told(self, stage: str, rows: int) -> None:
-        if self._request.progress is not None:
-            self._request.progress(Progress(stage, rows, time.monotonic() - self._started))
 
 
 def bucket_count(size_bytes: int) -> int:

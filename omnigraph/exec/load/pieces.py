@@ -1,7 +1,7 @@
-"""Input on its way to rows: pieces of files and tables, decoded and made ready.
+"""Pieces of a bulk load's input: blocks of lines, tables or records, decoded to typed rows.
 
-Invariant: a piece knows its part of the input and the number of its first line or row, so that
-whoever decodes it can say where a fault is.
+Invariant: a piece knows its part of the input and the number of its first line or row, so a fault
+found while decoding names its line.
 """
 
 from collections.abc import Iterator
@@ -13,22 +13,22 @@ import pyarrow as pa
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest
 from omnigraph.exec.load.columnar import rows_of
-from omnigraph.exec.load.decode import Block, Decoded, Decoder, decode_records, decode_stream
+from omnigraph.exec.load.decode import Decoded, Decoder, LineBlock, decode_records, decode_stream
 from omnigraph.exec.load.intake import Ready, made_ready
 from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.sources import Part, blocks, read_records, tables
 from omnigraph.exec.rules.faults import Faults
-from omnigraph.exec.values.from_input import copying
+from omnigraph.exec.values.scalars import ReadExternal
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some of the input on its way: lines of a file, or columns."""
+    """A piece of one part of the input: lines of a file, columns, or records."""
 
     part: int
     file: str | None
     first: int
-    data: Block | pa.Table | tuple[Any, ...]
+    data: LineBlock | pa.Table | tuple[Any, ...]
     is_text: bool = False
 
 
@@ -53,14 +53,20 @@ def pieces_of_part(part: Part) -> Iterator[Piece]:
         row += table.num_rows
 
 
-def decode_piece(catalog: Catalog, request: LoadRequest, piece: Piece) -> Decoded:
-    """Typed rows and faults of a piece."""
+def decode_piece(
+    catalog: Catalog, request: LoadRequest, piece: Piece, read: ReadExternal
+) -> Decoded:
+    """Typed rows and faults of a piece. Blobs given by their addresses are copied in by `read`."""
     keep = request.rejects is not None
-    if isinstance(piece.data, Block) and request.permissive:
-        return decode_stream(catalog, piece.data)
-    if isinstance(piece.data, Block):
+    if isinstance(piece.data, LineBlock) and request.permissive:
+        return decode_stream(catalog, piece.data, read)
+    if isinstance(piece.data, LineBlock):
         decoder = Decoder(
-            catalog, owner=request.owner, rename=dict(request.columns), keep_rejects=keep
+            catalog,
+            owner=request.owner,
+            rename=dict(request.columns),
+            keep_rejects=keep,
+            read=read,
         )
         return decoder.decode(piece.data)
     if isinstance(piece.data, tuple):
@@ -71,6 +77,7 @@ def decode_piece(catalog: Catalog, request: LoadRequest, piece: Piece) -> Decode
             rename=request.columns,
             first=piece.first,
             part=piece.part,
+            read=read,
         )
     if request.owner is None:
         raise BadRequest(
@@ -86,6 +93,7 @@ def decode_piece(catalog: Catalog, request: LoadRequest, piece: Piece) -> Decode
         part=piece.part,
         file=piece.file,
         keep_rejects=keep,
+        read=read,
     )
     return Decoded([] if rows is None else [rows], faults)
 
@@ -93,10 +101,9 @@ def decode_piece(catalog: Catalog, request: LoadRequest, piece: Piece) -> Decode
 def ready_piece(
     catalog: Catalog, request: LoadRequest, piece: Piece, buckets: int
 ) -> tuple[Faults, list[Ready]]:
-    """What is wrong with a piece as a whole, and its rows with all that can be said of them."""
-    # Bytes that were copied are held as long as the piece, not as long as the load.
-    with copying(request.external.afresh().read):
-        decoded = decode_piece(catalog, request, piece)
+    """The faults of a piece as a whole, and its rows with their keys and row-rule faults."""
+    # Copied bytes live as long as the piece, not as long as the load.
+    decoded = decode_piece(catalog, request, piece, request.external.afresh().read)
     keep = request.rejects is not None
     return decoded.faults, [
         made_ready(rows, piece.part, piece.file, buckets=buckets, keep_rejects=keep)

@@ -1,14 +1,15 @@
-"""What a load is told, and what it says of itself.
+"""Request and result of a bulk load.
 
-Invariant: these are values. Who loads, and where, decides nothing that is not in them.
+Invariant: plain values. A request decides everything about a load but its engine.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from omnigraph.exec.load.committed import Mode
-from omnigraph.exec.load.records import Owner
+from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.progress import OnProgress
 from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit
@@ -17,18 +18,8 @@ MODES: tuple[Mode, ...] = ("append", "merge", "overwrite")
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a load, an export or a merge is: the stage, the rows it has seen and the seconds it
-    has run."""
-
-    stage: str
-    rows: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """What to load, with everything decided but the engine."""
+    """The parameters of a load; the input and the engine are passed beside it."""
 
     mode: Mode
     branch: str = MAIN
@@ -36,7 +27,7 @@ class LoadRequest:
     columns: Mapping[str, str] = field(default_factory=dict)
     rejects: Path | None = None
     actor: str | None = None
-    progress: Callable[[Progress], None] | None = None
+    progress: OnProgress | None = None
     permissive: bool = False  # the older, forgiving format, read as a whole
     once: str | None = None  # a name of this load: a branch has one commit of it at most
     external: ExternalBlobs = field(default_factory=lambda: ExternalBlobs(()))
@@ -44,7 +35,7 @@ class LoadRequest:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What a load did. `nodes` and `edges` count input rows by type, in name order."""
+    """Result of a load. `nodes` and `edges` count input rows by type, in name order."""
 
     branch: str
     base_branch: str | None

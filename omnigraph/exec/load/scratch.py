@@ -1,7 +1,7 @@
-"""Folders for what a load keeps aside until its commit, and the end of those nobody uses.
+"""Scratch folders of loads, with a lock file (flock) by which stale ones are recognised.
 
-Invariant: a folder is removed by its owner, or by anybody once its owner is gone. The owner holds
-the lock of a file in it, which the system lets go of however the process ends.
+Invariant: a folder is removed by its owner, or by any process once its owner is gone. The owner
+holds the lock of a file in it, which the system releases however the process ends.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ OWNED = "omnigraph-load-"
 """Folders of one process, which holds their lock."""
 
 SHARED = "omnigraph-write-"
-"""Folders that several processes use one after the other: none can tell whether it is the last."""
+"""Folders that several processes use in turn: none knows whether it is the last."""
 
 SHARED_AGE_S_MAX = 7 * 24 * 3600
 _UNLOCKED_AGE_S_MAX = 3600  # how long an owner may take to lock what it made
@@ -26,7 +26,7 @@ _LOCK = "owner.lock"
 
 @contextmanager
 def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
-    """A folder that is gone afterwards, and sooner or later if this process is killed."""
+    """A temporary folder, removed afterwards; a later load removes it if this process is killed."""
     where = Path(tempfile.gettempdir()) if parent is None else parent
     forget_dead(where)
     path = Path(tempfile.mkdtemp(prefix=OWNED, dir=where))
@@ -39,7 +39,7 @@ def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
 
 
 def discard(folder: Path) -> None:
-    """Remove a shared folder. Whoever still works in it finds it gone and cannot make it again."""
+    """Remove a shared folder, renamed first: a task that still works there cannot recreate it."""
     gone = folder.with_name(f"{folder.name}.gone")
     with suppress(OSError):
         folder.rename(gone)
@@ -47,7 +47,7 @@ def discard(folder: Path) -> None:
 
 
 def _lock(folder: Path) -> int:
-    # The file gets its name when it is locked: under that name nobody sees it free too early.
+    # The file gets its name once it is locked, so no process sees it unlocked under that name.
     unfinished = folder / f"{_LOCK}.new"
     descriptor = os.open(unfinished, os.O_CREAT | os.O_RDWR, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
-"""Where bulk data comes from: files, folders, patterns, and tables at hand.
+"""Input files of a bulk load: found by path, folder, glob or URI; read as lines or as columns.
 
 Invariant: the parts of an input are in a fixed order and each can be read by itself, in another
-process too. A part of a text file owns the lines that begin inside it.
+process too. A part of a text file owns the lines that begin inside it (byte-range split).
 """
 
 import glob
@@ -20,7 +20,7 @@ import pyarrow.fs as pfs
 import pyarrow.parquet as pq
 
 from omnigraph.errors import BadRequest, NotFound, StorageFailed
-from omnigraph.exec.load.decode import LINE_BYTES_MAX, Block
+from omnigraph.exec.load.decode import LINE_BYTES_MAX, LineBlock
 from omnigraph.exec.load.files import Options, is_remote, opened
 from omnigraph.exec.load.lines import line_count
 from omnigraph.storage.lance.foreign import look_at, read_batches
@@ -45,7 +45,7 @@ _ROW_BYTES = 100  # of a row of a Lance dataset, roughly
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Something to read: a file, or the lines that begin between two of its bytes."""
+    """A part of the input: a file, a byte range of its lines, or some of its row groups."""
 
     index: int
     file: str
@@ -54,7 +54,7 @@ class Part:
     start: int = 0
     end: int | None = None  # None: to the end of the file
     row_groups: tuple[int, ...] | None = None  # of Parquet; fragments of Lance
-    first: int = 1  # the number of its first line or row, as far as it is known
+    first: int = 1  # number of its first line or row, as far as known
     label: str | None = None  # what errors call the file
     options: Options = ()  # how to reach the file
     version: int | None = None  # Lance only
@@ -81,11 +81,11 @@ def where(name: str) -> str:
     return name if is_remote(name) else os.path.abspath(name.removeprefix("file://"))
 
 
-Found = tuple[str, int, int | None]
-"""A file's name and size, and the version of what has versions."""
+FileFacts = tuple[str, int, int | None]
+"""Name and size of a file, and the version of a Lance dataset."""
 
 
-def _files(name: str, options: Options) -> Iterator[Found]:
+def _files(name: str, options: Options) -> Iterator[FileFacts]:
     if PurePosixPath(name).suffix == ".lance":
         yield _lance(name, options)
         return
@@ -108,7 +108,7 @@ def _files(name: str, options: Options) -> Iterator[Found]:
             yield match, Path(match).stat().st_size, None
 
 
-def _lance(name: str, options: Options) -> Found:
+def _lance(name: str, options: Options) -> FileFacts:
     path = name.removeprefix("file://")
     if not is_remote(name) and not Path(path).is_dir():
         raise NotFound("input file", name, "a Lance dataset is a folder")
@@ -116,27 +116,27 @@ def _lance(name: str, options: Options) -> Found:
     return path, sum(fragments.values()) * _ROW_BYTES, version
 
 
-def _remote(name: str, options: Options) -> Iterator[Found]:
+def _remote(name: str, options: Options) -> Iterator[FileFacts]:
     files, path = opened(name, options)
     scheme = name.split("://", 1)[0]
     is_pattern = any(sign in path for sign in "*?[")
     plain = takewhile(lambda part: not any(sign in part for sign in "*?["), path.split("/"))
     base = "/".join(plain) if is_pattern else path
     try:
-        found = files.get_file_info(base)
-        if is_pattern or found.type == pfs.FileType.Directory:
+        info = files.get_file_info(base)
+        if is_pattern or info.type == pfs.FileType.Directory:
             every = files.get_file_info(pfs.FileSelector(base, recursive=True))
             inside = [f for f in every if f.type == pfs.FileType.File and _is_data(Path(f.path))]
-            wanted = [f for f in inside if not is_pattern or fnmatch(f.path, path)]
-            for each in sorted(wanted, key=lambda f: f.path):
+            matches = [f for f in inside if not is_pattern or fnmatch(f.path, path)]
+            for each in sorted(matches, key=lambda f: f.path):
                 yield f"{scheme}://{each.path}", each.size, None
-            if wanted:
+            if matches:
                 return
     except OSError as cause:
         raise StorageFailed(f"looked for {name}", str(cause)) from cause
-    if found.type != pfs.FileType.File:
+    if info.type != pfs.FileType.File:
         raise NotFound("input file", name, "give a file, a folder or a pattern that matches one")
-    yield name, found.size, None
+    yield name, info.size, None
 
 
 def _is_data(path: Path) -> bool:
@@ -152,11 +152,11 @@ def _format(name: str) -> Format:
 # Reading lines
 
 
-def blocks(part: Part, *, block_bytes: int = _BLOCK_BYTES) -> Iterator[Block]:
+def blocks(part: Part, *, block_bytes: int = _BLOCK_BYTES) -> Iterator[LineBlock]:
     """The lines of a part, many at a time; a line that is too long comes alone, cut off."""
     line = part.first
     for data in _whole_lines(part, block_bytes):
-        yield Block(data, line, part.index, part.label)
+        yield LineBlock(data, line, part.index, part.label)
         line += max(1, line_count(data) + (not data.endswith(b"\n")))
 
 
@@ -164,63 +164,63 @@ def _whole_lines(part: Part, block_bytes: int) -> Iterator[bytes]:
     with _stream(part) as stream:
         begin = part.start
         if begin:
-            # The line that begins before this part is the one before's.
+            # The line that begins before this part belongs to the part before.
             stream.seek(begin - 1)
-            skipped, held = _skip_line(stream)
+            skipped, buffer = _skip_line(stream)
             begin += skipped - 1
             if part.end is not None and begin >= part.end:
                 return
         else:
-            held = b""
-        yield from _cut(stream, held, begin, part.end, block_bytes)
+            buffer = b""
+        yield from _cut(stream, buffer, begin, part.end, block_bytes)
 
 
 def _cut(
-    stream: Any, held: bytes, begin: int, end: int | None, block_bytes: int
+    stream: Any, buffer: bytes, begin: int, end: int | None, block_bytes: int
 ) -> Iterator[bytes]:
-    """Blocks of the lines that begin before `end`. `held` was read already, from `begin` on."""
+    """Blocks of the lines that begin before `end`. `buffer` was read already, from `begin` on."""
     while True:
-        stop = _stop(held, begin, end)
+        stop = _stop(buffer, begin, end)
         if stop is not None:
-            yield held[:stop]
+            yield buffer[:stop]
             return
-        at = held.rfind(b"\n") + 1
-        if at:
-            yield held[:at]
-            begin, held = begin + at, held[at:]
-        if len(held) > LINE_BYTES_MAX:
-            yield b"x" * len(held) + b"\n"
+        cut = buffer.rfind(b"\n") + 1
+        if cut:
+            yield buffer[:cut]
+            begin, buffer = begin + cut, buffer[cut:]
+        if len(buffer) > LINE_BYTES_MAX:
+            yield b"x" * len(buffer) + b"\n"
             skipped, rest = _skip_line(stream)
-            begin, held = begin + len(held) + skipped, rest
+            begin, buffer = begin + len(buffer) + skipped, rest
             if end is not None and begin >= end:
                 return
             continue
-        piece = _read(stream, block_bytes)
-        if not piece:
+        chunk = _read(stream, block_bytes)
+        if not chunk:
             break
-        held += piece
-    if held:
-        yield held
+        buffer += chunk
+    if buffer:
+        yield buffer
 
 
-def _stop(held: bytes, begin: int, end: int | None) -> int | None:
-    """Where the last line of a part ends in what is held, if it ends there."""
-    if end is None or begin + len(held) < end:
+def _stop(buffer: bytes, begin: int, end: int | None) -> int | None:
+    """The offset after the last line of a part, if that line ends in the buffer."""
+    if end is None or begin + len(buffer) < end:
         return None
-    at = held.find(b"\n", max(end - 1 - begin, 0))
-    return at + 1 if at >= 0 else None
+    newline = buffer.find(b"\n", max(end - 1 - begin, 0))
+    return newline + 1 if newline >= 0 else None
 
 
 def _skip_line(stream: Any) -> tuple[int, bytes]:
-    """Read past the next line end: how many bytes that took, and what was read after it."""
+    """Read past the next line end: the bytes skipped, and what was read beyond it."""
     skipped = 0
     while True:
-        piece = _read(stream, 1 << 20)
-        at = piece.find(b"\n")
-        if at >= 0:
-            return skipped + at + 1, piece[at + 1 :]
-        skipped += len(piece)
-        if not piece:
+        chunk = _read(stream, 1 << 20)
+        newline = chunk.find(b"\n")
+        if newline >= 0:
+            return skipped + newline + 1, chunk[newline + 1 :]
+        skipped += len(chunk)
+        if not chunk:
             return skipped, b""
 
 
@@ -249,7 +249,7 @@ def _read(stream: Any, count: int) -> bytes:
 
 
 def tables(part: Part) -> Iterator[pa.Table]:
-    """The columns of a part, some rows at a time. CSV gives text alone."""
+    """The columns of a part, a batch of rows at a time. CSV cells are text."""
     if part.format == "lance":
         yield from _lance_tables(part)
         return
@@ -312,15 +312,15 @@ def _csv(part: Part, stream: Any) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
 
 
-# Records that were at hand as objects, on their way to another process
+# Records given as Python objects, pickled for another process
 
 
 def write_records(path: Path, records: tuple[Any, ...]) -> None:
-    """Keep objects as they are; `read_records` gives them back."""
+    """Pickle records; `read_records` gives them back."""
     path.write_bytes(pickle.dumps(records))
 
 
 def read_records(part: Part) -> tuple[Any, ...]:
-    """Objects that this program wrote."""
-    found: tuple[Any, ...] = pickle.loads(Path(part.file).read_bytes())
-    return found
+    """The objects that `write_records` wrote."""
+    records: tuple[Any, ...] = pickle.loads(Path(part.file).read_bytes())
+    return records

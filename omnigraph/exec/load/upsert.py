@@ -1,16 +1,15 @@
-"""Merges of many rows: which committed rows are replaced, and the files that replace them.
+"""Bulk upsert: a partitioned join of new rows with committed ids, staged as fragments.
 
-    fragments of the table ─▶ ids, row ids, addresses ─▶ rows whose ids come again are taken out
-    buckets of new rows    ─▶ a row that replaces one keeps its row id, the others are new
+    fragments of the table ─▶ ids, row ids, addresses ─▶ deletion vectors for replaced rows
+    buckets of new rows    ─▶ a replacing row keeps the row id, the others are new
 
 Invariant: of the committed table only ids, row ids and addresses are read. A job owns its fragments
-or its bucket, so jobs can run anywhere and in any order, and together they make one version of the
-table. What a bucket wrote stays good as long as it replaces the same rows.
+or its bucket, so jobs can run in any process and in any order, and together they make one version
+of the table. The fragments of a bucket are reused by a later attempt that replaces the same rows.
 """
 
 import hashlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,28 +19,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.load.checks import id_keys
-from omnigraph.exec.load.records import Owner, schema_of
-from omnigraph.exec.load.spill import AT, KeyFile, KeySet, Spill, read_keys
+from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.load.spill import ORIGIN, KeyFile, KeySet, Spill, read_keys
+from omnigraph.exec.threads import in_order
 from omnigraph.exec.values.buckets import bucket_numbers
-from omnigraph.storage.lance.tables import Fragments, Tables
+from omnigraph.storage.lance.columns import ADDRESS, ROW_ID
+from omnigraph.storage.lance.staging import Fragments
+from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store, open_store
 from omnigraph.types import TableKey
 
-ROW_ID = "_rowid"
-_AT_ONCE = 2
+_THREADS = 2
 FRAGMENTS_ROWS = 1 << 20
-"""Fragments that one job looks at hold about this many rows."""
+"""Rows, roughly, in the fragments of one job."""
 
-Each = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
+RunJobs = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
+"""Runs a function over jobs, in this process or on Spark; the results in the order of the jobs."""
+
 Item = TypeVar("Item")
 
 
-def at_hand(work: Callable[[Item], Any], items: Sequence[Item]) -> list[Any]:
-    """Every job in this process, two at a time; the results in the order of the items."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(work, items))
+def in_process(work: Callable[[Item], Any], items: Sequence[Item]) -> list[Any]:
+    """Run every job in threads of this process; the results in the order of the items."""
+    return list(in_order(work, items, threads=_THREADS))
 
 
 def row_keys(table: TableKey) -> KeySet:
@@ -59,7 +61,7 @@ def replaced_keys(table: TableKey) -> KeySet:
 
 @dataclass(frozen=True, slots=True)
 class FindJob:
-    """Some fragments, and where the ids of the input are."""
+    """Fragments to search for the ids of the input, which are in spill files."""
 
     uri: str
     storage_options: dict[str, str] | None
@@ -72,7 +74,7 @@ class FindJob:
 
 @dataclass(frozen=True, slots=True)
 class TakenOut:
-    """What is left of some fragments, and where the rows are noted that were taken out of them."""
+    """Fragments without their replaced rows, and spill files with the row ids of those."""
 
     left: Fragments = ()
     gone: tuple[int, ...] = ()
@@ -80,20 +82,24 @@ class TakenOut:
 
 
 def take_out(job: FindJob) -> TakenOut:
-    """Find the rows whose ids come again, and take them out of their fragments."""
+    """Find the rows whose ids are in the input, and delete them from their fragments."""
     tables = _tables(job.uri, job.storage_options)
-    found = tables.reader(job.pin).addresses(job.fragments)
-    numbers = bucket_numbers(found, ["id"], job.buckets) if job.buckets > 1 else None
-    met = []
+    committed = tables.reader(job.pin).addresses(job.fragments)
+    numbers = bucket_numbers(committed, ["id"], job.buckets) if job.buckets > 1 else None
+    matches = []
     for bucket in range(job.buckets):
         ids = read_keys(job.ids, id_keys(job.pin.table_key).name, bucket)
         if ids is not None:
-            here = found if numbers is None else found.filter(pa.array(numbers == bucket))
-            met.append(here.filter(pc.is_in(here["id"], value_set=ids["id"].combine_chunks())))
-    rows = pa.concat_tables([found.slice(0, 0), *met])
+            of_bucket = (
+                committed if numbers is None else committed.filter(pa.array(numbers == bucket))
+            )
+            matches.append(
+                of_bucket.filter(pc.is_in(of_bucket["id"], value_set=ids["id"].combine_chunks()))
+            )
+    rows = pa.concat_tables([committed.slice(0, 0), *matches])
     if not rows.num_rows:
         return TakenOut()
-    left, gone = tables.without_rows(job.pin, rows["_rowaddr"].combine_chunks())
+    left, gone = tables.without_rows(job.pin, rows[ADDRESS].combine_chunks())
     noted = Spill(Path(job.folder), job.buckets)
     noted.add(replaced_keys(job.pin.table_key), rows.select(["id", ROW_ID]))
     noted.flush()
@@ -102,7 +108,7 @@ def take_out(job: FindJob) -> TakenOut:
 
 @dataclass(frozen=True, slots=True)
 class BucketDone:
-    """The files of one bucket, and which rows they replace."""
+    """The fragments of one bucket, and a digest of the rows they replace."""
 
     replaces: str
     fragments: Fragments
@@ -110,7 +116,7 @@ class BucketDone:
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """The rows of one bucket, and what is known of those they replace."""
+    """The rows of one bucket, and the row ids of the committed rows they replace."""
 
     uri: str
     storage_options: dict[str, str] | None
@@ -124,7 +130,7 @@ class WriteJob:
 
 
 def write_bucket(job: WriteJob) -> BucketDone:
-    """Write the rows of one bucket, unless an earlier attempt wrote the same."""
+    """Write the rows of one bucket. Idempotent: reuses what an earlier attempt wrote."""
     table = job.owner.table
     replaced = read_keys(job.replaced, replaced_keys(table).name, job.bucket)
     named = _digest(replaced)
@@ -135,20 +141,20 @@ def write_bucket(job: WriteJob) -> BucketDone:
     stage = partial(tables.write_fragments, job.pin, replacing=False)
     if replaced is None:
         return BucketDone(named, stage(rows) if rows.num_rows else ())
-    places = pc.index_in(rows["id"].combine_chunks(), replaced["id"].combine_chunks())
-    old, new = rows.filter(places.is_valid()), rows.filter(places.is_null())
-    row_ids = replaced[ROW_ID].combine_chunks().take(places.drop_null())
+    positions = pc.index_in(rows["id"].combine_chunks(), replaced["id"].combine_chunks())
+    old, new = rows.filter(positions.is_valid()), rows.filter(positions.is_null())
+    row_ids = replaced[ROW_ID].combine_chunks().take(positions.drop_null())
     fresh = stage(new) if new.num_rows else ()
     return BucketDone(named, (*stage(old, row_ids=row_ids), *fresh))
 
 
 def kept_rows(owner: Owner, rows: pa.Table | None, losers: pa.Array | None) -> pa.Table:
     """Rows of a merge, without those that a later row of the same id replaces."""
-    schema = schema_of(owner)
+    schema = owner.schema
     if rows is None:
         return schema.empty_table()
     if losers is not None:
-        rows = rows.filter(pc.invert(pc.is_in(rows.column(AT), value_set=losers)))
+        rows = rows.filter(pc.invert(pc.is_in(rows.column(ORIGIN), value_set=losers)))
     return rows.select(schema.names).cast(schema)
 
 
@@ -156,65 +162,40 @@ def _digest(replaced: pa.Table | None) -> str:
     if replaced is None:
         return ""
     rows = replaced.sort_by("id")
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in ("id", ROW_ID):
         for buffer in rows[name].combine_chunks().buffers():
-            told.update(b"" if buffer is None else memoryview(buffer))
-    return told.hexdigest()
+            digest.update(b"" if buffer is None else memoryview(buffer))
+    return digest.hexdigest()
 
 
 def _tables(uri: str, storage_options: dict[str, str] | None) -> Tables:
     return open_store(uri, read_only=True, storage_options=storage_options).tables
 
 
-# The whole
+# One table
 
 
 @dataclass(slots=True)
 class Upsert:
-    """The merges of one load, over its attempts."""
+    """Upserts of one load; remembers the fragments of buckets between attempts."""
 
     store: Store
     folder: Path
-    each: Each
+    run_jobs: RunJobs
     _done: dict[tuple[TableKey, int], BucketDone] = field(default_factory=dict)
 
     def stage(
         self, write: Write, owner: Owner, ids: Spill, rows: Spill, losers: pa.Array | None
     ) -> None:
         """Stage one table's merge as one version."""
-        base = write.base(owner.table)
-        where = self.store.where
         ids.flush()
         rows.flush()
-        stated = tuple(f for f in ids.files if f.name == id_keys(owner.table).name)
-        groups = grouped(write.read(owner.table).fragments(), FRAGMENTS_ROWS)
-        find = [
-            FindJob(
-                where.uri, where.storage_options, base, g, stated, str(self.folder), rows.buckets
-            )
-            for g in groups
-        ]
-        taken: list[TakenOut] = self.each(take_out, find if stated else [])
+        taken: list[TakenOut] = self.run_jobs(take_out, self._find_jobs(write, owner, ids))
         replaced = tuple(file for each in taken for file in each.replaced)
-        brought = tuple(f for f in rows.files if f.name == row_keys(owner.table).name)
-        buckets = sorted({file.bucket for file in brought})
-        jobs = [
-            WriteJob(
-                where.uri,
-                where.storage_options,
-                base,
-                owner,
-                bucket,
-                tuple(f for f in brought if f.bucket == bucket),
-                losers,
-                tuple(f for f in replaced if f.bucket == bucket),
-                self._done.get((owner.table, bucket)),
-            )
-            for bucket in buckets
-        ]
-        done: list[BucketDone] = self.each(write_bucket, jobs)
-        self._done |= {(owner.table, b): d for b, d in zip(buckets, done, strict=True)}
+        jobs = self._write_jobs(write, owner, rows, losers, replaced)
+        done: list[BucketDone] = self.run_jobs(write_bucket, jobs)
+        self._done |= {(owner.table, j.bucket): d for j, d in zip(jobs, done, strict=True)}
         added = tuple(fragment for each in done for fragment in each.fragments)
         left = tuple(fragment for each in taken for fragment in each.left)
         gone = tuple(fragment for each in taken for fragment in each.gone)
@@ -224,9 +205,45 @@ class Upsert:
         else:
             write.fragments(owner.table, added)
 
+    def _find_jobs(self, write: Write, owner: Owner, ids: Spill) -> list[FindJob]:
+        """A job a group of fragments; none when every id of the input was minted for it."""
+        stated = tuple(f for f in ids.files if f.name == id_keys(owner.table).name)
+        base, where, folder = write.base(owner.table), self.store.where, str(self.folder)
+        groups = grouped(write.read(owner.table).fragments(), FRAGMENTS_ROWS) if stated else []
+        return [
+            FindJob(where.uri, where.storage_options, base, group, stated, folder, ids.buckets)
+            for group in groups
+        ]
+
+    def _write_jobs(
+        self,
+        write: Write,
+        owner: Owner,
+        rows: Spill,
+        losers: pa.Array | None,
+        replaced: tuple[KeyFile, ...],
+    ) -> list[WriteJob]:
+        """A job a bucket that has rows, in order of buckets."""
+        files = tuple(f for f in rows.files if f.name == row_keys(owner.table).name)
+        base, where = write.base(owner.table), self.store.where
+        return [
+            WriteJob(
+                where.uri,
+                where.storage_options,
+                base,
+                owner,
+                bucket,
+                tuple(f for f in files if f.bucket == bucket),
+                losers,
+                tuple(f for f in replaced if f.bucket == bucket),
+                self._done.get((owner.table, bucket)),
+            )
+            for bucket in sorted({file.bucket for file in files})
+        ]
+
 
 def grouped(fragments: dict[int, int], rows_max: int) -> list[tuple[int, ...]]:
-    """Fragments in groups of about so many rows, in their order. There is one group at least."""
+    """Fragments in groups of about `rows_max` rows, in their order; at least one group."""
     groups: list[list[int]] = [[]]
     rows = 0
     for fragment, count in fragments.items():

@@ -1,1 +1,1 @@
-"""What is derived from a table version and kept in memory: ids, columns, adjacency."""
+"""In-memory copies of table versions for the read path: ids, columns, adjacency."""

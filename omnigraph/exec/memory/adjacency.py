@@ -1,7 +1,7 @@
-"""Adjacency in memory: for each node number its neighbours, in compressed sparse rows.
+"""Adjacency in compressed sparse rows (CSR): for each node number its neighbours.
 
-Invariant: neighbours of a node are ascending, parallel edges side by side. What is patched after a
-small write equals what is built anew; a property test holds the two against each other.
+Invariant: neighbours of a node are ascending, parallel edges side by side. An adjacency patched
+after a small write equals one built anew; a property test compares the two.
 
 An edge as one integer, source number above and neighbour below, makes a sorted array of integers
 the same thing as the rows: building is one sort, patching is two searches in it.
@@ -20,14 +20,14 @@ from omnigraph.plan import ir
 _LOW = np.int64(0xFFFFFFFF)
 
 _BYTES_AN_EDGE = 48
-"""What building takes at its widest: keys, their order, both again in that order."""
+"""The peak of building: keys, their order, both again in that order."""
 
 
 @dataclass(frozen=True)
 class Adjacency:
     """Neighbours and edges of every node, one way."""
 
-    starts: np.ndarray  # node number → first place of its neighbours; one longer than nodes
+    starts: np.ndarray  # node number → first index of its neighbours; one longer than nodes
     neighbours: np.ndarray
     edges: np.ndarray  # positions of the edges, in step with the neighbours
 
@@ -41,21 +41,21 @@ class Adjacency:
         return len(self.starts) - 1
 
     @cached_property
-    def distinct(self) -> "Rim":
+    def distinct(self) -> "NeighbourLists":
         """The neighbours without repetitions."""
         keys = self.keys()
         first = np.empty(len(keys), bool)
         first[:1] = True
         np.not_equal(keys[1:], keys[:-1], out=first[1:])
         if first.all():
-            return Rim(self.starts, self.neighbours)
+            return NeighbourLists(self.starts, self.neighbours)
         before = np.concatenate(([0], np.cumsum(first)))
-        return Rim(before[self.starts], self.neighbours[first])
+        return NeighbourLists(before[self.starts], self.neighbours[first])
 
     @cached_property
-    def multiple(self) -> "Rim":
+    def multiple(self) -> "NeighbourLists":
         """The neighbours, once an edge."""
-        return Rim(self.starts, self.neighbours)
+        return NeighbourLists(self.starts, self.neighbours)
 
     def keys(self) -> np.ndarray:
         """The edges as sorted integers."""
@@ -64,8 +64,8 @@ class Adjacency:
 
 
 @dataclass(frozen=True)
-class Rim:
-    """Neighbours by node number."""
+class NeighbourLists:
+    """The CSR arrays of an adjacency, without its edges: neighbours by node number."""
 
     starts: np.ndarray
     neighbours: np.ndarray
@@ -79,19 +79,21 @@ class Rim:
         looped[sources[sources == self.neighbours]] = True
         return looped
 
-    def degrees(self, at: np.ndarray) -> np.ndarray:
-        counts: np.ndarray = self.starts[at + 1] - self.starts[at]
+    def degrees(self, nodes: np.ndarray) -> np.ndarray:
+        """How many neighbours each node has."""
+        counts: np.ndarray = self.starts[nodes + 1] - self.starts[nodes]
         return counts
 
-    def spread(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """For every neighbour of every node: which of `at` it belongs to, and its place."""
-        first = self.starts[at]
-        counts = self.starts[at + 1] - first
-        owners = np.repeat(np.arange(len(at)), counts)
+    def spread(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """For every neighbour of every node: the index into `nodes` of its owner, and its own index
+        into `neighbours`."""
+        first = self.starts[nodes]
+        counts = self.starts[nodes + 1] - first
+        owners = np.repeat(np.arange(len(nodes)), counts)
         ends = np.cumsum(counts)
-        places = np.arange(ends[-1] if len(ends) else 0)
-        places += np.repeat(first - (ends - counts), counts)
-        return owners, places
+        indexes = np.arange(ends[-1] if len(ends) else 0)
+        indexes += np.repeat(first - (ends - counts), counts)
+        return owners, indexes
 
 
 def _packed(sources: np.ndarray, neighbours: np.ndarray) -> np.ndarray:
@@ -114,21 +116,21 @@ def _ends(edges: Edges, direction: ir.Direction) -> tuple[np.ndarray, np.ndarray
 def build(edges: Edges, direction: ir.Direction) -> Adjacency:
     """The adjacency of an edge table version, one way."""
     sources, neighbours = _ends(edges, direction)
-    places = np.arange(edges.size)
+    positions = np.arange(edges.size)
     if edges.alive is not None:
-        places = np.flatnonzero(edges.alive)
-        sources, neighbours = sources[places], neighbours[places]
-    return adjacency_of(sources, neighbours, places, _nodes(edges, direction))
+        positions = np.flatnonzero(edges.alive)
+        sources, neighbours = sources[positions], neighbours[positions]
+    return adjacency_of(sources, neighbours, positions, _nodes(edges, direction))
 
 
 def adjacency_of(
-    sources: np.ndarray, neighbours: np.ndarray, places: np.ndarray, nodes: int
+    sources: np.ndarray, neighbours: np.ndarray, edges: np.ndarray, nodes: int
 ) -> Adjacency:
-    """The adjacency of edges given by their ends."""
+    """The adjacency of edges given by their ends and positions."""
     announce(_BYTES_AN_EDGE * len(sources))
     keys = _packed(sources, neighbours)
     order = np.argsort(keys, kind="stable")
-    return _from_keys(keys[order], places[order], nodes)
+    return _from_keys(keys[order], edges[order], nodes)
 
 
 def _nodes(edges: Edges, direction: ir.Direction) -> int:
@@ -144,15 +146,15 @@ def patch(before: Adjacency, edges: Edges, direction: ir.Direction) -> Adjacency
     if edges.alive is not None:
         stale |= ~edges.alive
     keep = ~stale[before.edges]
-    keys, places = before.keys()[keep], before.edges[keep]
+    keys, positions = before.keys()[keep], before.edges[keep]
     added = written if edges.alive is None else written[edges.alive[written]]
     sources, neighbours = _ends(edges, direction)
     new = _packed(sources[added], neighbours[added])
     order = np.argsort(new, kind="stable")
     where = np.searchsorted(keys, new[order])
     keys = np.insert(keys, where, new[order])
-    places = np.insert(places, where, added[order])
-    return _from_keys(keys, places, max(_nodes(edges, direction), before.nodes))
+    positions = np.insert(positions, where, added[order])
+    return _from_keys(keys, positions, max(_nodes(edges, direction), before.nodes))
 
 
 def both_ways(out: Adjacency, back: Adjacency) -> Adjacency:
@@ -201,7 +203,7 @@ class Topology:
         return None if before is None else patch(before, self.edges, direction)
 
     def _grown(self, made: Adjacency, direction: ir.Direction, nodes: int) -> Adjacency:
-        """Nodes that are newer than the edges have none."""
+        """The same adjacency for more nodes: those newer than the edges have no neighbours."""
         more = np.full(nodes - made.nodes, made.starts[-1])
         grown = Adjacency(np.concatenate((made.starts, more)), made.neighbours, made.edges)
         self._cache.put(self._key(self.edges.source.key, direction), grown, grown.bytes_held)

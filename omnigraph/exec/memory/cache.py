@@ -1,12 +1,13 @@
-"""What is derived from table versions, kept while it fits.
+"""Byte-bounded cache of data derived from table versions, with lock-free lookups.
 
-Invariant: a version never changes, so neither does anything kept under its key; what was not used
-since something last had to go goes first, and what is kept never weighs more than the bound. Of
-threads that want the same missing thing one makes it and the others wait for it.
+Invariant: a version never changes, so neither does a value kept under its key. Entries not used
+since the last eviction are evicted first, and the kept values never weigh more than the bound. Of
+threads that miss the same key one makes the value and the others wait for it.
 
-Looking something up takes no lock and moves nothing: it marks the key, and the order is settled
-when room is needed. That moment begins a new `epoch`; who remembers what it looked up, to save the
-next look, remembers it for one epoch.
+Not an `Lru`, which locks and reorders on every lookup: a point query takes microseconds and looks
+up several keys. Here a lookup takes no lock and moves nothing: it marks the key, and the order is
+settled at an eviction. An eviction begins a new `epoch`: a caller may keep a value it looked up, to
+save the next lookup, for one epoch.
 """
 
 from collections import Counter, OrderedDict
@@ -20,7 +21,7 @@ _USES_MAX = 4096
 
 
 class Cache:
-    """A byte-bounded LRU, safe to share between threads."""
+    """Values by key, in approximate LRU order. Safe to share between threads."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -37,15 +38,15 @@ class Cache:
         return self._bytes
 
     def get(self, key: Hashable) -> Any | None:
-        """What is kept under a key, now marked as used."""
-        found = self._kept.get(key)
-        if found is None:
+        """The value of a key, now marked as used; None on a miss."""
+        entry = self._kept.get(key)
+        if entry is None:
             return None
         self._marked[key] = None
-        return found[0]
+        return entry[0]
 
     def put(self, key: Hashable, value: Any, bytes_held: int) -> None:
-        """Keep a value, if it fits at all, and let go of what no longer does."""
+        """Keep a value, if it fits at all, and evict others until the bound holds again."""
         with self._turn:
             self._bytes -= self._kept.pop(key, (None, 0))[1]
             if bytes_held > self.bytes_max:
@@ -66,25 +67,25 @@ class Cache:
             self._bytes -= freed
 
     def made(self, key: Hashable, make: Callable[[], tuple[Kept, int]]) -> Kept:
-        """What is kept under a key, or what `make` returns with its weight in bytes."""
-        found: Kept | None = self.get(key)
-        if found is not None:
-            return found
+        """The value of a key; on a miss the one that `make` returns with its weight in bytes."""
+        value: Kept | None = self.get(key)
+        if value is not None:
+            return value
         with self._turn:
             lock = self._making.setdefault(key, RLock())
         try:
             with lock:
-                found = self.get(key)
-                if found is None:
-                    found, bytes_held = make()
-                    self.put(key, found, bytes_held)
+                value = self.get(key)
+                if value is None:
+                    value, bytes_held = make()
+                    self.put(key, value, bytes_held)
         finally:
             with self._turn:
                 self._making.pop(key, None)
-        return found
+        return value
 
     def use(self, key: Hashable, cost: int = 1) -> int:
-        """Count a use of something that is not kept; the total so far says when keeping it pays."""
+        """Count a use of a key that is not kept; the total so far says when keeping it pays."""
         with self._turn:
             if len(self._uses) > _USES_MAX:
                 self._uses.clear()
@@ -92,7 +93,7 @@ class Cache:
             return self._uses[key]
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Drop every entry."""
         with self._turn:
             self.epoch += 1
             self._kept.clear()

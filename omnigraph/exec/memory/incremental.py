@@ -1,8 +1,8 @@
-"""What is derived from a column, kept and brought up to date from version to version.
+"""Incremental maintenance of indexes derived from one column: patched from version to version.
 
-Invariant: what is returned for a version is what building it from that version gives. A version
-that follows one we hold is made of that and the rows written between them; when those are many, it
-is built anew.
+Invariant: the index returned for a version equals one built from that version. The index of a
+version that follows a cached one is made of that and the rows written between them; when those are
+many, it is built anew.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.memory.cache import Cache
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.columns import CREATED
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import TablePin
 
 CHANGED_SHARE_MAX = 0.2
 
 
 class Derived(Protocol):
-    """Something made of the ids and one column of a table."""
+    """An index made of the ids and one column of a table."""
 
     @property
     def ids(self) -> pa.Array: ...
@@ -36,7 +37,7 @@ Made = TypeVar("Made", bound=Derived)
 
 @dataclass(frozen=True, slots=True)
 class Recipe(Generic[Made]):
-    """How something is made of ids and values, and changed."""
+    """How an index is built of ids and values, and patched."""
 
     name: str
     build: Callable[[pa.Array, pa.ChunkedArray], Made]
@@ -44,7 +45,7 @@ class Recipe(Generic[Made]):
 
 
 def derived(recipe: Recipe[Made], reader: TableReader, column: str, cache: Cache) -> Made:
-    """What a recipe makes of a column of a version, made once."""
+    """The index a recipe makes of a column of a version, made once."""
 
     def make() -> tuple[Made, int]:
         made = _followed(recipe, reader, column, cache)
@@ -57,7 +58,7 @@ def derived(recipe: Recipe[Made], reader: TableReader, column: str, cache: Cache
 
 
 def key_of(recipe: Recipe[Made], pin: TablePin, column: str) -> tuple[str, TablePin, str]:
-    """Where the cache keeps it."""
+    """The cache key of an index."""
     return recipe.name, pin, column
 
 
@@ -75,24 +76,21 @@ def _followed(recipe: Recipe[Made], reader: TableReader, column: str, cache: Cac
     base: TablePin | None = cache.get(_latest(recipe, reader.pin, column))
     if base is None or base.version >= reader.pin.version:
         return None
-    held: Made | None = cache.get(key_of(recipe, base, column))
-    if held is None:
+    before: Made | None = cache.get(key_of(recipe, base, column))
+    if before is None:
         return None
-    written = reader.rows(
-        ["id", column, "_row_created_at_version"],
-        filter=f"_row_last_updated_at_version > {base.version}",
-    )
+    written = reader.written_since(base.version, ["id", column, CREATED])
     if written.num_rows > CHANGED_SHARE_MAX * max(reader.pin.row_count, 100):
         return None
-    created = pc.sum(pc.greater(written["_row_created_at_version"], base.version)).as_py() or 0
-    gone = _is_in(held.ids, written["id"])
+    created = pc.sum(pc.greater(written[CREATED], base.version)).as_py() or 0
+    gone = _is_in(before.ids, written["id"])
     if base.row_count + created != reader.pin.row_count:
-        gone |= ~_is_in(held.ids, reader.rows(["id"])["id"])
+        gone |= ~_is_in(before.ids, reader.rows(["id"])["id"])
     if not written.num_rows and not gone.any():
-        return held
-    return recipe.replaced(held, gone, _built(recipe, written, column))
+        return before
+    return recipe.replaced(before, gone, _built(recipe, written, column))
 
 
-def _is_in(ids: pa.Array, some: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    flags = pc.is_in(ids, value_set=some.combine_chunks())
+def _is_in(ids: pa.Array, others: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    flags = pc.is_in(ids, value_set=others.combine_chunks())
     return np.array(flags.to_numpy(zero_copy_only=False), dtype=np.bool_)

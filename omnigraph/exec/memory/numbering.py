@@ -1,7 +1,7 @@
-"""Dictionaries of node ids: every id a type's tables ever showed us, each with a number.
+"""Dictionary encoding of node ids: every id read of a type's tables, each with a dense number.
 
 Invariant: numbers are given out in order and never change, so a longer dictionary of one family
-agrees with every shorter one, and what was built on numbers stays right when nodes are added. Two
+agrees with every shorter one, and adjacency built on numbers stays right when nodes are added. Two
 dictionaries of different families have nothing in common.
 """
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.values.rows import as_numpy
-from omnigraph.exec.values.texts import Texts
+from omnigraph.exec.values.string_column import StringColumn
 
 _SEARCH_COST = 100
 """A binary search costs as much as hashing this many ids, which `locate` does without an order."""
@@ -21,7 +21,8 @@ _INSERTED_MAX = 1024
 
 
 def _order_of(strings: pa.Array) -> np.ndarray:
-    """Ids often come in their order, and to see that takes a fraction of a sort."""
+    """The sort order of ids. They are often sorted already, and checking that costs a fraction of a
+    sort."""
     if len(strings) < 2 or pc.all(pc.less(strings[:-1], strings[1:])).as_py():
         return np.arange(len(strings))
     order: np.ndarray = pc.array_sort_indices(strings).to_numpy().astype(np.int64)
@@ -29,14 +30,14 @@ def _order_of(strings: pa.Array) -> np.ndarray:
 
 
 class Ids:
-    """An immutable dictionary: id to number and back, and the order of ids."""
+    """An immutable dictionary: id to number and back, and the sort order of ids."""
 
     def __init__(self, strings: pa.Array, family: object | None = None) -> None:
         self.strings = strings
         self.family = family if family is not None else object()
         self._order: np.ndarray | None = None
         self._rank: np.ndarray | None = None
-        self._texts: Texts | None = None
+        self._texts: StringColumn | None = None
         self._turn = Lock()
 
     def __len__(self) -> int:
@@ -57,7 +58,7 @@ class Ids:
 
     @property
     def rank(self) -> np.ndarray:
-        """The place of each number in that order."""
+        """The rank of each number in that order."""
         if self._rank is None:
             rank = np.empty(len(self), np.int64)
             rank[self.order] = np.arange(len(self))
@@ -69,30 +70,30 @@ class Ids:
         """Whether the order is known already."""
         return self._order is not None
 
-    def find(self, wanted: str) -> int:
-        """The number of one id, or -1."""
-        data = wanted.encode("utf-8", "surrogatepass")
+    def find(self, id: str) -> int:
+        """The number of one id by binary search, or -1."""
+        data = id.encode("utf-8", "surrogatepass")
         order = self.order.data
-        place = self.texts.place(order, data)
-        if place < len(order):
-            number: int = order[place]
+        rank = self.texts.first_not_less(order, data)
+        if rank < len(order):
+            number: int = order[rank]
             if self.texts.bytes_at(number) == data:
                 return number
         return -1
 
     @property
-    def texts(self) -> Texts:
-        """The ids one by one."""
+    def texts(self) -> StringColumn:
+        """The ids as single strings."""
         if self._texts is None:
-            self._texts = Texts(self.strings)
+            self._texts = StringColumn(self.strings)
         return self._texts
 
-    def locate(self, wanted: pa.Array) -> np.ndarray:
-        """The numbers of many ids, -1 for those that are not there."""
-        if len(wanted) * _SEARCH_COST <= len(self) and self.is_sorted:
-            return np.array([self.find(each) for each in wanted.to_pylist()], np.int64)
-        found = pc.index_in(wanted, value_set=self.strings)
-        return as_numpy(found.fill_null(-1)).astype(np.int64)
+    def locate(self, ids: pa.Array) -> np.ndarray:
+        """The numbers of many ids, -1 for those that the dictionary lacks."""
+        if len(ids) * _SEARCH_COST <= len(self) and self.is_sorted:
+            return np.array([self.find(each) for each in ids.to_pylist()], np.int64)
+        numbers = pc.index_in(ids, value_set=self.strings)
+        return as_numpy(numbers.fill_null(-1)).astype(np.int64)
 
     def extended(self, more: pa.Array) -> "Ids":
         """The same numbers, and further ones for ids that are new and distinct."""
@@ -102,9 +103,9 @@ class Ids:
         return longer
 
     def _order_with(self, more: pa.Array) -> np.ndarray:
-        """Few new ids are put into their places; sorting again would cost a sort of all."""
+        """The order with a few new ids inserted: sorting again would cost a sort of all."""
         among = pc.array_sort_indices(more).to_numpy().astype(np.int64)
         order = self.order.data
         new = (more[int(each)].as_py().encode() for each in among)
-        places = [self.texts.place(order, each) for each in new]
-        return np.insert(self.order, places, len(self) + among)
+        ranks = [self.texts.first_not_less(order, each) for each in new]
+        return np.insert(self.order, ranks, len(self) + among)

@@ -1,12 +1,12 @@
-"""Whole table versions held in memory: positions for their entities, columns as they are asked for.
+"""Resident tables: whole table versions in memory, with a position an entity and lazy columns.
 
-Invariant: what is held for a version is what reading that version gives. A version that follows one
-we hold is brought up to date from the rows written between them; when those are many, or rows are
-gone in a way the rows themselves do not show, it is read anew.
+Invariant: a resident version holds what reading that version gives. A version that follows a
+resident one is made of it and the rows written between them; when those are many, or rows are gone
+in a way the rows themselves do not show, it is read anew.
 
-A node's position is its number in the type's dictionary (`ids`), the same in every version, so
-adjacency survives changes of nodes. An edge's position is the place where its row was first seen;
-Lance's stable row ids find it again.
+A node's position is its number in the type's dictionary (`numbering`), the same in every version,
+so adjacency survives changes of nodes. An edge's position is the order in which its row was first
+read; Lance's stable row ids find it again.
 """
 
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from omnigraph.exec.memory.version import Source, VersionKey
 from omnigraph.exec.values.columns import absent, blob_presence, in_one, read_column
 from omnigraph.exec.values.rows import Positions, gather, numbers_at
 from omnigraph.plan import ir
+from omnigraph.storage.lance.columns import ROW_ID
 from omnigraph.types import TableKey
 
 _CHANGED_SHARE_MAX = 0.2
@@ -28,17 +29,19 @@ _FETCHED_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """How a version differs from an earlier one that was held: the positions written since."""
+class VersionPatch:
+    """How a version differs from an earlier resident one: the positions written since."""
 
     base: VersionKey
     written: Positions
 
 
-class Whole:
-    """What nodes and edges have in common: a position a row, and columns in that order."""
+class ResidentTable:
+    """A table version in memory: a position a row, and columns in that order."""
 
-    def __init__(self, source: Source, cache: Cache, size: int, change: Change | None) -> None:
+    def __init__(
+        self, source: Source, cache: Cache, size: int, change: VersionPatch | None
+    ) -> None:
         self.source = source
         self.size = size
         self.everything = np.arange(size)
@@ -53,25 +56,25 @@ class Whole:
         """The position of each row in the order of the table; None when they are the same."""
         raise NotImplementedError
 
-    def fetched(self, name: str, at: Positions) -> pa.Array:
+    def fetched(self, name: str, positions: Positions) -> pa.Array:
         """A column of a few entities, read for them alone."""
         raise NotImplementedError
 
-    def values_at(self, column: ir.Column, at: Positions) -> pa.Array:
+    def values_at(self, column: ir.Column, positions: Positions) -> pa.Array:
         name = self.source.columns.name_of(column)
         if name is None:
-            return absent(column, len(at))
-        if column.type.is_vector and len(at) <= _FETCHED_MAX and not self.holds(name):
-            return self.fetched(name, at)
+            return absent(column, len(positions))
+        if column.type.is_vector and len(positions) <= _FETCHED_MAX and not self.holds(name):
+            return self.fetched(name, positions)
         values = self.column(name, blob=column.type.is_blob)
-        return values if at is self.everything else gather(values, at)
+        return values if positions is self.everything else gather(values, positions)
 
     def holds(self, name: str) -> bool:
         """Whether a column is in memory."""
         return self._cache.get((self.source.key, "column", name)) is not None
 
     def column(self, name: str, *, blob: bool = False) -> pa.Array:
-        """A column by position. Of a blob only whether it is there."""
+        """A column by position. Of a blob only whether it has a value."""
 
         def make() -> tuple[pa.Array, int]:
             values = self._loaded(name, blob=blob)
@@ -93,7 +96,7 @@ class Whole:
         return gather(values, rows)
 
     def _patched(self, name: str) -> pa.Array | None:
-        """The column of the version before, with what was written since in its place."""
+        """The column of the version before, patched with the values written since."""
         change = self.change
         if change is None:
             return None
@@ -107,11 +110,16 @@ class Whole:
         return gather(pa.concat_arrays([before, written]), rows)
 
 
-class Nodes(Whole):
+class Nodes(ResidentTable):
     """A node table version. `present` are the positions that exist in it, ascending."""
 
     def __init__(
-        self, source: Source, cache: Cache, ids: Ids, rows: Positions | None, change: Change | None
+        self,
+        source: Source,
+        cache: Cache,
+        ids: Ids,
+        rows: Positions | None,
+        change: VersionPatch | None,
     ) -> None:
         super().__init__(source, cache, len(ids), change)
         self.ids = ids
@@ -130,18 +138,18 @@ class Nodes(Whole):
             self._rows_known = True
         return self._rows
 
-    def fetched(self, name: str, at: Positions) -> pa.Array:
-        wanted = np.unique(at[at >= 0])
-        values = self.source.aligned(self.ids.strings.take(pa.array(wanted)), name)
-        return gather(values, _among(wanted, at))
+    def fetched(self, name: str, positions: Positions) -> pa.Array:
+        distinct = np.unique(positions[positions >= 0])
+        values = self.source.aligned(self.ids.strings.take(pa.array(distinct)), name)
+        return gather(values, _among(distinct, positions))
 
-    def ids_at(self, at: Positions) -> pa.Array:
-        return gather(self.ids.strings, at)
+    def ids_at(self, positions: Positions) -> pa.Array:
+        return gather(self.ids.strings, positions)
 
-    def ranks_at(self, at: Positions) -> np.ndarray:
-        return numbers_at(self.ids.rank, at)
+    def ranks_at(self, positions: Positions) -> np.ndarray:
+        return numbers_at(self.ids.rank, positions)
 
-    def ends_at(self, end: ir.End, at: Positions) -> pa.Array:
+    def ends_at(self, end: ir.End, positions: Positions) -> pa.Array:
         raise AssertionError(f"{self.table} is no edge table and has no {end}")
 
 
@@ -169,36 +177,35 @@ def follow_nodes(source: Source, cache: Cache, base: Nodes, known: Ids) -> Nodes
     if written is None:
         return None
     ids = in_one(written["id"])
-    at = known.locate(ids)
-    new = np.flatnonzero(at < 0)
+    positions = known.locate(ids)
+    new = np.flatnonzero(positions < 0)
     if len(new):
-        at[new] = len(known) + np.arange(len(new))
+        positions[new] = len(known) + np.arange(len(new))
         known = known.extended(ids.take(pa.array(new)))
     present = base.present
-    created = np.setdiff1d(at, present)
+    created = np.setdiff1d(positions, present)
     if len(present) + len(created) != source.pin.row_count:
-        return None  # some were deleted, and rows that are gone do not say which they were
-    nodes = Nodes(source, cache, known, None, Change(base.source.key, at))
+        return None  # rows were deleted, and a version does not list its deleted ids
+    nodes = Nodes(source, cache, known, None, VersionPatch(base.source.key, positions))
     if source.pin.row_count < len(known):
         nodes.present = np.union1d(present, created)
     return nodes
 
 
-def _has_columns_of(source: Source, base: Whole) -> bool:
-    """Whether a name stands for the same column in both versions: names may have been swapped."""
+def _has_columns_of(source: Source, base: ResidentTable) -> bool:
+    """Whether a name means the same column in both versions: names may have been swapped."""
     return bool(source.reader.schema.equals(base.source.reader.schema, check_metadata=True))
 
 
 def _written_since(source: Source, version: int, names: list[str]) -> pa.Table | None:
     """Rows written after a version, if they are few."""
-    filter = f"_row_last_updated_at_version > {version}"
-    written = source.reader.rows(names, filter=filter, with_row_id=True)
+    written = source.reader.written_since(version, names)
     if written.num_rows > _CHANGED_SHARE_MAX * max(source.pin.row_count, 100):
         return None
     return written
 
 
-class Edges(Whole):
+class Edges(ResidentTable):
     """An edge table version: the node numbers at both ends of each edge, by position."""
 
     def __init__(
@@ -209,14 +216,13 @@ class Edges(Whole):
         row_ids: np.ndarray,
         alive: np.ndarray | None,
         dictionaries: tuple[Ids, Ids],
-        change: Change | None,
+        change: VersionPatch | None,
     ) -> None:
         super().__init__(source, cache, len(row_ids), change)
         self.ends = ends
         self.row_ids = row_ids
-        self.alive = alive  # flags by position; None when every edge is there
+        self.alive = alive  # flags by position; None when every edge exists
         self.dictionaries = dictionaries
-        self._ranks: np.ndarray | None = None
 
     @property
     def bytes_held(self) -> int:
@@ -227,50 +233,49 @@ class Edges(Whole):
     def position_of_rows(self) -> Positions | None:
         if self.change is None:
             return None
-        row_ids = self.source.reader.rows([], with_row_id=True)["_rowid"].to_numpy()
-        return _places(self.row_ids, row_ids)
+        row_ids = self.source.reader.row_ids().to_numpy()
+        return _indexes(self.row_ids, row_ids)
 
-    def fetched(self, name: str, at: Positions) -> pa.Array:
-        # Ids of edges are long and many, so few edges are found by their row ids.
-        wanted = np.unique(at[at >= 0])
-        row_ids = np.sort(self.row_ids[wanted])
-        listed = ", ".join(map(str, row_ids.tolist()))
-        filter = f"_rowid IN ({listed})" if listed else "false"
-        found = self.source.reader.rows([name], filter=filter, with_row_id=True)
-        rows = _places(found["_rowid"].to_numpy(), self.row_ids[wanted])
-        return gather(in_one(found[name]), numbers_at(rows, _among(wanted, at)))
+    def fetched(self, name: str, positions: Positions) -> pa.Array:
+        # Ids of edges are long and many, so few edges are looked up by their row ids.
+        distinct = np.unique(positions[positions >= 0])
+        row_ids = self.row_ids[distinct]
+        rows = self.source.reader.among_row_ids(pa.array(np.sort(row_ids)), [name])
+        indexes = _indexes(rows[ROW_ID].to_numpy(), row_ids)
+        return gather(in_one(rows[name]), numbers_at(indexes, _among(distinct, positions)))
 
-    def ids_at(self, at: Positions) -> pa.Array:
+    def ids_at(self, positions: Positions) -> pa.Array:
         ids = self.column("id")
-        return ids if at is self.everything else gather(ids, at)
+        return ids if positions is self.everything else gather(ids, positions)
 
-    def ranks_at(self, at: Positions) -> np.ndarray:
+    def ranks_at(self, positions: Positions) -> np.ndarray:
         """Ranks among these edges alone: sorting the ids of all would cost more than it saves."""
-        wanted, inverse = np.unique(at, return_inverse=True)
-        order = pc.array_sort_indices(self.ids_at(wanted[wanted >= 0])).to_numpy()
-        nulls = len(wanted) - len(order)
-        ranks = np.full(len(wanted), -1)
+        distinct, inverse = np.unique(positions, return_inverse=True)
+        order = pc.array_sort_indices(self.ids_at(distinct[distinct >= 0])).to_numpy()
+        nulls = len(distinct) - len(order)
+        ranks = np.full(len(distinct), -1)
         ranks[order + nulls] = np.arange(len(order))
         return ranks[inverse]
 
-    def ends_at(self, end: ir.End, at: Positions) -> pa.Array:
+    def ends_at(self, end: ir.End, positions: Positions) -> pa.Array:
         side = 0 if end is ir.End.SRC else 1
-        return gather(self.dictionaries[side].strings, numbers_at(self.ends[side], at))
+        return gather(self.dictionaries[side].strings, numbers_at(self.ends[side], positions))
 
 
 def read_edges(source: Source, cache: Cache, dictionaries: tuple[Ids, Ids]) -> Edges:
     """An edge table version read anew."""
     rows = source.reader.rows(["src", "dst"], with_row_id=True)
     ends = _numbered(rows, dictionaries)
-    row_ids = rows["_rowid"].to_numpy()
+    row_ids = rows[ROW_ID].to_numpy()
     alive = _anchored(ends)
     return Edges(source, cache, ends, row_ids, alive, dictionaries, None)
 
 
 def _anchored(ends: tuple[np.ndarray, np.ndarray]) -> np.ndarray | None:
-    """Edges whose ends exist. All do, unless something else than OmniGraph wrote the table."""
-    there = (ends[0] >= 0) & (ends[1] >= 0)
-    return None if there.all() else there
+    """Flags of the edges whose ends exist; None when all do, as in every table that only OmniGraph
+    wrote."""
+    anchored = (ends[0] >= 0) & (ends[1] >= 0)
+    return None if anchored.all() else anchored
 
 
 def follow_edges(
@@ -282,33 +287,32 @@ def follow_edges(
     written = _written_since(source, base.source.key[1], ["src", "dst"])
     if written is None:
         return None
-    row_ids = written["_rowid"].to_numpy()
-    at = _places(base.row_ids, row_ids)
-    new = at < 0
+    row_ids = written[ROW_ID].to_numpy()
+    positions = _indexes(base.row_ids, row_ids)
+    new = positions < 0
     size = base.size + int(np.count_nonzero(new))
-    at[new] = np.arange(base.size, size)
+    positions[new] = np.arange(base.size, size)
     ends = _numbered(written, dictionaries)
     alive = np.ones(size, bool)
     if base.alive is not None:
         alive[: base.size] = base.alive
-    alive[at] = True
+    alive[positions] = True
     all_ids = np.empty(size, np.uint64)
     all_ids[: base.size] = base.row_ids
-    all_ids[at] = row_ids
+    all_ids[positions] = row_ids
     if np.count_nonzero(alive) != source.pin.row_count:
-        there = source.reader.rows([], with_row_id=True)["_rowid"].to_numpy()
-        alive &= np.isin(all_ids, there)
-    sides = [_with(base.ends[side], size, at, ends[side]) for side in (0, 1)]
+        alive &= np.isin(all_ids, source.reader.row_ids().to_numpy())
+    sides = [_with(base.ends[side], size, positions, ends[side]) for side in (0, 1)]
     alive &= (sides[0] >= 0) & (sides[1] >= 0)
-    change = Change(base.source.key, at)
+    change = VersionPatch(base.source.key, positions)
     flags = None if alive.all() else alive
     return Edges(source, cache, (sides[0], sides[1]), all_ids, flags, dictionaries, change)
 
 
-def _with(before: np.ndarray, size: int, at: Positions, values: np.ndarray) -> np.ndarray:
+def _with(before: np.ndarray, size: int, positions: Positions, values: np.ndarray) -> np.ndarray:
     longer = np.empty(size, before.dtype)
     longer[: len(before)] = before
-    longer[at] = values
+    longer[positions] = values
     return longer
 
 
@@ -320,16 +324,16 @@ def _numbered(rows: pa.Table, dictionaries: tuple[Ids, Ids]) -> tuple[np.ndarray
     )
 
 
-def _among(wanted: Positions, at: Positions) -> Positions:
-    """Where each position stands among the wanted ones, -1 for null."""
-    return np.where(at < 0, -1, np.searchsorted(wanted, at))
+def _among(distinct: Positions, positions: Positions) -> np.ndarray:
+    """The index of each position among the distinct ones, -1 for null."""
+    return np.where(positions < 0, -1, np.searchsorted(distinct, positions))
 
 
-def _places(row_ids: np.ndarray, wanted: np.ndarray) -> Positions:
-    """Where each wanted row id stands, or -1."""
+def _indexes(row_ids: np.ndarray, requested: np.ndarray) -> np.ndarray:
+    """The index of each requested row id among `row_ids`, or -1."""
     if not len(row_ids):
-        return np.full(len(wanted), -1)
+        return np.full(len(requested), -1)
     order = np.argsort(row_ids, kind="stable")
-    found = np.minimum(np.searchsorted(row_ids, wanted, sorter=order), len(row_ids) - 1)
-    places = order[found]
-    return np.where(row_ids[places] == wanted, places, -1)
+    nearest = np.minimum(np.searchsorted(row_ids, requested, sorter=order), len(row_ids) - 1)
+    indexes = order[nearest]
+    return np.where(row_ids[indexes] == requested, indexes, -1)

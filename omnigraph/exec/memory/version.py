@@ -1,7 +1,7 @@
-"""One table version, as the read path asks it.
+"""Table version as the read path sees it: lookups by id, and entities fetched by a filter.
 
-Invariant: nothing but the columns that were asked for is read, and a version's key names it for
-ever: a branch that was deleted and made again has another.
+Invariant: only the requested columns are read. A version's key names it for ever: a branch that was
+deleted and made again has another.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.exec.values.columns import Columns, absent, in_one
+from omnigraph.exec.values.columns import ColumnNames, absent, in_one
 from omnigraph.exec.values.pushdown import ids_filter
 from omnigraph.exec.values.rows import Positions, gather
 from omnigraph.plan import ir
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import TablePin
 from omnigraph.types import TableKey
 
@@ -32,14 +32,14 @@ def line_of(pin: TablePin) -> Line:
 
 
 class Source:
-    """A reader with what is known about its columns."""
+    """A table version: its reader, its cache key and the names of its columns."""
 
     def __init__(self, reader: TableReader) -> None:
         self.reader = reader
         self.pin = reader.pin
         self.line: Line = line_of(reader.pin)
         self.key: VersionKey = (self.line, reader.pin.version)
-        self.columns = Columns(reader.schema)
+        self.columns = ColumnNames(reader.schema)
 
     @property
     def table(self) -> TableKey:
@@ -47,11 +47,11 @@ class Source:
 
     def by_ids(self, ids: pa.Array, names: Sequence[str]) -> pa.Table:
         """Rows of these ids, in any order."""
-        wanted = ids.to_pylist()
+        listed = ids.to_pylist()
         columns = list(dict.fromkeys(("id", *names)))
         parts = [
-            self.reader.rows(columns, filter=ids_filter(wanted[start : start + _LOOKED_UP_MAX]))
-            for start in range(0, len(wanted), _LOOKED_UP_MAX)
+            self.reader.rows(columns, filter=ids_filter(listed[start : start + _LOOKED_UP_MAX]))
+            for start in range(0, len(listed), _LOOKED_UP_MAX)
         ]
         return pa.concat_tables(parts) if parts else self.empty(columns)
 
@@ -62,13 +62,12 @@ class Source:
 
     def aligned(self, ids: pa.Array, name: str) -> pa.Array:
         """One column for these distinct ids, in their order."""
-        found = self.by_ids(ids, [name])
-        places = pc.index_in(ids, value_set=in_one(found["id"]))
-        return in_one(found[name]).take(places)
+        rows = self.by_ids(ids, [name])
+        return in_one(rows[name]).take(pc.index_in(ids, value_set=in_one(rows["id"])))
 
 
-class Part:
-    """A few entities of a table version, fetched by a filter: what a cold query is made of."""
+class FetchedEntities:
+    """A few entities of a table version, fetched by a filter: the domain of a cold query."""
 
     def __init__(self, source: Source, rows: pa.Table) -> None:
         self._source = source
@@ -86,24 +85,24 @@ class Part:
     def ids(self) -> pa.Array:
         return self._columns["id"]
 
-    def ids_at(self, at: Positions) -> pa.Array:
-        return gather(self.ids, at)
+    def ids_at(self, positions: Positions) -> pa.Array:
+        return gather(self.ids, positions)
 
-    def ranks_at(self, at: Positions) -> np.ndarray:
+    def ranks_at(self, positions: Positions) -> np.ndarray:
         if self._ranks is None:
             order = pc.array_sort_indices(self.ids).to_numpy()
             self._ranks = np.empty(len(order) + 1, np.int64)
             self._ranks[order] = np.arange(len(order))
             self._ranks[-1] = -1  # position -1 is null
-        return np.take(self._ranks, at)
+        return np.take(self._ranks, positions)
 
-    def values_at(self, column: ir.Column, at: Positions) -> pa.Array:
+    def values_at(self, column: ir.Column, positions: Positions) -> pa.Array:
         name = self._source.columns.name_of(column)
         if name is None:
-            return absent(column, len(at))
+            return absent(column, len(positions))
         if name not in self._columns:
             self._columns[name] = self._fetched(column, name)
-        return gather(self._columns[name], at)
+        return gather(self._columns[name], positions)
 
     def _fetched(self, column: ir.Column, name: str) -> pa.Array:
         if column.type.is_blob:
@@ -111,16 +110,15 @@ class Part:
         return self._source.aligned(self.ids, name)
 
     def _blob_presence(self, name: str) -> pa.Array:
-        wanted = self.ids.to_pylist()
-        if not wanted:
+        ids = self.ids.to_pylist()
+        if not ids:
             return pa.nulls(0, pa.bool_())
-        there = self._source.reader.rows(
-            ["id"], filter=f"{ids_filter(wanted)} AND `{name}` IS NOT NULL"
-        )
-        present = pc.is_in(self.ids, value_set=in_one(there["id"]))
+        filter = f"{ids_filter(ids)} AND `{name}` IS NOT NULL"
+        rows = self._source.reader.rows(["id"], filter=filter)
+        present = pc.is_in(self.ids, value_set=in_one(rows["id"]))
         return pc.if_else(present, True, None)
 
-    def ends_at(self, end: ir.End, at: Positions) -> pa.Array:
+    def ends_at(self, end: ir.End, positions: Positions) -> pa.Array:
         if end.value not in self._columns:
             self._columns[end.value] = self._source.aligned(self.ids, end.value)
-        return gather(self._columns[end.value], at)
+        return gather(self._columns[end.value], positions)

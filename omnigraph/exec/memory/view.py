@@ -1,14 +1,16 @@
-"""The tables of one snapshot, and what a graph holds in memory of all its versions.
+"""Views of a snapshot over the resident tables of a graph, and when a table becomes resident.
 
 Invariant: within one query a table is one domain of positions, so that positions of two variables
-of one type can be compared. Whether a version is worth holding is decided by what its uses have
-cost so far: renting (a filter sent to Lance) until buying (holding the columns) would have paid.
+of one type can be compared. Whether a version becomes resident is a rent-or-buy decision by what
+its uses have cost so far: a filter sent to Lance each time, until loading its columns would have
+paid.
 """
 
 from collections.abc import Hashable
 from threading import RLock
 from typing import Any
 
+from omnigraph.exec.limits import arrived
 from omnigraph.exec.memory.adjacency import Adjacency, Topology
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.numbering import Ids
@@ -27,10 +29,11 @@ from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 
 _SCANNED_ROWS = 262_144
-"""A filter that Lance answers by a scan costs about as much as holding this many rows."""
+"""A filter that Lance answers by a scan costs about as much as loading this many rows."""
 
-_FOUND_ROWS = 16_384
-"""The same for one that an index answers: holding ids means sorting them, and edges numbering."""
+_LOOKED_UP_ROWS = 16_384
+"""The same for a filter that an index answers: loading ids means sorting them, and edges
+numbering."""
 
 _SOURCE_BYTES = 4096
 
@@ -47,18 +50,18 @@ class Holdings:
         self._numbering = RLock()  # ids of one type get their numbers one reader at a time
 
     def nodes(self, source: Source) -> Nodes:
-        """A node table version, held from now on."""
+        """A node table version, resident from now on."""
         key = (source.key, "nodes")
-        found: Nodes | None = self.cache.get(key)
-        if found is not None:
-            return found
+        nodes: Nodes | None = self.cache.get(key)
+        if nodes is not None:
+            return nodes
         with self._numbering:
             return self.cache.made(key, lambda: self._made_nodes(source))
 
     def _made_nodes(self, source: Source) -> tuple[Nodes, int]:
         ids_key = ("ids", source.pin.location)
         known: Ids | None = self.cache.get(ids_key)
-        base = self._held_before(source, "nodes")
+        base = self._resident_before(source, "nodes")
         nodes = None
         if known is not None and isinstance(base, Nodes) and base.ids.family is known.family:
             nodes = follow_nodes(source, self.cache, base, known)
@@ -69,11 +72,11 @@ class Holdings:
         return nodes, nodes.bytes_held
 
     def topology(self, source: Source, dictionaries: tuple[Ids, Ids]) -> Topology:
-        """The edges of a version, held from now on."""
+        """The edges of a version, resident from now on."""
         family = tuple(ids.family for ids in dictionaries)
 
         def make() -> tuple[Edges, int]:
-            base = self._held_before(source, "edges", family)
+            base = self._resident_before(source, "edges", family)
             edges = None
             if isinstance(base, Edges):
                 edges = follow_edges(source, self.cache, base, dictionaries)
@@ -85,8 +88,8 @@ class Holdings:
         edges = self.cache.made((source.key, "edges", family), make)
         return Topology(edges, self.cache)
 
-    def _held_before(self, source: Source, what: str, *more: object) -> object | None:
-        """The newest version of the line that is held, if it is older."""
+    def _resident_before(self, source: Source, what: str, *more: object) -> object | None:
+        """The newest resident version of the line, if it is older."""
         version: int | None = self.cache.get((source.line, "newest", what))
         if version is None or version >= source.pin.version:
             return None
@@ -99,10 +102,10 @@ class Holdings:
 
 
 class TablesView:
-    """The tables of one snapshot, and what queries of it found held so far.
+    """The tables of one snapshot, and the resident ones that its queries have looked up so far.
 
     Queries of one snapshot share a view for an epoch of the cache, so nothing is looked up twice
-    and nothing is held on to that the cache let go of.
+    and no evicted entry is kept alive.
     """
 
     def __init__(self, holdings: Holdings, snapshot: Snapshot) -> None:
@@ -112,77 +115,77 @@ class TablesView:
         self._nodes: dict[TableKey, Nodes] = {}
         self._topologies: dict[tuple[TableKey, TableKey, TableKey], Topology] = {}
         self._adjacencies: dict[_Step, Adjacency] = {}
-        self.steps: dict[Hashable, Any] = {}  # what `few` derived for its own use
+        self.steps: dict[Hashable, Any] = {}  # adjacency and columns as `read/walk` has them
         self.small: set[object] = set()  # the plans whose results were small
 
     def source(self, table: TableKey) -> Source:
         """A table's version in this snapshot."""
-        found = self._sources.get(table)
-        if found is None:
-            found = self._sources.setdefault(table, self._open(table))
-        return found
+        source = self._sources.get(table)
+        if source is None:
+            source = self._sources.setdefault(table, self._open(table))
+        return source
 
     def _open(self, table: TableKey) -> Source:
         pin = self.snapshot.tables.get(table)
         store, cache = self.holdings.store, self.holdings.cache
         if pin is None:
-            return Source(store.reader(self.snapshot, table))
+            return Source(store.reader(self.snapshot, table, arrived))
         key = (line_of(pin), pin.version, "source")
-        found: Source | None = cache.get(key)
-        if found is None:
-            found = Source(store.reader(self.snapshot, table))
-            cache.put(key, found, _SOURCE_BYTES)
-        return found
+        source: Source | None = cache.get(key)
+        if source is None:
+            source = Source(store.reader(self.snapshot, table, arrived))
+            cache.put(key, source, _SOURCE_BYTES)
+        return source
 
     def nodes(self, table: TableKey) -> Nodes:
         """All nodes of a table."""
-        found = self.nodes_held(table)
-        if found is None:
+        nodes = self.resident_nodes(table)
+        if nodes is None:
             # Threads share the view: the first to finish decides which domain it is.
-            found = self._nodes.setdefault(table, self.holdings.nodes(self.source(table)))
-        return found
+            nodes = self._nodes.setdefault(table, self.holdings.nodes(self.source(table)))
+        return nodes
 
-    def nodes_held(self, table: TableKey) -> Nodes | None:
+    def resident_nodes(self, table: TableKey) -> Nodes | None:
         """All nodes of a table, if they are in memory."""
-        found = self._nodes.get(table)
-        if found is None:
-            found = self.holdings.cache.get((self.source(table).key, "nodes"))
-            if found is not None:
-                found = self._nodes.setdefault(table, found)
-        return found
+        nodes = self._nodes.get(table)
+        if nodes is None:
+            nodes = self.holdings.cache.get((self.source(table).key, "nodes"))
+            if nodes is not None:
+                nodes = self._nodes.setdefault(table, nodes)
+        return nodes
 
     def holds_nodes(self, table: TableKey) -> bool:
         """Whether a table is in memory."""
-        return self.nodes_held(table) is not None
+        return self.resident_nodes(table) is not None
 
     def worth_holding(self, table: TableKey, lookups: int = 0) -> bool:
-        """Count a use of the table's rows, a scan or so many lookups in an index; whether holding
-        them would have paid by now."""
+        """Count a use of the table's rows, a scan or so many index lookups; whether loading them
+        would have paid by now."""
         source = self.source(table)
-        cost = lookups * _FOUND_ROWS if lookups else _SCANNED_ROWS
+        cost = lookups * _LOOKED_UP_ROWS if lookups else _SCANNED_ROWS
         return self.holdings.cache.use((source.key, "uses"), cost) - cost >= source.pin.row_count
 
     def topology(self, edge: TableKey, source: TableKey, target: TableKey) -> Topology:
         """The edges of a table between the node numbers of its two ends."""
         between = (edge, source, target)
-        found = self._topologies.get(between)
-        if found is None:
+        topology = self._topologies.get(between)
+        if topology is None:
             dictionaries = self.nodes(source).ids, self.nodes(target).ids
             made = self.holdings.topology(self.source(edge), dictionaries)
-            found = self._topologies.setdefault(between, made)
-        return found
+            topology = self._topologies.setdefault(between, made)
+        return topology
 
     def adjacency(
         self, edge: TableKey, direction: Direction, source: TableKey, target: TableKey
     ) -> Adjacency:
         """The neighbours of every node of `source` one step away, by way of an edge table."""
         key = (edge, direction, source, target)
-        found = self._adjacencies.get(key)
-        if found is None:
+        adjacency = self._adjacencies.get(key)
+        if adjacency is None:
             topology = self._stepped(*key)
             made = topology.adjacency(direction, self.nodes(source).size)
-            found = self._adjacencies.setdefault(key, made)
-        return found
+            adjacency = self._adjacencies.setdefault(key, made)
+        return adjacency
 
     def edges(
         self, edge: TableKey, direction: Direction, source: TableKey, target: TableKey

@@ -1,7 +1,7 @@
-"""Where two lines of history met last.
+"""Merge bases: the best common ancestors of two heads in the commit DAG.
 
 Invariant: a merge base is an ancestor of both heads, and no other common ancestor descends from it.
-There may be several (each side merged the other): then none alone tells who changed what since, and
+There may be several (criss-cross merges): then no single one shows which side made a change, and
 the merge reads them together.
 """
 
@@ -20,7 +20,7 @@ Lookup = Callable[[CommitId], Commit | None]
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Where two heads met last.
+    """The merge bases of two heads.
 
     `bases` are the best common ancestors: the nearest to both heads first, then the newer.
     `forgotten` are merges on our side of commits that their side has merged too and that went away
@@ -32,7 +32,7 @@ class Meeting:
 
 
 def meeting(lookup: Lookup, ours: CommitId, theirs: CommitId) -> Meeting:
-    """Where two heads met last. Where they met once, only what was committed since is walked."""
+    """The merge bases of two heads. With a single base, only newer commits are walked."""
     base = _only_base(lookup, ours, theirs)
     return _meeting(lookup, ours, theirs) if base is None else Meeting((base,))
 
@@ -44,15 +44,15 @@ _BOTH = _OURS | _THEIRS
 def _only_base(lookup: Lookup, ours: CommitId, theirs: CommitId) -> Commit | None:
     """The one best common ancestor, or None if there may be several or none.
 
-    Walks back from both heads, the newest commit first, and marks who comes by. Ancestors of a
-    commit that both have passed are of no interest, and the walk ends when only such are left. The
-    order is only a guess (versions of two branches say little about each other), so a mark that
+    Walks back from both heads, the newest commit first, and marks each commit with the heads that
+    reach it. Ancestors of a common commit need no look, and the walk ends when only such are left.
+    The order is only a guess (versions of two branches say little about each other), so a mark that
     comes late to a commit is carried on from there: every best common ancestor is marked by both.
     """
     marks: dict[CommitId, int] = {}
     waiting: list[tuple[int, CommitId]] = []
-    wanted: set[CommitId] = set()  # those that wait and are of interest
-    met: dict[CommitId, Commit] = {}
+    open_ids: set[CommitId] = set()  # queued, and not known to be an ancestor of a common commit
+    common: dict[CommitId, Commit] = {}
 
     def reach(commit_id: CommitId, mark: int) -> None:
         before = marks.get(commit_id, 0)
@@ -61,30 +61,30 @@ def _only_base(lookup: Lookup, ours: CommitId, theirs: CommitId) -> Commit | Non
         marks[commit_id] = before | mark
         commit = lookup(commit_id)
         heappush(waiting, (0 if commit is None else -commit.manifest_version, commit_id))
-        (wanted.discard if (before | mark) & _PASSED else wanted.add)(commit_id)
+        (open_ids.discard if (before | mark) & _PASSED else open_ids.add)(commit_id)
 
     reach(ours, _OURS)
     reach(theirs, _THEIRS)
-    while wanted:
+    while open_ids:
         _, commit_id = heappop(waiting)
-        wanted.discard(commit_id)
+        open_ids.discard(commit_id)
         mark, commit = marks[commit_id], lookup(commit_id)
         if mark == _BOTH:
             if commit is None:
                 return None  # both merged a commit that is gone
-            met[commit_id] = commit
+            common[commit_id] = commit
             mark |= _PASSED
         for parent in () if commit is None else parents(commit):
             reach(parent, mark)
-    found = [commit for id_, commit in met.items() if marks[id_] == _BOTH]
-    return found[0] if len(found) == 1 else None
+    bases = [commit for id_, commit in common.items() if marks[id_] == _BOTH]
+    return bases[0] if len(bases) == 1 else None
 
 
 def _meeting(lookup: Lookup, ours: CommitId, theirs: CommitId) -> Meeting:
     """The same by walking all of history."""
     from_ours, from_theirs = _distances(lookup, ours), _distances(lookup, theirs)
     both = from_ours.keys() & from_theirs.keys()
-    common = {commit.id: commit for commit in _found(lookup, both)}
+    common = {commit.id: commit for commit in _existing(lookup, both)}
     passed = {parent for commit in common.values() for parent in parents(commit)}
     gone = both - common.keys() - passed
 
@@ -92,7 +92,7 @@ def _meeting(lookup: Lookup, ours: CommitId, theirs: CommitId) -> Meeting:
         distance = from_ours[commit.id] + from_theirs[commit.id]
         return distance, -commit.manifest_version, commit.id
 
-    forgotten = (c for c in _found(lookup, from_ours) if c.merged_parent in gone)
+    forgotten = (c for c in _existing(lookup, from_ours) if c.merged_parent in gone)
     return Meeting(
         tuple(sorted((c for c in common.values() if c.id not in passed), key=nearness)),
         tuple(sorted(forgotten, key=lambda commit: commit.id)),
@@ -104,7 +104,7 @@ def merge_bases(lookup: Lookup, ours: CommitId, theirs: CommitId) -> tuple[Commi
     return meeting(lookup, ours, theirs).bases
 
 
-def _found(lookup: Lookup, ids: Iterable[CommitId]) -> Iterator[Commit]:
+def _existing(lookup: Lookup, ids: Iterable[CommitId]) -> Iterator[Commit]:
     return (commit for commit in map(lookup, ids) if commit is not None)
 
 
@@ -128,7 +128,7 @@ def _distances(lookup: Lookup, head: CommitId) -> dict[CommitId, int]:
 
 
 class _Commits:
-    """Commits of some branches, and of others once they do not suffice.
+    """Commit lookup in a few branches, and in others once those do not suffice.
 
     A merge says where the commit it merged was written: only that branch is asked, and none if it
     is gone, and its commits with it. Where a merge says nothing, or names a branch that lacks the
@@ -144,10 +144,14 @@ class _Commits:
             self._known.update(history.dag(branch))
 
     def __call__(self, commit_id: CommitId) -> Commit | None:
-        found = self._known.get(commit_id) or self._elsewhere(commit_id)
-        if found is not None and found.merged_parent is not None and found.merged_from is not None:
-            self._origins[found.merged_parent] = found.merged_from
-        return found
+        commit = self._known.get(commit_id) or self._elsewhere(commit_id)
+        if (
+            commit is not None
+            and commit.merged_parent is not None
+            and commit.merged_from is not None
+        ):
+            self._origins[commit.merged_parent] = commit.merged_from
+        return commit
 
     def _elsewhere(self, commit_id: CommitId) -> Commit | None:
         if self._is_complete:

@@ -1,4 +1,4 @@
-"""The rules of the schema on a merged graph, asked of what the two sides changed.
+"""Rule checks of a merged graph, over the rows in which the two sides differ.
 
 Both sides satisfy the schema by themselves. So rows that break a rule together come from different
 sides, and both differ between the sides: nothing else is looked at. Only a row that neither side
@@ -15,14 +15,13 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import EdgeType
 from omnigraph.errors import MergeConflict, Violation
-from omnigraph.exec.changes.diff import kind_of
 from omnigraph.exec.merge.threeway import TypeMerge
 from omnigraph.exec.rules.key_rules import check_keys, missing_ends
 from omnigraph.exec.rules.row_rules import check_rows
-from omnigraph.exec.rules.rules import EdgesPerSource, Endpoint, Found, TypeRules, Unique
+from omnigraph.exec.rules.rules import EdgesPerSource, Endpoint, RuleViolations, TypeRules, Unique
 from omnigraph.exec.values.selection import rows_by_key, rows_by_values, without_ids
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.spans import AFTER, BEFORE
-from omnigraph.storage.lance.tables import TableReader
 from omnigraph.types import Kind, TableKey, table_key
 
 _KINDS = {
@@ -39,7 +38,7 @@ class Merged:
 
     merge: TypeMerge
     source_rows: pa.Array  # taken from the source, null: removed
-    target_rows: pa.Array  # what they replace, null: nothing
+    target_rows: pa.Array  # the rows they replace, null: none
     made: pa.Table  # rows that neither side has
     made_rows: pa.Array
 
@@ -94,8 +93,8 @@ class MergedGraph:
 def violations(graph: MergedGraph, rules: Mapping[TableKey, TypeRules]) -> Iterator[MergeConflict]:
     """Every rule that the merged graph breaks."""
     for table, part in graph.parts.items():
-        for found in _broken(graph, part, rules[table]):
-            for violation in found.violations:
+        for broken in _broken(graph, part, rules[table]):
+            for violation in broken.violations:
                 yield _conflict(part, violation)
 
 
@@ -103,10 +102,10 @@ def _conflict(part: Merged, violation: Violation) -> MergeConflict:
     kind = _KINDS.get(violation.rule, _VALUE)
     entity = None if kind == "cardinality_violation" else violation.id
     owner = part.merge.owner
-    return MergeConflict(kind_of(owner), owner.name, entity, kind, violation.text)
+    return MergeConflict(str(owner.kind), owner.name, entity, kind, violation.text)
 
 
-def _broken(graph: MergedGraph, part: Merged, rules: TypeRules) -> Iterator[Found]:
+def _broken(graph: MergedGraph, part: Merged, rules: TypeRules) -> Iterator[RuleViolations]:
     if part.made.num_rows:
         yield check_rows(rules.rows, part.made, listed=None)
     for unique in rules.uniques:
@@ -117,25 +116,25 @@ def _broken(graph: MergedGraph, part: Merged, rules: TypeRules) -> Iterator[Foun
         yield _cardinality(graph, part, rules.cardinality)
 
 
-def _unique(part: Merged, rule: Unique) -> Found:
+def _unique(part: Merged, rule: Unique) -> RuleViolations:
     columns = ["id", *rule.columns]
     incoming = part.incoming(columns).drop_null()
     if not incoming.num_rows:
-        return Found()
+        return RuleViolations()
     committed = part.staying(columns)
     if part.made.num_rows:
-        wanted = part.made.select(list(rule.columns)).drop_null()
-        held = rows_by_values(part.merge.target.reader, part.merge.owner, wanted, columns)
+        tuples = part.made.select(list(rule.columns)).drop_null()
+        rivals = rows_by_values(part.merge.target.reader, part.merge.owner, tuples, columns)
         gone = part.merge.target.columns(part.leaving(), ["id"])
-        held = without_ids(without_ids(held, _ids(gone)), _ids(committed))
-        committed = pa.concat_tables([committed, held.cast(committed.schema)])
+        rivals = without_ids(without_ids(rivals, _ids(gone)), _ids(committed))
+        committed = pa.concat_tables([committed, rivals.cast(committed.schema)])
     return check_keys(incoming, without_ids(committed, _ids(incoming)), rule, listed=None)
 
 
 # ---- edges
 
 
-def _endpoint(graph: MergedGraph, part: Merged, rule: Endpoint) -> Found:
+def _endpoint(graph: MergedGraph, part: Merged, rule: Endpoint) -> RuleViolations:
     """Each edge that has lost the node at one end."""
     missing = _missing(graph, rule.node_table)
     columns = ["id", rule.end]
@@ -159,16 +158,16 @@ def _missing(graph: MergedGraph, node_table: TableKey) -> pa.Array:
 def _unknown_ends(graph: MergedGraph, part: Merged, rule: Endpoint) -> pa.Table:
     """Edges made by hand whose end no side has."""
     rows = part.made.select(["id", rule.end])
-    wanted = pc.unique(rows[rule.end]).drop_null()
+    ends = pc.unique(rows[rule.end]).drop_null()
     nodes = graph.parts.get(rule.node_table)
-    there = _ids(rows_by_key(graph.target(rule.node_table), "id", wanted, ["id"]))
-    added = there.slice(0, 0) if nodes is None else _ids(nodes.incoming(["id"]))
-    missing = _missing(graph, rule.node_table)  # already told
-    known = pa.concat_arrays([there, added, missing])
+    existing = _ids(rows_by_key(graph.target(rule.node_table), "id", ends, ["id"]))
+    added = existing.slice(0, 0) if nodes is None else _ids(nodes.incoming(["id"]))
+    missing = _missing(graph, rule.node_table)  # reported there
+    known = pa.concat_arrays([existing, added, missing])
     return rows.filter(pc.invert(pc.is_in(rows[rule.end], value_set=known)))
 
 
-def _cardinality(graph: MergedGraph, part: Merged, rule: EdgesPerSource) -> Found:
+def _cardinality(graph: MergedGraph, part: Merged, rule: EdgesPerSource) -> RuleViolations:
     """Sources whose edges both sides changed. One that only one side touched is as it has it."""
     columns = ["id", "src"]
     incoming = part.incoming(columns)
@@ -180,7 +179,7 @@ def _cardinality(graph: MergedGraph, part: Merged, rule: EdgesPerSource) -> Foun
     assert isinstance(owner, EdgeType)
     both = _without(both, _missing(graph, table_key(Kind.NODE, owner.source)))
     if not len(both):
-        return Found()
+        return RuleViolations()
     committed = rows_by_key(part.merge.target.reader, "src", both, columns)
     committed = without_ids(without_ids(committed, _ids(replaced)), _ids(incoming))
     touching = pa.table({"id": pa.nulls(len(both), pa.string()), "src": both})

@@ -1,8 +1,8 @@
-"""Decisions for entities that both sides changed: by property, by rule, or one by one.
+"""Conflict resolution: entities that both sides changed, by property, by side, or by an answer.
 
-Invariant: a conflict is settled only by what the caller asked for. A merge by property settles an
+Invariant: a conflict is settled only as the caller asked. A merge by property settles an
 update when no property was changed on both sides to different values; everything else waits for
-`resolve`, and what that does not answer stays a conflict.
+`resolve`, and without an answer stays a conflict. An answer is read as a load reads a value.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.catalog.model import NodeType
+from omnigraph.catalog.model import Type
 from omnigraph.errors import BadRequest, MergeConflict
-from omnigraph.exec.changes.diff import kind_of
 from omnigraph.exec.changes.entities import differ_in
 from omnigraph.exec.changes.images import Image, images
 from omnigraph.exec.merge.threeway import DIVERGENT_UPDATE, TypeMerge, Undecided
+from omnigraph.exec.values.from_input import Unfit, column, stored
+from omnigraph.types import ID_TYPE, Kind, ValueType
 
 OURS, THEIRS = "ours", "theirs"
 ENTITY, PROPERTY = "entity", "property"
@@ -36,7 +37,7 @@ _TEXTS = {
 
 @dataclass
 class Settled:
-    """The outcome for one type: rows made by hand or by property, and what is still open."""
+    """The outcome for one type: rows made by hand or by property, and open conflicts."""
 
     made: list[pa.Table] = field(default_factory=list)
     made_rows: list[pa.Array] = field(default_factory=list)  # the target's row each replaces
@@ -57,17 +58,17 @@ def check_options(by: str, resolve: Resolve) -> None:
 
 
 def settle(merge: TypeMerge, undecided: Undecided, by: str, resolve: Resolve, to: Settled) -> None:
-    """Settle what the options settle, and list the rest."""
+    """Settle conflicts by the options, and list the rest as open."""
     clashes = _clashes(undecided) if by == PROPERTY else None
     fitting = []
-    for place, conflict in enumerate(_conflicts(merge, undecided, clashes)):
-        if clashes is not None and conflict.kind == DIVERGENT_UPDATE and not clashes[place]:
-            fitting.append(place)
+    for position, conflict in enumerate(_conflicts(merge, undecided, clashes)):
+        if clashes is not None and conflict.kind == DIVERGENT_UPDATE and not clashes[position]:
+            fitting.append(position)
         else:
-            _apply(merge, undecided, place, conflict, _answer(resolve, conflict), to)
+            _apply(merge, undecided, position, conflict, _answer(resolve, conflict), to)
     if fitting:
-        places = pa.array(fitting)
-        to.add(_by_property(merge, undecided, places), undecided.target_rows.take(places))
+        positions = pa.array(fitting)
+        to.add(_by_property(merge, undecided, positions), undecided.target_rows.take(positions))
 
 
 def _conflicts(
@@ -75,19 +76,19 @@ def _conflicts(
 ) -> list[MergeConflict]:
     owner = merge.owner
     sides = [images(owner, s.rows) for s in (undecided.base, undecided.ours, undecided.theirs)]
-    found = []
-    for place, kind in enumerate(undecided.kinds()):
-        name = undecided.ids[place].as_py()
+    conflicts = []
+    for position, kind in enumerate(undecided.kinds()):
+        name = undecided.ids[position].as_py()
         message = _TEXTS[kind].format(name)
-        if clashes is not None and kind == DIVERGENT_UPDATE and clashes[place]:
-            message = f"{message} in {', '.join(clashes[place])}"
-        base, ours, theirs = (_shown(side[place]) for side in sides)
-        if undecided.baseless[place]:
+        if clashes is not None and kind == DIVERGENT_UPDATE and clashes[position]:
+            message = f"{message} in {', '.join(clashes[position])}"
+        base, ours, theirs = (_shown(side[position]) for side in sides)
+        if undecided.baseless[position]:
             base = None
-        found.append(
-            MergeConflict(kind_of(owner), owner.name, name, kind, message, base, ours, theirs)
+        conflicts.append(
+            MergeConflict(str(owner.kind), owner.name, name, kind, message, base, ours, theirs)
         )
-    return found
+    return conflicts
 
 
 def _shown(image: Image | None) -> dict[str, Any] | None:
@@ -105,7 +106,7 @@ def _answer(resolve: Resolve, conflict: MergeConflict) -> Answer:
 def _apply(
     merge: TypeMerge,
     undecided: Undecided,
-    place: int,
+    position: int,
     conflict: MergeConflict,
     answer: Answer,
     to: Settled,
@@ -116,12 +117,15 @@ def _apply(
         case "ours":
             pass
         case "theirs":
-            one = undecided.source_rows.slice(place, 1), undecided.target_rows.slice(place, 1)
+            one = undecided.source_rows.slice(position, 1), undecided.target_rows.slice(position, 1)
             merge.taken.add(*one)
         case str():
             raise BadRequest(f"'{answer}' resolves nothing", "answer ours, theirs or properties")
         case _:
-            to.add(_by_hand(merge, undecided, place, answer), undecided.target_rows.slice(place, 1))
+            to.add(
+                _by_hand(merge, undecided, position, answer),
+                undecided.target_rows.slice(position, 1),
+            )
 
 
 # ---- rows that neither side has
@@ -129,39 +133,39 @@ def _apply(
 
 def _clashes(undecided: Undecided) -> list[list[str]]:
     """For each entity the columns that both sides changed, to different values."""
-    found: list[list[str]] = [[] for _ in range(len(undecided.ids))]
+    clashes: list[list[str]] = [[] for _ in range(len(undecided.ids))]
     for name in undecided.ours.rows.column_names:
         both = (
             differ_in(undecided.theirs, undecided.base, name)
             & differ_in(undecided.ours, undecided.base, name)
             & differ_in(undecided.theirs, undecided.ours, name)
         )
-        for place in np.flatnonzero(both | undecided.baseless):
-            found[place].append(name)
-    return found
+        for position in np.flatnonzero(both | undecided.baseless):
+            clashes[position].append(name)
+    return clashes
 
 
-def _by_property(merge: TypeMerge, undecided: Undecided, places: pa.Array) -> pa.Table:
-    """The target's rows with what the source changed in them."""
-    ours = merge.target.reader.stageable(undecided.target_rows.take(places))
-    theirs = merge.source.reader.stageable(undecided.source_rows.take(places))
-    count = len(places)
+def _by_property(merge: TypeMerge, undecided: Undecided, positions: pa.Array) -> pa.Table:
+    """The target's rows with the properties that the source changed."""
+    ours = merge.target.reader.stageable(undecided.target_rows.take(positions))
+    theirs = merge.source.reader.stageable(undecided.source_rows.take(positions))
+    count = len(positions)
     for name in undecided.ours.rows.column_names:
-        from_source = differ_in(undecided.theirs, undecided.base, name)[places.to_numpy()]
-        at = pa.array(np.arange(count) + np.where(from_source, count, 0))
+        from_source = differ_in(undecided.theirs, undecided.base, name)[positions.to_numpy()]
+        chosen = pa.array(np.arange(count) + np.where(from_source, count, 0))
         both = pa.chunked_array([*ours[name].chunks, *theirs[name].chunks])
         index = ours.schema.get_field_index(name)
-        ours = ours.set_column(index, ours.schema.field(index), both.take(at))
+        ours = ours.set_column(index, ours.schema.field(index), both.take(chosen))
     return ours
 
 
 def _by_hand(
-    merge: TypeMerge, undecided: Undecided, place: int, values: Mapping[str, Any]
+    merge: TypeMerge, undecided: Undecided, position: int, values: Mapping[str, Any]
 ) -> pa.Table:
     """The target's row, or the source's where the target has none, with properties set."""
-    target_rows = undecided.target_rows.slice(place, 1)
+    target_rows = undecided.target_rows.slice(position, 1)
     if target_rows.null_count:
-        row = merge.source.reader.stageable(undecided.source_rows.slice(place, 1))
+        row = merge.source.reader.stageable(undecided.source_rows.slice(position, 1))
     else:
         row = merge.target.reader.stageable(target_rows)
     for name, value in values.items():
@@ -170,21 +174,34 @@ def _by_hand(
 
 
 def _with_value(merge: TypeMerge, row: pa.Table, name: str, value: Any) -> pa.Table:
+    """The row with one property set to the answer, read as a load reads a value."""
     owner = merge.owner
-    if name == "id" or (isinstance(owner, NodeType) and name in owner.key):
+    if name == "id" or name in owner.key:
         raise BadRequest(f"a resolution cannot change {owner.name}.{name}", "leave out the key")
-    if name not in row.column_names:
+    value_type = _type_of(owner, name)
+    if value_type is None or name not in row.column_names:
         raise BadRequest(f"{owner.name} has no property '{name}'")
     index = row.schema.get_field_index(name)
     field = row.schema.field(index)
     try:
-        storage = getattr(field.type, "storage_type", field.type)
-        if storage is not field.type and isinstance(value, bytes):
-            value = {"data": value}
-        cell = pa.array([value], storage)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as cause:
-        text = f"the value for {owner.name}.{name} does not fit ({cause})"
+        cells = column([stored(_plain(value), value_type)], value_type)
+    except Unfit as cause:
+        entity = row.column("id")[0].as_py()
+        text = f"the value for {owner.name}.{name} of '{entity}' does not fit ({cause.text})"
         raise BadRequest(text, "give a value of the property's type") from None
+    storage = getattr(field.type, "storage_type", field.type)
     if storage is not field.type:
-        cell = pa.ExtensionArray.from_storage(field.type, cell)
-    return row.set_column(index, field, cell)
+        cells = pa.ExtensionArray.from_storage(field.type, pa.array(cells.to_pylist(), storage))
+    return row.set_column(index, field, cells)
+
+
+def _type_of(owner: Type, name: str) -> ValueType | None:
+    if owner.kind is Kind.EDGE and name in ("src", "dst"):
+        return ID_TYPE
+    prop = owner.property(name)
+    return None if prop is None else prop.type
+
+
+def _plain(value: Any) -> Any:
+    """A value of numpy as Python has it."""
+    return value.tolist() if hasattr(value, "tolist") else value

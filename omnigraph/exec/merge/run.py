@@ -1,11 +1,11 @@
-"""Merge one branch into another as one commit.
+"""Branch merge: one branch into another, as one commit with two parents.
 
     heads ─▶ bases ─▶ decide ─▶ rules on the ─▶ stage ─▶ commit
     pinned   in the   type by   merged graph    only     parents: target
              DAG      type                      changed  head, source head
 
 Invariant: both heads are pinned at the start. The commit holds only if the target is still there,
-and what it contains is exactly the two pinned heads merged. A target that moved is pinned and
+and its content is exactly the two pinned heads merged. A target that moved is pinned and
 decided on anew, a few times; the source stays pinned where it was. Rows are copied: nothing the
 target reads afterwards belongs to the source.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.model import Catalog, Type
 from omnigraph.errors import (
     BadRequest,
     MergeConflict,
@@ -27,13 +27,11 @@ from omnigraph.errors import (
     Reclaimed,
 )
 from omnigraph.exec.changes.diff import owners
-from omnigraph.exec.changes.entities import TypeOf
-from omnigraph.exec.changes.export import Meter
-from omnigraph.exec.load.request import Progress
 from omnigraph.exec.merge.ancestry import Lookup, Meeting, lookup_in, meeting, merge_bases
 from omnigraph.exec.merge.crosscheck import Merged, MergedGraph, violations
 from omnigraph.exec.merge.resolve import ENTITY, Resolve, Settled, check_options, settle
 from omnigraph.exec.merge.threeway import Base, CommitBase, ForgottenBase, MergedBase, TypeMerge
+from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.rules.rules import rules_by_table
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
@@ -53,7 +51,7 @@ Done = tuple[str, Commit | None]
 
 @dataclass(frozen=True, slots=True)
 class MergeOutcome:
-    """What a merge did. `commit` is None when there was nothing to do.
+    """The outcome of a merge. `commit` is None when the target had everything.
 
     `branch_deleted` is None unless deleting the source was asked for.
     """
@@ -67,7 +65,7 @@ class MergeOutcome:
     branch_delete_error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The outcome as a server tells it."""
+        """The outcome as a server sends it."""
         shown: dict[str, Any] = {
             "source": self.source,
             "target": self.target,
@@ -83,7 +81,7 @@ class MergeOutcome:
 
 @dataclass(frozen=True, slots=True)
 class MergeRequest:
-    """Which branch goes where, and how conflicts are settled."""
+    """Source and target branch, and how conflicts are settled."""
 
     source: str
     into: str = MAIN
@@ -140,14 +138,14 @@ def _merge(
     meter.rows = 0
     meter.add(0, COMPARE)
     lookup = lookup_in(store.history, theirs.branch, ours.branch)
-    met = meeting(lookup, ours.commit_id, theirs.commit_id)
-    bases = met.bases
+    common = meeting(lookup, ours.commit_id, theirs.commit_id)
+    bases = common.bases
     if not bases:
         raise NotFound("common ancestor", f"{theirs.branch} and {ours.branch}")
     if bases[0].id == theirs.commit_id:
         return ALREADY_UP_TO_DATE, None
     kind = FAST_FORWARD if bases[0].id == ours.commit_id else MERGED
-    parts = _decided(store, catalog, asked, _Bases(store, lookup, met), theirs, ours, meter)
+    parts = _decided(store, catalog, asked, _Bases(store, lookup, common), theirs, ours, meter)
     meter.add(0, "write")
     write = store.begin(
         ours.branch,
@@ -229,36 +227,36 @@ _Sides = tuple[TablePin, TablePin]
 class _Bases:
     """The merge base of each type: of one commit, or of several merged with each other."""
 
-    def __init__(self, store: Store, lookup: Lookup, met: Meeting) -> None:
+    def __init__(self, store: Store, lookup: Lookup, common: Meeting) -> None:
         self._store = store
         self._lookup = lookup
-        self._met = met
+        self._meeting = common
         self._snapshots: dict[CommitId, Snapshot] = {}
 
-    def of(self, owner: TypeOf, source: TablePin, target: TablePin) -> Base:
+    def of(self, owner: Type, source: TablePin, target: TablePin) -> Base:
         """The base of one type, read relative to the two sides' versions."""
         sides = source, target
-        base = self._joined(owner, sides, self._met.bases)
-        for merge in self._met.forgotten:
+        base = self._joined(owner, sides, self._meeting.bases)
+        for merge in self._meeting.forgotten:
             before = self._lookup(CommitId(merge.parent or ""))
             if before is not None:
                 after = self._one(owner, sides, merge)
                 base = ForgottenBase(after, self._one(owner, sides, before), base)
         return base
 
-    def _joined(self, owner: TypeOf, sides: _Sides, commits: tuple[Commit, ...]) -> Base:
+    def _joined(self, owner: Type, sides: _Sides, commits: tuple[Commit, ...]) -> Base:
         joined = self._one(owner, sides, commits[0])
         for index, commit in enumerate(commits[1:], start=1):
-            # What the commits so far have in common with the next one: their own bases.
+            # The base of the commits so far and the next one: their own merge bases.
             below = merge_bases(self._lookup, commits[index - 1].id, commit.id)
             joined = MergedBase(
                 joined, self._one(owner, sides, commit), self._joined(owner, sides, below)
             )
         return joined
 
-    def _one(self, owner: TypeOf, sides: _Sides, commit: Commit) -> Base:
+    def _one(self, owner: Type, sides: _Sides, commit: Commit) -> Base:
         if commit.id not in self._snapshots:
-            self._snapshots[commit.id] = self._store.history.at(commit)
+            self._snapshots[commit.id] = self._store.history.snapshot_at(commit)
         pin = self._snapshots[commit.id].tables.get(owner.table)
         if pin is None:
             raise NotFound("table", owner.table, f"commit {commit.id} does not have it")
@@ -270,7 +268,7 @@ class _Bases:
 
 
 def _stage(write: Write, table_key: TableKey, part: Merged) -> None:
-    """Stage what changes in one table: one version, whatever it does."""
+    """Stage the changes of one table, as one version."""
     leaving, taken = part.leaving(), part.source_rows.drop_null()
     if not len(leaving) and not len(taken) and not part.made.num_rows:
         return

@@ -1,6 +1,6 @@
-"""Three-way merge of one type: what the target takes from the source, and what needs a decision.
+"""Three-way merge of one type: base, source and target compared entity by entity.
 
-An entity is decided by three looks. Equal on both sides: nothing to do. Equal to the base on the
+Three comparisons decide an entity. Equal on both sides: nothing to do. Equal to the base on the
 source: the target's stays. Equal to the base on the target: the source's is taken. Otherwise both
 sides changed it, differently: a conflict.
 
@@ -17,14 +17,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.model import Type
 from omnigraph.exec.changes.entities import (
     Aligned,
     Chosen,
     Entities,
     Mask,
     Picked,
-    TypeOf,
     differ,
+    mask_of,
     present,
     rows_a_chunk,
 )
@@ -41,23 +42,23 @@ DELETE_VS_UPDATE = "delete_vs_update"
 
 
 class Base(Protocol):
-    """What both sides started from: one commit, or what several come to."""
+    """The merge base of both sides: one commit, or several combined."""
 
     def ids(self) -> pa.Array:
         """The ids in which the source may differ from it."""
 
-    def at(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
+    def entities_of(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
         """Its entities of these ids, and where it has none to offer because its parts disagree."""
 
     def as_target(self, ids: pa.Array) -> Mask:
-        """Where the target surely has what it has, without reading either."""
+        """Where the target is known to equal the base without reading either."""
 
 
 class CommitBase:
     """One commit."""
 
     def __init__(
-        self, store: Store, owner: TypeOf, base: TablePin, *, source: TablePin, target: TablePin
+        self, store: Store, owner: Type, base: TablePin, *, source: TablePin, target: TablePin
     ) -> None:
         self._entities = Entities(owner, store.tables.reader(base))
         columns = self._entities.read_by()
@@ -68,17 +69,17 @@ class CommitBase:
     def ids(self) -> pa.Array:
         return self._ids
 
-    def at(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
+    def entities_of(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
         """An id that is not listed has the source's content."""
-        places = pc.index_in(ids, self._ids)
-        listed = np.asarray(places.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
-        own = self._entities.at(self._touched[AFTER].combine_chunks().take(places), ids)
-        found: Aligned = own if listed.all() else Chosen(listed, own, source)
-        return found, np.zeros(len(ids), dtype=bool)
+        positions = pc.index_in(ids, self._ids)
+        listed = mask_of(positions.is_valid())
+        own = self._entities.pick(self._touched[AFTER].combine_chunks().take(positions), ids)
+        entities: Aligned = own if listed.all() else Chosen(listed, own, source)
+        return entities, np.zeros(len(ids), dtype=bool)
 
     def as_target(self, ids: pa.Array) -> Mask:
         """An id that the target did not write since has the base's content there."""
-        return ~_mask(pc.is_in(ids, value_set=self._moved))
+        return ~mask_of(pc.is_in(ids, value_set=self._moved))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +95,10 @@ class MergedBase:
         parts = [each.ids() for each in (self.first, self.second)]
         return pc.unique(pa.chunked_array(parts, pa.string())).sort()
 
-    def at(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
-        first, no_first = self.first.at(ids, source)
-        second, no_second = self.second.at(ids, source)
-        below, no_below = self.below.at(ids, source)
+    def entities_of(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
+        first, no_first = self.first.entities_of(ids, source)
+        second, no_second = self.second.entities_of(ids, source)
+        below, no_below = self.below.entities_of(ids, source)
         apart = differ(first, second)
         first_moved = differ(first, below) | no_below
         second_moved = differ(second, below) | no_below
@@ -105,14 +106,14 @@ class MergedBase:
         return merged, (apart & first_moved & second_moved) | no_first | no_second
 
     def as_target(self, ids: pa.Array) -> Mask:
-        """Several commits: that takes a look at each."""
+        """Never known without reading: there are several commits."""
         return np.zeros(len(ids), dtype=bool)
 
 
 @dataclass(frozen=True, slots=True)
 class ForgottenBase:
-    """A base beside which both sides merged a commit that is gone. What the merge of it changed is
-    what it had; for the rest the base stands."""
+    """A base beside which both sides merged a commit that is gone. The changes of that merge stand
+    for the lost commit; elsewhere the base holds."""
 
     merge: Base
     before: Base
@@ -122,15 +123,15 @@ class ForgottenBase:
         parts = [each.ids() for each in (self.merge, self.before, self.below)]
         return pc.unique(pa.chunked_array(parts, pa.string())).sort()
 
-    def at(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
-        after, _ = self.merge.at(ids, source)
-        before, _ = self.before.at(ids, source)
-        below, baseless = self.below.at(ids, source)
+    def entities_of(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
+        after, _ = self.merge.entities_of(ids, source)
+        before, _ = self.before.entities_of(ids, source)
+        below, baseless = self.below.entities_of(ids, source)
         brought = differ(after, before)
         return Chosen(brought, after, below), baseless & ~brought
 
     def as_target(self, ids: pa.Array) -> Mask:
-        """Several commits: that takes a look at each."""
+        """Never known without reading: there are several commits."""
         return np.zeros(len(ids), dtype=bool)
 
 
@@ -139,7 +140,7 @@ class ForgottenBase:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """Entities that both sides changed, as each has them. Positions agree; null: not there."""
+    """Entities that both sides changed, as each has them. Positions agree; null: missing."""
 
     ids: pa.Array
     base: Aligned
@@ -160,8 +161,8 @@ class Undecided:
 
 
 @dataclass
-class Taken:
-    """What the target takes: row ids of the source, each with the target's row it replaces.
+class TakenRows:
+    """Rows the target takes: row ids of the source, each with the target's row it replaces.
 
     Rows that were read to decide are kept, so that they need not be read again to be written.
     """
@@ -172,7 +173,7 @@ class Taken:
     addresses: list[pa.Array] | None = field(default_factory=list)
 
     def take(self, theirs: Picked, ours: Picked) -> None:
-        """Take these entities. One that is null there removes the target's."""
+        """Take these entities. A missing one removes the target's."""
         self.source_rows.append(theirs.row_ids)
         self.target_rows.append(ours.row_ids)
         if self.kept is not None:
@@ -195,7 +196,7 @@ class TypeMerge:
     """One type with its three versions."""
 
     def __init__(
-        self, store: Store, owner: TypeOf, base: Base, source: TablePin, target: TablePin
+        self, store: Store, owner: Type, base: Base, source: TablePin, target: TablePin
     ) -> None:
         self.owner = owner
         self.source = Entities(owner, store.tables.reader(source))
@@ -203,19 +204,19 @@ class TypeMerge:
         self.touched = store.deltas.touched(source, target, columns=self.source.read_by())
         """The ids in which the two sides may differ: `before` the source's rows, `after` the
         target's."""
-        self.taken = Taken()
+        self.taken = TakenRows()
         self._base = base
 
-    def decide(self, told: Callable[[int], None]) -> Iterator[Undecided]:
-        """Decide every entity that decides itself, and yield the others, some at a time. `told` is
-        how many were looked at."""
+    def decide(self, compared: Callable[[int], None]) -> Iterator[Undecided]:
+        """Decide every entity without a conflict, and yield the others, a chunk at a time.
+        `compared` is called with the number of entities of each chunk."""
         mask = pc.is_in(self.touched["id"], value_set=self._base.ids())
         candidates = self.touched.filter(mask)
         rows = rows_a_chunk(self.owner)
         for start in range(0, candidates.num_rows, rows):
             chunk = candidates.slice(start, rows)
             undecided = self._decide(chunk)
-            told(chunk.num_rows)
+            compared(chunk.num_rows)
             if undecided is not None:
                 yield undecided
 
@@ -223,8 +224,8 @@ class TypeMerge:
         ids, source_rows, target_rows = (rows[c].combine_chunks() for c in ("id", BEFORE, AFTER))
         theirs, ours = together(
             [
-                partial(self.source.at, source_rows, ids),
-                partial(self.target.at, target_rows, ids, located=True),
+                partial(self.source.pick, source_rows, ids),
+                partial(self.target.pick, target_rows, ids, located=True),
             ]
         )
         apart = differ(theirs, ours)
@@ -232,14 +233,14 @@ class TypeMerge:
         unclear = np.flatnonzero(apart & ~take)
         undecided = None
         if len(unclear):
-            places = pa.array(unclear)
+            positions = pa.array(unclear)
             back, undecided = self._compare(
-                ids.take(places), theirs.some(places), ours.some(places)
+                ids.take(positions), theirs.take(positions), ours.take(positions)
             )
             take[unclear[back]] = True
         if take.any():
-            places = pa.array(np.flatnonzero(take))
-            self.taken.take(theirs.some(places), ours.some(places))
+            positions = pa.array(np.flatnonzero(take))
+            self.taken.take(theirs.take(positions), ours.take(positions))
         return undecided
 
     def _compare(
@@ -247,17 +248,17 @@ class TypeMerge:
     ) -> tuple[Mask, Undecided | None]:
         """Of entities that differ between the sides: where the source's is taken, and the rest that
         both changed."""
-        base, baseless = self._base.at(ids, theirs)
+        base, baseless = self._base.entities_of(ids, theirs)
         source_moved = differ(theirs, base) | baseless
         target_moved = differ(ours, base) | baseless
         conflict = source_moved & target_moved
         if not conflict.any():
             return source_moved & ~target_moved, None
-        places = pa.array(np.flatnonzero(conflict))
-        theirs, ours, ids = theirs.some(places), ours.some(places), ids.take(places)
-        base, baseless = self._base.at(ids, theirs)
-        found = Undecided(ids, base, ours, theirs, baseless, theirs.row_ids, ours.row_ids)
-        return source_moved & ~target_moved, found
+        positions = pa.array(np.flatnonzero(conflict))
+        theirs, ours, ids = theirs.take(positions), ours.take(positions), ids.take(positions)
+        base, baseless = self._base.entities_of(ids, theirs)
+        undecided = Undecided(ids, base, ours, theirs, baseless, theirs.row_ids, ours.row_ids)
+        return source_moved & ~target_moved, undecided
 
     def incoming(self) -> pa.Table:
         """The rows that were taken, as the target's table holds them."""
@@ -267,11 +268,6 @@ class TypeMerge:
             return self.target.stored(self.source.stageable(source_rows.drop_null()))
         nothing = self.target.reader.schema.empty_table()
         return pa.concat_tables([nothing, *map(self.target.stored, self.taken.kept)])
-
-
-def _mask(values: pa.Array) -> Mask:
-    mask: Mask = np.asarray(values.to_numpy(zero_copy_only=False), dtype=bool)
-    return mask
 
 
 def _in_one(parts: Sequence[pa.Array]) -> pa.Array:

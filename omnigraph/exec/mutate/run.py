@@ -1,12 +1,12 @@
-"""A checked mutation, run: statements into staging, rules, one commit.
+"""Mutation executor: runs checked statements into staging, checks the rules, commits once.
 
     values ─▶ statements ─▶ validate ─▶ stage ─▶ commit
     of the    pending       pending +   files    the one
     request   state         committed   only     protocol
 
-Invariant: all statements or none. A mutation of inserts alone may be prepared again from a newer
-base, because what it writes does not depend on what it read; updates and deletes are told that
-another writer came first.
+Invariant: all statements or none. A mutation of inserts alone is retried from a newer base, because
+its rows do not depend on rows it read; updates and deletes raise `VersionMismatch` when another
+writer came first.
 """
 
 import time
@@ -27,12 +27,12 @@ from omnigraph.errors import (
     VersionMismatch,
     Violation,
 )
-from omnigraph.exec.mutate.staging import Staging, type_of_table
+from omnigraph.exec.mutate.staging import Staging
 from omnigraph.exec.mutate.validate import validate
 from omnigraph.exec.values.constants import Given
-from omnigraph.exec.values.from_input import ReadExternal
 from omnigraph.exec.values.from_params import require_text, stored
-from omnigraph.plan import ir
+from omnigraph.exec.values.scalars import ReadExternal
+from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.locks.turns import Turn
@@ -40,17 +40,15 @@ from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit, CommitId
 from omnigraph.storage.store import Store
-from omnigraph.types import Kind, Scalar, TableKey, ValueType
-
-_ID = ValueType(Scalar.STRING)
+from omnigraph.types import ID_TYPE, Kind, TableKey, ValueType, parse_table_key
 
 Stored = Callable[[ir.Expr, ValueType, str], Any]
-"""The value of an expression as a column of some type holds it; the text says whose it is."""
+"""Evaluates an expression to a stored value of a type; the text names the property in errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class MutationResult:
-    """What a mutation did. `commit` is None when it changed nothing."""
+    """Result of a mutation. `commit` is None when it changed nothing."""
 
     branch: str
     query_name: str
@@ -62,9 +60,9 @@ class MutationResult:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A mutation to run, and where."""
+    """A mutation plan with its parameters, branch and precondition."""
 
-    plan: ir.MutationPlan
+    plan: mutation_ir.MutationPlan
     given: Given
     branch: str
     actor: str | None = None
@@ -73,7 +71,7 @@ class Request:
 
 
 def request(
-    plan: ir.MutationPlan,
+    plan: mutation_ir.MutationPlan,
     params: object,
     *,
     branch: str,
@@ -81,7 +79,7 @@ def request(
     if_commit: str | None = None,
     external: ExternalBlobs | None = None,
 ) -> Request:
-    """A request whose parameters have values and whose moment is now."""
+    """A request with bound parameters; `now()` is the current time."""
     values = bind_parameters(plan.parameters, params)
     require_text(values)
     given = Given(values, time.time_ns() // 1_000_000)
@@ -89,22 +87,25 @@ def request(
 
 
 def run_mutation(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
-    """Commit what the statements do, or raise with nothing of it visible."""
+    """Run the statements and commit, or raise with nothing visible."""
     if asked.if_commit is not None:
         return _run_if(store, catalog, asked, CommitId(asked.if_commit))
-    if all(isinstance(s, ir.InsertNode | ir.InsertEdge) for s in asked.plan.statements):
+    if all(
+        isinstance(s, mutation_ir.InsertNode | mutation_ir.InsertEdge)
+        for s in asked.plan.statements
+    ):
         return _insert(store, catalog, asked)
     return _attempt(store, catalog, asked)
 
 
 def _insert(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
-    """Inserts alone may begin again. So they begin where this process saw the branch a moment ago
-    and leave it to the commit to find that out of date; a refusal counts once it is not."""
+    """Optimistic insert: begin from the head this process saw last, without reading the branch.
+    The commit finds a stale base; a refusal counts only when the base is current."""
     kind = asked.branch, tuple(statement.table for statement in asked.plan.statements)
     if not store.turns.is_crowded(kind):
         write = _begun(store, catalog, asked, recent=True)
         try:
-            return _ended(store, write, catalog, asked)
+            return _run_and_commit(store, write, catalog, asked)
         except (Refused, Conflict):
             if store.is_current(write):
                 raise
@@ -114,7 +115,8 @@ def _insert(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
 
 
 def _run_if(store: Store, catalog: Catalog, asked: Request, head: CommitId) -> MutationResult:
-    """Run on exactly this head. A head never comes back, so two looks enclose what was read."""
+    """Run on exactly this head (compare-and-swap). A head never recurs, so checking it before and
+    after encloses every read."""
     _require_head(store, asked.branch, head)
     try:
         result = _attempt(store, catalog, asked, expected_head=head)
@@ -140,7 +142,9 @@ def _attempt(
     expected_head: CommitId | None = None,
     turn: Turn | None = None,
 ) -> MutationResult:
-    return _ended(store, _begun(store, catalog, asked, turn=turn), catalog, asked, expected_head)
+    return _run_and_commit(
+        store, _begun(store, catalog, asked, turn=turn), catalog, asked, expected_head
+    )
 
 
 def _begun(
@@ -161,19 +165,19 @@ def _begun(
     )
 
 
-def _ended(
+def _run_and_commit(
     store: Store,
     write: Write,
     catalog: Catalog,
     asked: Request,
     expected_head: CommitId | None = None,
 ) -> MutationResult:
-    """Run the statements through a write that was begun, and commit it."""
+    """Run the statements through an open write, and commit it."""
     staging = Staging(write, catalog, asked.given)
     values = partial(_stored, asked.given, asked.external.read)
     counts = {Kind.NODE: 0, Kind.EDGE: 0}
     for statement in asked.plan.statements:
-        counts[_kind(statement.table)] += _run(staging, catalog, values, statement)
+        counts[parse_table_key(statement.table)[0]] += _run(staging, catalog, values, statement)
     validate(staging).require_none()
     commit = None
     if staging.changes_anything():
@@ -189,23 +193,21 @@ def _ended(
     )
 
 
-def _kind(table: TableKey) -> Kind:
-    return Kind(table.partition(":")[0])
-
-
 # ---- statements
 
 
-def _run(staging: Staging, catalog: Catalog, given: Stored, statement: ir.StatementOp) -> int:
-    """Run one statement; how many rows it wrote. Removed rows are counted at the end."""
+def _run(
+    staging: Staging, catalog: Catalog, given: Stored, statement: mutation_ir.StatementOp
+) -> int:
+    """Run one statement; returns the rows written. Removed rows are counted at the end."""
     match statement:
-        case ir.InsertNode():
+        case mutation_ir.InsertNode():
             return _insert_node(staging, catalog, given, statement)
-        case ir.InsertEdge():
+        case mutation_ir.InsertEdge():
             return _insert_edge(staging, given, statement)
-        case ir.UpdateRows(table=table, sets=sets, where=where):
+        case mutation_ir.UpdateRows(table=table, sets=sets, where=where):
             return staging.table(table).update(where, _values(given, table, sets))
-        case ir.DeleteRows(table=table, where=where, cascades=cascades):
+        case mutation_ir.DeleteRows(table=table, where=where, cascades=cascades):
             staging.delete(table, where, cascades)
             return 0
         case _:
@@ -213,9 +215,9 @@ def _run(staging: Staging, catalog: Catalog, given: Stored, statement: ir.Statem
 
 
 def _insert_node(
-    staging: Staging, catalog: Catalog, given: Stored, statement: ir.InsertNode
+    staging: Staging, catalog: Catalog, given: Stored, statement: mutation_ir.InsertNode
 ) -> int:
-    node = type_of_table(catalog, statement.table)
+    node = catalog.of(statement.table)
     assert isinstance(node, NodeType)
     values = _values(given, statement.table, statement.sets)
     _require_key(node, values)
@@ -226,7 +228,7 @@ def _insert_node(
 
 
 def _require_key(node: NodeType, values: Mapping[str, Any]) -> None:
-    """A node without its key has no id to be checked under, so this cannot wait for the rules."""
+    """Refuse a null key at once: without it the node has no id for the rules to report."""
     for name in node.key:
         if values.get(name) is None:
             text = f"insert @key property '{name}' cannot contain null"
@@ -234,19 +236,21 @@ def _require_key(node: NodeType, values: Mapping[str, Any]) -> None:
             raise ConstraintViolated((broken,), 1)
 
 
-def _insert_edge(staging: Staging, given: Stored, statement: ir.InsertEdge) -> int:
+def _insert_edge(staging: Staging, given: Stored, statement: mutation_ir.InsertEdge) -> int:
     row = {
         "id": str(ULID()),
-        "src": given(statement.source, _ID, "from"),
-        "dst": given(statement.target, _ID, "to"),
+        "src": given(statement.source, ID_TYPE, "from"),
+        "dst": given(statement.target, ID_TYPE, "to"),
         **_values(given, statement.table, statement.sets),
     }
     staging.table(statement.table).insert(row, strict=True)
     return 1
 
 
-def _values(given: Stored, table: TableKey, sets: tuple[ir.SetColumn, ...]) -> dict[str, Any]:
-    type_name = table.partition(":")[2]
+def _values(
+    given: Stored, table: TableKey, sets: tuple[mutation_ir.SetColumn, ...]
+) -> dict[str, Any]:
+    _, type_name = parse_table_key(table)
     return {s.name: given(s.value, s.type, f"{type_name}.{s.name}") for s in sets}
 
 

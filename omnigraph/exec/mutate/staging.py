@@ -1,4 +1,4 @@
-"""The pending state of one mutation: what its statements did so far, and nothing durable.
+"""Pending rows of one mutation: an in-memory overlay over the committed tables (read your writes).
 
 Each touched table has pending rows or removed ids. A read is the committed rows that Lance selects
 plus the pending rows that satisfy the same condition; a pending row shadows the committed one of
@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.arrow import edge_schema, node_schema
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Type
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.selection import (
     by_id,
@@ -25,35 +24,38 @@ from omnigraph.exec.values.selection import (
     select_committed,
     without_ids,
 )
-from omnigraph.plan import ir
-from omnigraph.storage.lance.tables import ADDRESS, TableReader
+from omnigraph.plan import ir, mutation_ir
+from omnigraph.storage.lance.columns import ADDRESS
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.protocol.write import Write
 from omnigraph.types import Kind, TableKey
 
 Row = Mapping[str, Any]
 
-_AT = pa.field(ADDRESS, pa.uint64())
+_ADDRESS_FIELD = pa.field(ADDRESS, pa.uint64())
 
 
 class PendingTable:
-    """What one mutation did to one table."""
+    """Pending rows and removed ids of one table."""
 
-    def __init__(self, owner: NodeType | EdgeType, reader: TableReader, given: Given) -> None:
+    def __init__(self, owner: Type, reader: TableReader, given: Given) -> None:
         self.owner = owner
         self.reader = reader
-        self.schema = node_schema(owner) if isinstance(owner, NodeType) else edge_schema(owner)
-        self.changed: set[str] = set()  # columns that a statement may have given another value
-        self.removed = self.schema.append(_AT).empty_table().select(self._removed_columns())
+        self.schema = owner.schema
+        self.changed: set[str] = set()  # columns that a statement may have changed
+        self.removed = (
+            self.schema.append(_ADDRESS_FIELD).empty_table().select(self._removed_columns())
+        )
         self._given = given
         self._folded = self.schema.empty_table()
         self._inserted: dict[str, Row] = {}  # newer than `_folded`
         self._maybe_committed: set[str] = set()
-        self._replaced: list[pa.Array] = []  # where committed rows are that pending ones replace
+        self._replaced: list[pa.Array] = []  # addresses of committed rows that pending ones replace
 
     # Rows
 
     def insert(self, row: Row, *, strict: bool) -> None:
-        """Add a row, or replace the one of its id. A strict row's id was never in use."""
+        """Upsert a row by id. The id of a strict row was never in use."""
         self._inserted.pop(row["id"], None)
         self._inserted[row["id"]] = row
         if not strict:
@@ -61,14 +63,14 @@ class PendingTable:
         self.changed.update(self.schema.names)
 
     def update(self, where: ir.Expr, sets: Mapping[str, Any]) -> int:
-        """Set columns of the matching rows; how many match."""
-        found = without_ids(self._committed(where, [*self.schema.names, ADDRESS]), self.ids())
-        committed = found.select(self.schema.names)
+        """Set columns of the matching rows; returns how many match."""
+        matches = without_ids(self._committed(where, [*self.schema.names, ADDRESS]), self.ids())
+        committed = matches.select(self.schema.names)
         pending = select_among(self.rows(), where, self._given)
         matched = pa.concat_tables([pending, committed])
         if not matched.num_rows:
             return 0
-        self._replaced += found.column(ADDRESS).chunks
+        self._replaced += matches.column(ADDRESS).chunks
         after = _with_columns(matched, sets)
         self._folded = pa.concat_tables([without_ids(self.rows(), _ids(after)), after])
         self.changed.update(sets)
@@ -93,7 +95,7 @@ class PendingTable:
     # Removals
 
     def remove_where(self, where: ir.Expr) -> pa.Table:
-        """Remove the matching rows; those that were not removed before."""
+        """Remove the matching rows; returns the rows not removed before."""
         return self._remove(self._committed(where, self._removed_columns()))
 
     def remove_touching(self, ends: Iterable[ir.End], nodes: pa.Array) -> None:
@@ -108,7 +110,7 @@ class PendingTable:
         return fresh
 
     def _removed_columns(self) -> list[str]:
-        """What is known of a removed row: its id, whose edge it was, and where it is."""
+        """Columns kept of a removed row: id, source of an edge, address."""
         return ["id", *([] if isinstance(self.owner, NodeType) else ["src"]), ADDRESS]
 
     # Staging
@@ -118,26 +120,26 @@ class PendingTable:
         table = self.owner.table
         rows = self.rows()
         if self.removed.num_rows:
-            at = self.removed.column(ADDRESS).combine_chunks()
-            write.replace(table, at=at, added=self.schema.empty_table())
+            addresses = self.removed.column(ADDRESS).combine_chunks()
+            write.replace(table, addresses=addresses, added=self.schema.empty_table())
         elif rows.num_rows:
-            at = pa.concat_arrays([*self._replaced, self._met()])
-            if len(at):
-                write.replace(table, at=at, added=rows)
+            addresses = pa.concat_arrays([*self._replaced, self._addresses_of_inserted()])
+            if len(addresses):
+                write.replace(table, addresses=addresses, added=rows)
             else:
                 write.append(table, rows)
 
-    def _met(self) -> pa.Array:
-        """Where the rows are that inserted ones replace, found by their ids. For most inserts it
-        is known that there are none."""
+    def _addresses_of_inserted(self) -> pa.Array:
+        """Addresses of committed rows that inserted ones replace, looked up by id unless the id
+        index shows that no id is in use."""
         ids = pa.array(sorted(self._maybe_committed), pa.utf8())
         if not len(ids) or not self.reader.pin.row_count or self.reader.lacks(ids):
-            return pa.array([], _AT.type)
+            return pa.array([], _ADDRESS_FIELD.type)
         return rows_by_key(self.reader, "id", ids, ["id", ADDRESS])[ADDRESS].combine_chunks()
 
 
 class Staging:
-    """Every table that one mutation touched."""
+    """The pending tables of one mutation."""
 
     def __init__(self, write: Write, catalog: Catalog, given: Given) -> None:
         self._write = write
@@ -146,14 +148,16 @@ class Staging:
         self._tables: dict[TableKey, PendingTable] = {}
 
     def table(self, table_key: TableKey) -> PendingTable:
-        """The pending state of a table, captured at its first touch."""
+        """The pending state of a table; the first call reads it through the write."""
         if table_key not in self._tables:
-            owner = type_of_table(self._catalog, table_key)
+            owner = self._catalog.of(table_key)
             reader = self._write.read(table_key)
             self._tables[table_key] = PendingTable(owner, reader, self._given)
         return self._tables[table_key]
 
-    def delete(self, table_key: TableKey, where: ir.Expr, cascades: Iterable[ir.Cascade]) -> None:
+    def delete(
+        self, table_key: TableKey, where: ir.Expr, cascades: Iterable[mutation_ir.Cascade]
+    ) -> None:
         """Remove the matching rows, and the edges that touch them."""
         gone = self.table(table_key).remove_where(where)
         if not gone.num_rows:
@@ -166,9 +170,9 @@ class Staging:
         return tuple(self._tables.values())
 
     def removed_count(self, kind: Kind) -> int:
-        """How many nodes, or edges, the statements removed: each once."""
-        wanted = NodeType if kind is Kind.NODE else EdgeType
-        tables = (t for t in self._tables.values() if isinstance(t.owner, wanted))
+        """How many nodes, or edges, the statements removed, without duplicates."""
+        owner_type = NodeType if kind is Kind.NODE else EdgeType
+        tables = (t for t in self._tables.values() if isinstance(t.owner, owner_type))
         return sum(t.removed.num_rows for t in tables)
 
     def changes_anything(self) -> bool:
@@ -179,12 +183,6 @@ class Staging:
         """Stage one write a changed table."""
         for table in self._tables.values():
             table.stage(self._write)
-
-
-def type_of_table(catalog: Catalog, table_key: TableKey) -> NodeType | EdgeType:
-    """The type whose rows a table holds."""
-    kind, _, name = table_key.partition(":")
-    return catalog.nodes[name] if kind == Kind.NODE else catalog.edges[name]
 
 
 def _ids(rows: pa.Table) -> pa.Array:

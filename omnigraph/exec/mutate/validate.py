@@ -1,8 +1,8 @@
-"""The rules over the pending state of a write, together with what it leaves alone.
+"""Constraint checks of a mutation: pending rows together with the committed rows they concern.
 
-Invariant: only what the write touches is looked at. Committed rows come in by id, by end or by the
-values of a unique tuple, through filters that an index can serve, and every table that was looked
-at is read through the write, so the answer still holds when it commits.
+Invariant: only rows that the write touches are checked. Committed rows are read by id, by endpoint
+or by the values of a unique tuple, through filters that an index can serve, and through the write,
+so the commit is refused when a table that was read has moved.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ from omnigraph.exec.rules.row_rules import check_rows
 from omnigraph.exec.rules.rules import (
     EdgesPerSource,
     Endpoint,
-    Found,
+    RuleViolations,
     TypeRules,
     Unique,
     joined,
@@ -29,13 +29,13 @@ from omnigraph.types import Kind, TableKey, table_key
 _EDGE_KEYS = ["id", "src"]
 
 
-def validate(staging: Staging) -> Found:
-    """What the commit would break."""
-    # Checking endpoints touches further tables, which have nothing to check.
-    return joined([found for table in staging.touched() for found in _checked(staging, table)])
+def validate(staging: Staging) -> RuleViolations:
+    """The violations that the commit would make."""
+    # Endpoint checks touch further tables, which have no pending rows to check.
+    return joined([broken for table in staging.touched() for broken in _checked(staging, table)])
 
 
-def _checked(staging: Staging, table: PendingTable) -> Iterator[Found]:
+def _checked(staging: Staging, table: PendingTable) -> Iterator[RuleViolations]:
     rules = rules_of(table.owner)
     rows = table.rows()
     if rows.num_rows:
@@ -49,18 +49,20 @@ def _checked(staging: Staging, table: PendingTable) -> Iterator[Found]:
         yield _sources_left(staging, table, rules.cardinality)
 
 
-def _unique(table: PendingTable, rows: pa.Table, rule: Unique) -> Found:
+def _unique(table: PendingTable, rows: pa.Table, rule: Unique) -> RuleViolations:
     incoming = rows.select(["id", *rule.columns]).drop_null()
     if not incoming.num_rows:
-        return Found()
+        return RuleViolations()
     names = list(incoming.column_names)
-    held = rows_by_values(table.reader, table.owner, incoming.select(list(rule.columns)), names)
-    return check_keys(incoming, without_ids(held, table.ids()), rule)
+    committed = rows_by_values(
+        table.reader, table.owner, incoming.select(list(rule.columns)), names
+    )
+    return check_keys(incoming, without_ids(committed, table.ids()), rule)
 
 
 def _edges(
     staging: Staging, table: PendingTable, rows: pa.Table, rules: TypeRules
-) -> Iterator[Found]:
+) -> Iterator[RuleViolations]:
     known = _known_nodes(staging, rows, rules.endpoints)
     for endpoint in rules.endpoints:
         yield check_keys(rows.select(["id", endpoint.end]), known[endpoint.node_table], endpoint)
@@ -74,11 +76,11 @@ def _edges(
 def _known_nodes(
     staging: Staging, rows: pa.Table, endpoints: Iterable[Endpoint]
 ) -> dict[TableKey, pa.Table]:
-    """Of the nodes at these ends those that exist, by table: the write's own, and one lookup."""
-    wanted: dict[TableKey, list[pa.Array]] = {}
+    """The ids of existing nodes at these ends, by table: pending ones, and one lookup a table."""
+    ends_of: dict[TableKey, list[pa.Array]] = {}
     for endpoint in endpoints:
-        wanted.setdefault(endpoint.node_table, []).append(distinct_of(rows, endpoint.end))
-    return {key: _existing(staging.table(key), ends) for key, ends in wanted.items()}
+        ends_of.setdefault(endpoint.node_table, []).append(distinct_of(rows, endpoint.end))
+    return {key: _existing(staging.table(key), ends) for key, ends in ends_of.items()}
 
 
 def _existing(nodes: PendingTable, ends: list[pa.Array]) -> pa.Table:
@@ -91,14 +93,14 @@ def _existing(nodes: PendingTable, ends: list[pa.Array]) -> pa.Table:
     return pa.concat_tables([own, pa.table({"id": committed.column("id")})])
 
 
-def _sources_left(staging: Staging, table: PendingTable, rule: EdgesPerSource) -> Found:
-    """Sources that lose edges, unless they go themselves."""
+def _sources_left(staging: Staging, table: PendingTable, rule: EdgesPerSource) -> RuleViolations:
+    """Cardinality of sources that lose edges and are not removed themselves."""
     assert isinstance(table.owner, EdgeType)
     nodes = staging.table(table_key(Kind.NODE, table.owner.source))
     touched = pa.table({"id": distinct_of(table.removed, "src")})
     staying = without_ids(touched, nodes.removed.column("id").combine_chunks()).column("id")
     if not len(staying):
-        return Found()
+        return RuleViolations()
     sources = staying.combine_chunks()
     committed = rows_by_key(table.reader, "src", sources, _EDGE_KEYS)
     left = without_ids(committed, table.removed.column("id").combine_chunks())

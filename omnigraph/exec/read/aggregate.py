@@ -1,11 +1,12 @@
-"""Groups of rows and what is computed over them.
+"""Aggregation: group by, and count, sum, average, least and greatest over each group.
 
 Invariant: groups leave in ascending order of their keys, nulls first, because they are numbered by
-codes that order as the keys do. Without keys there is one group, also over no rows. A row may stand
-for several that differ in nothing anybody asks for: its weight says how many.
+codes that order as the keys do. Without keys there is one group, also over no rows. A weighted row
+stands for as many equal rows as its weight says.
 """
 
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -97,6 +98,8 @@ class _Measurer:
                 return self._sum(measure, chosen, group_of)
             case Op.MIN | Op.MAX:
                 return self._extreme(measure, chosen, group_of)
+            case _:
+                assert_never(measure.op)
 
     def _count_rows(self) -> np.ndarray:
         group_of = self._groups.of_rows
@@ -110,21 +113,19 @@ class _Measurer:
         return np.bincount(group_of, minlength=self._groups.count)
 
     def _chosen(self, operand: ir.Expr, *, distinct: bool) -> np.ndarray | None:
-        """The rows that count: those with a value, with `distinct` one for each value of a group.
-
-        None when all do.
-        """
+        """The rows that are counted: those with a value, with `distinct` one for each value of a
+        group. None when all are."""
         if not distinct:
-            there = self._there(operand)
-            return None if there.all() else np.flatnonzero(there)
+            has_value = self._has_value(operand)
+            return None if has_value.all() else np.flatnonzero(has_value)
         codes = codes_of(operand, self._rows, self._evaluator, self._cache)
         pairs = combined([self._groups, codes], self._rows.length)
         firsts = first_of_each(pairs)
         return np.compress(codes.of_rows[firsts] >= 0, firsts)
 
-    def _there(self, operand: ir.Expr) -> np.ndarray:
+    def _has_value(self, operand: ir.Expr) -> np.ndarray:
         if isinstance(operand, ir.EntityId):
-            return self._rows.bindings[operand.var].at >= 0
+            return self._rows.bindings[operand.var].positions >= 0
         return present(self._evaluator.values(operand, self._rows))
 
     def _sum(

@@ -1,23 +1,23 @@
-"""Values as integers that order as the values do: what sorting, grouping and distinct work on.
+"""Order-preserving integer codes of values, for sorting, grouping and distinct.
 
 Invariant: equal values have equal codes, a lesser value a lesser code, and null the least, -1. NaN
 follows every number and equals itself; -0.0 equals 0.0; strings order by their bytes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.arrow import scalar_of
 from omnigraph.exec.memory.cache import Cache
-from omnigraph.exec.memory.resident import Whole
+from omnigraph.exec.memory.resident import ResidentTable
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.rows import Rows, as_numpy
+from omnigraph.exec.values.scalars import SCALARS
 from omnigraph.plan import ir
-
-_SIGN = np.int64(-(2**63))
-_REST = np.int64(2**63 - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,30 +33,32 @@ def codes_of(expr: ir.Expr, rows: Rows, evaluator: Evaluator, cache: Cache) -> C
     match expr:
         case ir.EntityId(var=var):
             bound = rows.bindings[var]
-            ranks = bound.domain.ranks_at(bound.at)
+            ranks = bound.domain.ranks_at(bound.positions)
             return Codes(ranks, int(ranks.max(initial=-1)) + 1)
         case ir.Column(var=var):
             bound = rows.bindings[var]
             domain = bound.domain
-            if isinstance(domain, Whole) and not expr.type.is_vector:
-                held = _held_codes(domain, expr, rows.length, cache)
-                if held is not None:
-                    return Codes(held.of_rows[bound.at], held.count)
+            if isinstance(domain, ResidentTable) and not expr.type.is_vector:
+                whole = _column_codes(domain, expr, rows.length, cache)
+                if whole is not None:
+                    return Codes(whole.of_rows[bound.positions], whole.count)
     return encoded(evaluator.values(expr, rows))
 
 
-def _held_codes(domain: Whole, column: ir.Column, rows: int, cache: Cache) -> Codes | None:
+def _column_codes(
+    domain: ResidentTable, column: ir.Column, rows: int, cache: Cache
+) -> Codes | None:
     """Codes of a whole column, by position and then for null, when there are rows enough."""
     name = domain.source.columns.name_of(column)
     if name is None:
         return None
     key = (domain.source.key, "codes", name)
-    found: Codes | None = cache.get(key)
-    if found is None and rows * 2 >= domain.size:
+    whole: Codes | None = cache.get(key)
+    if whole is None and rows * 2 >= domain.size:
         codes = encoded(domain.column(name))
-        found = Codes(np.append(codes.of_rows, -1), codes.count)  # position -1 is null
-        cache.put(key, found, found.of_rows.nbytes)
-    return found
+        whole = Codes(np.append(codes.of_rows, -1), codes.count)  # position -1 is null
+        cache.put(key, whole, whole.of_rows.nbytes)
+    return whole
 
 
 def encoded(values: pa.Array) -> Codes:
@@ -86,43 +88,25 @@ def _encoded_lists(values: pa.Array) -> Codes:
 
 
 def present(values: pa.Array) -> np.ndarray:
-    """Where a value is there."""
+    """Flags of the rows that have a value."""
     return as_numpy(values.is_valid())
 
 
 def sortable(values: pa.Array) -> np.ndarray:
     """Numbers, truth values, dates and moments as 64-bit integers in their order, nulls as any."""
-    kind = values.type
-    if pa.types.is_boolean(kind):
-        return as_numpy(values.fill_null(False)).astype(np.int64)
-    if pa.types.is_floating(kind):
-        return _sortable_floats(as_numpy(values.fill_null(0)))
-    if pa.types.is_date32(kind):
-        return as_numpy(values.view(pa.int32()).fill_null(0)).astype(np.int64)
-    if pa.types.is_timestamp(kind):
-        return as_numpy(values.view(pa.int64()).fill_null(0))
-    numbers = as_numpy(values.fill_null(0))
-    if numbers.dtype == np.uint64:
-        return np.bitwise_xor(numbers.view(np.int64), _SIGN)
-    return numbers.astype(np.int64)
-
-
-def _sortable_floats(numbers: np.ndarray) -> np.ndarray:
-    clean = numbers.astype(np.float64) + 0.0  # -0.0 becomes 0.0
-    clean[np.isnan(clean)] = np.nan  # one NaN, its sign clear
-    bits = clean.view(np.int64)
-    return bits ^ ((bits >> 63) & _REST)
+    order = _order_of(values.type)
+    assert order is not None
+    return order(values)
 
 
 def is_sortable(kind: pa.DataType) -> bool:
     """Whether values have an integer of their own, without looking at the others."""
-    return bool(
-        pa.types.is_boolean(kind)
-        or pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_date32(kind)
-        or pa.types.is_timestamp(kind)
-    )
+    return _order_of(kind) is not None
+
+
+def _order_of(kind: pa.DataType) -> Callable[[pa.Array], np.ndarray] | None:
+    scalar = scalar_of(kind)
+    return None if scalar is None else SCALARS[scalar].order
 
 
 def combined(codes: list[Codes], length: int) -> Codes:
@@ -137,9 +121,9 @@ def combined(codes: list[Codes], length: int) -> Codes:
 def dense(codes: np.ndarray, count: int) -> Codes:
     """The same codes without gaps."""
     if count <= max(4 * len(codes), 1024):
-        there = np.zeros(count, bool)
-        there[codes] = True
-        ranks = np.cumsum(there) - 1
+        used = np.zeros(count, bool)
+        used[codes] = True
+        ranks = np.cumsum(used) - 1
         return Codes(ranks[codes], int(ranks[-1]) + 1 if count else 0)
     distinct, inverse = np.unique(codes, return_inverse=True)
     return Codes(inverse, len(distinct))

@@ -1,4 +1,4 @@
-"""What every operator of one running query is handed.
+"""Query context: snapshot view, evaluator, watch and traversal mode of one running query.
 
 Invariant: one snapshot, one set of parameter values, one moment, from start to end.
 """
@@ -16,20 +16,21 @@ from omnigraph.exec.limits import Watch
 from omnigraph.exec.memory.resident import Nodes
 from omnigraph.exec.memory.view import TablesView
 from omnigraph.exec.values.evaluate import Evaluator
-from omnigraph.exec.values.rows import Binding, Domain, Positions
+from omnigraph.exec.values.rows import BoundEntities, Domain, Positions
 from omnigraph.plan import ir
 
 
 class TraversalMode(StrEnum):
-    """How walks find their edges. `auto` takes what costs less."""
+    """How expansions find their edges: by index lookups, or in the adjacency (CSR) of the whole
+    table. `auto` takes the cheaper way."""
 
     AUTO = "auto"
     INDEXED = "indexed"
     CSR = "csr"
 
 
-WantedColumns = Mapping[ir.Var, tuple[ir.Column, ...]]
-"""The properties a query looks at, by variable."""
+ColumnsRead = Mapping[ir.Var, tuple[ir.Column, ...]]
+"""The properties a query reads, by variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +42,17 @@ class Context:
     watch: Watch
     mode: TraversalMode
     frontier_max: int
-    wanted: WantedColumns
+    columns_read: ColumnsRead
 
 
-def wanted_columns(plan: ir.ReadPlan) -> WantedColumns:
-    """The properties whose values a plan looks at, blobs and vectors aside: those are read for
-    few rows. What is searched is no value: a search reads its column itself, or an index."""
-    found: dict[ir.Var, dict[ir.Column, None]] = {}
+def columns_read(plan: ir.ReadPlan) -> ColumnsRead:
+    """The properties whose values a plan reads, blobs and vectors aside: those are read for few
+    rows. A searched column is left out too: the search reads it itself, or an index."""
+    by_var: dict[ir.Var, dict[ir.Column, None]] = {}
     for column in _columns(plan):
         if not column.type.is_blob and not column.type.is_vector:
-            found.setdefault(column.var, {})[column] = None
-    return {var: tuple(columns) for var, columns in found.items()}
+            by_var.setdefault(column.var, {})[column] = None
+    return {var: tuple(columns) for var, columns in by_var.items()}
 
 
 def _columns(part: Any) -> Iterator[ir.Column]:
@@ -68,14 +69,14 @@ def _each(parts: Iterable[Any]) -> Iterator[ir.Column]:
         yield from _columns(part)
 
 
-def positions_in(domain: Domain, ids: pa.Array, binding: Binding) -> Positions:
+def positions_in(domain: Domain, ids: pa.Array, binding: BoundEntities) -> Positions:
     """The positions of a binding's entities in another domain of ids, -1 where they are not."""
     if binding.domain is domain:
-        return binding.at
-    there, inverse = np.unique(binding.at, return_inverse=True)
-    wanted = binding.domain.ids_at(there)
+        return binding.positions
+    distinct, inverse = np.unique(binding.positions, return_inverse=True)
+    own_ids = binding.domain.ids_at(distinct)
     if isinstance(domain, Nodes):
-        return domain.ids.locate(wanted)[inverse]
-    found = pc.index_in(wanted, value_set=ids).fill_null(-1)
-    places = np.where(there < 0, -1, found.to_numpy(zero_copy_only=False))
-    return places[inverse]
+        return domain.ids.locate(own_ids)[inverse]
+    indexes = pc.index_in(own_ids, value_set=ids).fill_null(-1)
+    positions = np.where(distinct < 0, -1, indexes.to_numpy(zero_copy_only=False))
+    return positions[inverse]

@@ -1,39 +1,40 @@
-"""Walks along edges, two ways: lookups on `src` and `dst`, or the whole adjacency in memory.
+"""Expansion along edges (breadth-first search): by index lookups, or in the whole adjacency.
 
-Invariant: both ways end in the same walk over the same kind of adjacency, so they give the same
-rows. Lookups fetch the edges around the rows' sources and number their ends for this one walk;
-holding numbers the whole table once, for all.
+Invariant: both ways end in the same search over the same kind of adjacency, so they give the same
+rows. Lookups fetch the edges around the rows' sources and number their ends for this expansion
+alone; a resident table is numbered once, for all.
 """
 
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.limits import Watch
-from omnigraph.exec.memory.adjacency import Adjacency, Rim, adjacency_of
+from omnigraph.exec.memory.adjacency import Adjacency, NeighbourLists, adjacency_of
 from omnigraph.exec.memory.numbering import Ids
-from omnigraph.exec.memory.version import Part, Source
+from omnigraph.exec.memory.version import FetchedEntities, Source
 from omnigraph.exec.read.context import Context, TraversalMode, positions_in
 from omnigraph.exec.values.columns import in_one
 from omnigraph.exec.values.pushdown import ids_filter
-from omnigraph.exec.values.rows import Binding, Domain, Positions, Rows
+from omnigraph.exec.values.rows import BoundEntities, Domain, Positions, Rows
 from omnigraph.plan import ir
 
 Step = ir.Expand | ir.ExpandEdges
 
 _CELLS_MAX = 1 << 24
-"""Walks from many sources mark what they visited in blocks of this many cells."""
+"""Searches from many sources mark visited nodes in blocks of this many cells."""
 
 _LOOKED_UP_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The edges a step may take, and where its rows stand in them."""
+    """The adjacency a step goes along, and the positions of the rows' sources in it."""
 
-    at: Positions
+    sources: Positions
     adjacency: Adjacency
     targets: Domain
     target_ids: pa.Array
@@ -43,53 +44,53 @@ class Reach:
 def expand(context: Context, op: ir.Expand, rows: Rows) -> Rows:
     """One row for each node reached, or with `closes` the rows whose node is reached."""
     source = rows.bindings[op.source]
-    rows = rows.where(source.at >= 0)
+    rows = rows.where(source.positions >= 0)
     same_type = rows.bindings[op.source].domain.table == op.target
     hops_max = op.hops_max if same_type else 1
     if op.hops_min > hops_max:
         rows = rows.take(np.empty(0, np.int64))
         hops_max = op.hops_min
     reach = reach_of(context, op, rows, hops_max)
-    rim = reach.adjacency.distinct
+    lists = reach.adjacency.distinct
     if hops_max == 1:
-        context.watch.hold(rows.bytes_as(int(rim.degrees(reach.at).sum())))
-        owners, places = rim.spread(reach.at)
-        nodes = rim.neighbours[places]
+        context.watch.hold(rows.bytes_as(int(lists.degrees(reach.sources).sum())))
+        owners, indexes = lists.spread(reach.sources)
+        nodes = lists.neighbours[indexes]
     else:
-        owners, nodes = _far(context.watch, rim, reach.at, (op.hops_min, hops_max))
+        owners, nodes = _far(context.watch, lists, reach.sources, (op.hops_min, hops_max))
         context.watch.hold(rows.bytes_as(len(nodes)))
     if op.closes:
         bound = positions_in(reach.targets, reach.target_ids, rows.bindings[op.out])
         return rows.take(owners[nodes == bound[owners]])
-    return rows.take(owners).bind(op.out, Binding(reach.targets, nodes))
+    return rows.take(owners).bind(op.out, BoundEntities(reach.targets, nodes))
 
 
 def expand_edges(context: Context, op: ir.ExpandEdges, rows: Rows) -> Rows:
     """One row for each edge taken."""
-    rows = rows.where(rows.bindings[op.source].at >= 0)
+    rows = rows.where(rows.bindings[op.source].positions >= 0)
     reach = reach_of(context, op, rows, 1)
-    rim = reach.adjacency.multiple
-    context.watch.hold(rows.bytes_as(int(rim.degrees(reach.at).sum())))
-    owners, places = rim.spread(reach.at)
-    nodes, edges = rim.neighbours[places], reach.adjacency.edges[places]
+    lists = reach.adjacency.multiple
+    context.watch.hold(rows.bytes_as(int(lists.degrees(reach.sources).sum())))
+    owners, indexes = lists.spread(reach.sources)
+    nodes, edges = lists.neighbours[indexes], reach.adjacency.edges[indexes]
     if op.closes:
         bound = positions_in(reach.targets, reach.target_ids, rows.bindings[op.out])
-        ends_there = nodes == bound[owners]
-        owners, edges = owners[ends_there], edges[ends_there]
-        return rows.take(owners).bind(op.edge_var, Binding(reach.edges, edges))
-    found = rows.take(owners).bind(op.edge_var, Binding(reach.edges, edges))
-    return found.bind(op.out, Binding(reach.targets, nodes))
+        closing = nodes == bound[owners]
+        owners, edges = owners[closing], edges[closing]
+        return rows.take(owners).bind(op.edge_var, BoundEntities(reach.edges, edges))
+    taken = rows.take(owners).bind(op.edge_var, BoundEntities(reach.edges, edges))
+    return taken.bind(op.out, BoundEntities(reach.targets, nodes))
 
 
 def degrees(context: Context, op: Step, rows: Rows) -> np.ndarray:
     """How many rows a single step would make of each row; 0 where its source is null."""
-    there = rows.bindings[op.source].at >= 0
+    is_bound = rows.bindings[op.source].positions >= 0
     counts = np.zeros(rows.length, np.int64)
-    known = rows.where(there)
+    known = rows.where(is_bound)
     reach = reach_of(context, op, known, 1)
     adjacency = reach.adjacency
-    rim = adjacency.distinct if isinstance(op, ir.Expand) else adjacency.multiple
-    counts[there] = rim.degrees(reach.at)
+    lists = adjacency.distinct if isinstance(op, ir.Expand) else adjacency.multiple
+    counts[is_bound] = lists.degrees(reach.sources)
     return counts
 
 
@@ -108,14 +109,14 @@ def is_single_step(op: ir.PatternOp, rows: Rows) -> bool:
 
 
 def reach_of(context: Context, op: Step, rows: Rows, hops: int) -> Reach:
-    """The edges around the rows' sources, by the way that costs less."""
+    """The edges around the rows' sources, by the cheaper way."""
     source = rows.bindings[op.source]
     if _looks_up(context, op, source, hops):
         return _looked_up(context, op, source, hops)
-    return _held(context, op, source)
+    return _resident(context, op, source)
 
 
-def _looks_up(context: Context, op: Step, source: Binding, hops: int) -> bool:
+def _looks_up(context: Context, op: Step, source: BoundEntities, hops: int) -> bool:
     if context.mode is not TraversalMode.AUTO:
         return context.mode is TraversalMode.INDEXED
     tables = context.tables
@@ -125,37 +126,37 @@ def _looks_up(context: Context, op: Step, source: Binding, hops: int) -> bool:
     pins = tables.snapshot.tables
     nodes_count = max(pins[source.domain.table].row_count, 1)
     degree = max(pins[op.edge].row_count / nodes_count, 1.0)
-    frontier = len(source.at) * degree ** (hops - 1)
+    frontier = len(source.positions) * degree ** (hops - 1)
     if frontier > context.frontier_max:
         return False
     return not tables.worth_holding(op.edge, 4 + int(frontier) // 16)
 
 
-def _held(context: Context, op: Step, source: Binding) -> Reach:
+def _resident(context: Context, op: Step, source: BoundEntities) -> Reach:
     """The adjacency of the whole table."""
     tables = context.tables
     starts, targets = tables.nodes(source.domain.table), tables.nodes(op.target)
     adjacency = tables.adjacency(op.edge, op.direction, starts.table, targets.table)
     edges = tables.edges(op.edge, op.direction, starts.table, targets.table)
-    at = positions_in(starts, starts.ids.strings, source)
-    return Reach(at, adjacency, targets, targets.ids.strings, edges)
+    sources = positions_in(starts, starts.ids.strings, source)
+    return Reach(sources, adjacency, targets, targets.ids.strings, edges)
 
 
-def _looked_up(context: Context, op: Step, source: Binding, hops: int) -> Reach:
-    """The edges within some hops, and nothing else, numbered for this walk."""
+def _looked_up(context: Context, op: Step, source: BoundEntities, hops: int) -> Reach:
+    """The edges within so many hops, and no others, numbered for this expansion."""
     tables = context.tables
     edges_source, target_source = tables.source(op.edge), tables.source(op.target)
-    there, inverse = np.unique(source.at, return_inverse=True)
-    starts = Ids(source.domain.ids_at(there))
+    distinct, inverse = np.unique(source.positions, return_inverse=True)
+    starts = Ids(source.domain.ids_at(distinct))
     same_type = source.domain.table == op.target
     targets = starts if same_type else Ids(pa.array([], pa.string()))
     names = _edge_columns(context, op, edges_source)
     fetched: list[tuple[pa.Table, bool]] = []
     frontier = starts.strings
     for _ in range(hops):
-        found = _fetch(context.watch, edges_source, frontier, op.direction, names)
-        fetched += found
-        ends = [in_one(rows["dst" if forward else "src"]) for rows, forward in found]
+        hop = _fetch(context.watch, edges_source, frontier, op.direction, names)
+        fetched += hop
+        ends = [in_one(rows["dst" if forward else "src"]) for rows, forward in hop]
         reached = pc.unique(pa.concat_arrays(ends))
         frontier = reached.filter(pa.array(targets.locate(reached) < 0))
         targets = targets.extended(frontier)
@@ -163,53 +164,67 @@ def _looked_up(context: Context, op: Step, source: Binding, hops: int) -> Reach:
             break
     starts = targets if same_type else starts
     adjacency, edges = _local(edges_source, fetched, starts, targets)
-    nodes = Part(target_source, pa.table({"id": targets.strings}))
+    nodes = FetchedEntities(target_source, pa.table({"id": targets.strings}))
     return Reach(inverse, adjacency, nodes, targets.strings, edges)
 
 
 def _edge_columns(context: Context, op: Step, edges: Source) -> list[str]:
     names = ["src", "dst"]
     if isinstance(op, ir.ExpandEdges):
-        wanted = (edges.columns.name_of(c) for c in context.wanted.get(op.edge_var, ()))
-        names = ["id", *names, *(name for name in wanted if name is not None)]
+        read = (edges.columns.name_of(c) for c in context.columns_read.get(op.edge_var, ()))
+        names = ["id", *names, *(name for name in read if name is not None)]
     return list(dict.fromkeys(names))
+
+
+def _columns_walked(direction: ir.Direction) -> tuple[str, ...]:
+    """The end columns that hold the nodes a step comes from."""
+    match direction:
+        case ir.Direction.OUT:
+            return ("src",)
+        case ir.Direction.IN:
+            return ("dst",)
+        case ir.Direction.BOTH:
+            return "src", "dst"
+        case _:
+            assert_never(direction)
 
 
 def _fetch(
     watch: Watch, edges: Source, frontier: pa.Array, direction: ir.Direction, names: list[str]
 ) -> list[tuple[pa.Table, bool]]:
     """The edges at these nodes, with whether they are walked forwards."""
-    found = []
-    ways = {ir.Direction.OUT: ("src",), ir.Direction.IN: ("dst",)}.get(direction, ("src", "dst"))
-    wanted = frontier.to_pylist()
-    if not wanted:
+    fetched = []
+    ways = _columns_walked(direction)
+    ids = frontier.to_pylist()
+    if not ids:
         return [(edges.empty(names), True)]
     for column in ways:
-        for start in range(0, len(wanted), _LOOKED_UP_MAX):
-            filter = ids_filter(wanted[start : start + _LOOKED_UP_MAX], column)
+        for start in range(0, len(ids), _LOOKED_UP_MAX):
+            filter = ids_filter(ids[start : start + _LOOKED_UP_MAX], column)
             if direction is ir.Direction.BOTH and column == "dst":
                 filter += " AND `src` != `dst`"  # a self edge came with `src`
             rows = edges.reader.rows(names, filter=filter)
             watch.hold(rows.nbytes)
-            found.append((rows, column == "src"))
-    return found
+            fetched.append((rows, column == "src"))
+    return fetched
 
 
 def _local(
     source: Source, fetched: list[tuple[pa.Table, bool]], starts: Ids, targets: Ids
-) -> tuple[Adjacency, Part]:
+) -> tuple[Adjacency, FetchedEntities]:
     """Fetched edges as an adjacency over local numbers."""
     rows = pa.concat_tables([table for table, _ in fetched])
     near = [in_one(table["src" if forward else "dst"]) for table, forward in fetched]
     far = [in_one(table["dst" if forward else "src"]) for table, forward in fetched]
     sources = starts.locate(pa.concat_arrays(near))
     neighbours = targets.locate(pa.concat_arrays(far))
-    rows, places = _distinct_edges(rows)
-    return adjacency_of(sources, neighbours, places, len(starts)), Part(source, rows)
+    rows, positions = _distinct_edges(rows)
+    return adjacency_of(sources, neighbours, positions, len(starts)), FetchedEntities(source, rows)
 
 
 def _distinct_edges(rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
-    """Each edge once, and where each row's edge went: walked both ways, one may come twice."""
+    """Each edge once, and the position of each row's edge: fetched both ways, an edge comes
+    twice."""
     if "id" not in rows.column_names:
         return rows, np.arange(rows.num_rows)
     encoded = in_one(rows["id"]).dictionary_encode()
@@ -222,32 +237,33 @@ def _distinct_edges(rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
 
 
 def _far(
-    watch: Watch, rim: Rim, at: Positions, hops: tuple[int, int]
+    watch: Watch, lists: NeighbourLists, positions: Positions, hops: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Who reaches whom within the bounds: indexes into `at`, and nodes. One walk a source."""
-    sources, inverse = np.unique(at, return_inverse=True)
-    nodes_count = len(rim.starts) - 1
+    """Which position reaches which node within the bounds: indexes into `positions`, and nodes. One
+    search a distinct source."""
+    sources, inverse = np.unique(positions, return_inverse=True)
+    nodes_count = len(lists.starts) - 1
     block = max(1, _CELLS_MAX // max(nodes_count, 1))
     parts = [
-        _walk(watch, rim, sources[start : start + block], hops, start)
+        _walk(watch, lists, sources[start : start + block], hops, start)
         for start in range(0, len(sources), block)
     ]
     walked = np.concatenate([owners for owners, _ in parts]) if parts else np.empty(0, np.int64)
     nodes = np.concatenate([nodes for _, nodes in parts]) if parts else np.empty(0, np.int64)
-    if len(sources) == len(at) and (inverse[:-1] <= inverse[1:]).all():
+    if len(sources) == len(positions) and (inverse[:-1] <= inverse[1:]).all():
         return walked, nodes
     order = np.argsort(walked, kind="stable")
     starts = np.searchsorted(walked[order], np.arange(len(sources) + 1))
-    owners, places = Rim(starts, nodes[order]).spread(inverse)
-    return owners, nodes[order][places]
+    owners, indexes = NeighbourLists(starts, nodes[order]).spread(inverse)
+    return owners, nodes[order][indexes]
 
 
 def _walk(
-    watch: Watch, rim: Rim, sources: np.ndarray, hops: tuple[int, int], offset: int
+    watch: Watch, lists: NeighbourLists, sources: np.ndarray, hops: tuple[int, int], offset: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Breadth first from each source at once, each with its own marks of what it visited."""
+    """Breadth-first search from all sources at once, each with its own marks of visited nodes."""
     hops_min, hops_max = hops
-    width = len(rim.starts) - 1
+    width = len(lists.starts) - 1
     visited = np.zeros(len(sources) * width, bool)
     cells = np.arange(len(sources)) * width + sources
     produced = []
@@ -256,10 +272,10 @@ def _walk(
         owners, nodes = np.divmod(cells, width) if len(sources) > 1 else (cells * 0, cells)
         if hop == hops_min:
             # Nodes one hop nearer have not been produced yet; their self edges do it now.
-            produced.append(cells[rim.self_looped[nodes]])
-        watch.hold(16 * int(rim.degrees(nodes).sum()))
-        spread, places = rim.spread(nodes)
-        cells = owners[spread] * width + rim.neighbours[places]
+            produced.append(cells[lists.self_looped[nodes]])
+        watch.hold(16 * int(lists.degrees(nodes).sum()))
+        spread, indexes = lists.spread(nodes)
+        cells = owners[spread] * width + lists.neighbours[indexes]
         cells = cells[~visited[cells]]
         if hop > 1:
             cells = _distinct(cells, len(visited))

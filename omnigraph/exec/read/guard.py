@@ -1,9 +1,9 @@
-"""Work that its caller can leave: a query that takes too long, or that somebody interrupts.
+"""Worker threads for queries, so that a caller can leave one at its timeout or on an interrupt.
 
-Invariant: `run` returns what the work returns, or raises soon after the watch's deadline or at once
-on an interrupt, whatever the work is doing. One call into Arrow or numpy may last long and cannot
-be broken off, so the work runs beside its caller; left alone, it ends where it next looks at its
-watch, and what it made is dropped.
+Invariant: `run` returns the result of the work, or raises soon after the watch's deadline or at
+once on an interrupt, whatever the work is doing. One call into Arrow or numpy may last long and
+cannot be cancelled, so the work runs in another thread than its caller's; left alone, it ends where
+it next looks at its watch, and its result is dropped.
 """
 
 import os
@@ -18,14 +18,14 @@ from omnigraph.exec.limits import Watch, watched_by
 Done = TypeVar("Done")
 
 _GRACE_S = 0.05
-"""What work gets beyond its deadline to say itself where it stopped."""
+"""The time that work gets beyond its deadline to raise by itself, naming its operator."""
 
 _IDLE_MAX = 16
 _WAIT_MAX_S = 3600.0
 
 
 class _Job:
-    """One piece of work, and how it ended."""
+    """One piece of work, and its result or error."""
 
     __slots__ = ("ended", "error", "result", "watch", "work")
 
@@ -66,7 +66,7 @@ os.register_at_fork(after_in_child=_idle.clear)  # a child has none of its paren
 
 
 def run(watch: Watch, work: Callable[[], Done]) -> Done:
-    """What the work returns, within the time of its watch."""
+    """The result of the work, within the time of its watch."""
     job = _Job(watch, work)
     try:
         worker = _idle.pop()

@@ -1,7 +1,7 @@
-"""Scans that an equality ties to the rows so far: joined by hash, not pair by pair.
+"""Hash join of a scan with the rows so far, on two values that the next filter equates.
 
-Invariant: what is left out of the cross join has unequal or null values on the two sides, so the
-filter that follows, which is applied in full, would have dropped it.
+Invariant: a pair that is left out of the cross join has unequal or null values on the two sides, so
+the filter that follows, which is applied in full, would have dropped it.
 """
 
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.exec.memory.adjacency import Rim
+from omnigraph.exec.memory.adjacency import NeighbourLists
 from omnigraph.exec.read.context import Context
-from omnigraph.exec.values.rows import Binding, Positions, Rows, as_numpy
+from omnigraph.exec.values.rows import BoundEntities, Positions, Rows, as_numpy
 from omnigraph.plan import ir
 
 Side = ir.Column | ir.EntityId
@@ -26,7 +26,7 @@ class Equality:
 
 
 def equality_of(op: ir.NodeScan, then: ir.PatternOp | None, rows: Rows) -> Equality | None:
-    """The first equality of the filter after a scan that ties the scan to the rows."""
+    """The first equality, in the filter after a scan, of a scanned value with one of the rows."""
     if not isinstance(then, ir.Filter):
         return None
     parts = then.where.parts if isinstance(then.where, ir.And) else (then.where,)
@@ -42,21 +42,21 @@ def equality_of(op: ir.NodeScan, then: ir.PatternOp | None, rows: Rows) -> Equal
 
 
 def paired(
-    context: Context, rows: Rows, var: ir.Var, found: Binding, equality: Equality
+    context: Context, rows: Rows, var: ir.Var, nodes: BoundEntities, equality: Equality
 ) -> tuple[np.ndarray, Positions] | None:
-    """Which rows go with which of the nodes found; None when their types cannot be hashed alike."""
+    """The pairs of rows and scanned nodes; None when their types cannot be hashed alike."""
     evaluator = context.evaluator
     outer = evaluator.values(equality.outer, rows)
-    inner = evaluator.values(equality.inner, Rows(len(found.at), {var: found}, {}))
+    inner = evaluator.values(equality.inner, Rows(len(nodes.positions), {var: nodes}, {}))
     if outer.type != inner.type or pa.types.is_floating(outer.type):
         return None
     codes = pa.concat_arrays([outer, inner]).dictionary_encode().indices
     numbers = as_numpy(codes.fill_null(-1)).astype(np.int64)
     left, right = numbers[: rows.length], numbers[rows.length :]
-    there = np.flatnonzero(left >= 0)
+    valued = np.flatnonzero(left >= 0)
     order = np.argsort(right, kind="stable")
     starts = np.searchsorted(right[order], np.arange(numbers.max(initial=-1) + 2))
-    rim = Rim(starts, order)
-    context.watch.hold(rows.bytes_as(int(rim.degrees(left[there]).sum())))
-    owners, places = rim.spread(left[there])
-    return there[owners], found.at[order[places]]
+    buckets = NeighbourLists(starts, order)
+    context.watch.hold(rows.bytes_as(int(buckets.degrees(left[valued]).sum())))
+    owners, indexes = buckets.spread(left[valued])
+    return valued[owners], nodes.positions[order[indexes]]

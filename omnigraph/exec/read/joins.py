@@ -1,8 +1,8 @@
-"""Inner patterns: whether they have solutions for a row, how many, and which.
+"""Correlated subpatterns: semi join, anti join, left join, and counts of solutions.
 
 Invariant: an inner pattern continues from the rows themselves, each marked with its number, so it
-sees the row's variables and its solutions are told apart by row. What it binds is gone after,
-except for `LeftJoin`, whose purpose it is.
+sees the row's variables and its solutions are told apart by row. Variables it binds are dropped,
+except by `LeftJoin`, which keeps them.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from omnigraph.exec.read.context import Context
 from omnigraph.exec.read.expand import degrees, is_single_step
-from omnigraph.exec.values.rows import NULL, Binding, Rows
+from omnigraph.exec.values.rows import NULL, BoundEntities, Rows
 from omnigraph.plan import ir
 
 Solve = Callable[[tuple[ir.PatternOp, ...], Rows], Rows]
@@ -40,12 +40,12 @@ def left_join(op: ir.LeftJoin, rows: Rows, solve: Solve) -> Rows:
     alone = rows.take(lonely)
     nothing = np.full(len(lonely), NULL)
     bindings = {
-        var: Binding(
+        var: BoundEntities(
             solved.bindings[var].domain,
             np.concatenate(
                 (
-                    solved.bindings[var].at,
-                    alone.bindings[var].at if var in rows.bindings else nothing,
+                    solved.bindings[var].positions,
+                    alone.bindings[var].positions if var in rows.bindings else nothing,
                 )
             ),
         )
@@ -76,15 +76,16 @@ def _marked(rows: Rows) -> tuple[Rows, ir.Slot]:
 
 
 def _correlated(inner: tuple[ir.PatternOp, ...], rows: Rows) -> tuple[Rows, np.ndarray | None]:
-    """The rows as the inner pattern tells them apart: when it sees one variable, one an entity."""
+    """The rows that the inner pattern can tell apart: when it sees one variable, one row an entity;
+    and the index of each row's representative."""
     seen = set(names_in(inner))
     outer = [var for var in rows.bindings if var in seen]
     slots = [slot for slot in rows.slots if slot in seen]
     if len(outer) != 1 or slots:
         return rows, None
     bound = rows.bindings[outer[0]]
-    there, inverse = np.unique(bound.at, return_inverse=True)
-    return Rows(len(there), {outer[0]: Binding(bound.domain, there)}, {}), inverse
+    distinct, inverse = np.unique(bound.positions, return_inverse=True)
+    return Rows(len(distinct), {outer[0]: BoundEntities(bound.domain, distinct)}, {}), inverse
 
 
 def names_in(part: Any) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""The nodes that one value of one column names, found in a sorted column.
+"""Point lookup: nodes whose id or column equals a constant, by binary search in a sorted column.
 
-Invariant: what is found is what a pass over the column would find. A column is sorted once it was
-searched often enough, and the order is kept with the version.
+Invariant: a lookup gives the nodes that a pass over the column would give. A column is sorted once
+it was searched often enough, and the order is cached with the version.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from omnigraph.exec.memory.resident import Nodes
 from omnigraph.exec.values.columns import in_one
 from omnigraph.exec.values.constants import CONSTANTS, Given, fit
 from omnigraph.exec.values.rows import Positions, as_numpy
-from omnigraph.exec.values.texts import Texts
+from omnigraph.exec.values.string_column import StringColumn
 from omnigraph.plan import ir
 from omnigraph.types import NUMERICS, Scalar
 
@@ -23,7 +23,7 @@ _PASSES = 1
 
 
 def points_in(where: ir.Expr) -> list[ir.Compare]:
-    """The conditions among these that name one value of one column."""
+    """The equalities of a column with a constant among these conditions."""
     parts = where.parts if isinstance(where, ir.And) else (where,)
     return [part for part in parts if isinstance(part, ir.Compare) and _is_point(part)]
 
@@ -36,7 +36,7 @@ def _is_point(part: ir.Compare) -> bool:
 
 
 def pointed_at(nodes: Nodes, cache: Cache, part: ir.Expr, given: Given) -> Positions | None:
-    """The nodes an equality names, if it is one and a sorted column can tell."""
+    """The nodes that an equality selects; None if it is no equality, or no column is sorted."""
     if not isinstance(part, ir.Compare) or part.op is not ir.CompareOp.EQ:
         return None
     subject, value = part.left, part.right
@@ -44,14 +44,14 @@ def pointed_at(nodes: Nodes, cache: Cache, part: ir.Expr, given: Given) -> Posit
         subject, value = value, subject
     if not isinstance(value, CONSTANTS):
         return None
-    wanted = given.of(value)
-    if wanted is None:
+    key = given.of(value)
+    if key is None:
         return np.empty(0, np.int64)
     match subject:
         case ir.EntityId():
-            return _present(nodes, _one(nodes.ids.find(str(wanted))))
+            return _present(nodes, _one(nodes.ids.find(str(key))))
         case ir.Column():
-            return _by_column(nodes, cache, subject, wanted)
+            return _by_column(nodes, cache, subject, key)
         case _:
             return None
 
@@ -60,15 +60,16 @@ def _one(position: int) -> Positions:
     return np.array([position] if position >= 0 else [], np.int64)
 
 
-def _present(nodes: Nodes, at: Positions) -> Positions:
-    if nodes.present is nodes.everything or not len(at):
-        return at
-    places = np.minimum(np.searchsorted(nodes.present, at), len(nodes.present) - 1)
-    return at[nodes.present[places] == at] if len(nodes.present) else at[:0]
+def _present(nodes: Nodes, positions: Positions) -> Positions:
+    present = nodes.present
+    if present is nodes.everything or not len(positions):
+        return positions
+    nearest = np.minimum(np.searchsorted(present, positions), len(present) - 1)
+    return positions[present[nearest] == positions] if len(present) else positions[:0]
 
 
 def _by_column(
-    nodes: Nodes, cache: Cache, column: ir.Column, wanted: ir.Constant
+    nodes: Nodes, cache: Cache, column: ir.Column, value: ir.Constant
 ) -> Positions | None:
     name = nodes.source.columns.name_of(column)
     if name is None:
@@ -77,28 +78,28 @@ def _by_column(
     if cache.get(key) is None and cache.use(key) <= _PASSES:
         return None
     if column.type.is_text:
-        found = _sorted_texts(nodes, cache, name).equal_to(str(wanted))
+        positions = _sorted_texts(nodes, cache, name).equal_to(str(value))
     elif column.type.scalar in NUMERICS - {Scalar.F32, Scalar.F64}:
-        assert isinstance(wanted, int | float)
-        fitted = fit(ir.CompareOp.EQ, wanted, column.type.scalar)
+        assert isinstance(value, int | float)
+        fitted = fit(ir.CompareOp.EQ, value, column.type.scalar)
         if isinstance(fitted, bool):
             return np.empty(0, np.int64)
-        found = _sorted_numbers(nodes, cache, name).equal_to(int(fitted[1]))
+        positions = _sorted_numbers(nodes, cache, name).equal_to(int(fitted[1]))
     else:
         return None
-    return _present(nodes, found)
+    return _present(nodes, positions)
 
 
 class _SortedTexts:
     """Positions in the order of a text column, nulls left out."""
 
-    def __init__(self, texts: Texts, order: np.ndarray) -> None:
+    def __init__(self, texts: StringColumn, order: np.ndarray) -> None:
         self._texts = texts
         self._order = order
-        self._places = order.data
+        self._order_view = order.data
 
-    def equal_to(self, wanted: str) -> Positions:
-        first, last = self._texts.equal_to(self._places, wanted.encode("utf-8", "surrogatepass"))
+    def equal_to(self, text: str) -> Positions:
+        first, last = self._texts.equal_to(self._order_view, text.encode("utf-8", "surrogatepass"))
         return self._order[first:last]
 
 
@@ -109,8 +110,8 @@ class _SortedNumbers:
         self._numbers = numbers
         self._order = order
 
-    def equal_to(self, wanted: int) -> Positions:
-        exact = self._numbers.dtype.type(wanted)
+    def equal_to(self, number: int) -> Positions:
+        exact = self._numbers.dtype.type(number)
         first = np.searchsorted(self._numbers, exact, "left")
         last = np.searchsorted(self._numbers, exact, "right")
         return self._order[first:last]
@@ -128,7 +129,7 @@ def _sorted_texts(nodes: Nodes, cache: Cache, name: str) -> _SortedTexts:
         if values.equals(nodes.ids.strings):  # a key of one string is the id
             return _SortedTexts(nodes.ids.texts, nodes.ids.order), 0
         order = _order_of(values)
-        return _SortedTexts(Texts(values), order), int(values.nbytes + order.nbytes)
+        return _SortedTexts(StringColumn(values), order), int(values.nbytes + order.nbytes)
 
     return cache.made((nodes.source.key, "sorted", name), make)
 

@@ -1,4 +1,4 @@
-"""Which rows leave, and in what order.
+"""Order by and limit: a stable sort on integer keys, with a partial sort for a small limit.
 
 Invariant: nulls come first when ascending and last when descending, NaN after every number, and
 rows that tie in every key keep their order. A cut is taken as if everything had been sorted.
@@ -12,8 +12,10 @@ from omnigraph.exec.read.codes import is_sortable, present, sortable
 _SORTED_MIN = 1024
 
 
-def places(keys: list[np.ndarray], length: int, *, offset: int, limit: int | None) -> np.ndarray:
-    """The rows that leave, in order. Keys are integers, the most significant first."""
+def ordered_rows(
+    keys: list[np.ndarray], length: int, *, offset: int, limit: int | None
+) -> np.ndarray:
+    """The rows that remain, in order. Keys are integers, the most significant first."""
     end = length if limit is None else min(length, offset + limit)
     if offset >= end:
         return np.empty(0, np.int64)
@@ -29,13 +31,13 @@ def places(keys: list[np.ndarray], length: int, *, offset: int, limit: int | Non
 
 
 def _sorted(key: np.ndarray) -> np.ndarray:
-    """The order of one key. Ranks are distinct and close together, which takes no comparison."""
+    """The order of one key. Ranks are distinct and dense, and a counting sort compares nothing."""
     low = key.min()
     span = int(key.max()) - int(low) + 1
     if span <= 8 * len(key):
-        places = np.full(span, -1)
-        places[key - low] = np.arange(len(key))
-        order = places[places >= 0]
+        slots = np.full(span, -1)
+        slots[key - low] = np.arange(len(key))
+        order = slots[slots >= 0]
         if len(order) == len(key):
             return order
     return np.argsort(key, kind="stable")
@@ -54,8 +56,8 @@ def keys_of_values(values: pa.Array, *, descending: bool) -> list[np.ndarray]:
     assert is_sortable(values.type)
     keys = [sortable(values)]
     if values.null_count:
-        there = present(values)
-        keys = [there.astype(np.int8), np.where(there, keys[0], 0)]
+        has_value = present(values)
+        keys = [has_value.astype(np.int8), np.where(has_value, keys[0], 0)]
     return [~key for key in keys] if descending else keys
 
 

@@ -1,39 +1,39 @@
-"""What follows from a plan alone, worked out once.
+"""Prepared plans: facts that follow from a read plan alone, worked out once and cached.
 
-Invariant: nothing here depends on a snapshot, on parameters or on what is held.
+Invariant: nothing here depends on a snapshot, on parameters or on what is resident.
 """
 
 from dataclasses import dataclass
 
-from omnigraph.exec.read.context import WantedColumns, wanted_columns
+from omnigraph.exec.read.context import ColumnsRead, columns_read
 from omnigraph.exec.read.joins import names_in
-from omnigraph.exec.read.walk import Shortcut, shortcut_of
+from omnigraph.exec.read.walk import WalkPlan, walk_plan_of
 from omnigraph.exec.read.walk_result import Tail, tail_of
 from omnigraph.plan import ir
 from omnigraph.types import ValueType
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
+class PreparedPlan:
     """A plan, and how it is run."""
 
     plan: ir.ReadPlan
-    wanted: WantedColumns
-    shortcut: Shortcut | None
+    columns_read: ColumnsRead
+    walk: WalkPlan | None
     tail: Tail | None
-    counts: bool  # nothing is asked of the rows but how many they are
-    counts_last_step: bool  # nothing is asked of the last step but how many rows it makes
-    embeds: bool  # a text becomes a vector on the way, which may take a while
+    counts: bool  # the result is the number of rows and nothing else
+    counts_last_step: bool  # only the number of rows that the last step makes is used
+    embeds: bool  # a text is embedded on the way, which may take a while
     names: list[str]
     types: tuple[ValueType, ...]
 
 
-def prepare(plan: ir.ReadPlan) -> Prepared:
-    """What follows from a plan alone."""
-    return Prepared(
+def prepare(plan: ir.ReadPlan) -> PreparedPlan:
+    """The facts of a plan."""
+    return PreparedPlan(
         plan,
-        wanted_columns(plan),
-        shortcut_of(plan.pattern),
+        columns_read(plan),
+        walk_plan_of(plan.pattern),
         tail_of(plan),
         _only_counts(plan),
         _counts_last_step(plan),

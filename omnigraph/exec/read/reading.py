@@ -1,8 +1,8 @@
-"""The read side of one open graph.
+"""Query entry point of one open graph: from a plan, parameters and a snapshot to a result.
 
 Invariant: a query sees the one snapshot it was given, whatever it shares with others: a view of
-that snapshot for an epoch of the cache, and what follows from its plan alone. A result that was
-small is made by the thread that asks; everything that may take longer runs under guard.
+that snapshot for an epoch of the cache, and its prepared plan. A plan whose result was small before
+runs in the caller's thread; everything that may take longer runs under guard.
 """
 
 import os
@@ -18,10 +18,10 @@ from omnigraph.exec.memory.view import Holdings, TablesView
 from omnigraph.exec.profile import Profile, side_by_side
 from omnigraph.exec.read import guard
 from omnigraph.exec.read.context import Context, TraversalMode
-from omnigraph.exec.read.prepare import Prepared, prepare
+from omnigraph.exec.read.prepare import PreparedPlan, prepare
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.read.run import Run
-from omnigraph.exec.read.share import Answer, Share
+from omnigraph.exec.read.share import Share, ShareResult
 from omnigraph.exec.search import embed
 from omnigraph.exec.search.rank import Ranker
 from omnigraph.exec.values.constants import Given
@@ -39,14 +39,14 @@ _VIEWS_MAX = 8
 
 
 class Reading:
-    """The read side of one open graph: what it holds in memory, and its limits."""
+    """The read side of one open graph: its resident tables, its views and its limits."""
 
     def __init__(self, store: Store, limits: Limits | None = None) -> None:
         self.limits = limits or Limits.from_environment()
         self.holdings = Holdings(store, self.limits.cache_bytes_max)
         self.embedder: embed.Provider | None = None
         self.few_rows_max = _FEW_ROWS_MAX
-        self._prepared: dict[int, Prepared] = {}
+        self._prepared: dict[int, PreparedPlan] = {}
         self._views: dict[tuple[str, str], TablesView] = {}
         self._epoch = 0
 
@@ -64,11 +64,12 @@ class Reading:
 
     def answer(
         self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot, share: Share | None
-    ) -> Answer:
-        """What a plan gives for one share of its first scan's nodes; without a share, for all."""
+    ) -> ShareResult:
+        """The result of a plan for one share of its first scan's nodes; without a share, for
+        all."""
         running = self._running(plan, given, snapshot, share)
-        found = guard.run(running.context.watch, running.result)
-        return Answer(len(found), found.to_arrow(), running.profile.figures(plan))
+        result = guard.run(running.context.watch, running.result)
+        return ShareResult(len(result), result.to_arrow(), running.profile.figures(plan))
 
     def gather(
         self,
@@ -76,9 +77,9 @@ class Reading:
         shares: Shares,
         given: Given,
         snapshot: Snapshot,
-        answers: Sequence[Answer],
+        answers: Sequence[ShareResult],
     ) -> QueryResult:
-        """The rows of a plan, from the answers of all its shares."""
+        """The rows of a plan, from the results of all its shares."""
         running = self._running(shares.gathered, given, snapshot)
         running.profile = Profile(side_by_side([answer.figures for answer in answers]))
 
@@ -88,8 +89,8 @@ class Reading:
 
         return guard.run(running.context.watch, gathered)
 
-    def whole(self, plan: ir.ReadPlan, snapshot: Snapshot, answer: Answer) -> QueryResult:
-        """The rows of a plan, from an answer that has them all."""
+    def whole(self, plan: ir.ReadPlan, snapshot: Snapshot, answer: ShareResult) -> QueryResult:
+        """The rows of a plan, from a share that has them all."""
         prepared = self._prepare(plan)
         return QueryResult(
             list(prepared.names),
@@ -102,8 +103,8 @@ class Reading:
         )
 
     def starts_at_points(self, plan: ir.ReadPlan) -> bool:
-        """Whether a plan begins with nodes that it names, which are too few to share out."""
-        return self._prepare(plan).shortcut is not None
+        """Whether a plan begins with a point lookup, whose nodes are too few to share out."""
+        return self._prepare(plan).walk is not None
 
     def _running(
         self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot, share: Share | None = None
@@ -117,23 +118,23 @@ class Reading:
             Watch(self.limits),
             _mode(),
             _frontier_max(),
-            prepared.wanted,
+            prepared.columns_read,
         )
         return Run(prepared, context, ranker, self.few_rows_max, share)
 
     def _view(self, snapshot: Snapshot) -> TablesView:
-        """The tables of a snapshot, shared with the queries before that saw the same one."""
+        """The tables of a snapshot, shared with earlier queries of the same one."""
         key, epoch = (snapshot.branch, snapshot.commit_id), self.holdings.cache.epoch
         if epoch != self._epoch or len(self._views) > _VIEWS_MAX:
-            self._views.clear()  # they may hold what the cache let go of
+            self._views.clear()  # they may keep evicted entries alive
             self._epoch = epoch
         view = self._views.get(key)
         if view is None or (view.snapshot is not snapshot and view.snapshot != snapshot):
             view = self._views[key] = TablesView(self.holdings, snapshot)
         return view
 
-    def _prepare(self, plan: ir.ReadPlan) -> Prepared:
-        """What follows from a plan alone, remembered by the plan: hashing one takes longer."""
+    def _prepare(self, plan: ir.ReadPlan) -> PreparedPlan:
+        """The prepared plan, cached by identity: hashing a plan takes longer than a lookup may."""
         known = self._prepared.get(id(plan))
         if known is None or known.plan is not plan:
             if len(self._prepared) >= _PLANS_MAX:
@@ -142,7 +143,7 @@ class Reading:
         return known
 
     def close(self) -> None:
-        """Let go of everything held."""
+        """Empty the cache."""
         self._views.clear()
         self.holdings.cache.clear()
 
@@ -152,7 +153,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _as_slots(answers: Sequence[Answer], watch: Watch) -> Rows:
+def _as_slots(answers: Sequence[ShareResult], watch: Watch) -> Rows:
     """The columns of all shares, one below the other."""
     watch.operator = "gather"
     watch.hold(2 * sum(answer.columns.nbytes for answer in answers))

@@ -1,32 +1,31 @@
-"""What a query returns.
+"""Query results: typed columns as Arrow, pandas or polars, and the same rows as JSON values.
 
 Invariant: the columns are typed Arrow arrays in projection order; `rows` are the same values as
-JSON has them, and are made when they are first asked for. A few rows come as Python values, and
-then it is the arrays that wait until somebody asks.
+JSON has them, made at their first use. A result of few rows comes as Python values, and then the
+arrays are made at their first use.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.arrow import arrow_type
-from omnigraph.errors import NotInstalled
 from omnigraph.exec.profile import Profile
-from omnigraph.language.moments import format_date, format_datetime
+from omnigraph.exec.values.scalars import JsonForm, number_name
+from omnigraph.exec.values.to_json import json_column
+from omnigraph.extras import optional
 from omnigraph.plan import ir
-from omnigraph.types import FLOATS, Scalar, ValueType
+from omnigraph.types import FLOATS, ValueType
 
 JsonRow = dict[str, Any]
 
 
-class Few:
-    """A column of a few texts, numbers or truth values, as Python has them."""
+class PythonColumn:
+    """A column of a few texts, numbers or truth values, as Python values."""
 
     __slots__ = ("values",)
 
@@ -41,7 +40,7 @@ class QueryResult:
     columns: list[str]
     commit_id: str
     _types: tuple[ValueType, ...] = field(repr=False)
-    _values: tuple[pa.Array | Few, ...] = field(repr=False)
+    _values: tuple[pa.Array | PythonColumn, ...] = field(repr=False)
     _length: int = field(repr=False)
     _plan: ir.ReadPlan = field(repr=False)
     _profile: Profile = field(repr=False)
@@ -57,7 +56,7 @@ class QueryResult:
         names = self.columns
         if not names:
             return [{} for _ in range(self._length)]
-        columns = [json_values(v, t) for v, t in zip(self._values, self._types, strict=True)]
+        columns = [_json(v, t) for v, t in zip(self._values, self._types, strict=True)]
         if len(names) == 1:
             name = names[0]
             return [{name: value} for value in columns[0]]
@@ -76,76 +75,27 @@ class QueryResult:
 
     def to_pandas(self) -> Any:
         """The columns as a pandas frame."""
+        optional("pandas")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
         """The columns as a polars frame."""
-        try:
-            polars = import_module("polars")
-        except ImportError:
-            raise NotInstalled("polars", "import polars", "pip install polars") from None
-        return polars.from_arrow(self.to_arrow())
+        return optional("polars").from_arrow(self.to_arrow())
 
     def explain(self) -> str:
         """The plan that ran, one line an operator, with rows and milliseconds."""
         return self._profile.explain(self._plan)
 
 
-def _arrow(values: pa.Array | Few, type_: ValueType) -> pa.Array:
-    return pa.array(values.values, arrow_type(type_)) if isinstance(values, Few) else values
+def _arrow(values: pa.Array | PythonColumn, type_: ValueType) -> pa.Array:
+    return (
+        pa.array(values.values, arrow_type(type_)) if isinstance(values, PythonColumn) else values
+    )
 
 
-def json_values(values: pa.Array | Few, type_: ValueType) -> list[Any]:
-    """A column as JSON values."""
-    if isinstance(values, Few):
-        return _json_few(values.values, type_.scalar)
-    if type_.is_list or type_.is_vector:
-        return _json_lists(values, type_)
-    return _json_scalars(values, type_.scalar)
-
-
-def _json_few(values: list[Any], scalar: Scalar) -> list[Any]:
-    if scalar not in FLOATS:
-        return values
-    return [v if v is None or math.isfinite(v) else _name_of(v) for v in values]
-
-
-def _json_scalars(values: pa.Array, scalar: Scalar) -> list[Any]:
-    if pa.types.is_null(values.type):
-        return [None] * len(values)
-    match scalar:
-        case Scalar.DATE:
-            numbers = values.view(pa.int32()).to_pylist()
-            return [None if n is None else format_date(n) for n in numbers]
-        case Scalar.DATETIME:
-            numbers = values.view(pa.int64()).to_pylist()
-            return [None if n is None else format_datetime(n) for n in numbers]
-        case _:
-            found: list[Any] = values.to_pylist()
-            return _finite(values, found) if scalar in FLOATS | {Scalar.VECTOR} else found
-
-
-def _finite(values: pa.Array, found: list[Any]) -> list[Any]:
-    """JSON has no NaN and no infinities: they are strings."""
-    numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
-    for place in np.flatnonzero(~np.isfinite(numbers)).tolist():
-        if found[place] is not None:
-            found[place] = _name_of(found[place])
-    return found
-
-
-def _name_of(number: float) -> str:
-    if math.isnan(number):
-        return "NaN"
-    return "Infinity" if number > 0 else "-Infinity"
-
-
-def _json_lists(values: pa.Array, type_: ValueType) -> list[Any]:
-    if pa.types.is_null(values.type):
-        return [None] * len(values)
-    items = _json_scalars(values.flatten(), type_.scalar)
-    counts = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    ends = np.cumsum(counts)
-    there = values.is_valid().to_numpy(zero_copy_only=False)
-    spans = zip(there.tolist(), (ends - counts).tolist(), ends.tolist(), strict=True)
-    return [items[start:end] if known else None for known, start, end in spans]
+def _json(values: pa.Array | PythonColumn, type_: ValueType) -> list[Any]:
+    if not isinstance(values, PythonColumn):
+        return json_column(values, type_, JsonForm.RESULT)
+    if type_.scalar not in FLOATS:
+        return values.values
+    return [v if v is None or math.isfinite(v) else number_name(v) for v in values.values]

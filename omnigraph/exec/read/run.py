@@ -1,11 +1,11 @@
-"""Run a read plan against a snapshot.
+"""Query executor: run the operators of a read plan against a snapshot.
 
     pattern ─▶ scores ─▶ groups | rows ─▶ distinct ─▶ order, cut ─▶ columns
     rows of              one value         which         which,       Arrow
     positions            a group           rows          in order     arrays
 
-Invariant: nothing is looked up before it is needed. The pattern moves positions, order and groups
-move codes, and values are gathered for the rows that leave.
+Invariant: late materialisation. The pattern moves positions, order and groups move codes, and
+values are gathered for the rows that remain.
 """
 
 from itertools import zip_longest
@@ -15,23 +15,20 @@ from typing import assert_never
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.catalog.arrow import arrow_type
 from omnigraph.exec.profile import Profile
 from omnigraph.exec.read.aggregate import Groups, aggregate
-from omnigraph.exec.read.codes import Codes, codes_of, combined, encoded, first_of_each, is_sortable
 from omnigraph.exec.read.context import Context, TraversalMode
 from omnigraph.exec.read.expand import degrees, expand, expand_edges, is_single_step
 from omnigraph.exec.read.joins import left_join, matches, semi_join
-from omnigraph.exec.read.order import keys_of_codes, keys_of_values, places
-from omnigraph.exec.read.prepare import Prepared
-from omnigraph.exec.read.result import Few, QueryResult
+from omnigraph.exec.read.prepare import PreparedPlan
+from omnigraph.exec.read.project import Projector
+from omnigraph.exec.read.result import PythonColumn, QueryResult
 from omnigraph.exec.read.scan import counted, scan
 from omnigraph.exec.read.share import Share, put_together
 from omnigraph.exec.read.walk import Walk
 from omnigraph.exec.read.walk_result import Tail
-from omnigraph.exec.read.walk_rows import Frame, Reader
-from omnigraph.exec.search.rank import Ranker, Wanted
-from omnigraph.exec.values.evaluate import repeated
+from omnigraph.exec.read.walk_rows import CellReader, Frame
+from omnigraph.exec.search.rank import Ranker, TopK
 from omnigraph.exec.values.rows import ONE_ROW, Rows
 from omnigraph.plan import ir
 from omnigraph.plan.shares import Shares
@@ -45,7 +42,7 @@ class Run:
 
     def __init__(
         self,
-        prepared: Prepared,
+        prepared: PreparedPlan,
         context: Context,
         ranker: Ranker,
         few_rows_max: int,
@@ -63,12 +60,12 @@ class Run:
         self._walk: _Walked | None = None
 
     def small(self) -> QueryResult | None:
-        """The result, if it is small as it was before and everything it needs is at hand."""
+        """The result, if it is small as it was before and everything it needs is resident."""
         self._walk = self._walked()
         return self._walk[0]
 
     def result(self) -> QueryResult:
-        """The result, whatever it takes."""
+        """The result, however long it takes."""
         if self._share is not None:
             return self._tabled(self.plan.pattern[1:], self._shared(self._share))
         group = self._counted()
@@ -87,9 +84,9 @@ class Run:
         if groups is None:
             return self._finished(rows, perf_counter())
         since = perf_counter()
-        found = put_together(shares, aggregate(groups, rows, self.evaluator, self.cache))
-        self.profile.stage(found.length, perf_counter() - since)
-        return self._finished(found, perf_counter())
+        merged = put_together(shares, aggregate(groups, rows, self.evaluator, self.cache))
+        self.profile.stage(merged.length, perf_counter() - since)
+        return self._finished(merged, perf_counter())
 
     def _shared(self, share: Share) -> Rows:
         """The nodes of the first scan that belong to a share."""
@@ -97,7 +94,7 @@ class Run:
         self.context.watch.operator = first
         rows = self._step(first, ONE_ROW, None)
         ((_, bound),) = rows.bindings.items()
-        rows = rows.take(share.places(bound.domain.ids_at(bound.at)))
+        rows = rows.take(share.indexes(bound.domain.ids_at(bound.positions)))
         self.profile.operator(first, rows.length, since)
         return rows
 
@@ -114,8 +111,8 @@ class Run:
         return self._finished(groups, perf_counter())
 
     def _weighed(self, ops: tuple[ir.PatternOp, ...], rows: Rows) -> tuple[Rows, np.ndarray | None]:
-        """The rows to group. Where the last step only makes rows to be counted, it is not taken:
-        each row gets the number of rows it would become."""
+        """The rows to group. A last step whose rows are only counted is not taken: each row gets
+        the number of rows it would become as its weight."""
         if not ops or not self.prepared.counts_last_step:
             return self._scored(self.solve(ops, rows)), None
         rows, step = self.solve(ops[:-1], rows), ops[-1]
@@ -149,15 +146,15 @@ class Run:
     # A few rows
 
     def _walked(self) -> _Walked:
-        """The result, if all of it is small; otherwise the operators that are left, and the rows
-        they go on from."""
+        """The result, if a walk makes all of it; otherwise the operators that are left, and the
+        rows they go on from."""
         pattern, prepared = self.plan.pattern, self.prepared
-        if prepared.shortcut is None or not self.few_rows_max:
+        if prepared.walk is None or not self.few_rows_max:
             return None, pattern, ONE_ROW
         if self.context.mode is TraversalMode.INDEXED:
             return None, pattern, ONE_ROW
         walk = Walk(self.context, self.few_rows_max)
-        done, frame = prepared.shortcut.walk(walk, self.profile)
+        done, frame = prepared.walk.run(walk, self.profile)
         if frame is None:
             return None, pattern, ONE_ROW
         if done == len(pattern) and prepared.counts:
@@ -167,7 +164,7 @@ class Run:
             small = self._small(prepared.tail, frame, walk.reader)
         return small, pattern[done:], frame.rows() if small is None else ONE_ROW
 
-    def _small(self, tail: Tail, frame: Frame, reader: Reader) -> QueryResult | None:
+    def _small(self, tail: Tail, frame: Frame, reader: CellReader) -> QueryResult | None:
         """The result of a few rows, unless the operators must rank them."""
         plan, watch, since = self.plan, self.context.watch, perf_counter()
         watch.operator = "score"
@@ -180,32 +177,21 @@ class Run:
             self.profile.stage(frame.length, (perf_counter() - since) / len(plan.scores))
         since = perf_counter()
         watch.operator = "project"
-        places = tail.places(frame, slots, reader)
+        chosen = tail.ordered_rows(frame, slots, reader)
         sorted_at = perf_counter()
-        values = tail.columns(places, frame, slots, reader)
-        self.profile.stage(len(places), perf_counter() - sorted_at)
+        values = tail.columns(chosen, frame, slots, reader)
+        self.profile.stage(len(chosen), perf_counter() - sorted_at)
         if plan.order:
             self.profile.stage(frame.length, sorted_at - since)
         if plan.limit is not None or plan.offset:
-            self.profile.stage(len(places), 0.0)
-        return self._result(values, len(places))
+            self.profile.stage(len(chosen), 0.0)
+        return self._result(values, len(chosen))
 
     def _totalled(self, count: int) -> QueryResult:
         """The one row of a plan that only counts."""
         self.profile.stage(1, 0.0)
         self.profile.stage(1, 0.0)
-        return self._result(tuple(Few([count]) for _ in self.plan.columns), 1)
-
-    def _result(self, values: tuple[pa.Array | Few, ...], length: int) -> QueryResult:
-        return QueryResult(
-            list(self.prepared.names),
-            self.context.tables.snapshot.commit_id,
-            self.prepared.types,
-            values,
-            length,
-            self.plan,
-            self.profile,
-        )
+        return self._result(tuple(PythonColumn([count]) for _ in self.plan.columns), 1)
 
     # The pattern
 
@@ -249,7 +235,7 @@ class Run:
             self.context.watch.tick()
         return rows
 
-    def _wanted_of(self, score: ir.Score) -> Wanted | None:
+    def _wanted_of(self, score: ir.Score) -> TopK | None:
         """How many of the best entities a cut can show: each has at least one row."""
         plan = self.plan
         if not score.required or plan.limit is None or plan.aggregate or plan.distinct:
@@ -257,79 +243,24 @@ class Run:
         first = plan.order[0].value if plan.order else None
         if not isinstance(first, ir.SlotRef) or first.slot != score.out:
             return None
-        return Wanted(plan.limit + plan.offset, _ties_by_id(score, plan.order[1:2]))
+        return TopK(plan.limit + plan.offset, _ties_by_id(score, plan.order[1:2]))
 
-    # The columns
+    # The result
 
-    def _finished(self, frame: Rows | Groups, since: float) -> QueryResult:
-        plan, watch = self.plan, self.context.watch
-        watch.operator = "order by"
-        total = frame.length
-        if plan.distinct:
-            frame, codes = self._distinct(frame)
-            keys = self._keys(frame) + [each.of_rows for each in codes]
-        else:
-            keys = self._keys(frame) if total > 1 else []
-        chosen = places(keys, frame.length, offset=plan.offset, limit=plan.limit)
-        if keys or len(chosen) < frame.length:
-            frame = frame.take(chosen)
-        sorted_at = perf_counter()
-        watch.operator = "project"
-        watch.tick()
-        values = tuple(self._column(column, frame) for column in plan.columns)
-        # In the order of the plan's lines: project, order by, slice. Cutting comes with sorting.
-        self.profile.stage(len(chosen), perf_counter() - sorted_at)
-        if plan.order:
-            self.profile.stage(total, sorted_at - since)
-        if plan.limit is not None or plan.offset:
-            self.profile.stage(len(chosen), 0.0)
-        return self._result(values, len(chosen))
+    def _finished(self, rows: Rows | Groups, since: float) -> QueryResult:
+        projector = Projector(self.plan, self.context)
+        return self._result(*projector.project(rows, self.profile, since))
 
-    def _distinct(self, frame: Rows | Groups) -> tuple[Rows | Groups, list[Codes]]:
-        """Equal output rows as one, and the codes of their columns."""
-        codes = [self._codes(column.value, frame) for column in self.plan.columns]
-        whole = combined(codes, frame.length)
-        firsts = first_of_each(whole)
-        kept = [Codes(each.of_rows[firsts], each.count) for each in codes]
-        return frame.take(firsts), kept
-
-    def _keys(self, frame: Rows | Groups) -> list[np.ndarray]:
-        """The order of the plan as integers."""
-        keys = []
-        for key in self.plan.order:
-            keys += self._key(key, frame)
-        return keys
-
-    def _key(self, key: ir.SortKey, frame: Rows | Groups) -> list[np.ndarray]:
-        coded = _is_coded(key.value) if isinstance(frame, Rows) else key.value in frame.keys
-        if not coded:
-            values = self._value(key.value, frame)
-            if is_sortable(values.type):
-                return keys_of_values(values, descending=key.descending)
-        codes = self._codes(key.value, frame)
-        return keys_of_codes(codes.of_rows, descending=key.descending)
-
-    def _codes(self, expr: ir.Expr, frame: Rows | Groups) -> Codes:
-        if isinstance(frame, Rows):
-            return codes_of(expr, frame, self.evaluator, self.cache)
-        return frame.keys.get(expr) or encoded(self._value(expr, frame))
-
-    def _value(self, expr: ir.Expr, frame: Rows | Groups) -> pa.Array:
-        if isinstance(frame, Rows):
-            return self.evaluator.values(expr, frame)
-        if expr in frame.keys:
-            return self.evaluator.values(expr, frame.examples)
-        if isinstance(expr, ir.SlotRef):
-            return frame.measures[expr.slot]
-        assert isinstance(expr, ir.Const | ir.Param | ir.Now), f"{expr} is neither key nor measure"
-        return repeated(self.evaluator.given.of(expr), expr.type, frame.length)
-
-    def _column(self, column: ir.OutputColumn, frame: Rows | Groups) -> pa.Array:
-        if column.type.is_vector:
-            self.context.watch.hold(4 * frame.length * (column.type.dimension or 0))
-        values = self._value(column.value, frame)
-        wanted = arrow_type(column.type)
-        return values if values.type == wanted else values.cast(wanted)
+    def _result(self, values: tuple[pa.Array | PythonColumn, ...], length: int) -> QueryResult:
+        return QueryResult(
+            list(self.prepared.names),
+            self.context.tables.snapshot.commit_id,
+            self.prepared.types,
+            values,
+            length,
+            self.plan,
+            self.profile,
+        )
 
 
 def _ties_by_id(score: ir.Score, then: tuple[ir.SortKey, ...]) -> bool:
@@ -338,14 +269,3 @@ def _ties_by_id(score: ir.Score, then: tuple[ir.SortKey, ...]) -> bool:
         return False
     value = then[0].value
     return isinstance(value, ir.EntityId) and value.var == score.ranking.column.var
-
-
-def _is_coded(expr: ir.Expr) -> bool:
-    """Whether codes are at hand, without the values: ids, and columns of text."""
-    match expr:
-        case ir.EntityId():
-            return True
-        case ir.Column(type=type_):
-            return type_.is_text
-        case _:
-            return False

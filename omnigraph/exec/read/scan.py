@@ -1,19 +1,19 @@
-"""Scans: the nodes of a table that satisfy a condition.
+"""Node scan: the nodes of a table that satisfy a condition, with predicate pushdown.
 
-Invariant: a scan binds the same nodes whether Lance filters them or memory does. A version nobody
-holds is asked through Lance, with the condition pushed down and only the columns the query looks
-at; one that is asked again and again is held, and then a key is found by binary search and any
-other condition by one pass over the columns it names.
+Invariant: a scan binds the same nodes whether Lance filters them or memory does. A version that is
+not resident is scanned by Lance, with the condition pushed down and only the columns the query
+reads; one that is scanned again and again becomes resident, and then a key is found by binary
+search and any other condition by one pass over the columns it names.
 """
 
 import numpy as np
 
-from omnigraph.exec.memory.version import Part
+from omnigraph.exec.memory.version import FetchedEntities
 from omnigraph.exec.read.context import Context, TraversalMode
 from omnigraph.exec.read.hash_join import equality_of, paired
 from omnigraph.exec.read.key_lookup import pointed_at, points_in
 from omnigraph.exec.values.pushdown import push_down
-from omnigraph.exec.values.rows import Binding, Positions, Rows
+from omnigraph.exec.values.rows import BoundEntities, Positions, Rows
 from omnigraph.plan import ir
 
 
@@ -22,18 +22,20 @@ def scan(context: Context, op: ir.NodeScan, rows: Rows, then: ir.PatternOp | Non
 
     `then` is the operator that follows: pairs that it would drop need not be made.
     """
-    found = _looked_up(context, op) if _looks_up(context, op) else _held(context, op)
+    nodes = _looked_up(context, op) if _looks_up(context, op) else _resident(context, op)
     if rows.length == 1 and not rows.bindings and not rows.slots:
-        return Rows(len(found.at), {op.out: found}, {})
+        return Rows(len(nodes.positions), {op.out: nodes}, {})
     equality = equality_of(op, then, rows)
-    pairs = equality and paired(context, rows, op.out, found, equality)
-    outer, inner = pairs or _all_pairs(context, rows, found)
-    return rows.take(outer).bind(op.out, Binding(found.domain, inner))
+    pairs = equality and paired(context, rows, op.out, nodes, equality)
+    outer, inner = pairs or _all_pairs(context, rows, nodes)
+    return rows.take(outer).bind(op.out, BoundEntities(nodes.domain, inner))
 
 
-def _all_pairs(context: Context, rows: Rows, found: Binding) -> tuple[np.ndarray, Positions]:
-    context.watch.hold(rows.bytes_as(rows.length * len(found.at)))
-    return np.repeat(np.arange(rows.length), len(found.at)), np.tile(found.at, rows.length)
+def _all_pairs(context: Context, rows: Rows, nodes: BoundEntities) -> tuple[np.ndarray, Positions]:
+    """The cross join of rows and nodes."""
+    positions = nodes.positions
+    context.watch.hold(rows.bytes_as(rows.length * len(positions)))
+    return np.repeat(np.arange(rows.length), len(positions)), np.tile(positions, rows.length)
 
 
 def counted(context: Context, op: ir.NodeScan) -> int | None:
@@ -55,41 +57,42 @@ def _looks_up(context: Context, op: ir.NodeScan) -> bool:
     return not context.tables.worth_holding(op.table, 1 if points_in(op.where) else 0)
 
 
-def _looked_up(context: Context, op: ir.NodeScan) -> Binding:
+def _looked_up(context: Context, op: ir.NodeScan) -> BoundEntities:
     source = context.tables.source(op.table)
     pushed = push_down(op.where, context.evaluator.given, source.columns.name_of)
-    wanted = (source.columns.name_of(c) for c in context.wanted.get(op.out, ()))
-    names = list(dict.fromkeys(["id", *(name for name in wanted if name is not None)]))
-    part = Part(source, source.reader.rows(names, filter=pushed.filter))
-    found = Binding(part, np.arange(len(part)))
-    return found if pushed.rest is None else _filtered(context, op.out, found, pushed.rest)
+    read = (source.columns.name_of(c) for c in context.columns_read.get(op.out, ()))
+    names = list(dict.fromkeys(["id", *(name for name in read if name is not None)]))
+    fetched = FetchedEntities(source, source.reader.rows(names, filter=pushed.filter))
+    nodes = BoundEntities(fetched, np.arange(len(fetched)))
+    return nodes if pushed.rest is None else _filtered(context, op.out, nodes, pushed.rest)
 
 
-def _held(context: Context, op: ir.NodeScan) -> Binding:
+def _resident(context: Context, op: ir.NodeScan) -> BoundEntities:
     nodes = context.tables.nodes(op.table)
     if op.where is None:
-        return Binding(nodes, nodes.present)
+        return BoundEntities(nodes, nodes.present)
     parts = op.where.parts if isinstance(op.where, ir.And) else (op.where,)
     cache = context.tables.holdings.cache
     for part in parts:
-        at = pointed_at(nodes, cache, part, context.evaluator.given)
-        if at is None:
+        positions = pointed_at(nodes, cache, part, context.evaluator.given)
+        if positions is None:
             continue
         rest = tuple(other for other in parts if other is not part)
-        found = Binding(nodes, at)
-        return _filtered(context, op.out, found, ir.And(rest)) if rest else found
-    return _filtered(context, op.out, Binding(nodes, nodes.present), op.where)
+        pointed = BoundEntities(nodes, positions)
+        return _filtered(context, op.out, pointed, ir.And(rest)) if rest else pointed
+    return _filtered(context, op.out, BoundEntities(nodes, nodes.present), op.where)
 
 
-def _filtered(context: Context, var: ir.Var, found: Binding, where: ir.Expr) -> Binding:
-    """Cheap conditions first: a text search looks only at what they leave."""
+def _filtered(context: Context, var: ir.Var, nodes: BoundEntities, where: ir.Expr) -> BoundEntities:
+    """The nodes that satisfy a condition. Cheap conjuncts come first, so that a text search sees
+    only the nodes they leave."""
     parts = where.parts if isinstance(where, ir.And) else (where,)
     for part in sorted(parts, key=_has_text_match):
-        rows = Rows(len(found.at), {var: found}, {})
+        rows = Rows(len(nodes.positions), {var: nodes}, {})
         keep = context.evaluator.keep(part, rows)
         if not keep.all():
-            found = found.take(np.flatnonzero(keep))
-    return found
+            nodes = nodes.take(np.flatnonzero(keep))
+    return nodes
 
 
 def _has_text_match(expr: ir.Expr) -> bool:

@@ -1,4 +1,4 @@
-"""One share of a read's nodes, and the groups of many shares as one.
+"""Shares of a read: a hash partition of its first scan's nodes, and the merge of their groups.
 
 Invariant: an id belongs to one share, the same in every process.
 """
@@ -17,13 +17,13 @@ from omnigraph.plan.shares import Shares
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One of several, counted from 0."""
+    """One share of several, counted from 0."""
 
     number: int
     of: int
 
-    def places(self, ids: pa.Array) -> np.ndarray:
-        """Where the ids are that belong to it."""
+    def indexes(self, ids: pa.Array) -> np.ndarray:
+        """The indexes of those ids that belong to the share."""
         if self.of == 1:
             return np.arange(len(ids))
         numbers = bucket_numbers(pa.table({"id": ids}), ["id"], self.of)
@@ -31,8 +31,8 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a share gives: columns of values, and how it came to them."""
+class ShareResult:
+    """The result of a share: columns of values, and the figures of its run."""
 
     length: int
     columns: pa.Table

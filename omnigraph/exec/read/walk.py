@@ -1,12 +1,15 @@
-"""Patterns that begin at a named node and stay small, walked with Python's own integers.
+"""Fast path of: the operators of read/run — short patterns from a point lookup, walked row by row.
 
-Invariant: a frame holds the rows that the operators of `scan`, `expand` and `evaluate` would have
-made; a random test compares the two. Numpy and Arrow take about a microsecond to begin anything,
-which is longer than walking along ten edges, so a handful of rows is a list.
+A call into numpy or Arrow takes about a microsecond to begin, which is longer than following ten
+edges, so a handful of rows is walked over Python lists and integers.
 
-A walk goes only over what is held in memory, and hands over to the operators as soon as there is
-something it does not know, or rows become many: its frame is then turned into `Rows`, and the
-pattern goes on from there.
+Reference: `read/run` with the operators of `scan`, `expand` and `values/evaluate`.
+Held equal by: `test_walking_one_by_one_gives_the_rows_of_the_operators` and
+`test_every_way_of_running_a_query_gives_the_same_rows`.
+Falls back: at an operator that it does not know, at a table that is not resident, and when rows
+become many. The frame is then turned into `Rows`, and the operators go on from there.
+
+Invariant: a frame holds the rows that the operators would have made, in their order.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,14 +22,20 @@ from omnigraph.exec.memory.view import TablesView
 from omnigraph.exec.profile import Profile
 from omnigraph.exec.read.context import Context, TraversalMode
 from omnigraph.exec.read.key_lookup import pointed_at, points_in
-from omnigraph.exec.read.walk_rows import Comparison, Frame, Positions, Reader, comparison_of
+from omnigraph.exec.read.walk_rows import (
+    CellReader,
+    Frame,
+    Positions,
+    RowComparison,
+    comparison_of,
+)
 from omnigraph.plan import ir
 from omnigraph.types import TableKey
 
 
 class _Step(Protocol):
     def __call__(self, frame: Frame, walk: "Walk") -> Frame | None:
-        """The rows after an operator, or None when it is not for a few rows."""
+        """The rows after an operator, or None where the operators must take over."""
         ...
 
 
@@ -40,19 +49,19 @@ class Walk:
         self.tables = context.tables
         self.given = context.evaluator.given
         self.rows_max = rows_max
-        self.reader = Reader(context.tables, self.given)
+        self.reader = CellReader(context.tables, self.given)
         self.acquires = context.mode is TraversalMode.CSR
 
     def nodes(self, table: TableKey) -> Nodes | None:
-        return self.tables.nodes(table) if self.acquires else self.tables.nodes_held(table)
+        return self.tables.nodes(table) if self.acquires else self.tables.resident_nodes(table)
 
     def neighbours(self, op: ir.Expand | ir.ExpandEdges, source: TableKey) -> "_Near | None":
-        """What is one step away, if it is held."""
+        """The adjacency of one step, if it is resident."""
         steps, key = self.tables.steps, (op.edge, op.direction, source, op.target, type(op))
-        found: _Near | None = steps.get(key)
-        if found is None and self._holds(op, source):
-            found = steps.setdefault(key, _near(self.tables, op, source))
-        return found
+        near: _Near | None = steps.get(key)
+        if near is None and self._holds(op, source):
+            near = steps.setdefault(key, _near(self.tables, op, source))
+        return near
 
     def _holds(self, op: ir.Expand | ir.ExpandEdges, source: TableKey) -> bool:
         tables = self.tables
@@ -65,7 +74,7 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class _Near:
-    """Neighbours by node number, as integers of Python."""
+    """The CSR arrays of a step as memory views, whose items are Python integers."""
 
     starts: memoryview
     neighbours: memoryview
@@ -77,47 +86,47 @@ class _Near:
 def _near(tables: TablesView, op: ir.Expand | ir.ExpandEdges, source: TableKey) -> _Near:
     step = (op.edge, op.direction, source, op.target)
     adjacency = tables.adjacency(*step)
-    rim = adjacency.distinct if isinstance(op, ir.Expand) else adjacency.multiple
+    lists = adjacency.distinct if isinstance(op, ir.Expand) else adjacency.multiple
     return _Near(
-        rim.starts.data,
-        rim.neighbours.data,
+        lists.starts.data,
+        lists.neighbours.data,
         adjacency.edges.data,
         tables.nodes(op.target),
         tables.edges(*step),
     )
 
 
-class Shortcut:
-    """The leading operators of a pattern that a walk knows."""
+class WalkPlan:
+    """The leading operators of a pattern that a walk can run."""
 
     def __init__(self, ops: tuple[ir.PatternOp, ...], steps: list[_Step]) -> None:
         self._steps = list(zip(ops, steps, strict=False))
 
-    def walk(self, walk: Walk, profile: Profile) -> tuple[int, Frame | None]:
+    def run(self, walk: Walk, profile: Profile) -> tuple[int, Frame | None]:
         """How many operators were done, and the rows they left."""
         frame, watch = Frame(1, {}, {}), walk.context.watch
         since = perf_counter()
         for done, (op, step) in enumerate(self._steps):
             watch.operator = op
-            found = step(frame, walk)
-            if found is None:
+            after = step(frame, walk)
+            if after is None:
                 return done, frame if done else None
-            frame = found
+            frame = after
             since = profile.operator(op, frame.length, since)
             watch.tick()
         return len(self._steps), frame
 
 
-def shortcut_of(pattern: tuple[ir.PatternOp, ...]) -> Shortcut | None:
-    """What a walk can do of a pattern; None when that is nothing."""
+def walk_plan_of(pattern: tuple[ir.PatternOp, ...]) -> WalkPlan | None:
+    """The operators of a pattern that a walk can run; None when it cannot run the first."""
     tables: dict[ir.Var, TableKey] = {}
     steps: list[_Step] = []
-    for place, op in enumerate(pattern):
-        step = _step_of(op, tables) if place else _start_of(op, tables)
+    for nth, op in enumerate(pattern):
+        step = _step_of(op, tables) if nth else _start_of(op, tables)
         if step is None:
             break
         steps.append(step)
-    return Shortcut(pattern, steps) if steps else None
+    return WalkPlan(pattern, steps) if steps else None
 
 
 # ---- where a walk starts
@@ -128,7 +137,7 @@ def _start_of(op: ir.PatternOp, tables: dict[ir.Var, TableKey]) -> _Step | None:
         return None
     tables[op.out] = op.table
     parts = op.where.parts if isinstance(op.where, ir.And) else (op.where,)
-    choices: list[tuple[ir.Expr, list[Comparison]]] = []
+    choices: list[tuple[ir.Expr, list[RowComparison]]] = []
     for part in points_in(op.where):
         others = [comparison_of(other) for other in parts if other is not part]
         rest = [other for other in others if other is not None]
@@ -138,9 +147,9 @@ def _start_of(op: ir.PatternOp, tables: dict[ir.Var, TableKey]) -> _Step | None:
 
 
 class _Start:
-    """The nodes that an equality names."""
+    """The nodes of a point lookup."""
 
-    def __init__(self, op: ir.NodeScan, choices: list[tuple[ir.Expr, list[Comparison]]]) -> None:
+    def __init__(self, op: ir.NodeScan, choices: list[tuple[ir.Expr, list[RowComparison]]]) -> None:
         self._op = op
         self._choices = choices
 
@@ -150,17 +159,18 @@ class _Start:
             return None
         cache = walk.tables.holdings.cache
         for part, rest in self._choices:
-            at = pointed_at(nodes, cache, part, walk.given)
-            if at is None:
+            positions = pointed_at(nodes, cache, part, walk.given)
+            if positions is None:
                 continue
-            if len(at) > walk.rows_max:
+            if len(positions) > walk.rows_max:
                 return None
-            found = Frame(len(at), {self._op.out: at.tolist()}, {self._op.out: nodes})
-            return _kept(found, rest, walk)
+            out = self._op.out
+            start = Frame(len(positions), {out: positions.tolist()}, {out: nodes})
+            return _kept(start, rest, walk)
         return None
 
 
-# ---- how it goes on
+# ---- the steps after it
 
 
 def _step_of(op: ir.PatternOp, tables: dict[ir.Var, TableKey]) -> _Step | None:
@@ -172,9 +182,8 @@ def _step_of(op: ir.PatternOp, tables: dict[ir.Var, TableKey]) -> _Step | None:
             tables[op.edge_var] = op.edge
         case ir.Filter(where=where):
             parts = where.parts if isinstance(where, ir.And) else (where,)
-            known = [comparison_of(part) for part in parts]
-            some = [each for each in known if each is not None]
-            return _Filter(some) if len(some) == len(known) else None
+            known = [comparison for part in parts if (comparison := comparison_of(part))]
+            return _Filter(known) if len(known) == len(parts) else None
         case _:
             return None
     tables.setdefault(op.out, op.target)
@@ -193,9 +202,9 @@ class _Expand:
         if near is None:
             return None
         starts, neighbours = near.starts, near.neighbours
-        sources = frame.at[op.source]
+        sources = frame.positions[op.source]
         if op.closes:
-            bound = frame.at[op.out]
+            bound = frame.positions[op.out]
             return frame.take(
                 [
                     row
@@ -227,11 +236,11 @@ class _ExpandEdges:
         if near is None:
             return None
         starts = near.starts
-        bound = frame.at[op.out] if op.closes else None
+        bound = frame.positions[op.out] if op.closes else None
         owners: list[int] = []
         nodes: Positions = []
         edges: Positions = []
-        for row, node in enumerate(frame.at[op.source]):
+        for row, node in enumerate(frame.positions[op.source]):
             first, end = starts[node], starts[node + 1]
             if bound is not None:
                 first, end = _range(near.neighbours, first, end, bound[row])
@@ -241,32 +250,32 @@ class _ExpandEdges:
                 nodes += near.neighbours[first:end].tolist()
                 edges += near.edges[first:end].tolist()
                 owners += [row] * (end - first)
-        found = frame.take(owners).bind(op.edge_var, near.domain, edges)
-        return found if op.closes else found.bind(op.out, near.targets, nodes)
+        taken = frame.take(owners).bind(op.edge_var, near.domain, edges)
+        return taken if op.closes else taken.bind(op.out, near.targets, nodes)
 
 
-def _range(neighbours: memoryview, first: int, end: int, wanted: int) -> tuple[int, int]:
-    """Where a node stands among ascending neighbours."""
-    low = bisect_left(neighbours, wanted, first, end)
-    return low, bisect_right(neighbours, wanted, low, end)
+def _range(neighbours: memoryview, first: int, end: int, node: int) -> tuple[int, int]:
+    """The indexes of a node among ascending neighbours: the first, and the one behind the last."""
+    low = bisect_left(neighbours, node, first, end)
+    return low, bisect_right(neighbours, node, low, end)
 
 
-def _holds(neighbours: memoryview, first: int, end: int, wanted: int) -> bool:
-    place = bisect_left(neighbours, wanted, first, end)
-    return place < end and neighbours[place] == wanted
+def _holds(neighbours: memoryview, first: int, end: int, node: int) -> bool:
+    index = bisect_left(neighbours, node, first, end)
+    return index < end and neighbours[index] == node
 
 
 class _Filter:
     """The rows for which every comparison is true."""
 
-    def __init__(self, parts: list[Comparison]) -> None:
+    def __init__(self, parts: list[RowComparison]) -> None:
         self._parts = parts
 
     def __call__(self, frame: Frame, walk: Walk) -> Frame | None:
         return _kept(frame, self._parts, walk)
 
 
-def _kept(frame: Frame, parts: list[Comparison], walk: Walk) -> Frame:
+def _kept(frame: Frame, parts: list[RowComparison], walk: Walk) -> Frame:
     for part in parts:
         if not frame.length:
             break

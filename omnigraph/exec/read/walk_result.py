@@ -1,15 +1,21 @@
-"""The result of a few rows: ranked, ordered, cut, and as Python values.
+"""Fast path of: the operators of read/run — rank, order, cut and project the rows of a walk.
 
-Invariant: rows leave in the order that the operators give them. Their numbers are those of the same
-searches; a number that is no number is left to the operators.
+Reference: `read/project` and `search/rank`.
+Held equal by: `test_walking_one_by_one_gives_the_rows_of_the_operators` and
+`test_every_way_of_running_a_query_gives_the_same_rows`.
+Falls back: for groups, distinct, fused rankings, expressions that are no column, types that Python
+sorts otherwise, and rankings with a NaN.
+
+Invariant: rows come in the order that the operators give them, with the numbers of the same
+searches.
 """
 
 import math
 from typing import Any
 
 from omnigraph.exec.memory.resident import Nodes
-from omnigraph.exec.read.result import Few
-from omnigraph.exec.read.walk_rows import Frame, Reader, Side, kind_of
+from omnigraph.exec.read.result import PythonColumn
+from omnigraph.exec.read.walk_rows import CellReader, Frame, Side, kind_of
 from omnigraph.exec.search.rank import Ranker
 from omnigraph.plan import ir
 from omnigraph.types import FLOATS, NUMERICS, Scalar
@@ -19,7 +25,7 @@ _PLAIN = NUMERICS | FLOATS | {Scalar.STRING, Scalar.BOOL}
 
 
 class Tail:
-    """What follows the pattern of a plan: numbers, order, cut and columns."""
+    """The tail of a plan, after its pattern: scores, order, cut and columns."""
 
     def __init__(self, plan: ir.ReadPlan) -> None:
         self._scores = plan.scores
@@ -33,47 +39,48 @@ class Tail:
         for score in self._scores:
             ranking = score.ranking
             assert not isinstance(ranking, ir.Rrf)
-            at, domain = frame.at[ranking.column.var], frame.domains[ranking.column.var]
+            var = ranking.column.var
+            positions, domain = frame.positions[var], frame.domains[var]
             if not isinstance(domain, Nodes):
                 return None
-            numbers = ranker.numbers_of(ranking, domain, at)
+            numbers = ranker.scores_of(ranking, domain, positions)
             if any(map(math.isnan, numbers.values())):
                 return None
-            if score.required and any(place not in numbers for place in at):
-                kept = [row for row, place in enumerate(at) if place in numbers]
+            if score.required and any(position not in numbers for position in positions):
+                kept = [row for row, position in enumerate(positions) if position in numbers]
                 frame = frame.take(kept)
-                slots = {slot: [held[row] for row in kept] for slot, held in slots.items()}
-                at = frame.at[ranking.column.var]
-            slots[score.out] = [numbers.get(place) for place in at]
+                slots = {slot: [values[row] for row in kept] for slot, values in slots.items()}
+                positions = frame.positions[var]
+            slots[score.out] = [numbers.get(position) for position in positions]
         return frame, slots
 
-    def places(self, frame: Frame, slots: Slots, reader: Reader) -> list[int]:
-        """The rows that leave, in order."""
-        places = list(range(frame.length))
+    def ordered_rows(self, frame: Frame, slots: Slots, reader: CellReader) -> list[int]:
+        """The rows that remain, in order."""
+        rows = list(range(frame.length))
         for value, descending in reversed(self._order) if frame.length > 1 else ():
             if isinstance(value, ir.SlotRef):
                 values = slots[value.slot]
             else:
                 assert isinstance(value, Side)
-                at = frame.at[value.var]
-                if at.count(at[0]) == frame.length:
+                positions = frame.positions[value.var]
+                if positions.count(positions[0]) == frame.length:
                     continue
                 values = reader.values(value, frame)
-            places.sort(key=_Keys(values).__getitem__, reverse=descending)
-        return places[self._cut]
+            rows.sort(key=_Keys(values).__getitem__, reverse=descending)
+        return rows[self._cut]
 
     def columns(
-        self, places: list[int], frame: Frame, slots: Slots, reader: Reader
-    ) -> tuple[Few, ...]:
-        """The values of the rows that leave."""
-        chosen = frame.take(places)
-        made: list[Few] = []
+        self, rows: list[int], frame: Frame, slots: Slots, reader: CellReader
+    ) -> tuple[PythonColumn, ...]:
+        """The values of the rows that remain."""
+        chosen = frame.take(rows)
+        made: list[PythonColumn] = []
         for value in self._columns:
             if isinstance(value, ir.SlotRef):
-                made.append(Few([slots[value.slot][place] for place in places]))
+                made.append(PythonColumn([slots[value.slot][row] for row in rows]))
             else:
                 assert isinstance(value, Side)
-                made.append(Few(reader.values(value, chosen)))
+                made.append(PythonColumn(reader.values(value, chosen)))
         return tuple(made)
 
 
@@ -85,13 +92,13 @@ class _Keys:
     def __init__(self, values: list[Any]) -> None:
         self._values = values
 
-    def __getitem__(self, place: int) -> tuple[bool, Any]:
-        value = self._values[place]
+    def __getitem__(self, row: int) -> tuple[bool, Any]:
+        value = self._values[row]
         return (value is not None, value)
 
 
 def tail_of(plan: ir.ReadPlan) -> Tail | None:
-    """What follows the pattern, when a few rows need no operator for it."""
+    """The tail of a plan, if it needs no operator."""
     if plan.aggregate is not None or plan.distinct:
         return None
     if any(isinstance(score.ranking, ir.Rrf) for score in plan.scores):

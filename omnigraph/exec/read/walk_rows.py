@@ -1,14 +1,19 @@
-"""A few rows as lists, and what they say of themselves in Python's own values.
+"""Fast path of: the operators of read/run — rows of a walk as lists, and comparisons over them.
 
-Invariant: a comparison is true for exactly the rows for which `evaluate` calls it true. Floats are
-left to the operators, because NaN has a place in their order that Python does not give it; texts
+Reference: `values/rows` and `values/evaluate`.
+Held equal by: `test_walking_one_by_one_gives_the_rows_of_the_operators` and
+`test_a_constant_stands_on_either_side`.
+Falls back: for floats, whose NaN sorts after every number in the operators and nowhere in Python,
+and for lists, vectors and conditions other than comparisons.
+
+Invariant: a comparison is true for exactly the rows for which `evaluate` calls it true. Texts
 compare alike as code points and as bytes.
 """
 
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -16,21 +21,32 @@ import pyarrow as pa
 from omnigraph.exec.memory.resident import Edges, Nodes
 from omnigraph.exec.memory.view import TablesView
 from omnigraph.exec.values.constants import CONSTANTS, Given
-from omnigraph.exec.values.rows import Binding, Rows
+from omnigraph.exec.values.rows import BoundEntities, Rows
 from omnigraph.plan import ir
-from omnigraph.types import INTEGERS, NUMERICS, Scalar, ValueType
+from omnigraph.types import NUMERICS, Scalar, ValueType
 
 Positions = list[int]
 Side = ir.Column | ir.EntityId
 
-_COMPARED: dict[ir.CompareOp, Callable[[Any, Any], bool]] = {
-    ir.CompareOp.EQ: operator.eq,
-    ir.CompareOp.NE: operator.ne,
-    ir.CompareOp.LT: operator.lt,
-    ir.CompareOp.LE: operator.le,
-    ir.CompareOp.GT: operator.gt,
-    ir.CompareOp.GE: operator.ge,
-}
+
+def _compared(op: ir.CompareOp) -> Callable[[Any, Any], bool]:
+    match op:
+        case ir.CompareOp.EQ:
+            return operator.eq
+        case ir.CompareOp.NE:
+            return operator.ne
+        case ir.CompareOp.LT:
+            return operator.lt
+        case ir.CompareOp.LE:
+            return operator.le
+        case ir.CompareOp.GT:
+            return operator.gt
+        case ir.CompareOp.GE:
+            return operator.ge
+        case _:
+            assert_never(op)
+
+
 _INTEGRAL = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}
 
 
@@ -39,39 +55,44 @@ class Frame:
     """A few rows: the position of each variable's entity, row by row."""
 
     length: int
-    at: dict[ir.Var, Positions]
+    positions: dict[ir.Var, Positions]
     domains: dict[ir.Var, Nodes | Edges]
 
     def take(self, rows: list[int]) -> "Frame":
         """These rows, as often as they are named."""
-        at = {var: [found[row] for row in rows] for var, found in self.at.items()}
-        return Frame(len(rows), at, self.domains)
+        positions = {var: [own[row] for row in rows] for var, own in self.positions.items()}
+        return Frame(len(rows), positions, self.domains)
 
-    def bind(self, var: ir.Var, domain: Nodes | Edges, at: Positions) -> "Frame":
+    def bind(self, var: ir.Var, domain: Nodes | Edges, own: Positions) -> "Frame":
         """The same rows with one more variable."""
-        return Frame(self.length, {**self.at, var: at}, {**self.domains, var: domain})
+        return Frame(self.length, {**self.positions, var: own}, {**self.domains, var: domain})
 
     def rows(self) -> Rows:
         """The same rows for the operators."""
         bindings = {
-            var: Binding(self.domains[var], np.array(at, np.int64)) for var, at in self.at.items()
+            var: BoundEntities(self.domains[var], np.array(own, np.int64))
+            for var, own in self.positions.items()
         }
         return Rows(self.length, bindings, {})
 
 
 def kind_of(type_: ValueType) -> str | None:
-    """What values of a type compare with; None for those that only the operators compare."""
+    """The kind of values that a type compares with; None if only the operators compare it."""
     if type_.is_list or type_.is_vector:
         return None
-    if type_.scalar in INTEGERS:
-        return "integer"
-    if type_.scalar in (Scalar.STRING, Scalar.BOOL, Scalar.DATE, Scalar.DATETIME):
-        return str(type_.scalar)
-    return None
+    match type_.scalar:
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
+            return "integer"
+        case Scalar.STRING | Scalar.BOOL | Scalar.DATE | Scalar.DATETIME:
+            return str(type_.scalar)
+        case Scalar.F32 | Scalar.F64 | Scalar.BLOB | Scalar.VECTOR:
+            return None
+        case _:
+            assert_never(type_.scalar)
 
 
-class Reader:
-    """Looks values up for one query."""
+class CellReader:
+    """Reads single values of resident columns for one query."""
 
     __slots__ = ("_steps", "given")
 
@@ -81,71 +102,76 @@ class Reader:
 
     def values(self, side: Side, frame: Frame) -> list[Any]:
         """The values of an expression row by row, dates and moments as numbers."""
-        at, cells = frame.at[side.var], self._cells(side, frame.domains[side.var])
-        return [None] * len(at) if cells is None else [cells[place].as_py() for place in at]
+        positions = frame.positions[side.var]
+        cells = self._cells(side, frame.domains[side.var])
+        return [None] * len(positions) if cells is None else [cells[p].as_py() for p in positions]
 
     def _cells(self, side: Side, domain: Nodes | Edges) -> pa.Array | None:
         if isinstance(side, ir.EntityId):
             return domain.ids.strings if isinstance(domain, Nodes) else domain.column("id")
         key = (domain.table, side.property_id)
-        found = self._steps.get(key)
-        if found is None:
+        cells = self._steps.get(key)
+        if cells is None:
             name = domain.source.columns.name_of(side)
             if name is None:
                 return None
-            found = domain.column(name)
+            cells = domain.column(name)
             if side.type.scalar in _INTEGRAL:
-                found = found.view(_INTEGRAL[side.type.scalar])
-            self._steps[key] = found
-        return found
+                cells = cells.view(_INTEGRAL[side.type.scalar])
+            self._steps[key] = cells
+        return cells
 
 
 # ---- conditions
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """A comparison of two values, or of one with a constant."""
+class RowComparison:
+    """A comparison of two values of a row, or of one with a constant."""
 
     compare: Callable[[Any, Any], bool]
     left: Side
     right: Side | None
     constant: ir.Expr | None
 
-    def rows(self, frame: Frame, reader: Reader) -> list[int]:
+    def rows(self, frame: Frame, reader: CellReader) -> list[int]:
         """The rows for which it is true."""
         compare = self.compare
         left = reader.values(self.left, frame)
         if self.right is None:
             assert self.constant is not None
-            wanted = reader.given.of(self.constant)
-            if wanted is None:
+            constant = reader.given.of(self.constant)
+            if constant is None:
                 return []
-            return [n for n, v in enumerate(left) if v is not None and compare(v, wanted)]
+            return [n for n, v in enumerate(left) if v is not None and compare(v, constant)]
         right = reader.values(self.right, frame)
         pairs = enumerate(zip(left, right, strict=True))
         return [n for n, (v, w) in pairs if v is not None and w is not None and compare(v, w)]
 
 
-def comparison_of(expr: ir.Expr) -> Comparison | None:
-    """A condition that a few rows can be asked; None for any other."""
+def comparison_of(expr: ir.Expr) -> RowComparison | None:
+    """A condition as a comparison of row values; None for any other."""
     if not isinstance(expr, ir.Compare):
         return None
-    compare, left, right = _COMPARED[expr.op], expr.left, expr.right
+    compare, left, right = _compared(expr.op), expr.left, expr.right
     if isinstance(left, Side) and isinstance(right, Side):
         kind = kind_of(left.type)
         alike = kind is not None and kind == kind_of(right.type)
-        return Comparison(compare, left, right, None) if alike else None
+        return RowComparison(compare, left, right, None) if alike else None
     if isinstance(left, CONSTANTS) and isinstance(right, Side):
         mirrored = _mirrored(compare)
-        return Comparison(mirrored, right, None, left) if _compares(right.type, left.type) else None
+        return (
+            RowComparison(mirrored, right, None, left) if _compares(right.type, left.type) else None
+        )
     if isinstance(left, Side) and isinstance(right, CONSTANTS):
-        return Comparison(compare, left, None, right) if _compares(left.type, right.type) else None
+        return (
+            RowComparison(compare, left, None, right) if _compares(left.type, right.type) else None
+        )
     return None
 
 
 def _mirrored(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    return lambda value, wanted: compare(wanted, value)
+    return lambda value, constant: compare(constant, value)
 
 
 def _compares(side: ValueType, constant: ValueType) -> bool:

@@ -1,4 +1,4 @@
-"""What is wrong with an input: all of it counted, the first of each kind told.
+"""Faults of an input: every violation counted, the first of each rule listed.
 
 Invariant: merging the faults of the parts of an input, in any order, gives the faults of the whole.
 Lines count from 1 in a file; `part` says which part of the input a line belongs to.
@@ -54,7 +54,7 @@ class Faults:
             self.rejects.append(Reject(part, violation, record))
 
     def add_many(self, part: int, violations: Sequence[Violation], total: int) -> None:
-        """Several faults of one rule, of which some are named."""
+        """Several faults of one rule, `total` in all, of which `violations` are listed."""
         if not total:
             return
         self.counts[violations[0].rule] += total
@@ -72,8 +72,8 @@ class Faults:
 
     def _offer(self, part: int, violation: Violation) -> None:
         key = (violation.rule, violation.type_name, violation.property or "")
-        held = self.first.get(key)
-        if held is None or _place(part, violation) < _place(*held):
+        kept = self.first.get(key)
+        if kept is None or _sort_key(part, violation) < _sort_key(*kept):
             self.first[key] = (part, violation)
 
     def located(self, files: Sequence[str | None], first_lines: Sequence[int] = ()) -> "Faults":
@@ -98,7 +98,7 @@ class Faults:
 
     def error(self) -> OmnigraphError:
         """The error that the caller of a load sees."""
-        listed = [v for _, v in sorted(self.first.values(), key=lambda held: _place(*held))]
+        listed = [v for _, v in sorted(self.first.values(), key=lambda kept: _sort_key(*kept))]
         for violation in listed:
             if violation.rule in LIMITS:
                 return _limit(violation)
@@ -111,7 +111,7 @@ class Faults:
         )
 
 
-def _place(part: int, violation: Violation) -> tuple[int, int, str]:
+def _sort_key(part: int, violation: Violation) -> tuple[int, int, str]:
     return part, violation.line or 0, violation.text
 
 

@@ -1,12 +1,13 @@
 """Key rules as SQL over two small tables: `incoming` and `committed`.
 
 `incoming` holds the keys of the rows that a write adds or changes, as they will be. `committed`
-holds those keys of other rows that could meet them, without the rows that the write replaces or
+holds the keys of other rows that may clash with them, without the rows that the write replaces or
 removes. The caller looks them up; nothing here reads a table of the graph.
 
-Invariant: rows meet only when they agree on `meeting_columns`. So both tables may be cut into
-buckets by a hash of these columns and checked one bucket at a time, in this process or in a Spark
-task, and the violations of all buckets together are those of the whole.
+Invariant: a rule relates rows only when they agree on its join columns: the id, the columns of a
+unique tuple, an edge's end and its node's id, or the source. So both tables may be cut into buckets
+by a hash of these columns and checked one bucket at a time, in this process or in a Spark task, and
+the violations of all buckets together are those of the whole.
 """
 
 from typing import Any, assert_never
@@ -21,9 +22,9 @@ from omnigraph.exec.rules.rules import (
     DistinctIds,
     EdgesPerSource,
     Endpoint,
-    Found,
     FreeIds,
     KeyRule,
+    RuleViolations,
     Unique,
 )
 
@@ -37,17 +38,17 @@ def check_keys(
     rule: KeyRule,
     *,
     listed: int | None = VIOLATIONS_LISTED,
-) -> Found:
+) -> RuleViolations:
     """The violations of one key rule, in the order of the values that break it; `listed` None
     lists them all."""
     if not incoming.num_rows or _clearly_kept(incoming, committed, rule):
-        return Found()
+        return RuleViolations()
     wrong = _run(statement(rule), incoming, committed)
     if not wrong.num_rows:
-        return Found()
+        return RuleViolations()
     wrong = wrong.sort_by([(name, "ascending") for name in wrong.column_names])
     rows = wrong.slice(0, listed).to_pylist()
-    return Found(tuple(_violation(rule, row) for row in rows), wrong.num_rows)
+    return RuleViolations(tuple(_violation(rule, row) for row in rows), wrong.num_rows)
 
 
 def _clearly_kept(incoming: pa.Table, committed: pa.Table, rule: KeyRule) -> bool:
@@ -71,25 +72,10 @@ def _clearly_kept(incoming: pa.Table, committed: pa.Table, rule: KeyRule) -> boo
             assert_never(rule)
 
 
-def missing_ends(edges: pa.Table, rule: Endpoint) -> Found:
+def missing_ends(edges: pa.Table, rule: Endpoint) -> RuleViolations:
     """A violation an edge, for edges that are known to have no node at one end."""
     rows = edges.select(["id", rule.end]).rename_columns(["id", "missing"]).to_pylist()
-    return Found(tuple(_violation(rule, row) for row in rows), len(rows))
-
-
-def meeting_columns(rule: KeyRule) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns of `incoming` and of `committed` whose equality lets two rows meet."""
-    match rule:
-        case DistinctIds() | FreeIds():
-            return ("id",), ("id",)
-        case Unique(columns=columns):
-            return columns, columns
-        case Endpoint(end=end):
-            return (end,), ("id",)
-        case EdgesPerSource():
-            return ("src",), ("src",)
-        case _:
-            assert_never(rule)
+    return RuleViolations(tuple(_violation(rule, row) for row in rows), len(rows))
 
 
 def statement(rule: KeyRule) -> str:

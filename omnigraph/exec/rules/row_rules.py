@@ -16,11 +16,11 @@ from omnigraph.errors import Violation
 from omnigraph.exec.rules.rules import (
     VIOLATIONS_LISTED,
     Dimension,
-    Found,
     Matching,
     OneOf,
     Required,
     RowRule,
+    RuleViolations,
     WholeItems,
     Within,
     joined,
@@ -29,22 +29,24 @@ from omnigraph.exec.rules.rules import (
 
 def check_rows(
     rules: Iterable[RowRule], rows: pa.Table, *, listed: int | None = VIOLATIONS_LISTED
-) -> Found:
-    """Every row rule over every row; `listed` None lists every violation. A rule whose column is
-    not there is not asked."""
+) -> RuleViolations:
+    """Every row rule over every row; `listed` None lists every violation. A rule is
+    skipped when the rows lack its column."""
     names = set(rows.schema.names)
     asked = (rule for rule in rules if rule.column in names)
     return joined([_check(rule, rows, listed) for rule in asked], listed=listed)
 
 
-def _check(rule: RowRule, rows: pa.Table, listed: int | None) -> Found:
+def _check(rule: RowRule, rows: pa.Table, listed: int | None) -> RuleViolations:
     mask = broken(rule, rows.column(rule.column).combine_chunks())
     total = pc.sum(mask).as_py() or 0
     if not total:
-        return Found()
+        return RuleViolations()
     picked = pc.indices_nonzero(mask)[:listed]
     wrong = rows.select(["id", rule.column]).take(picked).to_pylist()
-    return Found(tuple(_violation(rule, row["id"], row[rule.column]) for row in wrong), total)
+    return RuleViolations(
+        tuple(_violation(rule, row["id"], row[rule.column]) for row in wrong), total
+    )
 
 
 # ---- masks

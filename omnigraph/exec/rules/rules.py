@@ -1,17 +1,17 @@
-"""The rules that the schema sets for data, each stated once.
+"""Schema rules as values: required, enum, range, regex, unique, endpoint and cardinality.
 
 A rule is a value derived from the catalog. Row rules look at one row by itself and are checked by
 `row_rules` over Arrow batches. Key rules compare rows with other rows and are checked by
 `key_rules` as SQL over the keys that matter. Mutations, loads and merges ask the same rules.
 
-Invariant: data that passes every rule of its type, seen together with what the write leaves alone,
-is data that the schema allows.
+Invariant: data that passes every rule of its type, seen together with the rows that the
+write leaves alone, is data that the schema allows.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from omnigraph.catalog.model import Cardinality, Catalog, EdgeType, NodeType, Property
+from omnigraph.catalog.model import Cardinality, Catalog, EdgeType, NodeType, Property, Type
 from omnigraph.errors import ConstraintViolated, Violation
 from omnigraph.types import Kind, TableKey, ValueType, table_key
 
@@ -153,15 +153,14 @@ class TypeRules:
     cardinality: EdgesPerSource | None = None
 
 
-def rules_of(owner: NodeType | EdgeType) -> TypeRules:
+def rules_of(owner: Type) -> TypeRules:
     """The rules of one type."""
     return _node_rules(owner) if isinstance(owner, NodeType) else _edge_rules(owner)
 
 
 def rules_by_table(catalog: Catalog) -> dict[TableKey, TypeRules]:
     """The rules of every type, by its table."""
-    owners: tuple[NodeType | EdgeType, ...] = (*catalog.nodes.values(), *catalog.edges.values())
-    return {owner.table: rules_of(owner) for owner in owners}
+    return {owner.table: rules_of(owner) for owner in catalog.types}
 
 
 def _node_rules(node: NodeType) -> TypeRules:
@@ -219,23 +218,25 @@ def _value_rules(type_name: str, column: str, value_type: ValueType) -> Iterable
         yield WholeItems(type_name, column)
 
 
-# ---- what a check finds
+# ---- the outcome of a check
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RuleViolations:
     """The first violations, and how many there are in all."""
 
     violations: tuple[Violation, ...] = ()
     total: int = 0
 
     def require_none(self) -> None:
-        """Pass only when nothing was found."""
+        """Pass only when there is no violation."""
         if self.total:
             raise ConstraintViolated(self.violations, self.total)
 
 
-def joined(parts: Sequence[Found], *, listed: int | None = VIOLATIONS_LISTED) -> Found:
-    """What several checks found, the first of them first."""
+def joined(
+    parts: Sequence[RuleViolations], *, listed: int | None = VIOLATIONS_LISTED
+) -> RuleViolations:
+    """The violations of several checks, in their order."""
     every = (violation for part in parts for violation in part.violations)
-    return Found(tuple(every)[:listed], sum(part.total for part in parts))
+    return RuleViolations(tuple(every)[:listed], sum(part.total for part in parts))

@@ -1,7 +1,7 @@
-"""Values for a property that is added to rows that are there: one expression, each row its value.
+"""Backfill: values for a property added to existing rows, from an SQL expression over the row.
 
-The expression is SQL over the row: its properties by the names they have after the change, `id`,
-and of an edge `src` and `dst`. Blobs are left out.
+The expression may name the properties of the row, as they are called after the change, `id`, and of
+an edge `src` and `dst`. Blobs are left out.
 
 Invariant: the same row gives the same value however the table is cut into batches, and every value
 has exactly the type of the property, or the change stops before anything is written.
@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog.arrow import arrow_type, property_field
-from omnigraph.catalog.diff import MigrationPlan
 from omnigraph.catalog.model import EdgeType, NodeType, Property
+from omnigraph.catalog.schema_diff import MigrationPlan
 from omnigraph.catalog.steps import AddProperty
 from omnigraph.errors import BadRequest
 
@@ -24,7 +24,7 @@ Owner = NodeType | EdgeType
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """The added properties of one type that get values, and what they are made of."""
+    """The backfilled properties of one type, with their expressions and the columns these read."""
 
     owner: Owner
     expressions: Mapping[str, str]  # by property
@@ -32,19 +32,19 @@ class Filling:
 
     @property
     def properties(self) -> tuple[Property, ...]:
-        """What is filled, in order of identity."""
-        found = (prop for prop in self.owner.properties if prop.name in self.expressions)
-        return tuple(sorted(found, key=lambda prop: prop.id))
+        """The backfilled properties, in order of identity."""
+        filled = (prop for prop in self.owner.properties if prop.name in self.expressions)
+        return tuple(sorted(filled, key=lambda prop: prop.id))
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
         return tuple(map(property_field, self.properties))
 
     def values(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The values for a batch of the table as it was."""
+        """The backfilled columns for a batch of the old table."""
         rows = batch.rename_columns([self.columns[name] for name in batch.schema.names])
         arrays = [self._value(rows, prop) for prop in self.properties]
-        # A required value that is missing is told by the rules, with the row that misses it.
+        # The rules report a missing required value, with its row.
         schema = pa.schema([field.with_nullable(True) for field in self.fields])
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -62,16 +62,16 @@ class Filling:
 
 
 def evaluated(rows: pa.RecordBatch, expression: str) -> pa.Array:
-    """An expression for each row, in their order."""
-    # Most processes only read, and loading the engine costs a second.
+    """Evaluate an SQL expression for each row, in order (DataFusion)."""
+    # Most processes only read, and importing DataFusion takes a second.
     from datafusion import SessionConfig, SessionContext  # noqa: PLC0415
 
-    # Names mean what the schema means by them: upper case counts.
+    # Names are case-sensitive, as in the schema.
     settings = SessionConfig().set("datafusion.sql_parser.enable_ident_normalization", "false")
     session: Any = SessionContext(settings.with_target_partitions(1))
     frame = session.from_arrow(pa.Table.from_batches([rows]), "row")
-    found = frame.select(frame.parse_sql_expr(expression).alias("value")).to_arrow_table()
-    values = found["value"].combine_chunks()
+    result = frame.select(frame.parse_sql_expr(expression).alias("value")).to_arrow_table()
+    values = result["value"].combine_chunks()
     return values if isinstance(values, pa.Array) else pa.concat_arrays(values.chunks)
 
 
@@ -86,19 +86,18 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def fillings(plan: MigrationPlan, old: Mapping[Any, Owner]) -> dict[Any, Filling]:
-    """What a plan fills, by the identity of the type. Types that are new have no rows."""
+    """The backfills of a plan, by the identity of the type. New types have no rows."""
     expressions: dict[tuple[str, str], dict[str, str]] = {}
     for step in plan.steps:
         if isinstance(step, AddProperty) and step.backfill is not None:
             named = str(step.kind), step.type_name
             expressions.setdefault(named, {})[step.name] = step.backfill
-    found = {}
+    filled = {}
     for owner in plan.catalog.types:
-        kind = "node" if isinstance(owner, NodeType) else "edge"
-        wanted = expressions.get((kind, owner.name))
-        if wanted and owner.id in old:
-            found[owner.id] = Filling(owner, wanted, columns_after(old[owner.id], owner))
-    return found
+        of_type = expressions.get((str(owner.kind), owner.name))
+        if of_type and owner.id in old:
+            filled[owner.id] = Filling(owner, of_type, columns_after(old[owner.id], owner))
+    return filled
 
 
 def columns_after(old: Owner, new: Owner) -> dict[str, str]:

@@ -1,8 +1,8 @@
-"""Whether the data that is there keeps the rules that a schema change adds.
+"""Constraint checks of a schema migration: existing rows against the rules that the change adds.
 
-Invariant: the rules asked are those of the new schema that the old one did not set already, over
+Invariant: the rules checked are those of the new schema that the old one did not set already, over
 every row as it will be. They are the rules that writes are held to, so data that passes here would
-be accepted by a load into the new schema. Memory follows a batch and a bucket of keys.
+be accepted by a load into the new schema. Memory is bounded by a batch and a bucket of keys.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,24 +19,24 @@ from omnigraph.exec.rules.key_rules import check_keys
 from omnigraph.exec.rules.row_rules import check_rows
 from omnigraph.exec.rules.rules import (
     EdgesPerSource,
-    Found,
     OneOf,
     Required,
     RowRule,
+    RuleViolations,
     TypeRules,
     Unique,
     joined,
     rules_of,
 )
 from omnigraph.exec.schema.backfill import Filling, Owner, columns_after
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.reader import TableReader
 
-_KEY_BYTES = 64  # a guess of what a row takes in a set of keys
+_KEY_BYTES = 64  # estimated size of a row in a set of keys
 
 
 @dataclass(frozen=True, slots=True)
 class NewRules:
-    """The rules that a type gains."""
+    """The rules that a schema change adds to a type."""
 
     rows: tuple[RowRule, ...]
     uniques: tuple[Unique, ...]
@@ -47,32 +47,32 @@ class NewRules:
 
     @property
     def columns(self) -> set[str]:
-        """Every column the rules look at."""
+        """Every column that the rules read."""
         named = {rule.column for rule in self.rows}
         named |= {name for unique in self.uniques for name in unique.columns}
         return named | ({"src"} if self.cardinality else set())
 
 
 def new_rules(old: Owner, new: Owner, filling: Filling | None) -> NewRules:
-    """The rules of a type that its rows were not held to. A column that comes empty breaks none,
-    and an enum can only have got wider."""
+    """The rules of a type that its rows were not held to. An added empty column breaks none, and an
+    enum can only be widened."""
     names = columns_after(old, new)
     before, after = rules_of(old), rules_of(new)
     filled = set() if filling is None else set(filling.expressions)
     known = {_translated(rule, new.name, names) for rule in before.rows}
-    there = {*names.values(), *filled}
+    present = {*names.values(), *filled}
     return NewRules(
         tuple(
             rule
             for rule in after.rows
-            if rule.column in there
+            if rule.column in present
             and rule not in known
             and not (isinstance(rule, OneOf) and rule.column not in filled)
         ),
         tuple(
             unique
             for unique in after.uniques
-            if set(unique.columns) <= there
+            if set(unique.columns) <= present
             and frozenset(unique.columns) not in _unique_columns(before, names)
         ),
         _new_cardinality(before, after),
@@ -99,13 +99,15 @@ def _new_cardinality(before: TypeRules, after: TypeRules) -> EdgesPerSource | No
 
 def broken(
     reader: TableReader, old: Owner, new: Owner, filling: Filling | None, rules: NewRules
-) -> Found:
-    """The rows of a table, as they will be, that break the rules."""
-    if filling is not None:  # one that makes no sense is told for a table without rows, too
+) -> RuleViolations:
+    """The violations of a table's rows, as they will be after the change."""
+    if filling is not None:  # an invalid expression is refused for an empty table, too
         filling.values(_nothing(reader, list(filling.columns)))
     with scratch_folder() as folder:
         buckets = bucket_count(reader.pin.row_count * _KEY_BYTES)
-        return _Look(new, rules, folder, buckets).through(_rows(reader, old, new, filling, rules))
+        return _RulesCheck(new, rules, folder, buckets).violations(
+            _rows(reader, old, new, filling, rules)
+        )
 
 
 def _nothing(reader: TableReader, names: list[str]) -> pa.RecordBatch:
@@ -116,40 +118,42 @@ def _nothing(reader: TableReader, names: list[str]) -> pa.RecordBatch:
 def _rows(
     reader: TableReader, old: Owner, new: Owner, filling: Filling | None, rules: NewRules
 ) -> Iterator[pa.Table]:
-    """The rows with the columns that the rules look at, under their new names."""
+    """The rows with the columns that the rules read, under their new names."""
     names = columns_after(old, new)
-    wanted = {"id"} | rules.columns
-    read = [name for name, after in names.items() if filling is not None or after in wanted]
+    columns = {"id"} | rules.columns
+    read = [name for name, after in names.items() if filling is not None or after in columns]
     for batch in reader.batches(read):
         rows = pa.Table.from_batches([batch]).rename_columns([names[name] for name in read])
         if filling is not None:
             values = filling.values(batch)
             for field, array in zip(values.schema, values.columns, strict=True):
                 rows = rows.append_column(field, array)
-        yield rows.select([name for name in rows.column_names if name in wanted])
+        yield rows.select([name for name in rows.column_names if name in columns])
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _RulesCheck:
+    """Checks new rules over all rows of one type, keys bucket by bucket."""
+
     owner: Owner
     rules: NewRules
     folder: Path
     buckets: int
 
-    def through(self, tables: Iterable[pa.Table]) -> Found:
-        found = []
+    def violations(self, tables: Iterable[pa.Table]) -> RuleViolations:
+        broken_rules = []
         spill = Spill(self.folder, self.buckets)
         keyed = list(self._key_rules())
         for rows in tables:
-            found.append(check_rows(self.rules.rows, rows))
+            broken_rules.append(check_rows(self.rules.rows, rows))
             for keys, _ in keyed:
                 spill.add(keys, rows.select(list(dict.fromkeys(keys.columns))))
         for keys, rule in keyed:
             for bucket in range(self.buckets):
                 incoming = spill.read(keys.name, bucket)
                 if incoming is not None:
-                    found.append(check_keys(incoming, incoming.slice(0, 0), rule))
-        return joined(found)
+                    broken_rules.append(check_keys(incoming, incoming.slice(0, 0), rule))
+        return joined(broken_rules)
 
     def _key_rules(self) -> Iterator[tuple[KeySet, Unique | EdgesPerSource]]:
         for number, unique in enumerate(self.rules.uniques):

@@ -1,4 +1,4 @@
-"""A planned schema change, made: tables and columns come, go and get other names in one commit.
+"""Schema migration: tables and columns are added, dropped, renamed and backfilled in one commit.
 
     plan ─▶ archive ─▶ stage ─▶ commit ─▶ reclaim
     steps   both       no data  the one   only drops that
@@ -14,19 +14,21 @@ from typing import Any
 
 from omnigraph.catalog.annotations import METADATA
 from omnigraph.catalog.arrow import property_field
-from omnigraph.catalog.diff import MigrationPlan
 from omnigraph.catalog.model import Annotation, EdgeType, NodeType
+from omnigraph.catalog.schema_diff import MigrationPlan
 from omnigraph.catalog.steps import Step
 from omnigraph.errors import SchemaHeld
-from omnigraph.exec.rules.rules import Found, joined
+from omnigraph.exec.rules.rules import RuleViolations, joined
 from omnigraph.exec.schema.backfill import Filling, fillings
 from omnigraph.exec.schema.conform import broken, new_rules
-from omnigraph.exec.schemas import Accepted, Schemas, accepted, table_schema
-from omnigraph.exec.search.wanted import Wanted, indexes_of
-from omnigraph.exec.upkeep.ensure_indices import decided
+from omnigraph.exec.schemas import Accepted, Schemas, accepted
+from omnigraph.exec.search.schema_indexes import SchemaIndex, indexes_of
+from omnigraph.exec.upkeep.build_indexes import decided
 from omnigraph.storage.lance.evolution import Evolution
-from omnigraph.storage.lance.indexing import IndexRequest
-from omnigraph.storage.lance.tables import StagedWrite, TableReader, Tables
+from omnigraph.storage.lance.index_segments import IndexRequest
+from omnigraph.storage.lance.reader import TableReader
+from omnigraph.storage.lance.staging import StagedWrite
+from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.schema_write import SchemaWrite
@@ -38,7 +40,7 @@ Owner = NodeType | EdgeType
 
 @dataclass(frozen=True, slots=True)
 class SchemaApplied:
-    """What an apply did. `commit` is None when there was nothing to do."""
+    """Result of a schema apply. `commit` is None when there was nothing to do."""
 
     steps: tuple[Step, ...]
     commit: Commit | None
@@ -52,7 +54,7 @@ class SchemaApplied:
         return self.commit is not None
 
     def to_json(self) -> dict[str, Any]:
-        """The outcome as the command and the server tell it."""
+        """The result as JSON, for the command line and the server."""
         return {
             "supported": True,
             "applied": self.applied,
@@ -65,7 +67,7 @@ class SchemaApplied:
 def apply_migration(
     store: Store, schemas: Schemas, plan: MigrationPlan, text: str, actor: str | None
 ) -> SchemaApplied:
-    """Make a planned change, inside the turn that it was planned in."""
+    """Apply a migration plan. The caller holds the lock under which it was planned."""
     plan.require_supported()
     if not plan.steps:
         return SchemaApplied((), None, store.snapshot().manifest_version)
@@ -76,15 +78,15 @@ def apply_migration(
     schemas.archive(old)
     schemas.archive(new)
     commit = store.turns.prepared_again(
-        lambda turn: _Change(old, new, plan).commit(store, actor, turn)
+        lambda turn: _Migration(old, new, plan).commit(store, actor, turn)
     )
     schemas.current()
     return SchemaApplied(plan.steps, commit, commit.manifest_version)
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
-    """The way from one schema to another, table by table."""
+class _Migration:
+    """The change from one accepted schema to another, table by table."""
 
     old: Accepted
     new: Accepted
@@ -109,7 +111,7 @@ class _Change:
                 _change_table(write, old, new, filled.get(new.id), hard=self.plan.allows_data_loss)
         for type_id, owner in after.items():
             if type_id not in before:
-                write.create_table(owner.table, table_schema(owner))
+                write.create_table(owner.table, owner.schema)
         write.replace_schema(self.new.id)
         for path, data in self.new.files().items():
             write.replace_file(path, data)
@@ -124,7 +126,7 @@ class _Change:
 
 
 def _meaning(owner: Owner) -> Owner:
-    """A type without what only people read."""
+    """A type without annotations that are documentation only."""
     properties = tuple(replace(p, annotations=_rules(p.annotations)) for p in owner.properties)
     return replace(owner, properties=properties, annotations=_rules(owner.annotations))
 
@@ -134,22 +136,25 @@ def _rules(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
 
 
 def _incident(schema: Accepted, owner: Owner) -> list[Owner]:
-    """The edges that go with a node when it is deleted."""
+    """The edge types that a delete of this node type cascades to."""
     edges = schema.catalog.edges.values()
     return [_meaning(edge) for edge in edges if owner.name in (edge.source, edge.target)]
 
 
-def _violations(write: SchemaWrite, old: Owner, new: Owner, filling: Filling | None) -> Found:
+def _violations(
+    write: SchemaWrite, old: Owner, new: Owner, filling: Filling | None
+) -> RuleViolations:
     rules = new_rules(old, new, filling)
     if not rules and filling is None:
-        return Found()
+        return RuleViolations()
     return broken(write.read(old.table), old, new, filling, rules)
 
 
 def _change_table(
     write: SchemaWrite, old: Owner, new: Owner, filling: Filling | None, *, hard: bool
 ) -> None:
-    """At least one version further, whatever changes: writers on their way must notice."""
+    """Stage the change of one table as a new version, even without new columns: the version fences
+    writers that planned under the old schema."""
     change = evolution(old, new)
     if filling is not None and write.read(old.table).count():
         names = set(filling.expressions)
@@ -159,7 +164,7 @@ def _change_table(
     else:
         write.evolve_table(old.table, change)
     if hard and change.drops:
-        # Files that hold a column which goes for good are written again without it.
+        # Files with a column that is dropped for good are rewritten without it.
         write.then(old.table, lambda tables, pin: tables.stage_rewrite(pin))
         write.reclaim(old.table)
     if indexes := _index_change(old, new):
@@ -170,30 +175,31 @@ def _change_table(
 
 @dataclass(frozen=True, slots=True)
 class _IndexChange:
-    """Indexes of columns that were there: those that are asked for now, and those that were."""
+    """Indexes of kept columns that the new schema adds, and names of those it drops."""
 
-    wanted: tuple[Wanted, ...]
+    added: tuple[SchemaIndex, ...]
     gone: frozenset[str]
 
     def __bool__(self) -> bool:
-        return bool(self.wanted or self.gone)
+        return bool(self.added or self.gone)
 
     def requests(self, reader: TableReader) -> tuple[list[IndexRequest], frozenset[str]]:
-        """What there is to build, and what of the table's indexes goes."""
-        found = (decided(reader, wanted) for wanted in self.wanted)
-        there = {index.name for index in reader.indexes()}
-        return [r for r in found if isinstance(r, IndexRequest)], self.gone & there
+        """The indexes to build, and the names of existing indexes to drop."""
+        answers = (decided(reader, index) for index in self.added)
+        existing = {index.name for index in reader.indexes()}
+        return [r for r in answers if isinstance(r, IndexRequest)], self.gone & existing
 
     def staged(self, tables: Tables, pin: TablePin) -> StagedWrite | None:
-        """The change as a version of its own, if there is anything to do."""
+        """The change as a table version of its own, or None."""
         requests, gone = self.requests(tables.reader(pin))
         return tables.stage_create_indexes(pin, requests, gone) if requests or gone else None
 
 
 def _index_change(old: Owner, new: Owner) -> _IndexChange:
-    """A column that comes has no values to index yet, and one that goes takes its index along."""
-    before = {wanted.name: wanted for wanted in indexes_of(old)}
-    after = {wanted.name: wanted for wanted in indexes_of(new)}
+    """The index changes of kept columns: an added column has no values yet, and a dropped column
+    takes its index along."""
+    before = {index.name: index for index in indexes_of(old)}
+    after = {index.name: index for index in indexes_of(new)}
     were, are = ({prop.id: prop.name for prop in each.properties} for each in (old, new))
     kept = {(were[number], are[number]) for number in were.keys() & are.keys()}
     return _IndexChange(
@@ -205,7 +211,7 @@ def _index_change(old: Owner, new: Owner) -> _IndexChange:
 
 
 def evolution(old: Owner, new: Owner) -> Evolution:
-    """What happens to the columns of a type's table."""
+    """The column renames, drops and additions of a type's table."""
     before = {prop.id: prop for prop in old.properties}
     after = {prop.id: prop for prop in sorted(new.properties, key=lambda prop: prop.id)}
     return Evolution(
@@ -216,5 +222,5 @@ def evolution(old: Owner, new: Owner) -> Evolution:
         },
         drops=frozenset(prop.name for number, prop in before.items() if number not in after),
         adds=tuple(property_field(prop) for number, prop in after.items() if number not in before),
-        order=tuple(table_schema(new).names),
+        order=tuple(new.schema.names),
     )

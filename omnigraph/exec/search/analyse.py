@@ -1,11 +1,11 @@
-"""Text to terms: what a text search compares.
+"""Text analysis for full-text search: tokens, lower case, stems, stop words, ASCII folding.
 
 A text is split at every character that is neither letter nor digit. Pieces of 40 bytes and more are
 dropped; the others are lower-cased, stemmed (English Snowball), dropped if the stem is a stop word,
 and folded to ASCII where that is possible, in this order.
 
 Invariant: the terms of a text are those that Lance's full-text index makes with `INDEX_PARAMETERS`,
-for every text, so an index finds what a scan finds. `characters.txt` holds what Lance's Unicode
+for every text, so an index matches what a scan matches. `characters.txt` holds what Lance's Unicode
 tables say about characters beyond ASCII; Python's own follow another edition of Unicode.
 """
 
@@ -32,7 +32,7 @@ INDEX_PARAMETERS: dict[str, Any] = {
     "ascii_folding": True,
     "with_position": False,
 }
-"""How a full-text index has to be built to agree with `terms`."""
+"""Parameters of a full-text index that agrees with `terms`."""
 
 _PIECE_BYTES_END = 40
 _TERMS_KEPT = 1 << 20
@@ -51,8 +51,8 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 def terms(text: str) -> list[str]:
     """The terms of a text, in order, as often as they occur."""
-    found = (term(piece) for piece in text.translate(_characters().split).split(" "))
-    return [each for each in found if each is not None]
+    stems = (term(piece) for piece in text.translate(_characters().split).split(" "))
+    return [stem for stem in stems if stem is not None]
 
 
 @lru_cache(maxsize=_TERMS_KEPT)
@@ -98,9 +98,9 @@ def analyse(texts: pa.Array) -> Analysed:
     text_of = lists.value_parent_indices().to_numpy(zero_copy_only=False)
     vocabulary: dict[str, int] = {}
     numbers = np.empty(len(pieces.dictionary), dtype=np.int64)
-    for place, piece in enumerate(pieces.dictionary.to_pylist()):
-        found = term(piece)
-        numbers[place] = -1 if found is None else vocabulary.setdefault(found, len(vocabulary))
+    for index, piece in enumerate(pieces.dictionary.to_pylist()):
+        stem = term(piece)
+        numbers[index] = -1 if stem is None else vocabulary.setdefault(stem, len(vocabulary))
     occurrences = numbers[pieces.indices.to_numpy(zero_copy_only=False)]
     kept = occurrences >= 0
     return Analysed(tuple(vocabulary), occurrences[kept], text_of[kept].astype(np.int64))
@@ -152,22 +152,22 @@ class _Characters:
 
 
 class _Separators(dict[int, str | int]):
-    """A space for what is neither letter nor digit. Grows by the characters it meets."""
+    """Maps a character that is neither letter nor digit to a space; filled on first use."""
 
     def __init__(self, starts: list[int], ends: list[int]) -> None:
         super().__init__()
         self._starts, self._ends = starts, ends
 
     def __missing__(self, code: int) -> str | int:
-        place = bisect_right(self._starts, code) - 1
-        inside = place >= 0 and code <= self._ends[place]
+        index = bisect_right(self._starts, code) - 1
+        inside = index >= 0 and code <= self._ends[index]
         self[code] = code if inside else " "
         return self[code]
 
 
 @cache
 def _characters() -> _Characters:
-    text = files("omnigraph.exec").joinpath("characters.txt").read_text(encoding="ascii")
+    text = files("omnigraph.exec.search").joinpath("characters.txt").read_text(encoding="ascii")
     tables = {name: rest.split(" ") for name, _, rest in map(_parted, text.splitlines())}
     ranges = [("30", "39"), ("41", "5a"), ("61", "7a"), *map(_range, tables["word"])]
     lower = {code: chr(code + 32) for code in range(ord("A"), ord("Z") + 1)}

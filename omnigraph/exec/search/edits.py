@@ -1,7 +1,7 @@
-"""Edit distance of one word to many at once.
+"""Levenshtein edit distance of one word to many, vectorised.
 
-Invariant: the distance is Levenshtein's over Unicode characters: each insertion, deletion or
-replacement of one character counts one.
+Invariant: the distance counts Unicode characters: each insertion, deletion or replacement of one
+character counts one.
 """
 
 from collections.abc import Sequence
@@ -9,26 +9,26 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-_WORDS_AT_ONCE = 1 << 16
+_WORDS_A_BLOCK = 1 << 16
 
 
 def within_edits(word: str, words: Sequence[str], edits_max: int) -> list[int]:
-    """The places of the words at most `edits_max` edits away."""
+    """The indexes of the words at most `edits_max` edits away."""
     lengths = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
     # A word differs from another by at least the difference of their lengths.
-    places = np.flatnonzero(np.abs(lengths - len(word)) <= edits_max)
-    found: list[int] = []
-    for first in range(0, len(places), _WORDS_AT_ONCE):
-        some = places[first : first + _WORDS_AT_ONCE]
-        distances = _distances(word, [words[place] for place in some], lengths[some], edits_max)
-        found.extend(some[distances <= edits_max].tolist())
-    return found
+    candidates = np.flatnonzero(np.abs(lengths - len(word)) <= edits_max)
+    near: list[int] = []
+    for first in range(0, len(candidates), _WORDS_A_BLOCK):
+        block = candidates[first : first + _WORDS_A_BLOCK]
+        distances = _distances(word, [words[index] for index in block], lengths[block], edits_max)
+        near.extend(block[distances <= edits_max].tolist())
+    return near
 
 
 def _distances(
     word: str, words: list[str], lengths: npt.NDArray[np.int64], edits_max: int
 ) -> npt.NDArray[np.int64]:
-    """Distances up to `edits_max`; larger ones are only known to be larger."""
+    """Distances, exact up to `edits_max` (banded dynamic programming)."""
     longest = int(lengths.max(initial=0))
     letters = _letters(words, longest)
     far = edits_max + 1
@@ -48,7 +48,7 @@ def _distances(
 
 
 def _letters(words: list[str], longest: int) -> npt.NDArray[np.uint32]:
-    """One row a place, one column a word; nothing is 0, which no word holds."""
+    """Code points, one row a position, one column a word, padded with 0, which no word holds."""
     padded = "".join(word.ljust(longest, "\0") for word in words)
     codes = np.frombuffer(padded.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     return np.ascontiguousarray(codes.reshape(len(words), longest).T)

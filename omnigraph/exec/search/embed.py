@@ -1,6 +1,6 @@
-"""Text to vectors, by a provider over HTTP or offline.
+"""Embedding providers: text to vectors over HTTP (OpenAI, Gemini), or an offline mock.
 
-Invariant: a vector that leaves this file has the dimension that was asked for, is finite, not zero,
+Invariant: a vector returned here has the dimension that was asked for, is finite, not zero,
 and of length 1. A key is sent to the configured address alone: redirects are not followed, and no
 error text holds it.
 """
@@ -21,7 +21,7 @@ Vector = list[float]
 
 
 class Purpose(StrEnum):
-    """What a text is embedded for. Some models tell the two apart."""
+    """Task type of an embedding: query or document. Some models distinguish them."""
 
     QUERY = "RETRIEVAL_QUERY"
     DOCUMENT = "RETRIEVAL_DOCUMENT"
@@ -70,9 +70,9 @@ class OpenAI:
         if len(data) != len(texts):
             raise self.client.failed(f"answered {len(data)} vectors for {len(texts)} texts")
         ordered: dict[int, Any] = {}
-        for place, item in enumerate(data):
+        for position, item in enumerate(data):
             vector = _member(item, "embedding", list, self.client)
-            ordered[item.get("index", place)] = vector
+            ordered[item.get("index", position)] = vector
         if sorted(ordered) != list(range(len(texts))):
             raise self.client.failed("answered vectors whose indexes are not those of the texts")
         return [_checked(ordered[n], dimension, self.client) for n in range(len(texts))]
@@ -96,8 +96,8 @@ class Gemini:
             "outputDimensionality": dimension,
         }
         answer = self.client.post(f"/models/{self.model}:embedContent", body)
-        found = _member(answer, "embedding", dict, self.client)
-        return _checked(_member(found, "values", list, self.client), dimension, self.client)
+        embedding = _member(answer, "embedding", dict, self.client)
+        return _checked(_member(embedding, "values", list, self.client), dimension, self.client)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +133,10 @@ def mock_vector(text: str, dimension: int) -> Vector:
 
 
 def _member(answer: Any, name: str, kind: type, client: Client) -> Any:
-    found = answer.get(name) if isinstance(answer, dict) else None
-    if not isinstance(found, kind):
+    value = answer.get(name) if isinstance(answer, dict) else None
+    if not isinstance(value, kind):
         raise client.failed(f"answered JSON without `{name}`")
-    return found
+    return value
 
 
 def _checked(vector: list[Any], dimension: int, client: Client) -> Vector:
@@ -154,7 +154,7 @@ def _checked(vector: list[Any], dimension: int, client: Client) -> Vector:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _ProviderKind:
     base_url: str
     model: str
     key_variable: str
@@ -164,16 +164,16 @@ class _Kind:
 
 _BEARER = ("Authorization", "Bearer ")
 _KINDS = {
-    "openai-compatible": _Kind(
+    "openai-compatible": _ProviderKind(
         "https://openrouter.ai/api/v1",
         "openai/text-embedding-3-large",
         "OPENROUTER_API_KEY",
         *_BEARER,
     ),
-    "openai": _Kind(
+    "openai": _ProviderKind(
         "https://api.openai.com/v1", "text-embedding-3-large", "OPENAI_API_KEY", *_BEARER
     ),
-    "gemini": _Kind(
+    "gemini": _ProviderKind(
         "https://generativelanguage.googleapis.com/v1beta",
         "gemini-embedding-2",
         "GEMINI_API_KEY",

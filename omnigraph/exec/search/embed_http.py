@@ -1,8 +1,7 @@
-"""JSON requests to an embedding provider: in time, and again where that can help.
+"""HTTP client of embedding providers: JSON requests with a deadline and exponential backoff.
 
-Invariant: a call ends within its deadline, retries included. Too many requests, failures of the
-server and lost connections are tried again, each time after twice the wait; any other answer is
-final at once.
+Invariant: a call ends within its deadline, retries included. Rate limits (429), server errors (5xx)
+and lost connections are retried, each time after twice the wait; any other answer is final.
 """
 
 import time
@@ -24,7 +23,7 @@ _EXCERPT_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait and how often to try. A deadline of 0 is none."""
+    """Timeout, deadline and retries of a request. A deadline of 0 is none."""
 
     timeout_ms: int = 30_000
     deadline_ms: int = 60_000
@@ -55,7 +54,7 @@ def _number(values: Mapping[str, str], name: str, default: int, least: int) -> i
 
 
 class _Again(Exception):
-    """A failure that another try may not meet. `wait_s` is what the server asked for."""
+    """A transient failure, worth a retry. `wait_s` is the server's Retry-After."""
 
     def __init__(self, detail: str, wait_s: float | None = None) -> None:
         super().__init__(detail)
@@ -140,7 +139,7 @@ class Client:
 def _fetched(request: Request, ends: float) -> bytes:
     data = bytearray()
     with _opener().open(request, timeout=_left(ends)) as answer:
-        # A server that sends a little at a time meets the end all the same.
+        # The deadline holds for a server that sends a little at a time, too.
         while chunk := answer.read1(1 << 16):
             data += chunk
             _left(ends)

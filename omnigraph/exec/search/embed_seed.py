@@ -1,7 +1,7 @@
-"""Vectors for a file of records, before it is loaded.
+"""Embedding of an NDJSON file before it is loaded: adds vectors to its node records.
 
-Invariant: a line that is no node record, or of no type that was asked for, goes out byte for byte
-as it came in. The output appears when it is whole, and the order of lines never changes.
+Invariant: a line that is no node record of a selected type is copied byte for byte. The output file
+appears atomically, and the order of lines never changes.
 """
 
 import os
@@ -21,7 +21,7 @@ _TEXTS_A_CALL = 64
 
 
 class Fill(StrEnum):
-    """Which records get a vector."""
+    """The mode of an embedding run: the records that get a vector."""
 
     FILL_MISSING = "fill_missing"
     RESELECTED = "reembed_selected"
@@ -30,8 +30,8 @@ class Fill(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """What a type's vector is made of."""
+class VectorRecipe:
+    """The property of a type that holds its vector, and the fields whose text is embedded."""
 
     target: str
     fields: tuple[str, ...]
@@ -42,7 +42,7 @@ class Spec:
     """The dimension, and a recipe a type."""
 
     dimension: int
-    types: Mapping[str, Recipe]
+    types: Mapping[str, VectorRecipe]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class SeedOrder:
-    """What to do with a file."""
+    """A request to embed a file."""
 
     source: Path
     target: Path
@@ -73,7 +73,7 @@ class SeedOrder:
 
 @dataclass(slots=True)
 class SeedResult:
-    """What was done."""
+    """Counts of an embedding run."""
 
     records: int = 0
     selected: int = 0
@@ -90,7 +90,7 @@ class _Line:
 
 
 @dataclass(slots=True)
-class _Run:
+class _SeedRun:
     order: SeedOrder
     provider: Provider | None
     done: SeedResult = field(default_factory=SeedResult)
@@ -133,7 +133,7 @@ class _Run:
         choices = self.order.choices
         return not choices or any(choice.takes(name, data) for choice in choices)
 
-    def _chosen(self, raw: bytes, document: dict[str, Any], recipe: Recipe) -> _Line:
+    def _chosen(self, raw: bytes, document: dict[str, Any], recipe: VectorRecipe) -> _Line:
         data = document["data"]
         if self.order.fill is Fill.CLEAN:
             if recipe.target not in data:
@@ -159,16 +159,16 @@ class _Run:
 
 
 def embed_seed(order: SeedOrder, provider: Provider | None) -> SeedResult:
-    """Write the file again, with vectors."""
+    """Copy the file with vectors added."""
     if not order.source.is_file():
         raise BadRequest(f"input file '{order.source}' not found", "give a file that is there")
     if order.source.resolve() == order.target.resolve():
         raise BadRequest("input and output are the same file", "give another --output")
-    return _Run(order, provider).write()
+    return _SeedRun(order, provider).write()
 
 
 def _grouped(lines: Iterable[_Line]) -> Iterator[list[_Line]]:
-    """The lines in groups, each with as many texts as one call takes."""
+    """Batches of lines, each with as many texts as one provider call takes."""
     group: list[_Line] = []
     texts = 0
     for line in lines:
@@ -187,8 +187,8 @@ def _bytes(line: _Line) -> bytes:
     return orjson.dumps(line.document) + b"\n"
 
 
-def _embedded_text(type_name: str, data: Mapping[str, Any], recipe: Recipe) -> str:
-    """The type, then a line for each field that says something."""
+def _embedded_text(type_name: str, data: Mapping[str, Any], recipe: VectorRecipe) -> str:
+    """The text to embed: the type, then a line for each non-empty field."""
     texts = ((name, _text(data.get(name))) for name in recipe.fields)
     return "\n".join([f"type: {type_name}", *(f"{n}: {text}" for n, text in texts if text)])
 
@@ -218,8 +218,8 @@ def spec_of(document: Any, where: str) -> Spec:
     return Spec(dimension, types)
 
 
-def _recipe(one: Any, where: str) -> Recipe:
+def _recipe(one: Any, where: str) -> VectorRecipe:
     target, fields = one["target"], one["fields"]
     if not isinstance(target, str) or not isinstance(fields, list) or not fields:
         raise BadRequest(f"{where} needs a target and a list of fields", "name both")
-    return Recipe(target, tuple(map(str, fields)))
+    return VectorRecipe(target, tuple(map(str, fields)))

@@ -1,7 +1,7 @@
-"""Ranking numbers and text conditions, asked of the search module for the rows at hand.
+"""Ranking of query rows: BM25, nearest neighbours, reciprocal rank fusion, and text conditions.
 
-Invariant: a ranking sees exactly the entities of its variable among the rows, so every condition of
-the pattern came first. Ties are in order of ids.
+Invariant: a ranking sees exactly the entities of its variable in the rows, so every condition of
+the pattern is applied first. Ties are in order of ids.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,22 +15,22 @@ from omnigraph.errors import BadRequest
 from omnigraph.exec.memory.numbering import Ids
 from omnigraph.exec.memory.resident import Nodes
 from omnigraph.exec.memory.view import TablesView
-from omnigraph.exec.search import embed, search, search_at
+from omnigraph.exec.search import embed, search, search_by_number
 from omnigraph.exec.values.constants import Given
-from omnigraph.exec.values.rows import Binding, Rows, as_numpy
+from omnigraph.exec.values.rows import BoundEntities, Rows, as_numpy
 from omnigraph.plan import ir
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """How many of the best entities a query can show; whether their ids decide between ties."""
+class TopK:
+    """Top-k bound: how many of the best entities a query can show; whether ids break ties."""
 
     count: int
     ties_by_id: bool
 
 
 class Ranker:
-    """Answers the text and vector questions of one query."""
+    """Evaluates the text conditions and rankings of one query."""
 
     def __init__(self, tables: TablesView, given: Given, embedder: "embed.Provider | None") -> None:
         self._tables = tables
@@ -41,11 +41,11 @@ class Ranker:
     # Conditions
 
     def text_matches(self, match: ir.TextMatch, rows: Rows) -> np.ndarray:
-        """Which rows a text search matches. Null text never does."""
+        """Mask of the rows that a text search matches. Null text never does."""
         subject = _Subject(self._tables, match.column, rows)
         query = self._given.of(match.query)
         edits = None if match.edits_max is None else self._given.of(match.edits_max)
-        if subject.name is None or query is None or not len(subject.there):
+        if subject.name is None or query is None or not len(subject.entities):
             return np.zeros(rows.length, bool)
         asked = (subject.source.reader, subject.name, str(query))
         edits_max = None if edits is None else int(edits)  # type: ignore[arg-type]
@@ -53,95 +53,95 @@ class Ranker:
             ids = search.matching_ids(
                 *asked, mode=match.mode, edits_max=edits_max, among=subject.among, cache=self._cache
             )
-            places = subject.places(ids)
+            indexes = subject.indexes_of_ids(ids)
         else:
-            at = search_at.matching_at(
+            numbers = search_by_number.matching_numbers(
                 *asked,
                 mode=match.mode,
                 edits_max=edits_max,
                 numbering=subject.numbering,
-                among=subject.some,
+                among=subject.among_numbers,
                 cache=self._cache,
             )
-            places = subject.places_of(at)
-        found = np.zeros(len(subject.there), bool)
-        found[places[places >= 0]] = True
-        return subject.spread(found, False)
+            indexes = subject.indexes_of(numbers)
+        matches = np.zeros(len(subject.entities), bool)
+        matches[indexes[indexes >= 0]] = True
+        return subject.spread(matches, False)
 
-    # Numbers
+    # Scores
 
-    def score(self, score: ir.Score, rows: Rows, wanted: Wanted | None) -> Rows:
-        """The rows with their number; with `required` only those that have one."""
+    def score(self, score: ir.Score, rows: Rows, top: TopK | None) -> Rows:
+        """The rows with their score; with `required` only rows that have one."""
         ranking = score.ranking
         if isinstance(ranking, ir.Rrf):
             return self._fused(score, ranking, rows)
         subject = _Subject(self._tables, ranking.column, rows)
-        order, numbers = self._ranked(ranking, subject, wanted)
-        values = np.full(len(subject.there), np.nan)
-        values[order] = numbers
-        known = np.zeros(len(subject.there), bool)
+        order, scores = self._ranked(ranking, subject, top)
+        values = np.full(len(subject.entities), np.nan)
+        values[order] = scores
+        known = np.zeros(len(subject.entities), bool)
         known[order] = True
-        there = subject.spread(known, False)
-        scored = rows.put(score.out, pa.array(subject.spread(values, np.nan), mask=~there))
-        return scored.where(there) if score.required else scored
+        has_score = subject.spread(known, False)
+        scored = rows.put(score.out, pa.array(subject.spread(values, np.nan), mask=~has_score))
+        return scored.where(has_score) if score.required else scored
 
-    def numbers_of(
-        self, ranking: ir.Nearest | ir.Bm25, domain: Nodes, at: list[int]
+    def scores_of(
+        self, ranking: ir.Nearest | ir.Bm25, domain: Nodes, positions: list[int]
     ) -> dict[int, float]:
-        """The numbers of some nodes, by position, for those that have one."""
+        """The scores of nodes given by position; nodes without a score are left out."""
         name = domain.source.columns.name_of(ranking.column)
         query = self._given.of(ranking.query)
-        if name is None or query is None or not at:
+        if name is None or query is None or not positions:
             return {}
-        some = np.array(sorted(set(at)), np.int64)
+        among = np.array(sorted(set(positions)), np.int64)
         reader, cache = domain.source.reader, self._cache
         if isinstance(ranking, ir.Bm25):
-            found, numbers = search_at.bm25_at(
-                reader, name, str(query), numbering=domain.ids, among=some, cache=cache
+            ranked, scores = search_by_number.bm25_numbers(
+                reader, name, str(query), numbering=domain.ids, among=among, cache=cache
             )
         else:
             vector = self._vector(ranking, query)
-            found, numbers = search_at.nearest_at(
-                reader, name, vector, numbering=domain.ids, among=some, k=len(some), cache=cache
+            ranked, scores = search_by_number.nearest_numbers(
+                reader, name, vector, numbering=domain.ids, among=among, k=len(among), cache=cache
             )
-        return dict(zip(found.tolist(), numbers.tolist(), strict=True))
+        return dict(zip(ranked.tolist(), scores.tolist(), strict=True))
 
     def _ranked(
-        self, ranking: ir.Nearest | ir.Bm25, subject: "_Subject", wanted: Wanted | None
+        self, ranking: ir.Nearest | ir.Bm25, subject: "_Subject", top: TopK | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Places of the subject's entities, best first, and their numbers."""
+        """Indexes of the subject's entities, best first, and their scores."""
         query = self._given.of(ranking.query)
-        if subject.name is None or query is None or not len(subject.there):
+        if subject.name is None or query is None or not len(subject.entities):
             return np.empty(0, np.int64), np.empty(0)
         if isinstance(ranking, ir.Bm25):
             text = str(query)
-            places, numbers = _best(lambda k: self._bm25(subject, text, k), wanted)
+            indexes, scores = _best(lambda k: self._bm25(subject, text, k), top)
         else:
             vector = self._vector(ranking, query)
-            places, numbers = _best(lambda k: self._nearest(subject, vector, k), wanted)
-        return places[places >= 0], np.asarray(numbers)[places >= 0]
+            indexes, scores = _best(lambda k: self._nearest(subject, vector, k), top)
+        return indexes[indexes >= 0], np.asarray(scores)[indexes >= 0]
 
     def _bm25(self, subject: "_Subject", query: str, k: int | None) -> "Ranked":
         assert subject.name is not None
         asked, cache = (subject.source.reader, subject.name, query), self._cache
         if subject.numbering is None:
-            ids, numbers = search.bm25(*asked, among=subject.among, k=k, cache=cache)
-            return subject.places(ids), numbers
-        at, numbers = search_at.bm25_at(
-            *asked, numbering=subject.numbering, among=subject.some, k=k, cache=cache
+            ids, scores = search.bm25(*asked, among=subject.among, k=k, cache=cache)
+            return subject.indexes_of_ids(ids), scores
+        numbers, scores = search_by_number.bm25_numbers(
+            *asked, numbering=subject.numbering, among=subject.among_numbers, k=k, cache=cache
         )
-        return subject.places_of(at), numbers
+        return subject.indexes_of(numbers), scores
 
     def _nearest(self, subject: "_Subject", vector: Sequence[float], k: int | None) -> "Ranked":
         assert subject.name is not None
         asked, cache = (subject.source.reader, subject.name, vector), self._cache
         if subject.numbering is None:
-            ids, numbers = search.nearest(*asked, among=subject.among, k=k, cache=cache)
-            return subject.places(ids), numbers
-        at, numbers = search_at.nearest_at(
-            *asked, numbering=subject.numbering, among=subject.some, k=k, cache=cache
+            ids, scores = search.nearest(*asked, among=subject.among, k=k, cache=cache)
+            return subject.indexes_of_ids(ids), scores
+        numbers, scores = search_by_number.nearest_numbers(
+            *asked, numbering=subject.numbering, among=subject.among_numbers, k=k, cache=cache
         )
-        return subject.places_of(at), numbers
+        return subject.indexes_of(numbers), scores
 
     def _vector(self, ranking: ir.Nearest, query: ir.Constant) -> Sequence[float]:
         if isinstance(query, tuple):
@@ -157,52 +157,52 @@ class Ranker:
         subject = _Subject(self._tables, ranking.first.column, rows)
         first = self._arm(ranking.first, ranking.depth, subject, rows)
         second = self._arm(ranking.second, ranking.depth, subject, rows)
-        numbers = _reciprocal(first, k) + _reciprocal(second, k)
-        order = np.lexsort((_ranked_last(second), _ranked_last(first), -numbers))
+        scores = _reciprocal(first, k) + _reciprocal(second, k)
+        order = np.lexsort((_ranked_last(second), _ranked_last(first), -scores))
         position = np.empty(len(order), np.int64)
         position[order] = np.arange(len(order))
-        there = subject.spread((first >= 0) | (second >= 0), False)
-        scored = rows.put(score.out, pa.array(subject.spread(numbers, 0.0), mask=~there))
+        has_score = subject.spread((first >= 0) | (second >= 0), False)
+        scored = rows.put(score.out, pa.array(subject.spread(scores, 0.0), mask=~has_score))
         if score.position is not None:
             scored = scored.put(score.position, pa.array(subject.spread(position, -1)))
-        return scored.where(there) if score.required else scored
+        return scored.where(has_score) if score.required else scored
 
     def _arm(
         self, arm: ir.Nearest | ir.Bm25, depth: int, primary: "_Subject", rows: Rows
     ) -> np.ndarray:
-        """The rank of each primary entity in one arm, -1 for those it does not hold."""
+        """The rank of each primary entity in one arm, -1 for entities the arm does not rank."""
         subject = _Subject(self._tables, arm.column, rows)
-        deep = Wanted(depth, ties_by_id=True) if isinstance(arm, ir.Nearest) else None
+        deep = TopK(depth, ties_by_id=True) if isinstance(arm, ir.Nearest) else None
         order, _ = self._ranked(arm, subject, deep)
         if isinstance(arm, ir.Nearest):
             order = order[:depth]
-        ranks = np.full(len(primary.there), -1)
+        ranks = np.full(len(primary.entities), -1)
         if subject.source.table == primary.source.table:
-            places = primary.places(subject.ids.take(pa.array(order)))
-            ranks[places[places >= 0]] = np.flatnonzero(places >= 0)
+            indexes = primary.indexes_of_ids(subject.ids.take(pa.array(order)))
+            ranks[indexes[indexes >= 0]] = np.flatnonzero(indexes >= 0)
         return ranks
 
 
 Ranked = tuple[np.ndarray, np.ndarray]
-"""Places among a subject's entities, best first, and the numbers of these."""
+"""Indexes of a subject's entities, best first, and their scores."""
 
 
-def _best(ranked: Callable[[int | None], Ranked], wanted: "Wanted | None") -> Ranked:
-    """The best that are wanted, and those that tie with the last of them, unless ids decide."""
-    if wanted is None or not wanted.count:
+def _best(ranked: Callable[[int | None], Ranked], top: "TopK | None") -> Ranked:
+    """The top k with all ties of the last one, unless ids break ties."""
+    if top is None or not top.count:
         return ranked(None)
-    if wanted.ties_by_id:
-        return ranked(wanted.count)
-    count = wanted.count
-    places, numbers = ranked(count + 1)
-    while len(numbers) > count and numbers[-1] == numbers[wanted.count - 1]:
+    if top.ties_by_id:
+        return ranked(top.count)
+    count = top.count
+    indexes, scores = ranked(count + 1)
+    while len(scores) > count and scores[-1] == scores[top.count - 1]:
         count *= 4
-        places, numbers = ranked(count + 1)
-    return places, numbers
+        indexes, scores = ranked(count + 1)
+    return indexes, scores
 
 
 def _ranked_last(ranks: np.ndarray) -> np.ndarray:
-    """Ranks to sort by: who has none comes last."""
+    """Ranks as a sort key: entities without a rank come last."""
     return np.where(ranks < 0, np.iinfo(np.int64).max, ranks)
 
 
@@ -211,58 +211,55 @@ def _reciprocal(ranks: np.ndarray, k: int) -> np.ndarray:
 
 
 class _Subject:
-    """The distinct entities of a ranked variable among some rows."""
+    """The distinct entities of a ranked variable in the rows, by position, ascending."""
 
     def __init__(self, tables: TablesView, column: ir.Column, rows: Rows) -> None:
-        self._bound: Binding = rows.bindings[column.var]
+        self._bound: BoundEntities = rows.bindings[column.var]
         self._row_count = tables.snapshot.tables[self._bound.domain.table].row_count
         self.source = tables.source(self._bound.domain.table)
         self.name = self.source.columns.name_of(column)
-        at = self._bound.at
-        self._everyone = isinstance(self._bound.domain, Nodes) and at is self._bound.domain.present
-        self.there = at if self._everyone else np.unique(at[at >= 0])
+        positions, domain = self._bound.positions, self._bound.domain
+        self._is_whole_table = isinstance(domain, Nodes) and positions is domain.present
+        self.entities = positions if self._is_whole_table else np.unique(positions[positions >= 0])
 
     @property
     def ids(self) -> pa.Array:
-        return self._bound.domain.ids_at(self.there)
+        return self._bound.domain.ids_at(self.entities)
 
     @property
     def among(self) -> pa.Array | None:
-        """The ids a search may return; None when the rows hold every entity there is."""
-        return None if len(self.there) == self._row_count else self.ids
+        """The ids a search may return; None when the rows hold every entity of the table."""
+        return None if len(self.entities) == self._row_count else self.ids
 
     @property
     def numbering(self) -> Ids | None:
-        """The dictionary that numbers the entities, when their whole table is held."""
+        """The id dictionary of the table, when the whole table is in memory."""
         domain = self._bound.domain
         return domain.ids if isinstance(domain, Nodes) else None
 
     @property
-    def some(self) -> np.ndarray | None:
+    def among_numbers(self) -> np.ndarray | None:
         """The same as `among`, by number."""
-        return None if len(self.there) == self._row_count else self.there
+        return None if len(self.entities) == self._row_count else self.entities
 
-    def places_of(self, at: np.ndarray) -> np.ndarray:
-        """Where these numbers stand among the entities, -1 where they do not."""
-        return self._among_there(at)
-
-    def places(self, ids: pa.Array) -> np.ndarray:
-        """Where these ids stand among the entities, -1 where they do not."""
+    def indexes_of_ids(self, ids: pa.Array) -> np.ndarray:
+        """The index of each id among the entities, -1 where it is none of them."""
         domain = self._bound.domain
         if isinstance(domain, Nodes):
-            return self.places_of(domain.ids.locate(ids))
-        found = pc.index_in(ids, value_set=self.ids).fill_null(-1)
-        return as_numpy(found).astype(np.int64)
+            return self.indexes_of(domain.ids.locate(ids))
+        indexes = pc.index_in(ids, value_set=self.ids).fill_null(-1)
+        return as_numpy(indexes).astype(np.int64)
 
-    def _among_there(self, at: np.ndarray) -> np.ndarray:
-        if not len(self.there):
-            return np.full(len(at), -1)
-        places = np.minimum(np.searchsorted(self.there, at), len(self.there) - 1)
-        return np.where(self.there[places] == at, places, -1)
+    def indexes_of(self, positions: np.ndarray) -> np.ndarray:
+        """The index of each position among the entities, -1 where it is none of them."""
+        if not len(self.entities):
+            return np.full(len(positions), -1)
+        indexes = np.minimum(np.searchsorted(self.entities, positions), len(self.entities) - 1)
+        return np.where(self.entities[indexes] == positions, indexes, -1)
 
     def spread(self, values: np.ndarray, missing: object) -> np.ndarray:
-        """A value an entity as a value a row."""
-        if self._everyone:
+        """Values by entity as values by row."""
+        if self._is_whole_table:
             return values
-        places = self._among_there(self._bound.at)
-        return np.take(np.append(values, np.asarray([missing], values.dtype)), places)
+        indexes = self.indexes_of(self._bound.positions)
+        return np.take(np.append(values, np.asarray([missing], values.dtype)), indexes)

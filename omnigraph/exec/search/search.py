@@ -1,7 +1,7 @@
-"""Text and vector search over one table version.
+"""Full-text search (BM25, fuzzy) and vector search (exact k nearest) over one table version.
 
-Invariant: the answer depends on the rows of the version alone, not on which of them an index covers
-or on what is cached. Text matches are exact sets; scores come from the statistics of the whole
+Invariant: the answer depends on the rows of the version alone, not on index coverage or on the
+cache. Text matches are exact sets; scores come from the statistics of the whole
 version; neighbours are the exact nearest, with one stated exception:
 
     A vector column too large for the cache is searched through its index, if it has one. Distances
@@ -12,6 +12,7 @@ Filters come first: `among` names the ids that may be returned, None means all.
 """
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -22,18 +23,18 @@ from omnigraph.catalog.indexes import IndexKind
 from omnigraph.errors import BadRequest
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.incremental import Recipe, derived, key_of
-from omnigraph.exec.search import text_index, vectors
+from omnigraph.exec.search import bm25_index, vectors
 from omnigraph.exec.search.analyse import terms
-from omnigraph.exec.search.text_index import TextIndex
+from omnigraph.exec.search.bm25_index import TextIndex
+from omnigraph.exec.search.schema_indexes import is_kind
 from omnigraph.exec.search.vectors import Vectors
-from omnigraph.exec.search.wanted import is_kind
 from omnigraph.plan.ir import TextMode
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.reader import TableReader
 
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-TEXT = Recipe("text", text_index.build, text_index.replaced)
+TEXT = Recipe("text", bm25_index.build, bm25_index.replaced)
 VECTORS = Recipe("vectors", vectors.build, vectors.replaced)
 
 EDITS_DEFAULT = 2
@@ -67,11 +68,14 @@ def matching_ids(
     if mode is TextMode.ANY_TOKEN and ask_disk(reader, column, cache):
         return matching_on_disk(reader, column, query, among)
     index = text(reader, column, cache=cache)
-    if mode is TextMode.FUZZY:
-        found = index.matching_fuzzily(query, edits_allowed(edits_max))
-    else:
-        found = index.matching(query)
-    return index.ids.take(pa.array(_among(index.ids, found, among)))
+    match mode:
+        case TextMode.FUZZY:
+            documents = index.matching_fuzzily(query, edits_allowed(edits_max))
+        case TextMode.ANY_TOKEN:
+            documents = index.matching(query)
+        case _:
+            assert_never(mode)
+    return index.ids.take(pa.array(_among(index.ids, documents, among)))
 
 
 def bm25(
@@ -87,12 +91,12 @@ def bm25(
     if not terms(query):
         return pa.array([], pa.utf8()), np.empty(0, np.float64)
     index = text(reader, column, cache=cache)
-    found, scores = index.scored(query)
+    documents, scores = index.scored(query)
     if among is not None:
-        kept = _is_among(index.ids, found, among)
-        found, scores = found[kept], scores[kept]
+        kept = _is_among(index.ids, documents, among)
+        documents, scores = documents[kept], scores[kept]
     order = best(scores, k)
-    return index.ids.take(pa.array(found[order])), scores[order]
+    return index.ids.take(pa.array(documents[order])), scores[order]
 
 
 def text(reader: TableReader, column: str, *, cache: Cache) -> TextIndex:
@@ -101,7 +105,7 @@ def text(reader: TableReader, column: str, *, cache: Cache) -> TextIndex:
 
 
 def ask_disk(reader: TableReader, column: str, cache: Cache) -> bool:
-    """Whether a first search does not pay to read the column: an index on disk answers it."""
+    """Whether the index on disk answers: the first searches do not pay to invert the column."""
     key = key_of(TEXT, reader.pin, column)
     if cache.get(key) is not None:
         return False
@@ -113,22 +117,22 @@ def matching_on_disk(
     reader: TableReader, column: str, query: str, among: pa.Array | None
 ) -> pa.Array:
     # Lance compares rows that the index does not cover one by one.
-    wanted = {"query": query, "columns": [column]}
-    ids = reader.rows(["id", "_score"], full_text_query=wanted).column("id").combine_chunks()
+    full_text = {"query": query, "columns": [column]}
+    ids = reader.rows(["id", "_score"], full_text_query=full_text).column("id").combine_chunks()
     if among is not None:
         ids = ids.filter(pc.is_in(ids, value_set=among))
     return ids.take(pc.sort_indices(ids))
 
 
 def best(scores: Floats, k: int | None) -> Numbers:
-    """Places of the scores, highest first, ties in order, the first k."""
+    """Indexes of the top k scores, highest first, ties in order."""
     if k is None or k >= len(scores):
         return np.argsort(-scores, kind="stable")
     if k == 0:
         return np.empty(0, np.int64)
     bound = np.partition(scores, len(scores) - k)[len(scores) - k]
-    places = np.flatnonzero(scores >= bound)
-    return places[np.argsort(-scores[places], kind="stable")[:k]]
+    candidates = np.flatnonzero(scores >= bound)
+    return candidates[np.argsort(-scores[candidates], kind="stable")[:k]]
 
 
 def edits_allowed(edits_max: int | None) -> int:
@@ -158,10 +162,14 @@ def nearest(
     query = query_vector(reader, column, vector)
     if not fits(reader, len(query), cache) and k is not None:
         return _nearest_of_many(reader, column, query, k=k, among=among)
-    held = vectors_of(reader, column, cache=cache)
-    some = None if among is None else _among(held.ids, np.arange(len(held.ids)), among)
-    found, away = held.nearest(query, k, some)
-    return held.ids.take(pa.array(found)), away
+    column_vectors = vectors_of(reader, column, cache=cache)
+    candidates = (
+        None
+        if among is None
+        else _among(column_vectors.ids, np.arange(len(column_vectors.ids)), among)
+    )
+    rows, away = column_vectors.nearest(query, k, candidates)
+    return column_vectors.ids.take(pa.array(rows)), away
 
 
 def vectors_of(reader: TableReader, column: str, *, cache: Cache) -> Vectors:
@@ -203,9 +211,9 @@ def _nearest_of_many(
     for batch in batches:
         if among is not None:
             batch = batch.filter(pc.is_in(batch.column("id"), value_set=among))
-        held = vectors.build(batch.column("id"), pa.chunked_array([batch.column(column)]))
-        found, away = held.nearest(query, k, None)
-        ids = pa.concat_arrays([best_ids, held.ids.take(pa.array(found))])
+        batch_vectors = vectors.build(batch.column("id"), pa.chunked_array([batch.column(column)]))
+        rows, away = batch_vectors.nearest(query, k, None)
+        ids = pa.concat_arrays([best_ids, batch_vectors.ids.take(pa.array(rows))])
         away = np.concatenate([best_away, away])
         order = np.lexsort((_ranks(ids), away))[:k]
         best_ids, best_away = ids.take(pa.array(order)), away[order]
@@ -225,10 +233,10 @@ def _is_indexed(reader: TableReader, column: str, kind: IndexKind) -> bool:
     return any(each.column == column and is_kind(each, kind) for each in reader.indexes())
 
 
-def _among(ids: pa.Array, found: Numbers, among: pa.Array | None) -> Numbers:
-    return found if among is None else found[_is_among(ids, found, among)]
+def _among(ids: pa.Array, rows: Numbers, among: pa.Array | None) -> Numbers:
+    return rows if among is None else rows[_is_among(ids, rows, among)]
 
 
-def _is_among(ids: pa.Array, found: Numbers, among: pa.Array) -> npt.NDArray[np.bool_]:
-    flags = pc.is_in(ids.take(pa.array(found)), value_set=among)
+def _is_among(ids: pa.Array, rows: Numbers, among: pa.Array) -> npt.NDArray[np.bool_]:
+    flags = pc.is_in(ids.take(pa.array(rows)), value_set=among)
     return np.asarray(flags.to_numpy(zero_copy_only=False), dtype=np.bool_)

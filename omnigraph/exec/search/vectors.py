@@ -1,8 +1,8 @@
-"""A vector column of one table version, and the distances to it.
+"""Exact k-nearest-neighbour search (L2) over a vector column of one table version, in memory.
 
 Invariant: a distance is the square root of the sum of squared differences between the stored
 32-bit components and the query's, rounded to 32 bits, computed in 64 bits. The neighbours returned
-are the nearest by that number, ties by id: rounding in the fast pass only ever adds candidates.
+are the nearest by that number, ties by id: rounding in the 32-bit pass only adds candidates.
 """
 
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from omnigraph.exec.values.sorted_ids import joined
 Numbers = npt.NDArray[np.int64]
 Distances = npt.NDArray[np.float64]
 
-_ROWS_AT_ONCE = 1 << 14
-_PRODUCTS_AT_ONCE = 1 << 17
+_ROWS_A_BLOCK = 1 << 14
+_PRODUCTS_A_BLOCK = 1 << 17
 _BLOCK = 256
 _UNIT = float(np.finfo(np.float32).eps)
 
@@ -34,36 +34,36 @@ class Vectors:
 
     @property
     def bytes_held(self) -> int:
-        """About what it weighs, for a cache."""
+        """Estimated bytes, for the cache."""
         return int(self.ids.nbytes) + self.components.nbytes + self.squares.nbytes
 
     def nearest(
-        self, vector: npt.NDArray[np.float32], k: int | None, some: Numbers | None
+        self, vector: npt.NDArray[np.float32], k: int | None, among: Numbers | None
     ) -> tuple[Numbers, Distances]:
-        """The k nearest (all without k) among some rows (ascending; all without), nearest first."""
-        rows = self._candidates(vector, k, some)
+        """The k nearest rows (all, without k), nearest first; ascending `among` limits them."""
+        rows = self._candidates(vector, k, among)
         return ranked(rows, distances(self.components, rows, vector), k)
 
     def _candidates(
-        self, vector: npt.NDArray[np.float32], k: int | None, some: Numbers | None
+        self, vector: npt.NDArray[np.float32], k: int | None, among: Numbers | None
     ) -> Numbers:
-        count = len(self.ids) if some is None else len(some)
-        every = np.arange(count) if some is None else some
+        count = len(self.ids) if among is None else len(among)
+        every = np.arange(count) if among is None else among
         if k is None or k >= count:
             return every
         if k == 0:
             return every[:0]
-        near, slack = self._roughly(vector, some)
+        near, slack = self._roughly(vector, among)
         if not np.isfinite(slack) or not np.isfinite(near).all():
             return every
         return every[np.flatnonzero(near <= _bound(near, k) + slack)]
 
     def _roughly(
-        self, vector: npt.NDArray[np.float32], some: Numbers | None
+        self, vector: npt.NDArray[np.float32], among: Numbers | None
     ) -> tuple[npt.NDArray[np.float32], float]:
-        """Squared distances less the query's own square, and twice how wrong they may be."""
-        components = self.components if some is None else self.components[some]
-        squares = self.squares if some is None else self.squares[some]
+        """Squared distances less the query's square, in 32 bits, and twice their error bound."""
+        components = self.components if among is None else self.components[among]
+        squares = self.squares if among is None else self.squares[among]
         with np.errstate(over="ignore", invalid="ignore"):
             near = squares - 2 * _products(components, vector)
             largest = float(np.sqrt(squares.max(initial=0)))
@@ -76,16 +76,16 @@ def _products(
 ) -> npt.NDArray[np.float32]:
     # In pieces small enough for one thread: on a busy machine waiting for a second one takes many
     # times longer than its share of the work.
-    found = np.empty(len(components), dtype=np.float32)
-    step = max(_PRODUCTS_AT_ONCE // len(vector), 1)
+    products = np.empty(len(components), dtype=np.float32)
+    step = max(_PRODUCTS_A_BLOCK // len(vector), 1)
     for first in range(0, len(components), step):
-        some = slice(first, first + step)
-        np.dot(components[some], vector, out=found[some])
-    return found
+        block = slice(first, first + step)
+        np.dot(components[block], vector, out=products[block])
+    return products
 
 
 def _bound(near: npt.NDArray[np.float32], k: int) -> float:
-    """A number that at least the k least ones do not exceed, and not many others."""
+    """An upper bound of the k-th smallest number, close to it."""
     blocks = len(near) // _BLOCK
     if blocks < 4 * k:
         return float(np.partition(near, k - 1)[k - 1])
@@ -101,27 +101,27 @@ def build(ids: pa.Array, vectors: pa.ChunkedArray) -> Vectors:
     components = np.empty((len(vectors) - vectors.null_count, dimension), dtype=np.float32)
     present, filled, first = [], 0, 0
     for chunk in vectors.chunks:
-        some = chunk.drop_null()
-        components[filled : filled + len(some)] = _matrix(some)
+        present_vectors = chunk.drop_null()
+        components[filled : filled + len(present_vectors)] = _matrix(present_vectors)
         present.append(np.flatnonzero(chunk.is_valid().to_numpy(zero_copy_only=False)) + first)
-        filled, first = filled + len(some), first + len(chunk)
-    held = ids.take(pa.array(np.concatenate(present) if present else np.empty(0, np.int64)))
-    order = pc.sort_indices(held)
+        filled, first = filled + len(present_vectors), first + len(chunk)
+    kept_ids = ids.take(pa.array(np.concatenate(present) if present else np.empty(0, np.int64)))
+    order = pc.sort_indices(kept_ids)
     if not (np.diff(order.to_numpy()) == 1).all():
-        held, components = held.take(order), components[order.to_numpy()]
+        kept_ids, components = kept_ids.take(order), components[order.to_numpy()]
     with np.errstate(over="ignore"):
         squares = np.einsum("ij,ij->i", components, components)
-    return Vectors(held, components, squares)
+    return Vectors(kept_ids, components, squares)
 
 
-def replaced(held: Vectors, gone: npt.NDArray[np.bool_], extra: Vectors) -> Vectors:
-    """The vectors without those of some rows, and with others."""
+def replaced(vectors: Vectors, gone: npt.NDArray[np.bool_], extra: Vectors) -> Vectors:
+    """The vectors without the rows marked in `gone`, merged with others."""
     kept = np.flatnonzero(~gone)
-    ids, old_at, new_at = joined(held.ids.take(pa.array(kept)), extra.ids)
-    components = np.empty((len(ids), held.components.shape[1]), dtype=np.float32)
+    ids, old_rows, new_rows = joined(vectors.ids.take(pa.array(kept)), extra.ids)
+    components = np.empty((len(ids), vectors.components.shape[1]), dtype=np.float32)
     squares = np.empty(len(ids), dtype=np.float32)
-    components[old_at], components[new_at] = held.components[kept], extra.components
-    squares[old_at], squares[new_at] = held.squares[kept], extra.squares
+    components[old_rows], components[new_rows] = vectors.components[kept], extra.components
+    squares[old_rows], squares[new_rows] = vectors.squares[kept], extra.squares
     return Vectors(ids, components, squares)
 
 
@@ -133,14 +133,14 @@ def _matrix(vectors: pa.FixedSizeListArray) -> npt.NDArray[np.float32]:
 def distances(
     components: npt.NDArray[np.float32], rows: Numbers, vector: npt.NDArray[np.float32]
 ) -> Distances:
-    """The distance of each of some rows."""
-    found = np.empty(len(rows), dtype=np.float64)
+    """The distance of each of these rows, in 64 bits."""
+    result = np.empty(len(rows), dtype=np.float64)
     wide = vector.astype(np.float64)
-    for first in range(0, len(rows), _ROWS_AT_ONCE):
-        some = slice(first, first + _ROWS_AT_ONCE)
-        apart = components[rows[some]] - wide
-        found[some] = np.sqrt(np.einsum("ij,ij->i", apart, apart))
-    return found
+    for first in range(0, len(rows), _ROWS_A_BLOCK):
+        block = slice(first, first + _ROWS_A_BLOCK)
+        apart = components[rows[block]] - wide
+        result[block] = np.sqrt(np.einsum("ij,ij->i", apart, apart))
+    return result
 
 
 def ranked(rows: Numbers, away: Distances, k: int | None) -> tuple[Numbers, Distances]:

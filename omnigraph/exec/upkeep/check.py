@@ -1,9 +1,9 @@
-"""Check: whether everything on disk fits together. Reads all of it, writes nothing.
+"""Integrity check (fsck) of a whole graph. Reads everything, writes nothing.
 
     files ─▶ branches and lineage ─▶ tables and heads ─▶ rows and rules
 
-Invariant: a finding names what is wrong, where, and what to do; nothing found in one place keeps
-the others from being looked at. A graph without findings opens, reads and writes on every branch.
+Invariant: a finding names the fault, its subject and what to do; no finding keeps other checks from
+running. A graph without findings opens, reads and writes on every branch.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +22,7 @@ from omnigraph.types import TableKey
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What was looked at, and what is wrong."""
+    """Findings, and how much was checked."""
 
     findings: tuple[Finding, ...]
     branches: tuple[str, ...]
@@ -37,14 +37,14 @@ class CheckReport:
 
 @dataclass(slots=True)
 class _Seen:
-    """What was looked at already: branches share most of their tables."""
+    """Table versions already checked: branches share most of their tables."""
 
     pins: set[TablePin] = field(default_factory=set)
     rows: int = 0
 
 
 def check(store: Store, schema: Callable[[], Catalog]) -> CheckReport:
-    """Look at everything."""
+    """Check files, branches, tables and rows."""
     findings: list[Finding] = []
     catalog = None
     try:
@@ -52,7 +52,7 @@ def check(store: Store, schema: Callable[[], Catalog]) -> CheckReport:
     except OmnigraphError as cause:
         todo = "put the accepted schema's files back from a copy"
         findings.append(Finding("schema", "the schema", cause.fact, todo))
-    findings += (Finding(*found) for found in inspect_graph(store))
+    findings += (Finding(*facts) for facts in inspect_graph(store))
     try:
         branches = store.branches.list()
     except OmnigraphError as cause:
@@ -65,7 +65,7 @@ def check(store: Store, schema: Callable[[], Catalog]) -> CheckReport:
 
 
 def _branch(store: Store, catalog: Catalog | None, branch: str, seen: _Seen) -> Iterator[Finding]:
-    yield from (Finding(*found) for found in inspect_branch(store, branch))
+    yield from (Finding(*facts) for facts in inspect_branch(store, branch))
     try:
         pins = dict(store.manifest.state(branch).pins)
     except OmnigraphError as cause:
@@ -102,7 +102,7 @@ def _declared(catalog: Catalog, pins: dict[TableKey, TablePin]) -> Iterator[Find
 
 
 def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Each finding once: what a branch inherits is wrong on both."""
+    """Findings without duplicates: a branch repeats the faults it inherits."""
     known: set[tuple[str, str, str]] = set()
     for finding in findings:
         key = (finding.code, finding.subject, finding.text)

@@ -1,7 +1,7 @@
-"""The rows of a graph against its schema: columns, ids, ends, and every rule.
+"""Integrity check of rows: columns, ids, endpoints, and every constraint of the schema.
 
-Invariant: the rules are those that writes keep, asked of all rows instead of the touched ones. Only
-the columns that a rule names are read.
+Invariant: the rules are those that writes are held to, checked over all rows instead of the touched
+ones. Only the columns that a rule names are read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,19 +10,18 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import OmnigraphError, Violation
-from omnigraph.exec.load.records import schema_of
 from omnigraph.exec.rules.key_rules import check_keys
 from omnigraph.exec.rules.row_rules import check_rows
 from omnigraph.exec.rules.rules import (
     VIOLATIONS_LISTED,
     Endpoint,
-    Found,
+    RuleViolations,
     TypeRules,
     joined,
     rules_of,
 )
 from omnigraph.exec.upkeep.findings import Finding
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
@@ -39,8 +38,7 @@ def row_findings(
     pins: Mapping[TableKey, TablePin],
     fresh: set[TableKey],
 ) -> Iterator[Finding]:
-    """What is wrong with the rows of the tables that are looked at for the first time, and of the
-    edges that meet them."""
+    """Findings of the rows of `fresh` tables, those not checked before, and of edges to them."""
     owners: list[Owner] = [*catalog.nodes.values(), *catalog.edges.values()]
     for owner in owners:
         pin = pins.get(owner.table)
@@ -64,7 +62,7 @@ def row_findings(
 
 
 def _table(reader: TableReader, owner: Owner) -> Iterator[Finding]:
-    missing = list(_wrong_columns(reader.schema, schema_of(owner)))
+    missing = list(_wrong_columns(reader.schema, owner.schema))
     yield from (
         Finding("columns", owner.table, text, "put the accepted schema back, or export and load")
         for text in missing
@@ -83,35 +81,35 @@ def _table(reader: TableReader, owner: Owner) -> Iterator[Finding]:
         )
     if ids.column("id").null_count:
         yield Finding("id-null", owner.table, "a row has no id", _CORRECT)
-    yield from _told(owner, "id-duplicate", check_keys(ids, _no(ids), rules.distinct))
-    yield from _told(owner, "rule", _rows(reader, rules))
+    yield from _findings(owner, "id-duplicate", check_keys(ids, _no(ids), rules.distinct))
+    yield from _findings(owner, "rule", _rows(reader, rules))
     for unique in rules.uniques:
         rows = reader.rows(list(dict.fromkeys(("id", *unique.columns))))
-        yield from _told(owner, "rule", check_keys(rows, _no(rows), unique))
+        yield from _findings(owner, "rule", check_keys(rows, _no(rows), unique))
     if rules.cardinality is not None:
         rows = reader.rows(["id", "src"])
-        yield from _told(owner, "rule", check_keys(rows, _no(rows), rules.cardinality))
+        yield from _findings(owner, "rule", check_keys(rows, _no(rows), rules.cardinality))
 
 
-def _wrong_columns(found: pa.Schema, wanted: pa.Schema) -> Iterator[str]:
-    for column in wanted:
-        index = found.get_field_index(column.name)
+def _wrong_columns(stored: pa.Schema, declared: pa.Schema) -> Iterator[str]:
+    for column in declared:
+        index = stored.get_field_index(column.name)
         if index < 0:
             yield f"the column '{column.name}' is missing"
-        elif _stored(found.field(index).type) != _stored(column.type):
-            yield f"the column '{column.name}' is {found.field(index).type}, not {column.type}"
+        elif _stored(stored.field(index).type) != _stored(column.type):
+            yield f"the column '{column.name}' is {stored.field(index).type}, not {column.type}"
 
 
 def _stored(kind: pa.DataType) -> pa.DataType:
-    """What is on disk: a blob is known to Arrow by a name of its own once Lance was loaded."""
+    """The storage type: a blob is an Arrow extension type once Lance is loaded."""
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
-def _rows(reader: TableReader, rules: TypeRules) -> Found:
+def _rows(reader: TableReader, rules: TypeRules) -> RuleViolations:
     """Every row rule, a batch at a time."""
     columns = list(dict.fromkeys(("id", *(rule.column for rule in rules.rows))))
     if len(columns) == 1:
-        return Found()
+        return RuleViolations()
     parts = (
         check_rows(rules.rows, pa.Table.from_batches([batch])) for batch in reader.batches(columns)
     )
@@ -124,31 +122,31 @@ def _ends(
     for endpoint in rules.endpoints:
         nodes = pins.get(endpoint.node_table)
         if nodes is None:
-            continue  # told as a missing table
+            continue  # reported as a missing table
         try:
             ids = store.tables.reader(nodes).rows(["id"])
         except OmnigraphError:
-            continue  # told for that table
-        found = check_keys(reader.rows(["id", endpoint.end]), ids, endpoint)
-        yield from _dangling(rules, endpoint, found)
+            continue  # reported for that table
+        broken = check_keys(reader.rows(["id", endpoint.end]), ids, endpoint)
+        yield from _dangling(rules, endpoint, broken)
 
 
-def _dangling(rules: TypeRules, endpoint: Endpoint, found: Found) -> Iterator[Finding]:
-    if found.total:
-        missing = [violation.value for violation in found.violations]
+def _dangling(rules: TypeRules, endpoint: Endpoint, broken: RuleViolations) -> Iterator[Finding]:
+    if broken.total:
+        missing = [violation.value for violation in broken.violations]
         yield Finding(
             "endpoint-missing",
             rules.table,
-            f"{found.total} node(s) of {endpoint.node_name} at `{endpoint.end}` do not exist: "
+            f"{broken.total} node(s) of {endpoint.node_name} at `{endpoint.end}` do not exist: "
             f"{', '.join(str(each) for each in missing)}",
             "delete these edges, or insert the nodes again",
-            {"end": endpoint.end, "missing": missing, "total": found.total},
+            {"end": endpoint.end, "missing": missing, "total": broken.total},
         )
 
 
-def _told(owner: Owner, code: str, found: Found) -> Iterator[Finding]:
+def _findings(owner: Owner, code: str, broken: RuleViolations) -> Iterator[Finding]:
     by_rule: dict[str, list[Violation]] = {}
-    for violation in found.violations:
+    for violation in broken.violations:
         by_rule.setdefault(violation.rule, []).append(violation)
     for rule, violations in by_rule.items():
         yield Finding(
@@ -158,7 +156,7 @@ def _told(owner: Owner, code: str, found: Found) -> Iterator[Finding]:
             _CORRECT,
             {
                 "ids": [violation.id for violation in violations],
-                "total": found.total,
+                "total": broken.total,
                 "listed_max": VIOLATIONS_LISTED,
             },
         )

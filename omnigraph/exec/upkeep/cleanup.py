@@ -1,4 +1,4 @@
-"""Cleanup: which commits stay readable, and what goes with the others.
+"""Cleanup (retention, garbage collection): which commits stay readable, and what is removed.
 
 A commit is kept when it is among the newest of a branch; when it was a branch's head within the
 time asked for, within the grace that readers get, or within what other processes rely on; or when a
@@ -11,7 +11,6 @@ The head of a live branch is always kept. Without `confirm` nothing changes.
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -19,6 +18,7 @@ from itertools import combinations
 
 from omnigraph.errors import BadRequest
 from omnigraph.exec.merge.ancestry import lookup_in, meeting
+from omnigraph.exec.threads import in_order
 from omnigraph.exec.upkeep.optimize import concurrency
 from omnigraph.storage.manifest import manifest
 from omnigraph.storage.names import MAIN
@@ -27,7 +27,7 @@ from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.cleanup import LineTask, RunLines, TableCleanup
 
 GRACE = "10m"
-"""A commit that was a head so recently may be under a reader's eyes."""
+"""A commit that was a head within this time may have readers."""
 
 Duration = str | int | float | timedelta
 
@@ -37,7 +37,7 @@ _DURATION = re.compile(r"(\d+)([smhdw]?)")
 
 @dataclass(frozen=True, slots=True)
 class CleanupReport:
-    """What went, or, without `confirmed`, what would go."""
+    """What was removed, or, without `confirmed`, what would be."""
 
     tables: tuple[TableCleanup, ...]
     keep: int | None
@@ -53,12 +53,12 @@ class CleanupReport:
 
 
 def seconds(duration: Duration) -> int:
-    """A duration as a user states it: seconds, or a number with s, m, h, d or w."""
+    """Parse a duration: seconds, or a number with s, m, h, d or w."""
     if isinstance(duration, timedelta):
         duration = duration.total_seconds()
-    found = _DURATION.fullmatch(str(duration).strip()) if isinstance(duration, str | int) else None
-    if found is not None and not isinstance(duration, bool):
-        return int(found[1]) * _UNITS[found[2]]
+    match = _DURATION.fullmatch(str(duration).strip()) if isinstance(duration, str | int) else None
+    if match is not None and not isinstance(duration, bool):
+        return int(match[1]) * _UNITS[match[2]]
     if isinstance(duration, float) and duration >= 0:
         return int(duration)
     raise BadRequest(f"'{duration}' is no duration", "write a number and s, m, h, d or w: 7d")
@@ -73,7 +73,7 @@ def cleanup(
     grace: Duration = GRACE,
     run: RunLines | None = None,
 ) -> CleanupReport:
-    """Remove what the policy does not keep, or say what would go."""
+    """Remove what the policy does not keep; without `confirm` only report it."""
     if keep is None and older_than is None:
         raise BadRequest("cleanup needs a policy", "pass keep, older_than, or both")
     if keep is not None and (isinstance(keep, bool) or keep < 1):
@@ -84,7 +84,7 @@ def cleanup(
     with store.upkeep():
         store.heal()
         report = _cleanup(store, keep, age, seconds(grace), confirm=True, run=run)
-        store.close()  # what it remembers may be gone
+        store.close()  # its caches may name removed versions
         return report
 
 
@@ -113,11 +113,11 @@ def _cleanup(
     for commit in kept.values():
         if (commit.branch or MAIN) in versions:
             versions[commit.branch or MAIN].append(commit.manifest_version)
-    told = store.reclaimer.reclaim(
+    tables = store.reclaimer.reclaim(
         versions, floors, confirm=confirm, run=run or partial(_here, store)
     )
     return CleanupReport(
-        (*told, store.reclaimer.staged_files(confirm=confirm)),
+        (*tables, store.reclaimer.staged_files(confirm=confirm)),
         keep,
         age,
         len(kept),
@@ -127,11 +127,8 @@ def _cleanup(
 
 
 def _here(store: Store, tasks: Sequence[LineTask]) -> list[TableCleanup]:
-    """Do tasks in this process, several at once: most of the time is waiting for the store."""
-    if not tasks:
-        return []
-    with ThreadPoolExecutor(min(len(tasks), concurrency())) as pool:
-        return list(pool.map(store.reclaimer.run, tasks))
+    """Run tasks in threads of this process, which mostly wait for the store."""
+    return list(in_order(store.reclaimer.run, tasks, threads=concurrency())) if tasks else []
 
 
 def _recent(line: Iterable[Commit], window_s: float) -> Iterator[Commit]:
@@ -145,12 +142,14 @@ def _recent(line: Iterable[Commit], window_s: float) -> Iterator[Commit]:
 
 
 def _meetings(store: Store, lines: dict[str, tuple[Commit, ...]]) -> Iterator[Commit]:
-    """What a merge of any two live branches would start from."""
+    """Merge bases of every two live branches."""
     lookup = lookup_in(store.history, *lines)
     for ours, theirs in combinations([line[0].id for line in lines.values()], 2):
-        met = meeting(lookup, ours, theirs)
-        yield from met.bases
-        for merge in met.forgotten:  # what such a merge changed is read against its first parent
+        merge_base = meeting(lookup, ours, theirs)
+        yield from merge_base.bases
+        for (
+            merge
+        ) in merge_base.forgotten:  # what such a merge changed is read against its first parent
             yield merge
             before = None if merge.parent is None else lookup(merge.parent)
             if before is not None:

@@ -1,4 +1,7 @@
-"""What a check found."""
+"""Findings of an integrity check.
+
+Invariant: plain values; `code` is stable for programs, the text is for people.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong: a word for programs, where, what, and what to do about it."""
+    """One fault: a code for programs, its subject, a text, and what to do about it."""
 
     code: str
     subject: str

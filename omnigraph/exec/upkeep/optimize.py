@@ -1,21 +1,22 @@
-"""Optimize: few fragments, whole indexes, a folded manifest.
+"""Optimize: compaction of fragments, indexes over all rows, a folded manifest.
 
     plan ─▶ tasks, without a lock ─▶ stage on the newest versions ─▶ one commit ─▶ the manifest
 
-Invariant: no row changes and no version goes away. One run is one commit, or none when everything
-was in order. Writers go on meanwhile: what they append costs no repetition, and a table that they
-keep changing under the work is left for another run and said so.
+Invariant: no row changes and no version is removed. One run is one commit, or none when every table
+was in order. Writers go on meanwhile: appends cost no repetition, and a table that is rewritten
+again and again meanwhile is reported as skipped.
 """
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, OmnigraphError, VersionMismatch
-from omnigraph.exec.search.wanted import Wanted, by_table, wanted_indexes
-from omnigraph.exec.upkeep.ensure_indices import IndexNote, requests_of
+from omnigraph.exec.progress import OnUpkeepProgress, UpkeepProgress
+from omnigraph.exec.search.schema_indexes import SchemaIndex, by_table, schema_indexes
+from omnigraph.exec.threads import in_order
+from omnigraph.exec.upkeep.build_indexes import IndexNote, requests_of
 from omnigraph.storage.manifest.state import LOCATION as MANIFEST
 from omnigraph.storage.names import MAIN, owner_of
 from omnigraph.storage.protocol.intent import WriterKind
@@ -29,30 +30,19 @@ from omnigraph.types import TableKey
 CONCURRENCY_VARIABLE = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
 _CONCURRENCY = 8
 _ROUNDS = 3
-"""How often a table that changed under the work is done again."""
+"""Attempts for a table whose fragments changed meanwhile."""
 
 
 class _Moved(Exception):
     """A table moved between the look at its fragments and the staging of their compaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class UpkeepProgress:
-    """How far upkeep is: so many of so many pieces of a stage."""
-
-    stage: str
-    done: int
-    total: int
-    table: str = ""
-
-
-Progress = Callable[[UpkeepProgress], None]
 Run = Callable[[Sequence[Task]], Sequence[Outcome]]
 
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """What was done for one table, or why it was not."""
+    """Result for one table, or the reason it was skipped."""
 
     table: str
     rows: int
@@ -70,7 +60,7 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True)
 class OptimizeReport:
-    """What a run did. `commit_id` is None when every table was in order."""
+    """Result of a run. `commit_id` is None when every table was in order."""
 
     branch: str
     tables: tuple[TableReport, ...]
@@ -80,9 +70,9 @@ class OptimizeReport:
 
 @dataclass(slots=True)
 class _Table:
-    """A table on its way through a run."""
+    """State of one table during a run."""
 
-    wanted: tuple[Wanted, ...]
+    indexes: tuple[SchemaIndex, ...]
     report: TableReport
     done: TableDone | None = None
     rounds: int = 0
@@ -90,26 +80,26 @@ class _Table:
 
 @dataclass(slots=True)
 class Optimizer:
-    """One run over one branch. `run` does tasks, here or elsewhere; `parts` is into how many a
-    segment of an index is cut."""
+    """One run over one branch. `run` runs tasks elsewhere, None in threads of this process; `parts`
+    is the number of tasks that share one index segment."""
 
     store: Store
     catalog: Catalog
     branch: str = MAIN
     actor: str | None = None
-    progress: Progress | None = None
+    progress: OnUpkeepProgress | None = None
     run: Run | None = None
     parts: int = 1
     engine: str = "local"
     _tables: dict[TableKey, _Table] = field(default_factory=dict)
 
     def optimize(self) -> OptimizeReport:
-        """Bring every table of the branch, and its manifest, in order."""
+        """Compact and index every table of the branch, and fold its manifest."""
         with self.store.upkeep():
             return self._optimized()
 
     def _optimized(self) -> OptimizeReport:
-        self.store.heal()  # what cannot be settled stops the run here
+        self.store.heal()  # an unrecoverable sidecar stops the run here
         self._look()
         self._work([key for key, table in self._tables.items() if table.report.skipped is None])
         commit_id = self._commit()
@@ -120,10 +110,10 @@ class Optimizer:
 
     def _look(self) -> None:
         snapshot = self.store.snapshot(self.branch)
-        wanted = dict(by_table(wanted_indexes(self.catalog)))
+        indexes = dict(by_table(schema_indexes(self.catalog)))
         for key, pin in sorted(snapshot.tables.items()):
             report = TableReport(key, pin.row_count, 0, 0, skipped=self._why_not(key, pin))
-            self._tables[key] = _Table(tuple(wanted.get(key, ())), report)
+            self._tables[key] = _Table(tuple(indexes.get(key, ())), report)
 
     def _why_not(self, key: TableKey, pin: TablePin) -> str | None:
         if pin.branch != owner_of(self.branch):
@@ -141,7 +131,7 @@ class Optimizer:
     # Working
 
     def _work(self, keys: Sequence[TableKey]) -> None:
-        """Plan these tables and do their tasks, all together."""
+        """Plan these tables and run their tasks, all together."""
         snapshot = self.store.snapshot(self.branch)
         plans = {key: self._plan(key, snapshot.tables[key]) for key in keys}
         plans = {key: plan for key, plan in plans.items() if not plan.is_empty}
@@ -153,7 +143,7 @@ class Optimizer:
 
     def _plan(self, key: TableKey, pin: TablePin) -> TablePlan:
         table = self._tables[key]
-        requests, pending = requests_of(self.store.tables.reader(pin), table.wanted)
+        requests, pending = requests_of(self.store.tables.reader(pin), table.indexes)
         plan = self.store.compactor.plan(pin, requests)
         built = {segment.request.name for segment in plan.indexes.segments}
         table.report = replace(
@@ -162,7 +152,7 @@ class Optimizer:
             fragments_before=plan.fragments,
             fragments_after=plan.fragments,
             built=tuple(
-                IndexNote(w.table, w.column, w.kind) for w in table.wanted if w.name in built
+                IndexNote(w.table, w.column, w.kind) for w in table.indexes if w.name in built
             ),
             pending=tuple(pending),
         )
@@ -179,15 +169,15 @@ class Optimizer:
         return list(self._run_here(tasks))
 
     def _run_here(self, tasks: Sequence[Task]) -> Iterable[Outcome]:
-        with ThreadPoolExecutor(min(len(tasks), concurrency())) as pool:
-            for number, outcome in enumerate(pool.map(self.store.compactor.run, tasks), start=1):
-                self._tell("tasks", number, len(tasks), tasks[number - 1].base.table_key)
-                yield outcome
+        outcomes = in_order(self.store.compactor.run, tasks, threads=concurrency())
+        for number, outcome in enumerate(outcomes, start=1):
+            self._tell("tasks", number, len(tasks), tasks[number - 1].base.table_key)
+            yield outcome
 
     # Committing
 
     def _commit(self) -> str | None:
-        """Publish what was done on the newest versions, as one commit."""
+        """Stage the results on the newest versions and publish one commit."""
         try:
             return retried(OPTIMIZE, self._commit_once, lost=(_Moved,))
         except (VersionMismatch, _Moved):
@@ -218,7 +208,7 @@ class Optimizer:
         return commit.id
 
     def _again(self) -> None:
-        """Do tables again whose fragments changed under the work, or leave them."""
+        """Redo tables whose fragments changed meanwhile, or skip them after too many rounds."""
         snapshot = self.store.snapshot(self.branch)
         moved = [
             key
@@ -242,7 +232,7 @@ class Optimizer:
             table.done, table.report = None, replace(table.report, built=(), skipped=reason)
 
     def _stage(self, write: Write) -> bool:
-        """Stage every table that is done; False when one moved since."""
+        """Stage every finished table; False when one has moved since."""
         ready = {key: table.done for key, table in self._tables.items() if table.done}
         for key, done in ready.items():
             now = write.base(key)
@@ -252,7 +242,7 @@ class Optimizer:
             write.upkeep(staged, *steps)
         return bool(ready)
 
-    # Telling
+    # Reporting
 
     def _final(self, key: TableKey, table: _Table) -> TableReport:
         pin = self.store.snapshot(self.branch).tables.get(key)
@@ -273,7 +263,7 @@ class Optimizer:
     def _manifest(self) -> TableReport:
         try:
             before, removed, added = self.store.folding.optimize_manifest(self.branch)
-        except OmnigraphError as cause:  # the tables are published: this waits for the next run
+        except OmnigraphError as cause:  # the tables are published: folding waits for the next run
             return TableReport(MANIFEST, 0, 0, 0, skipped=str(cause))
         snapshot = self.store.snapshot(self.branch)
         self._tell("manifest", 1, 1, MANIFEST)
@@ -295,7 +285,7 @@ class Optimizer:
 
 
 def concurrency() -> int:
-    """How many pieces of upkeep run at once in this process."""
+    """How many upkeep tasks run at once in this process."""
     text = os.environ.get(CONCURRENCY_VARIABLE, "").strip() or str(_CONCURRENCY)
     if not text.isdigit() or int(text) < 1:
         raise BadRequest(f"{CONCURRENCY_VARIABLE} is '{text}'", "set it to a positive number")

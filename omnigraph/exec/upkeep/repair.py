@@ -1,6 +1,6 @@
-"""Repair, on every branch: settle what dead writers left, then end the drift that remains.
+"""Repair of drift on every branch: recover dead writers, then publish or restore moved table heads.
 
-Invariant: with a sidecar that cannot be settled nothing is repaired: the sidecar knows better.
+Invariant: nothing is repaired beside a sidecar that cannot be recovered: the sidecar has the facts.
 """
 
 from omnigraph.storage.store import Store
@@ -15,7 +15,7 @@ def repair(
     actor: str | None = None,
     run: RunLooks | None = None,
 ) -> RepairReport:
-    """Say what drifted, and end it when asked to."""
+    """Report drift, and repair it with `confirm`."""
     branches = store.history.branches()
     if not confirm:
         return store.repairer.repair(branches, confirm=False, force=force, actor=actor, run=run)

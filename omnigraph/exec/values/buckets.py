@@ -38,13 +38,13 @@ def _hashes(values: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
     words = np.ndarray((len(padded) - 7,), "<u8", buffer=padded.data, strides=(1,))
     lengths = np.diff(offsets)
     ends = offsets[1:] - first + _HASHED_BYTES
-    found = lengths.astype(np.uint64)
+    hashes = lengths.astype(np.uint64)
     for back in range(8, _HASHED_BYTES + 1, 8):
         own = np.clip(lengths - (back - 8), 0, 8)
         word = words[ends - back] >> (8 * (8 - np.maximum(own, 1))).astype(np.uint64)
-        found = (found ^ np.where(own > 0, word, 0).astype(np.uint64)) * np.uint64(_SPREAD)
-        found ^= found >> np.uint64(29)
-    return found
+        hashes = (hashes ^ np.where(own > 0, word, 0).astype(np.uint64)) * np.uint64(_SPREAD)
+        hashes ^= hashes >> np.uint64(29)
+    return hashes
 
 
 def _text(values: pa.Array) -> pa.Array | None:

@@ -1,30 +1,22 @@
-"""Columns of one table version: found by property, read by name, brought into one piece.
+"""Column lookup by property id, and reading of one column of a table version.
 
-Invariant: a property is found by its identity in the field's metadata, so a column that was renamed
-since is still the same column. A property the version does not have reads as null.
+Invariant: a column belongs to the property whose id its field metadata carries, so a rename changes
+nothing. A property the version does not have reads as null.
 """
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.arrow import PROPERTY_ID, arrow_type
+from omnigraph.catalog.arrow import arrow_type, property_columns
 from omnigraph.plan import ir
-from omnigraph.storage.lance.tables import TableReader
-from omnigraph.types import PropertyId
-
-_METADATA_KEY = PROPERTY_ID.encode()
+from omnigraph.storage.lance.reader import TableReader
 
 
-class Columns:
+class ColumnNames:
     """The names of a version's columns by property."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._names = {
-            PropertyId(int(field.metadata[_METADATA_KEY])): field.name
-            for field in schema
-            if field.metadata and _METADATA_KEY in field.metadata
-        }
+        self._names = property_columns(schema)
 
     def name_of(self, column: ir.Column) -> str | None:
         """The column of a property, or None when this version has none."""
@@ -54,7 +46,5 @@ def read_column(reader: TableReader, name: str, *, filter: str | None = None) ->
 
 
 def blob_presence(reader: TableReader, name: str) -> pa.Array:
-    """True where a blob is there and null where not, in the order of the table; reads no blob."""
-    all_rows = reader.rows([], with_row_id=True)["_rowid"].to_numpy()
-    there = reader.rows([], filter=f"`{name}` IS NOT NULL", with_row_id=True)["_rowid"].to_numpy()
-    return pc.if_else(pa.array(np.isin(all_rows, there)), True, None)
+    """True where the row has a blob and null elsewhere, in table order; reads no blob."""
+    return pc.if_else(reader.has_value(name), True, None)

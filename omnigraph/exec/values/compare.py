@@ -5,35 +5,47 @@ follows every number, as it does in a sorted result; -0.0 equals 0.0.
 """
 
 from collections.abc import Callable, Sequence
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.arrow import arrow_type
+from omnigraph.catalog.arrow import arrow_type, scalar_of
 from omnigraph.exec.values.constants import fit
 from omnigraph.exec.values.rows import as_numpy
 from omnigraph.plan import ir
-from omnigraph.types import Scalar, ValueType
+from omnigraph.types import NUMERICS, Scalar, ValueType
 
 Op = ir.CompareOp
 
-_KERNELS: dict[Op, Callable[..., pa.Array]] = {
-    Op.EQ: pc.equal,
-    Op.NE: pc.not_equal,
-    Op.LT: pc.less,
-    Op.LE: pc.less_equal,
-    Op.GT: pc.greater,
-    Op.GE: pc.greater_equal,
-}
-_SCALARS = {
-    pa.int32(): Scalar.I32,
-    pa.int64(): Scalar.I64,
-    pa.uint32(): Scalar.U32,
-    pa.uint64(): Scalar.U64,
-    pa.float32(): Scalar.F32,
-    pa.float64(): Scalar.F64,
-}
+
+def _kernel(op: Op) -> Callable[..., pa.Array]:
+    match op:
+        case Op.EQ:
+            kernel = pc.equal
+        case Op.NE:
+            kernel = pc.not_equal
+        case Op.LT:
+            kernel = pc.less
+        case Op.LE:
+            kernel = pc.less_equal
+        case Op.GT:
+            kernel = pc.greater
+        case Op.GE:
+            kernel = pc.greater_equal
+        case _:
+            assert_never(op)
+    return kernel  # type: ignore[no-any-return]
+
+
+_KERNELS = {op: _kernel(op) for op in Op}
+
+
+def _number_type(stored: pa.DataType) -> Scalar | None:
+    """The number type of a column; None for columns of other types."""
+    scalar = scalar_of(stored)
+    return scalar if scalar in NUMERICS else None
 
 
 def unknown(length: int) -> pa.Array:
@@ -51,7 +63,7 @@ def compare_constant(op: Op, array: pa.Array, value: ir.Constant, type_: ValueTy
     """`array op value`."""
     if value is None:
         return unknown(len(array))
-    scalar = _SCALARS.get(array.type)
+    scalar = _number_type(array.type)
     if scalar is None:
         return _KERNELS[op](array, pa.scalar(value, _comparable(array.type, type_)))
     assert isinstance(value, int | float)
@@ -67,34 +79,50 @@ def _comparable(stored: pa.DataType, type_: ValueType) -> pa.DataType:
 
 
 def _nan_follows(op: Op, array: pa.Array, truth: pa.Array) -> pa.Array:
-    if not pa.types.is_floating(array.type) or op in (Op.EQ, Op.NE):
+    if not pa.types.is_floating(array.type):
         return truth
-    nan = pc.is_nan(array)
-    if op in (Op.GT, Op.GE):
-        return pc.or_kleene(truth, nan)
-    return pc.and_kleene(truth, pc.invert(nan))
+    match op:
+        case Op.EQ | Op.NE:
+            return truth
+        case Op.GT | Op.GE:
+            return pc.or_kleene(truth, pc.is_nan(array))
+        case Op.LT | Op.LE:
+            return pc.and_kleene(truth, pc.invert(pc.is_nan(array)))
+        case _:
+            assert_never(op)
 
 
 def compare_arrays(op: Op, left: pa.Array, right: pa.Array) -> pa.Array:
     """`left op right`, row by row."""
     if left.type == right.type and not pa.types.is_floating(left.type):
         return _KERNELS[op](left, right)
-    if left.type not in _SCALARS or right.type not in _SCALARS:
+    if _number_type(left.type) is None or _number_type(right.type) is None:
         return unknown(len(left))  # a column of nothing but nulls
     known = pc.and_(left.is_valid(), right.is_valid())
     sign = _three_way(_numbers(left), _numbers(right))
-    truth = pa.array(_SIGNS[op](sign))
+    truth = pa.array(_holds(op, sign))
     return pc.if_else(known, truth, None)
 
 
-_SIGNS: dict[Op, Callable[[np.ndarray], np.ndarray]] = {
-    Op.EQ: lambda sign: sign == 0,
-    Op.NE: lambda sign: sign != 0,
-    Op.LT: lambda sign: sign < 0,
-    Op.LE: lambda sign: sign <= 0,
-    Op.GT: lambda sign: sign > 0,
-    Op.GE: lambda sign: sign >= 0,
-}
+def _holds(op: Op, sign: np.ndarray) -> np.ndarray:
+    """Whether a comparison holds, from the sign of the left number minus the right one."""
+    truth: np.ndarray
+    match op:
+        case Op.EQ:
+            truth = sign == 0
+        case Op.NE:
+            truth = sign != 0
+        case Op.LT:
+            truth = sign < 0
+        case Op.LE:
+            truth = sign <= 0
+        case Op.GT:
+            truth = sign > 0
+        case Op.GE:
+            truth = sign >= 0
+        case _:
+            assert_never(op)
+    return truth
 
 
 def _numbers(array: pa.Array) -> np.ndarray:
@@ -156,16 +184,16 @@ def _integer_to_float(integers: np.ndarray, floats: np.ndarray) -> np.ndarray:
 
 def in_constants(array: pa.Array, items: Sequence[ir.Constant]) -> pa.Array:
     """Whether each value is one of the constants."""
-    wanted = [number for item in items for number in _as_stored(array.type, item)]
-    if not wanted:
+    stored = [number for item in items for number in _as_stored(array.type, item)]
+    if not stored:
         return where_known(array, False)
-    found = pc.is_in(array, value_set=pa.array(wanted, array.type))
-    return found if not array.null_count else pc.if_else(array.is_valid(), found, None)
+    member = pc.is_in(array, value_set=pa.array(stored, array.type))
+    return member if not array.null_count else pc.if_else(array.is_valid(), member, None)
 
 
 def _as_stored(stored: pa.DataType, item: ir.Constant) -> tuple[ir.Constant, ...]:
     """The constant as the stored type writes it: not at all, once, or as both zeros."""
-    scalar = _SCALARS.get(stored)
+    scalar = _number_type(stored)
     if scalar is None or not isinstance(item, int | float):
         return () if item is None else (item,)
     fitted = fit(Op.EQ, item, scalar)
@@ -216,10 +244,10 @@ def text_contains_rows(text: pa.Array, part: pa.Array, *, prefix: bool) -> pa.Ar
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     order = np.argsort(codes, kind="stable")
     cuts = np.searchsorted(codes[order], np.arange(-1, len(encoded.dictionary) + 1))
-    found = [unknown(int(cuts[1] - cuts[0]))]
+    truths = [unknown(int(cuts[1] - cuts[0]))]
     for code, needle in enumerate(encoded.dictionary.to_pylist()):
         rows = pa.array(order[cuts[code + 1] : cuts[code + 2]])
-        found.append(text_contains(text.take(rows), needle, prefix=prefix))
+        truths.append(text_contains(text.take(rows), needle, prefix=prefix))
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
-    return pa.concat_arrays(found).take(pa.array(back))
+    return pa.concat_arrays(truths).take(pa.array(back))

@@ -1,4 +1,4 @@
-"""Constants of a request, and how a constant fits the numbers a column can hold.
+"""Constants of a request, and the exact rewrite of a comparison to a column's number type.
 
 Invariant: `fit` changes how a comparison is written, never which numbers satisfy it. It is exact
 where a cast would round, so that `I32 < 2.7` holds for 2 and `F32 = 0.1` for nothing.
@@ -7,26 +7,13 @@ where a cast would round, so that `I32 < 2.7` holds for 2 and `F32 = 0.1` for no
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import assert_never
 
-import numpy as np
-
+from omnigraph.catalog.numbers import at_width
 from omnigraph.plan import ir
 from omnigraph.types import FLOATS, INTEGER_BOUNDS, INTEGERS, Scalar
 
 Op = ir.CompareOp
-
-_LESS = frozenset({Op.LT, Op.LE})
-_GREATER = frozenset({Op.GT, Op.GE})
-
-MIRRORED = {
-    Op.EQ: Op.EQ,
-    Op.NE: Op.NE,
-    Op.LT: Op.GT,
-    Op.LE: Op.GE,
-    Op.GT: Op.LT,
-    Op.GE: Op.LE,
-}
-"""`a op b` is `b MIRRORED[op] a`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +36,23 @@ class Given:
                 raise AssertionError(f"{expr} is no constant")
 
 
+def mirrored(op: Op) -> Op:
+    """`a op b` is `b mirrored(op) a`."""
+    match op:
+        case Op.EQ | Op.NE:
+            return op
+        case Op.LT:
+            return Op.GT
+        case Op.LE:
+            return Op.GE
+        case Op.GT:
+            return Op.LT
+        case Op.GE:
+            return Op.LE
+        case _:
+            assert_never(op)
+
+
 CONSTANTS = (ir.Const, ir.Param, ir.Now)
 
 
@@ -69,6 +73,8 @@ def holds(op: Op, left: ir.Constant, right: ir.Constant) -> bool | None:
             return bool(left > right)  # type: ignore[operator]
         case Op.GE:
             return bool(left >= right)  # type: ignore[operator]
+        case _:
+            assert_never(op)
 
 
 Fitted = tuple[Op, int | float] | bool
@@ -83,37 +89,42 @@ def fit(op: Op, value: int | float, scalar: Scalar) -> Fitted:
     return _fit_float(op, value, scalar)
 
 
+def _beside(op: Op, *, below: Op, above: Op) -> Op | bool:
+    """A comparison with a value that no number of the type equals, as one with its neighbour: one
+    operator for less, another for greater; equality is decided."""
+    match op:
+        case Op.EQ:
+            return False
+        case Op.NE:
+            return True
+        case Op.LT | Op.LE:
+            return below
+        case Op.GT | Op.GE:
+            return above
+        case _:
+            assert_never(op)
+
+
 def _fit_integer(op: Op, value: int | float, scalar: Scalar) -> Fitted:
     low, high = INTEGER_BOUNDS[scalar]
     whole = math.floor(value)
     if whole != value:  # between two integers: x < 2.7 is x <= 2, x > 2.7 is x > 2
-        if op in (Op.EQ, Op.NE):
-            return op is Op.NE
-        op = Op.LE if op in _LESS else Op.GT
-    if whole < low:
-        return op in _GREATER or op is Op.NE
-    if whole > high:
-        return op in _LESS or op is Op.NE
-    return op, whole
+        between = _beside(op, below=Op.LE, above=Op.GT)
+        if isinstance(between, bool):
+            return between
+        op = between
+    if low <= whole <= high:
+        return op, whole
+    # Every number of the type lies on one side of the value.
+    return bool(holds(op, low, whole))
 
 
 def _fit_float(op: Op, value: int | float, scalar: Scalar) -> Fitted:
-    near = _nearest_float(value, scalar)
+    near = at_width(value, scalar)
     if near == value:
         return op, near
-    if op in (Op.EQ, Op.NE):
-        return op is Op.NE
     if near > value:  # nothing lies between value and near
-        return (Op.LT if op in _LESS else Op.GE), near
-    return (Op.LE if op in _LESS else Op.GT), near
-
-
-def _nearest_float(value: int | float, scalar: Scalar) -> float:
-    try:
-        near = float(value)
-    except OverflowError:
-        near = math.inf if value > 0 else -math.inf
-    if scalar is Scalar.F32:
-        with np.errstate(over="ignore"):
-            near = float(np.float32(near))
-    return near
+        beside = _beside(op, below=Op.LT, above=Op.GE)
+    else:
+        beside = _beside(op, below=Op.LE, above=Op.GT)
+    return beside if isinstance(beside, bool) else (beside, near)

@@ -1,7 +1,7 @@
-"""Expressions over rows: Arrow arrays in, Arrow arrays out.
+"""Expression evaluator: typed expressions over rows, as Arrow arrays.
 
 Invariant: a condition evaluates to true, false or null for unknown, by three-valued logic, and
-agrees with the filter that `predicates` writes for the same expression.
+agrees with the filter that `pushdown` writes for the same expression.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from omnigraph.exec.values.compare import (
     text_contains_rows,
     unknown,
 )
-from omnigraph.exec.values.constants import CONSTANTS, MIRRORED, Given, holds
+from omnigraph.exec.values.constants import CONSTANTS, Given, holds, mirrored
 from omnigraph.exec.values.rows import Rows, as_numpy
 from omnigraph.plan import ir
 from omnigraph.types import ValueType
@@ -49,13 +49,13 @@ class Evaluator:
                 return repeated(self.given.of(expr), expr.type, rows.length)
             case ir.Column(var=var):
                 bound = rows.bindings[var]
-                return bound.domain.values_at(expr, bound.at)
+                return bound.domain.values_at(expr, bound.positions)
             case ir.EntityId(var=var):
                 bound = rows.bindings[var]
-                return bound.domain.ids_at(bound.at)
+                return bound.domain.ids_at(bound.positions)
             case ir.EndpointId(var=var, end=end):
                 bound = rows.bindings[var]
-                return bound.domain.ends_at(end, bound.at)
+                return bound.domain.ends_at(end, bound.positions)
             case ir.SlotRef(slot=slot):
                 return rows.slots[slot]
             case _:
@@ -78,10 +78,10 @@ class Evaluator:
             case ir.And(parts=parts):
                 return self._all(parts, rows)
             case ir.Or(parts=parts):
-                found = self.truth(parts[0], rows)
+                truth = self.truth(parts[0], rows)
                 for part in parts[1:]:
-                    found = pc.or_kleene(found, self.truth(part, rows))
-                return found
+                    truth = pc.or_kleene(truth, self.truth(part, rows))
+                return truth
             case ir.Not(part=part):
                 return pc.invert(self.truth(part, rows))
             case (
@@ -98,15 +98,15 @@ class Evaluator:
                 assert_never(expr)
 
     def _all(self, parts: tuple[ir.Expr, ...], rows: Rows) -> pa.Array:
-        found = self.truth(parts[0], rows)
+        truth = self.truth(parts[0], rows)
         for part in parts[1:]:
-            found = pc.and_kleene(found, self.truth(part, rows))
-        return found
+            truth = pc.and_kleene(truth, self.truth(part, rows))
+        return truth
 
     def _present(self, operand: ir.Expr, rows: Rows) -> np.ndarray:
         match operand:
             case ir.EntityId(var=var) | ir.EndpointId(var=var):
-                return rows.bindings[var].at >= 0
+                return rows.bindings[var].positions >= 0
             case _:
                 return as_numpy(self.values(operand, rows).is_valid())
 
@@ -116,7 +116,7 @@ class Evaluator:
             if isinstance(right, CONSTANTS):
                 truth = holds(op, self.given.of(left), self.given.of(right))
                 return pa.array([truth] * rows.length, pa.bool_())
-            op, left, right = MIRRORED[op], right, left
+            op, left, right = mirrored(op), right, left
         values = self.values(left, rows)
         if isinstance(right, CONSTANTS):
             return compare_constant(op, values, self.given.of(right), right.type)
@@ -134,8 +134,8 @@ class Evaluator:
             return unknown(rows.length)
         assert isinstance(constants, tuple)
         if isinstance(value, CONSTANTS):
-            wanted = self.given.of(value)
-            truth = None if wanted is None else wanted in constants
+            item = self.given.of(value)
+            truth = None if item is None else item in constants
             return pa.array([truth] * rows.length, pa.bool_())
         return in_constants(self.values(value, rows), constants)
 

@@ -1,4 +1,4 @@
-"""Fresh ids, many at a time.
+"""ULID generator: fresh ids, many at a time.
 
 Invariant: ids are ULIDs: 26 characters, the first ten the time. The ids of one call ascend, and two
 calls never share one: each draws 48 random bits of its own and counts in the other 32.
@@ -24,12 +24,12 @@ def ulids(count: int) -> pa.Array:
     head = (time.time_ns() // 1_000_000) << 48 | drawn
     chars = np.empty((count, _CHARS), np.uint8)
     first, kept = head >> 3, (head & 7) << _COUNT_BITS
-    for place in range(_CHARS - _COUNT_CHARS - 1, -1, -1):
-        chars[:, place] = _LETTERS[first & 31]
+    for index in range(_CHARS - _COUNT_CHARS - 1, -1, -1):
+        chars[:, index] = _LETTERS[first & 31]
         first >>= 5
     numbers = np.arange(count, dtype=np.int64) | kept
-    for place in range(_CHARS - 1, _CHARS - _COUNT_CHARS - 1, -1):
-        chars[:, place] = _LETTERS[numbers & 31]
+    for index in range(_CHARS - 1, _CHARS - _COUNT_CHARS - 1, -1):
+        chars[:, index] = _LETTERS[numbers & 31]
         numbers >>= 5
     offsets = np.arange(count + 1, dtype=np.int64) * _CHARS
     if offsets[-1] < 1 << 31:

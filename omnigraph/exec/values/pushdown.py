@@ -1,18 +1,19 @@
-"""Conditions of a scan as Lance filters.
+"""Predicate pushdown: conditions of a scan as SQL filters of Lance.
 
-Invariant: a filter is true for exactly the rows for which the condition is; what a filter cannot
-say exactly is not said, and stays with `evaluate`. Nothing of a value can end its literal, and
+Invariant: a filter is true for exactly the rows for which the condition is; a condition that no
+filter expresses exactly stays with `evaluate`. Nothing of a value can end its literal, and
 column names stand in backticks, because a quoted name would be a string to Lance.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import assert_never
 
-from omnigraph.exec.values.constants import CONSTANTS, MIRRORED, Given, fit, holds
-from omnigraph.language.moments import format_date, format_datetime
+from omnigraph.exec.values.constants import CONSTANTS, Given, fit, holds, mirrored
+from omnigraph.exec.values.scalars import SCALARS, quoted
 from omnigraph.plan import ir
-from omnigraph.types import FLOATS, INTEGER_BOUNDS, NUMERICS, Scalar, ValueType
+from omnigraph.types import FLOATS, NUMERICS, Scalar, ValueType
 
 NameOf = Callable[[ir.Column], str | None]
 """A property's column in the version that is read, or None."""
@@ -20,13 +21,12 @@ NameOf = Callable[[ir.Column], str | None]
 _UNKNOWN = "cast(NULL as boolean)"
 _ITEMS_MAX = 10_000
 _NAMED = ir.Column | ir.EntityId | ir.EndpointId
-_SMALLEST_I64 = INTEGER_BOUNDS[Scalar.I64][0]
 Op = ir.CompareOp
 
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """A condition in two halves: the filter for Lance, and what is left to evaluate."""
+    """A condition in two halves: the filter for Lance, and the rest to evaluate."""
 
     filter: str | None
     rest: ir.Expr | None
@@ -37,7 +37,7 @@ def push_down(where: ir.Expr | None, given: Given, name_of: NameOf) -> Pushed:
     if where is None:
         return Pushed(None, None)
     parts = where.parts if isinstance(where, ir.And) else (where,)
-    writer = _Writer(given, name_of)
+    writer = _FilterWriter(given, name_of)
     written = [(part, writer.condition(part)) for part in parts]
     filters = [text for _, text in written if text is not None]
     rest = tuple(part for part, text in written if text is None)
@@ -52,13 +52,8 @@ def ids_filter(ids: list[str], column: str = "id") -> str:
     return f"`{column}` IN ({', '.join(map(quoted, ids))})"
 
 
-def quoted(text: str) -> str:
-    """A string literal."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-class _Writer:
-    """Writes conditions; None for what it cannot write exactly."""
+class _FilterWriter:
+    """Writes conditions; None for a condition that no filter expresses exactly."""
 
     def __init__(self, given: Given, name_of: NameOf) -> None:
         self._given = given
@@ -106,7 +101,7 @@ class _Writer:
     def _compare(self, expr: ir.Compare) -> str | None:
         op, left, right = expr.op, expr.left, expr.right
         if isinstance(left, CONSTANTS):
-            op, left, right = MIRRORED[op], right, left
+            op, left, right = mirrored(op), right, left
         if not isinstance(right, CONSTANTS):
             return None
         value = self._given.of(right)
@@ -126,10 +121,10 @@ class _Writer:
         name = self._column(items)
         if name is None or not isinstance(items, ir.Column) or not isinstance(value, CONSTANTS):
             return None
-        wanted = self._given.of(value)
+        item = self._given.of(value)
         if items.type.scalar is not Scalar.STRING:
             return None  # numbers in lists would be compared after a cast
-        return _UNKNOWN if wanted is None else f"array_has({name}, {quoted(str(wanted))})"
+        return _UNKNOWN if item is None else f"array_has({name}, {quoted(str(item))})"
 
     def _in_constants(self, items: ir.Constant, value: ir.Expr) -> str | None:
         name = self._column(value)
@@ -140,7 +135,10 @@ class _Writer:
         assert isinstance(items, tuple)
         if value.type.scalar in FLOATS or len(items) > _ITEMS_MAX:
             return None
-        literals = [text for item in items for text in _literals(item, value.type)]
+        literal = SCALARS[value.type.scalar].literal
+        if literal is None:
+            return None
+        literals = [literal(stored) for item in items for stored in _fitted(item, value.type)]
         if not literals:
             return f"{name} IS NOT NULL AND false OR {name} IS NULL AND {_UNKNOWN}"
         return f"{name} IN ({', '.join(literals)})"
@@ -166,8 +164,11 @@ def _known(name: str, truth: bool) -> str:
 
 
 def _comparison(name: str, op: Op, value: ir.Constant, type_: ValueType) -> str | None:
+    literal = SCALARS[type_.scalar].literal
+    if literal is None:
+        return None
     if type_.scalar not in NUMERICS:
-        return f"{name} {op} {_literal(value, type_.scalar)}"
+        return f"{name} {op} {literal(value)}"
     assert isinstance(value, int | float)
     fitted = fit(op, value, type_.scalar)
     if isinstance(fitted, bool):
@@ -175,7 +176,7 @@ def _comparison(name: str, op: Op, value: ir.Constant, type_: ValueType) -> str 
     op, number = fitted
     if type_.scalar in FLOATS:
         return _float_comparison(name, op, float(number))
-    return f"{name} {op} {_literal(number, type_.scalar)}"
+    return f"{name} {op} {literal(number)}"
 
 
 def _float_comparison(name: str, op: Op, number: float) -> str | None:
@@ -183,34 +184,21 @@ def _float_comparison(name: str, op: Op, number: float) -> str | None:
     if not math.isfinite(number) or number == 0:
         return None  # an index may tell the zeros apart
     text = f"{name} {op} {number!r}"
-    if op in (Op.GT, Op.GE):
-        return f"({text} OR isnan({name}))"
-    if op in (Op.LT, Op.LE):
-        return f"({text} AND NOT isnan({name}))"
-    return text
+    match op:
+        case Op.GT | Op.GE:
+            return f"({text} OR isnan({name}))"
+        case Op.LT | Op.LE:
+            return f"({text} AND NOT isnan({name}))"
+        case Op.EQ | Op.NE:
+            return text
+        case _:
+            assert_never(op)
 
 
-def _literals(item: ir.Constant, type_: ValueType) -> tuple[str, ...]:
+def _fitted(item: ir.Constant, type_: ValueType) -> tuple[ir.Constant, ...]:
+    """The constant as the column holds it; nothing for a number that it cannot hold."""
     if type_.scalar not in NUMERICS:
-        return (_literal(item, type_.scalar),)
+        return (item,)
     assert isinstance(item, int | float)
     fitted = fit(Op.EQ, item, type_.scalar)
-    return () if isinstance(fitted, bool) else (_literal(fitted[1], type_.scalar),)
-
-
-def _literal(value: ir.Constant, scalar: Scalar) -> str:
-    match scalar:
-        case Scalar.BOOL:
-            return "true" if value else "false"
-        case Scalar.DATE:
-            assert isinstance(value, int)
-            return f"date '{format_date(value)}'"
-        case Scalar.DATETIME:
-            assert isinstance(value, int)
-            return f"timestamp '{format_datetime(value)}'"
-        case Scalar.STRING:
-            return quoted(str(value))
-        case _:
-            if value == _SMALLEST_I64:  # the digits alone are one too many for Lance
-                return f"cast('{value}' as bigint)"
-            return str(value)
+    return () if isinstance(fitted, bool) else (fitted[1],)

@@ -1,7 +1,7 @@
-"""The rows of a running query: which entity each variable is bound to, and the slots.
+"""Rows of a running query: per variable a column of entity positions, and computed slots.
 
-Invariant: a binding is a position in a domain of entities, or -1 for null. Values are looked up
-when they are asked for, so a row is a few integers however wide its entities are.
+Invariant: late materialisation: a row holds positions in a domain of entities, or -1 for null, and
+values are looked up when an expression reads them, however wide the entities are.
 """
 
 from collections.abc import Mapping
@@ -24,32 +24,32 @@ class Domain(Protocol):
     @property
     def table(self) -> TableKey: ...
 
-    def ids_at(self, at: Positions) -> pa.Array:
+    def ids_at(self, positions: Positions) -> pa.Array:
         """The ids, null at -1."""
         ...
 
-    def ranks_at(self, at: Positions) -> np.ndarray:
+    def ranks_at(self, positions: Positions) -> np.ndarray:
         """Numbers that order as the ids do, -1 at -1."""
         ...
 
-    def values_at(self, column: ir.Column, at: Positions) -> pa.Array:
+    def values_at(self, column: ir.Column, positions: Positions) -> pa.Array:
         """A property's values, null at -1 and where the version has no such column."""
         ...
 
-    def ends_at(self, end: ir.End, at: Positions) -> pa.Array:
+    def ends_at(self, end: ir.End, positions: Positions) -> pa.Array:
         """The ids at one end, for domains of edges."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
-    """What a variable is, row by row."""
+class BoundEntities:
+    """The entity a variable is bound to, row by row: positions in one domain."""
 
     domain: Domain
-    at: Positions
+    positions: Positions
 
-    def take(self, rows: np.ndarray) -> "Binding":
-        return Binding(self.domain, self.at[rows])
+    def take(self, rows: np.ndarray) -> "BoundEntities":
+        return BoundEntities(self.domain, self.positions[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Rows:
     """Rows of bindings. `slots` hold numpy arrays of numbers or truth values."""
 
     length: int
-    bindings: Mapping[ir.Var, Binding]
+    bindings: Mapping[ir.Var, BoundEntities]
     slots: Mapping[ir.Slot, pa.Array]
 
     def take(self, rows: np.ndarray) -> "Rows":
@@ -71,7 +71,7 @@ class Rows:
         """The rows whose flag is set."""
         return self if keep.all() else self.take(np.flatnonzero(keep))
 
-    def bind(self, var: ir.Var, binding: Binding) -> "Rows":
+    def bind(self, var: ir.Var, binding: BoundEntities) -> "Rows":
         """The same rows with one more variable."""
         return Rows(self.length, {**self.bindings, var: binding}, self.slots)
 
@@ -80,12 +80,12 @@ class Rows:
         return Rows(self.length, self.bindings, {**self.slots, slot: values})
 
     def bytes_as(self, length: int) -> int:
-        """What that many such rows would hold."""
+        """The bytes that many such rows would take."""
         return length * 8 * (len(self.bindings) + len(self.slots) + 1)
 
 
 ONE_ROW = Rows(1, {}, {})
-"""Where every pattern starts: one row that binds nothing."""
+"""The start of every pattern: one row that binds nothing."""
 
 
 def as_numpy(values: pa.Array) -> np.ndarray:
@@ -94,17 +94,17 @@ def as_numpy(values: pa.Array) -> np.ndarray:
     return array
 
 
-def numbers_at(values: np.ndarray, at: Positions) -> np.ndarray:
-    """Numbers by position, -1 at -1, also where there is nothing to look up."""
-    if not len(at) or at.min() >= 0:
-        return np.take(values, at)
-    found = np.full(len(at), -1, np.int64)
-    found[at >= 0] = values[at[at >= 0]]
-    return found
+def numbers_at(values: np.ndarray, positions: Positions) -> np.ndarray:
+    """Numbers by position, -1 at -1, also where `values` is empty."""
+    if not len(positions) or positions.min() >= 0:
+        return np.take(values, positions)
+    numbers = np.full(len(positions), -1, np.int64)
+    numbers[positions >= 0] = values[positions[positions >= 0]]
+    return numbers
 
 
-def gather(values: pa.Array, at: Positions) -> pa.Array:
+def gather(values: pa.Array, positions: Positions) -> pa.Array:
     """Values by position, null at -1."""
-    if len(at) and at.min() < 0:
-        return values.take(pa.array(at, mask=at < 0))
-    return values.take(pa.array(at))
+    if len(positions) and positions.min() < 0:
+        return values.take(pa.array(positions, mask=positions < 0))
+    return values.take(pa.array(positions))

@@ -1,4 +1,4 @@
-"""Rows that satisfy a condition or hold a key: committed ones through Lance, pending ones in Arrow.
+"""Row selection by condition or key: committed rows through Lance, pending rows in Arrow.
 
 Invariant: both ways select the same rows for the same condition, because the filter and the
 evaluation come from the same translation. Rows leave with the columns of the type's schema, blobs
@@ -13,15 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.model import EdgeType, NodeType, Property
-from omnigraph.exec.values.columns import Columns, absent, in_one
+from omnigraph.catalog.arrow import scalar_of
+from omnigraph.catalog.model import Type
+from omnigraph.exec.values.columns import ColumnNames, absent, in_one
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.pushdown import ids_filter, push_down
-from omnigraph.exec.values.rows import Binding, Positions, Rows, gather
+from omnigraph.exec.values.rows import BoundEntities, Positions, Rows, gather
+from omnigraph.exec.values.scalars import SCALARS, JsonForm
 from omnigraph.plan import ir
-from omnigraph.storage.lance.tables import ADDRESS, TableReader
-from omnigraph.types import FLOATS, TableKey, ValueType
+from omnigraph.storage.lance.columns import ADDRESS, BLOB_BYTES
+from omnigraph.storage.lance.reader import TableReader
+from omnigraph.types import BLOB_EXTENSION, FLOATS, TableKey, ValueType
 
 KEYS_MAX = 10_000
 """Keys that go into one filter. More of them are met by reading the key column once."""
@@ -30,34 +33,33 @@ KEYS_FEW = 100
 ROWS_A_KEY = 50
 """Rows that are read in the time one key of a filter takes."""
 
-_BLOB_TYPE = b"lance.blob.v2"
 _NOTHING = Given({}, 0)
-_AT = pa.field(ADDRESS, pa.uint64())
+_ADDRESS_FIELD = pa.field(ADDRESS, pa.uint64())
 
 
 def select_committed(
     reader: TableReader, schema: pa.Schema, where: ir.Expr, given: Given, columns: Sequence[str]
 ) -> pa.Table:
     """The committed rows of a type for which the condition is true. `ADDRESS` is a column too."""
-    pushed = push_down(where, given, Columns(reader.schema).name_of)
+    pushed = push_down(where, given, ColumnNames(reader.schema).name_of)
     if pushed.rest is None:
         return _read(reader, schema, columns, pushed.filter)
-    wanted = [f.name for f in schema if f.name in columns or not _is_blob(f)]
-    rows = _read(reader, schema, [*wanted, ADDRESS], pushed.filter)
+    names = [f.name for f in schema if f.name in columns or not _is_blob(f)]
+    rows = _read(reader, schema, [*names, ADDRESS], pushed.filter)
     return select_among(rows, pushed.rest, given).select(list(columns))
 
 
-def by_id(owner: NodeType | EdgeType, where: ir.Expr) -> ir.Expr:
+def by_id(owner: Type, where: ir.Expr) -> ir.Expr:
     """The same condition, on the id where it is on a key that is the id: ids have an index."""
-    key = _key_that_is_the_id(owner)
+    key = owner.property(owner.key[0]) if owner.key_is_id else None
     if key is None:
         return where
     match where:
-        case ir.Compare(op=op, left=ir.Column(property_id=found) as left, right=right):
-            if found == key.id:
+        case ir.Compare(op=op, left=ir.Column(property_id=property_id) as left, right=right):
+            if property_id == key.id:
                 return ir.Compare(op, ir.EntityId(left.var, left.type), right)
-        case ir.ListContains(items=items, value=ir.Column(property_id=found) as value):
-            if found == key.id:
+        case ir.ListContains(items=items, value=ir.Column(property_id=property_id) as value):
+            if property_id == key.id:
                 return ir.ListContains(items, ir.EntityId(value.var, value.type))
         case ir.And(parts=parts):
             return ir.And(tuple(by_id(owner, part) for part in parts))
@@ -66,18 +68,10 @@ def by_id(owner: NodeType | EdgeType, where: ir.Expr) -> ir.Expr:
     return where
 
 
-def _key_that_is_the_id(owner: NodeType | EdgeType) -> Property | None:
-    """The only key property, if it is a text: an id is then the key itself."""
-    if not isinstance(owner, NodeType) or len(owner.key) != 1:
-        return None
-    key = owner.property(owner.key[0])
-    return key if key is not None and key.type.is_text else None
-
-
 def select_among(rows: pa.Table, where: ir.Expr, given: Given) -> pa.Table:
     """The rows of a table for which the condition is true."""
-    at = np.arange(rows.num_rows)
-    bound = Rows(rows.num_rows, {ir.SELF: Binding(_RowsOf(rows), at)}, {})
+    positions = np.arange(rows.num_rows)
+    bound = Rows(rows.num_rows, {ir.SELF: BoundEntities(_RowsOf(rows), positions)}, {})
     return rows.filter(pa.array(Evaluator(given, _no_text_search).keep(where, bound)))
 
 
@@ -88,29 +82,31 @@ def rows_by_key(
     if len(keys) <= max(KEYS_FEW, min(KEYS_MAX, reader.pin.row_count // ROWS_A_KEY)):
         return reader.rows(columns, filter=ids_filter(keys.to_pylist(), column))
     names = list(dict.fromkeys((*columns, column)))
-    met = [
+    matches = [
         pa.Table.from_batches([batch]).filter(pc.is_in(batch.column(column), value_set=keys))
         for batch in reader.batches(names)
     ]
-    return (pa.concat_tables(met) if met else reader.rows(names, limit=0)).select(list(columns))
+    return (pa.concat_tables(matches) if matches else reader.rows(names, limit=0)).select(
+        list(columns)
+    )
 
 
 def rows_by_values(
     reader: TableReader,
-    owner: NodeType | EdgeType,
-    wanted: pa.Table,
+    owner: Type,
+    tuples: pa.Table,
     columns: Sequence[str],
 ) -> pa.Table:
-    """Committed rows that may share a tuple with `wanted`, whose columns are those of the tuple.
+    """Committed rows that may share a tuple of values with `tuples`.
 
-    Every row that shares a tuple is returned, and others whose values all occur in `wanted`.
+    Every row that shares a tuple is returned, and others whose values all occur in `tuples`.
     """
-    parts = [_among(owner, name, wanted.column(name)) for name in wanted.column_names]
+    parts = [_among(owner, name, tuples.column(name)) for name in tuples.column_names]
     filters = [f"({part})" for part in parts if part is not None]
     return reader.rows(columns, filter=" AND ".join(filters) or None)
 
 
-def _among(owner: NodeType | EdgeType, name: str, values: pa.ChunkedArray) -> str | None:
+def _among(owner: Type, name: str, values: pa.ChunkedArray) -> str | None:
     """The filter for one column of a tuple, or None when reading the column is the better way."""
     distinct = pc.unique(values)
     if len(distinct) > KEYS_MAX:
@@ -129,11 +125,9 @@ def _among(owner: NodeType | EdgeType, name: str, values: pa.ChunkedArray) -> st
 
 def constants(values: pa.Array) -> tuple[ir.Constant, ...]:
     """Arrow values as a plan writes them: days, milliseconds."""
-    if pa.types.is_date32(values.type):
-        values = values.cast(pa.int32())
-    elif pa.types.is_timestamp(values.type):
-        values = values.cast(pa.int64())
-    return tuple(values.to_pylist())
+    scalar = scalar_of(values.type)
+    assert scalar is not None
+    return tuple(SCALARS[scalar].to_json(values, JsonForm.RECORD))
 
 
 def _same_name(column: ir.Column) -> str:
@@ -159,9 +153,9 @@ def _read(
     reader: TableReader, schema: pa.Schema, columns: Sequence[str], filter: str | None
 ) -> pa.Table:
     options: dict[str, Any] = {}
-    fields = [_AT if name == ADDRESS else schema.field(name) for name in columns]
+    fields = [_ADDRESS_FIELD if name == ADDRESS else schema.field(name) for name in columns]
     if any(_is_blob(field) for field in fields):
-        options["blob_handling"] = "all_binary"
+        options["blob_handling"] = BLOB_BYTES
     rows = reader.rows(columns, filter=filter, **options)
     arrays = [
         _blobs(rows.column(field.name), field) if _is_blob(field) else rows.column(field.name)
@@ -171,7 +165,7 @@ def _read(
 
 
 def _is_blob(field: pa.Field) -> bool:
-    return (field.metadata or {}).get(b"ARROW:extension:name") == _BLOB_TYPE
+    return (field.metadata or {}).get(b"ARROW:extension:name") == BLOB_EXTENSION.encode()
 
 
 def _blobs(values: pa.ChunkedArray, field: pa.Field) -> pa.Array:
@@ -191,20 +185,20 @@ class _RowsOf:
     def table(self) -> TableKey:
         return TableKey("")
 
-    def ids_at(self, at: Positions) -> pa.Array:
-        return gather(in_one(self.rows.column("id")), at)
+    def ids_at(self, positions: Positions) -> pa.Array:
+        return gather(in_one(self.rows.column("id")), positions)
 
-    def ranks_at(self, at: Positions) -> np.ndarray:
+    def ranks_at(self, positions: Positions) -> np.ndarray:
         raise AssertionError("a condition orders nothing")
 
-    def values_at(self, column: ir.Column, at: Positions) -> pa.Array:
-        name = Columns(self.rows.schema).name_of(column)
+    def values_at(self, column: ir.Column, positions: Positions) -> pa.Array:
+        name = ColumnNames(self.rows.schema).name_of(column)
         if name is None:
-            return absent(column, len(at))
-        return gather(in_one(self.rows.column(name)), at)
+            return absent(column, len(positions))
+        return gather(in_one(self.rows.column(name)), positions)
 
-    def ends_at(self, end: ir.End, at: Positions) -> pa.Array:
-        return gather(in_one(self.rows.column(str(end))), at)
+    def ends_at(self, end: ir.End, positions: Positions) -> pa.Array:
+        return gather(in_one(self.rows.column(str(end))), positions)
 
 
 def _no_text_search(_match: ir.TextMatch, _rows: Rows) -> np.ndarray:

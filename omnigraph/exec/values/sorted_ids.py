@@ -1,4 +1,4 @@
-"""Ids in order, and others put among them.
+"""Merge of two sorted id arrays: binary insertion of a few, a sort of many.
 
 Invariant: ids are ordered by their UTF-8 bytes, which is the order of Python's strings too.
 """
@@ -19,16 +19,16 @@ def joined(ids: pa.Array, more: pa.Array) -> tuple[pa.Array, Numbers, Numbers]:
     """Two sorted arrays without a common id as one, and where the ids of each went."""
     both = pa.concat_arrays([ids, more])
     order = _order(ids, more, both)
-    places = np.empty(len(both), dtype=np.int64)
-    places[order] = np.arange(len(both))
-    return both.take(pa.array(order)), places[: len(ids)], places[len(ids) :]
+    positions = np.empty(len(both), dtype=np.int64)
+    positions[order] = np.arange(len(both))
+    return both.take(pa.array(order)), positions[: len(ids)], positions[len(ids) :]
 
 
 def _order(ids: pa.Array, more: pa.Array, both: pa.Array) -> Numbers:
     if len(more) > _INSERTED_MAX:
         return pc.sort_indices(both).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
-    # Few are put into their places; sorting again would cost a sort of all.
+    # A few are inserted by binary search, which costs less than to sort all again.
     rows = range(len(ids))
-    wanted = more.to_pylist()
-    at = [bisect_left(rows, each, key=lambda row: ids[row].as_py()) for each in wanted]
-    return np.insert(np.arange(len(ids)), at, len(ids) + np.arange(len(more)))
+    added = more.to_pylist()
+    positions = [bisect_left(rows, each, key=lambda row: ids[row].as_py()) for each in added]
+    return np.insert(np.arange(len(ids)), positions, len(ids) + np.arange(len(more)))

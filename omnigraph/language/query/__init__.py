@@ -1,1 +1,1 @@
-"""The query language: `.gq` text to a syntax tree and back. Names are not resolved here."""
+"""The query language: `.gq` text to a syntax tree, and its layout. Names are not resolved here."""

@@ -1,4 +1,4 @@
-"""The syntax tree of a `.gq` file: what the author wrote, with where it stands.
+"""Syntax tree (AST) of a `.gq` file, every part with its position in the text.
 
 Invariant: two texts that differ only in layout, comments and optional commas give equal trees, so
 positions take no part in comparison. Nothing here knows a schema.

@@ -1,214 +1,110 @@
-"""Syntax trees of `.gq` files back to text.
+"""Formatter of `.gq` files, behind `omnigraph fmt`.
 
-Invariant: `parse_queries(format_queries(file)) == file`, for every tree the parser makes.
+Invariant: `parse_queries(format_query_text(text)) == parse_queries(text)`, and every comment stays,
+in its order and beside what it was written beside.
 """
 
-from types import UnionType
-from typing import assert_never
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
 
-from omnigraph.language.moments import format_date, format_datetime
+from omnigraph.language.layout import Dialect, Group, LexedToken, format_source
 from omnigraph.language.query import ast
-from omnigraph.language.reader import quote
-from omnigraph.types import Scalar
+from omnigraph.language.query.parser import parse_queries
 
-_INDENT = "  "
+_TOKEN = re.compile(
+    r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/'
+    r"|\$?[A-Za-z_][A-Za-z0-9_]*|[0-9]+(?:\.[0-9]+)?|!=|>=|<=|[^ \t\r\n]",
+    re.DOTALL,
+)
+_CALLS = frozenset(
+    {"date", "datetime", "now", "search", "fuzzy", "match_text", "nearest", "bm25", "rrf"}
+    | {str(function) for function in ast.AggregateFunction}
+)
+_SECTIONS = frozenset({"match", "return", "order", "limit", "offset"})
+_ITEMS = (
+    ast.Query,
+    *(ast.Binding, ast.Traversal, ast.Negation, ast.OptionalBlock, ast.Filter),
+    *(ast.PropertyMatch, ast.Projection, ast.Ordering),
+    *(ast.Insert, ast.Update, ast.Delete, ast.Assignment),
+)
 
 
-def format_queries(file: ast.QueryFile) -> str:
-    """The whole file, one blank line between queries."""
-    return "\n".join(_query(query) for query in file.queries)
+def format_query_text(source: str) -> str:
+    """The text of a `.gq` file laid out, or `ParseError`."""
+    return format_source(source, _DIALECT)
 
 
-def _query(query: ast.Query) -> str:
-    parameters = ", ".join(f"${p.name}: {p.type}" for p in query.parameters)
-    notes = "".join(
-        f" @{name}({quote(text)})"
-        for name, text in (("description", query.description), ("instruction", query.instruction))
-        if text is not None
+def _starts(source: str) -> frozenset[int]:
+    return frozenset((*_offsets(parse_queries(source).queries), *_sections(source)))
+
+
+def _offsets(node: object) -> Iterator[int]:
+    if isinstance(node, tuple):
+        for each in node:
+            yield from _offsets(each)
+    elif is_dataclass(node):
+        if isinstance(node, _ITEMS):
+            yield node.span.start
+        for member in fields(node):
+            yield from _offsets(getattr(node, member.name))
+
+
+def _sections(source: str) -> Iterator[int]:
+    """Offsets of `match`, `return` and the other parts of a read, which its tree lacks."""
+    opened: list[str] = []
+    is_read = False
+    for match in _TOKEN.finditer(source):
+        text = match.group()
+        if text in ("{", "(", "["):
+            opened.append(text)
+            is_read = is_read and opened != ["{"]
+        elif text in ("}", ")", "]"):
+            opened.pop()
+        elif opened == ["{"] and text in _SECTIONS:
+            is_read = is_read or text == "match"
+            if is_read:
+                yield match.start()
+
+
+def _spaced(tokens: Sequence[LexedToken], position: int) -> bool:
+    token = tokens[position]
+    previous = tokens[position - 1] if position else None
+    if previous is None or token.text == "," or previous.is_comment or token.is_comment:
+        return token.text != ","
+    if token.text in (",", ")", "]", ".", "?", ":") or previous.text in ("(", "[", ".", "@", "-"):
+        return False
+    if token.text == "(":
+        return not (
+            previous.text in _CALLS
+            or previous.text[0].isupper()
+            or (position > 1 and tokens[position - 2].text in ("@", "query"))
+        )
+    if token.text == "{":
+        return not (position + 1 < len(tokens) and tokens[position + 1].text.isdecimal())
+    if previous.text == ":":
+        # `$a $k:knows $b` binds an edge; `$a: Person` and `name: $n` do not.
+        is_edge = token.text[0].islower() or token.text[0] in "_<"
+        return not (is_edge and tokens[position - 2].text.startswith("$"))
+    return not (_opens_edge(tokens, position - 1) or _opens_edge(tokens, position - 2))
+
+
+def _opens_edge(tokens: Sequence[LexedToken], position: int) -> bool:
+    """Whether this is the `<` of `<edge>`, an edge walked both ways."""
+    return (
+        0 <= position < len(tokens) - 2
+        and tokens[position].text == "<"
+        and (tokens[position + 1].text[0].islower() or tokens[position + 1].text[0] == "_")
+        and tokens[position + 2].text == ">"
     )
-    match query.body:
-        case ast.Read() as read:
-            body = _read(read)
-        case ast.Mutation(statements=statements):
-            body = [line for statement in statements for line in _statement(statement)]
-        case _:
-            assert_never(query.body)
-    lines = "\n".join(f"{_INDENT}{line}" for line in body)
-    return f"query {query.name}({parameters}){notes} {{\n{lines}\n}}\n"
 
 
-def _read(read: ast.Read) -> list[str]:
-    distinct = "distinct " if read.distinct else ""
-    projections = ", ".join(map(_projection, read.projections))
-    lines = [*_block("match", read.clauses), f"return {distinct}{{ {projections} }}"]
-    if read.orderings:
-        lines.append(f"order {{ {', '.join(map(_ordering, read.orderings))} }}")
-    if read.limit is not None:
-        lines.append(f"limit {read.limit}")
-    if read.offset is not None:
-        lines.append(f"offset {read.offset}")
-    return lines
+def _wide_gaps(group: Group) -> bool:
+    """Clauses that share a line stand two spaces apart; the parts of a query begin with a word."""
+    first = group.items[0].elements[0] if group.items else None
+    return group.opening.text == "{" and not (
+        isinstance(first, LexedToken) and first.text in ("match", "insert", "update", "delete")
+    )
 
 
-def _block(head: str, clauses: tuple[ast.Clause, ...]) -> list[str]:
-    inner = [f"{_INDENT}{line}" for clause in clauses for line in _clause(clause)]
-    return [f"{head} {{", *inner, "}"]
-
-
-def _clause(clause: ast.Clause) -> list[str]:
-    match clause:
-        case ast.Binding(variable=variable, type_name=type_name, properties=properties):
-            listed = ", ".join(f"{p.property}: {_expression(p.value)}" for p in properties)
-            return [f"${variable.name}: {type_name}" + (f" {{ {listed} }}" if listed else "")]
-        case ast.Traversal():
-            return [_traversal(clause)]
-        case ast.Negation(clauses=clauses):
-            return _block("not", clauses)
-        case ast.OptionalBlock(clauses=clauses):
-            return _block("optional", clauses)
-        case ast.Filter(condition=condition):
-            return [_condition(condition)]
-        case _:
-            assert_never(clause)
-
-
-def _traversal(traversal: ast.Traversal) -> str:
-    edge = f"<{traversal.edge}>" if traversal.undirected else str(traversal.edge)
-    if traversal.edge_variable is not None:
-        edge = f"${traversal.edge_variable.name}:{edge}"
-    hops = ""
-    if traversal.hops is not None:
-        high = "" if traversal.hops.high is None else traversal.hops.high
-        hops = f"{{{traversal.hops.low},{high}}}"
-    return f"${traversal.left.name} {edge}{hops} ${traversal.right.name}"
-
-
-def _condition(condition: ast.Condition) -> str:
-    match condition:
-        case ast.Comparison(left=left, comparator=comparator, right=right):
-            return f"{_expression(left)} {comparator} {_expression(right)}"
-        case ast.IsNull(subject=subject, negated=negated):
-            return f"{_expression(subject)} is {'not ' if negated else ''}null"
-        case ast.Membership(subject=subject, collection=collection):
-            return f"{_expression(subject)} in {_expression(collection)}"
-        case ast.TextCondition(call=call):
-            return _expression(call)
-        case ast.Exists(clauses=clauses):
-            return _inline_block("exists", clauses)
-        case ast.Not(condition=inner):
-            return f"not {_grouped(inner, ast.And | ast.Or | ast.Not)}"
-        case ast.And(conditions=conditions):
-            return " and ".join(_grouped(part, ast.Or) for part in conditions)
-        case ast.Or(conditions=conditions):
-            return " or ".join(map(_condition, conditions))
-        case _:
-            assert_never(condition)
-
-
-def _grouped(condition: ast.Condition, kinds: type | UnionType) -> str:
-    """In parentheses when it is one of `kinds`, or where `not` must have them."""
-    text = _condition(condition)
-    return f"({text})" if isinstance(condition, kinds) or _is_own(condition) else text
-
-
-def _is_own(condition: ast.Condition) -> bool:
-    """Whether it tests an entity's own property, as in `where`."""
-    match condition:
-        case ast.Comparison(left=ast.OwnProperty()):
-            return True
-        case ast.IsNull(subject=ast.OwnProperty()) | ast.Membership(subject=ast.OwnProperty()):
-            return True
-        case _:
-            return False
-
-
-def _inline_block(head: str, clauses: tuple[ast.Clause, ...]) -> str:
-    inner = " ".join(line for clause in clauses for line in _clause(clause))
-    return f"{head} {{ {inner} }}"
-
-
-def _expression(expression: ast.Expr) -> str:
-    match expression:
-        case ast.Literal():
-            return _literal(expression)
-        case ast.ListLiteral(items=items):
-            return f"[{', '.join(map(_literal, items))}]"
-        case ast.Now():
-            return "now()"
-        case ast.Variable(name=name):
-            return f"${name}"
-        case ast.PropertyRef(variable=variable, property=name):
-            return f"${variable.name}.{name}"
-        case ast.OwnProperty(property=name):
-            return str(name)
-        case ast.Alias(name=alias):
-            return alias
-        case ast.TextCall(function=function, subject=subject, query=query, edits=edits):
-            return _call(str(function), subject, query, edits)
-        case ast.Nearest(subject=subject, query=query):
-            return _call("nearest", subject, query)
-        case ast.Bm25(subject=subject, query=query):
-            return _call("bm25", subject, query)
-        case ast.Rrf(first=first, second=second, k=k):
-            return _call("rrf", first, second, k)
-        case ast.Aggregate(function=function, argument=argument, distinct=distinct):
-            return f"{function}({'distinct ' if distinct else ''}{_expression(argument)})"
-        case ast.CountBlock(clauses=clauses):
-            return _inline_block("count", clauses)
-        case _:
-            assert_never(expression)
-
-
-def _call(function: str, *arguments: ast.Expr | None) -> str:
-    return f"{function}({', '.join(_expression(a) for a in arguments if a is not None)})"
-
-
-def _literal(literal: ast.Literal) -> str:
-    value = literal.value
-    match literal.scalar:
-        case None:
-            return "null"
-        case Scalar.BOOL:
-            return "true" if value else "false"
-        case Scalar.STRING:
-            return quote(str(value))
-        case Scalar.DATE:
-            return f'date("{format_date(int(value or 0))}")'
-        case Scalar.DATETIME:
-            return f'datetime("{format_datetime(int(value or 0))}")'
-        case Scalar.F64:
-            return _float(float(value or 0))
-        case _:
-            return str(value)
-
-
-def _float(value: float) -> str:
-    """Without an exponent, which the language does not have."""
-    digits = f"{value:f}" if float(f"{value:f}") == value else f"{value:.1100f}".rstrip("0")
-    return f"{digits}0" if digits.endswith(".") else digits
-
-
-def _projection(projection: ast.Projection) -> str:
-    text = _expression(projection.expression)
-    return text if projection.alias is None else f"{text} as {projection.alias}"
-
-
-def _ordering(ordering: ast.Ordering) -> str:
-    return _expression(ordering.expression) + (" desc" if ordering.descending else "")
-
-
-def _statement(statement: ast.Statement) -> list[str]:
-    match statement:
-        case ast.Insert(type_name=name, assignments=assignments):
-            return [f"insert {name} {{ {_assignments(assignments)} }}"]
-        case ast.Update(type_name=name, assignments=assignments, where=where):
-            values = _assignments(assignments)
-            return [f"update {name} set {{ {values} }} where {_condition(where)}"]
-        case ast.Delete(type_name=name, where=where):
-            return [f"delete {name} where {_condition(where)}"]
-        case _:
-            assert_never(statement)
-
-
-def _assignments(assignments: tuple[ast.Assignment, ...]) -> str:
-    return ", ".join(f"{a.property}: {_expression(a.value)}" for a in assignments)
+_DIALECT = Dialect(_TOKEN, _starts, _spaced, _wide_gaps)

@@ -1,4 +1,4 @@
-"""Text of a `.gq` file to its syntax tree.
+"""Parser of `.gq` files: text to syntax tree.
 
 Invariant: `parse_queries` returns a tree or raises `ParseError`. A mutation that mixes inserts or
 updates with deletes is refused here, before anything else can look at it.
@@ -10,14 +10,17 @@ from typing import Any
 
 from lark import Token, Transformer
 
-from omnigraph.language.moments import parse_date, parse_datetime
 from omnigraph.language.query import ast
-from omnigraph.language.reader import Fault, Reader, token_span, unquote
-from omnigraph.types import VECTOR_DIMENSION_MAX, Scalar, Span, ValueType
+from omnigraph.language.query.literals import (
+    base_type,
+    integer,
+    moment,
+    require_one_type,
+    vector_dimension,
+)
+from omnigraph.language.reader import Fault, GrammarReader, token_span, unquote
+from omnigraph.types import Scalar, Span, ValueType
 
-_BASE_TYPES = {str(scalar): scalar for scalar in Scalar if scalar is not Scalar.VECTOR}
-_INTEGER_MAX = 2**63 - 1
-_INTEGER_DIGITS_MAX = 19
 RESERVED_PARAMETER = "__nanograph_now"
 
 _TERMINALS = {
@@ -83,15 +86,7 @@ def _variable(token: Token) -> ast.Variable:
     return ast.Variable(str(token)[1:], span=token_span(token))
 
 
-def _integer(token: Token, sign: Token | None = None) -> int:
-    digits = str(token).lstrip("0") or "0"
-    limit = _INTEGER_MAX + (1 if sign is not None else 0)
-    if len(digits) > _INTEGER_DIGITS_MAX or int(digits) > limit:
-        raise Fault(token_span(token), "the integer does not fit 64 bits", code="integer-too-large")
-    return -int(digits) if sign is not None else int(digits)
-
-
-class _Builder(Transformer[Token, tuple[ast.Query, ...]]):
+class _QueryBuilder(Transformer[Token, tuple[ast.Query, ...]]):
     """Builds the tree while the parser reduces. One method a grammar rule."""
 
     def start(self, queries: list[ast.Query]) -> tuple[ast.Query, ...]:
@@ -142,15 +137,15 @@ class _Builder(Transformer[Token, tuple[ast.Query, ...]]):
         assert name is not None
         nullable = mark is not None
         if str(name) == Scalar.VECTOR and dimension is not None:
-            return ValueType(Scalar.VECTOR, nullable, dimension=_dimension(dimension))
+            return ValueType(Scalar.VECTOR, nullable, dimension=vector_dimension(dimension))
         if dimension is not None:
             raise Fault(token_span(dimension), f"type {name} takes no size", code="bad-type")
-        return ValueType(_base_type(name), nullable)
+        return ValueType(base_type(name), nullable)
 
     def list_type(self, parts: list[Token | None]) -> ValueType:
         name, mark = parts
         assert name is not None
-        return ValueType(_base_type(name), nullable=mark is not None, is_list=True)
+        return ValueType(base_type(name), nullable=mark is not None, is_list=True)
 
     def note(self, parts: list[Token]) -> tuple[Token, str]:
         name, text = parts
@@ -187,7 +182,7 @@ class _Builder(Transformer[Token, tuple[ast.Query, ...]]):
     def hops(self, parts: list[Token | None]) -> ast.Hops:
         low, high = parts
         assert low is not None
-        return ast.Hops(_integer(low), None if high is None else _integer(high), span=_span(parts))
+        return ast.Hops(integer(low), None if high is None else integer(high), span=_span(parts))
 
     def traverse(self, parts: list[Any]) -> ast.Traversal:
         left, edge, hops, right = parts
@@ -254,7 +249,7 @@ class _Builder(Transformer[Token, tuple[ast.Query, ...]]):
         return ast.Ordering(expression, direction == "desc", span=_span(parts))
 
     def limit_offset(self, parts: list[Token | None]) -> tuple[int | None, int | None]:
-        limit, offset = (None if part is None else _integer(part) for part in parts)
+        limit, offset = (None if part is None else integer(part) for part in parts)
         return limit, offset
 
     def offset_limit(self, parts: list[Token | None]) -> tuple[int | None, int | None]:
@@ -367,7 +362,7 @@ class _Builder(Transformer[Token, tuple[ast.Query, ...]]):
 
     def int_literal(self, parts: list[Any]) -> ast.Literal:
         sign, digits = parts
-        return ast.Literal(_integer(digits, sign), Scalar.I64, span=_span(parts))
+        return ast.Literal(integer(digits, sign), Scalar.I64, span=_span(parts))
 
     def float_literal(self, parts: list[Any]) -> ast.Literal:
         sign, digits = parts
@@ -379,10 +374,10 @@ class _Builder(Transformer[Token, tuple[ast.Query, ...]]):
         return ast.Literal(-value if sign is not None else value, Scalar.F64, span=_span(parts))
 
     def date_literal(self, parts: list[Token]) -> ast.Literal:
-        return _moment(parts, Scalar.DATE)
+        return moment(parts, Scalar.DATE)
 
     def datetime_literal(self, parts: list[Token]) -> ast.Literal:
-        return _moment(parts, Scalar.DATETIME)
+        return moment(parts, Scalar.DATETIME)
 
     def list_literal(self, parts: list[Any]) -> ast.ListLiteral:
         start, *items, end = parts
@@ -390,7 +385,7 @@ class _Builder(Transformer[Token, tuple[ast.Query, ...]]):
         for item in literals:
             if isinstance(item, ast.ListLiteral):
                 raise Fault(item.span, "lists cannot be nested", code="bad-list")
-        _require_one_type(literals)
+        require_one_type(literals)
         return ast.ListLiteral(literals, span=_span((start, end)))
 
     def now(self, parts: list[Token]) -> ast.Now:
@@ -426,48 +421,6 @@ def _flat(kind: type[ast.And] | type[ast.Or], parts: list[ast.Condition]) -> tup
     return tuple(flat)
 
 
-def _base_type(name: Token) -> Scalar:
-    scalar = _BASE_TYPES.get(str(name))
-    if scalar is None:
-        hint = "write Vector(n)" if str(name) == Scalar.VECTOR else f"use {', '.join(_BASE_TYPES)}"
-        raise Fault(
-            token_span(name), f"unknown parameter type '{name}'", code="bad-type", hint=hint
-        )
-    return scalar
-
-
-def _dimension(token: Token) -> int:
-    dimension = _integer(token)
-    if not 1 <= dimension <= VECTOR_DIMENSION_MAX:
-        raise Fault(
-            token_span(token),
-            f"Vector dimension must be between 1 and {VECTOR_DIMENSION_MAX}",
-            code="bad-type",
-        )
-    return dimension
-
-
-def _moment(parts: list[Token], scalar: Scalar) -> ast.Literal:
-    read = parse_date if scalar is Scalar.DATE else parse_datetime
-    text = unquote(parts[1])
-    try:
-        value = read(text)
-    except ValueError as cause:
-        raise Fault(token_span(parts[1]), str(cause), code="bad-date") from None
-    return ast.Literal(value, scalar, span=_span(parts))
-
-
-def _require_one_type(items: tuple[ast.Literal, ...]) -> None:
-    """Elements of a list are of one type; integers and floats mix."""
-    families = set[object]()
-    for item in items:
-        if item.scalar is None:
-            raise Fault(item.span, "a list cannot hold null", code="bad-list")
-        families.add("number" if item.scalar in (Scalar.I64, Scalar.F64) else item.scalar)
-        if len(families) > 1:
-            raise Fault(item.span, "the elements of a list must have one type", code="bad-list")
-
-
 def _notes(notes: list[tuple[Token, str]]) -> dict[str, str]:
     texts = dict[str, str]()
     for name, text in notes:
@@ -499,6 +452,6 @@ def _require_one_mode(name: str, mutation: ast.Mutation) -> None:
             )
 
 
-_READER: Reader[tuple[ast.Query, ...]] = Reader(
-    package="omnigraph.language.query", start="start", builder=_Builder, terminals=_TERMINALS
+_READER: GrammarReader[tuple[ast.Query, ...]] = GrammarReader(
+    package="omnigraph.language.query", start="start", builder=_QueryBuilder, terminals=_TERMINALS
 )

@@ -1,4 +1,4 @@
-"""The tree of a schema: what the author wrote, nothing resolved.
+"""Syntax tree (AST) of a `.pg` file, nothing resolved.
 
 Invariant: two trees are equal when their canonical texts are. Spans point into the source and take
 no part in equality; everything else is a tuple, a string, a number or another node.

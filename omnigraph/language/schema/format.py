@@ -1,124 +1,57 @@
-"""Tree to canonical schema text.
+"""Formatter of `.pg` files, behind `omnigraph fmt`.
 
-Invariant: `parse_schema(format_schema(tree)) == tree` for every tree the parser makes, and equal
-trees give the same text.
+Invariant: `parse_schema(format_schema_text(text)) == parse_schema(text)`, and every comment stays,
+in its order and beside what it was written beside.
 """
 
 import re
-from decimal import Decimal
-from typing import assert_never
+from collections.abc import Iterator, Sequence
 
-from omnigraph.language.reader import quote
-from omnigraph.language.schema.ast import (
-    Annotation,
-    CheckConstraint,
-    ColumnConstraint,
-    Constraint,
-    Declaration,
-    Edge,
-    Interface,
-    Literal,
-    Name,
-    Node,
-    Property,
-    RangeConstraint,
-    Schema,
+from omnigraph.language.layout import Dialect, Group, LexedToken, format_source
+from omnigraph.language.schema.ast import Interface
+from omnigraph.language.schema.parser import parse_schema
+
+# A value of an enum may hold dashes, and begin with a digit.
+_TOKEN = re.compile(
+    r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/'
+    r"|(?:[A-Za-z0-9_]|-(?!>))+(?:\.[0-9]+)?|->|\.\.|[^ \t\r\n]",
+    re.DOTALL,
 )
 
-_INDENT = "  "
-_BARE_WORD = re.compile(r"(?!(?:true|false)\Z)[a-z_][A-Za-z0-9_]*\Z")
+
+def format_schema_text(source: str) -> str:
+    """The text of a `.pg` file laid out, or `ParseError`."""
+    return format_source(source, _DIALECT)
 
 
-def format_schema(schema: Schema) -> str:
-    """The canonical text of a schema: one member a line, a blank line between declarations."""
-    return "\n".join(f"{_declaration(declaration)}\n" for declaration in schema.declarations)
+def _starts(source: str) -> frozenset[int]:
+    return frozenset(_offsets(source))
 
 
-def _declaration(declaration: Declaration) -> str:
-    match declaration:
-        case Interface(name=name, properties=properties):
-            return f"interface {name} {_body(properties, ())}"
-        case Node():
-            return f"{_node_head(declaration)} " + _body(
-                declaration.properties, declaration.constraints
-            )
-        case Edge():
-            head = _edge_head(declaration)
-            if not declaration.properties and not declaration.constraints:
-                return head
-            return f"{head} {_body(declaration.properties, declaration.constraints)}"
-        case _:
-            assert_never(declaration)
+def _offsets(source: str) -> Iterator[int]:
+    for declaration in parse_schema(source).declarations:
+        yield declaration.span.start
+        yield from (member.span.start for member in declaration.properties)
+        if not isinstance(declaration, Interface):
+            yield from (constraint.span.start for constraint in declaration.constraints)
 
 
-def _node_head(node: Node) -> str:
-    parts = [f"node {node.name}", *map(format_annotation, node.annotations)]
-    if node.implements:
-        parts.append(f"implements {_names(node.implements)}")
-    return " ".join(parts)
+def _spaced(tokens: Sequence[LexedToken], position: int) -> bool:
+    token = tokens[position]
+    previous = tokens[position - 1] if position else None
+    if previous is None or token.text == "," or previous.is_comment or token.is_comment:
+        return token.text != ","
+    if token.text == "..":
+        return previous.text == ","
+    return not (
+        token.text in (",", ")", "]", "?", ":", "(", "=")
+        or previous.text in ("(", "[", "@", "=", "..")
+    )
 
 
-def _edge_head(edge: Edge) -> str:
-    parts = [f"edge {edge.name}: {edge.source} -> {edge.target}"]
-    if edge.cardinality is not None:
-        high = "" if edge.cardinality.high is None else edge.cardinality.high
-        parts.append(f"@card({edge.cardinality.low}..{high})")
-    parts.extend(map(format_annotation, edge.annotations))
-    return " ".join(parts)
+def _wide_gaps(group: Group) -> bool:
+    """Members that share a line and have no comma between them stand two spaces apart."""
+    return group.opening.text == "{"
 
 
-def _body(properties: tuple[Property, ...], constraints: tuple[Constraint, ...]) -> str:
-    lines = [*map(_property, properties), *map(_constraint, constraints)]
-    if not lines:
-        return "{}"
-    inner = "\n".join(f"{_INDENT}{line}" for line in lines)
-    return f"{{\n{inner}\n}}"
-
-
-def _property(prop: Property) -> str:
-    return " ".join([f"{prop.name}: {prop.type.value}", *map(format_annotation, prop.annotations)])
-
-
-def _constraint(constraint: Constraint) -> str:
-    match constraint:
-        case ColumnConstraint(kind=kind, columns=columns):
-            return f"@{kind}({_names(columns)})"
-        case RangeConstraint(property=name, low=low, high=high):
-            return f"@range({name}, {format_interval(low, high)})"
-        case CheckConstraint(property=name, pattern=pattern):
-            return f"@check({name}, {quote(pattern)})"
-        case _:
-            assert_never(constraint)
-
-
-def _names(names: tuple[Name, ...]) -> str:
-    return ", ".join(name.text for name in names)
-
-
-def format_interval(low: int | float | None, high: int | float | None) -> str:
-    """`low..high` with an open bound left out."""
-    written = ["" if bound is None else format_literal(bound) for bound in (low, high)]
-    return "..".join(written)
-
-
-def format_annotation(annotation: Annotation) -> str:
-    """`@name(value, key=value)`. `@embed` names a property, so its value is bare if it can be."""
-    if annotation.value is None:
-        return f"@{annotation.name}"
-    value = annotation.value
-    bare = annotation.name == "embed" and isinstance(value, str) and _BARE_WORD.match(value)
-    first = str(value) if bare else format_literal(value)
-    rest = (f"{key}={format_literal(value)}" for key, value in annotation.kwargs)
-    return f"@{annotation.name}({', '.join([first, *rest])})"
-
-
-def format_literal(value: Literal) -> str:
-    """A literal as the language writes it. Floats have no exponent there."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return quote(value)
-    if isinstance(value, int):
-        return str(value)
-    text = format(Decimal(repr(value)), "f")
-    return text if "." in text else f"{text}.0"
+_DIALECT = Dialect(_TOKEN, _starts, _spaced, _wide_gaps)

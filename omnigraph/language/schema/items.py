@@ -1,4 +1,4 @@
-"""What an `@name(…)` is: an annotation, a body constraint or a cardinality.
+"""Schema items `@name(…)`: an annotation, a body constraint or a cardinality.
 
 Invariant: a value built here is well formed by itself. Whether it may stand where it does, and
 whether the properties it names exist, is for the catalog to say.
@@ -69,7 +69,7 @@ Argument = Positional | Word | Keyword | Interval
 
 @dataclass(frozen=True, slots=True)
 class AtItem:
-    """`@name` or `@name(argument, …)`, not yet told apart."""
+    """`@name` or `@name(argument, …)`, not yet classified."""
 
     name: str
     arguments: tuple[Argument, ...] | None
@@ -81,7 +81,7 @@ class AtItem:
 
 
 def argument_span(argument: Argument) -> Span:
-    """Where an argument stands."""
+    """Position of an argument."""
     match argument:
         case Positional(token=token) | Word(token=token):
             return token_span(token)

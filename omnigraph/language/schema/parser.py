@@ -1,4 +1,4 @@
-"""Schema text to tree.
+"""Parser of `.pg` files: text to syntax tree.
 
 Invariant: `parse_schema` returns a tree or raises `ParseError`. The builder runs while the parser
 reduces and never walks a tree, so deep text costs no stack.
@@ -9,7 +9,7 @@ from typing import Any
 
 from lark import Token, Transformer
 
-from omnigraph.language.reader import Fault, Reader, token_span
+from omnigraph.language.reader import Fault, GrammarReader, token_span
 from omnigraph.language.schema import items
 from omnigraph.language.schema.ast import (
     Annotation,
@@ -39,7 +39,7 @@ def parse_schema(text: str) -> Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class _Head:
+class _PropertyHead:
     """`name: type`, before its annotations are known."""
 
     name: Name
@@ -47,7 +47,7 @@ class _Head:
 
 
 @dataclass(frozen=True, slots=True)
-class _Body:
+class _DeclarationBody:
     """The members of a declaration, sorted by what they are."""
 
     properties: tuple[Property, ...]
@@ -61,11 +61,11 @@ class _Members:
 
     properties: list[Property] = field(default_factory=list)
     constraints: list[Constraint] = field(default_factory=list)
-    head: _Head | None = None
+    head: _PropertyHead | None = None
     annotations: list[Annotation] = field(default_factory=list)
     comma_allowed: bool = False
 
-    def add_head(self, head: _Head) -> None:
+    def add_head(self, head: _PropertyHead) -> None:
         self.finish()
         self.head, self.comma_allowed = head, True
 
@@ -124,7 +124,7 @@ def _misplaced_card(item: AtItem, where: str) -> Fault:
     )
 
 
-class _Builder(Transformer[Token, Schema]):
+class _SchemaBuilder(Transformer[Token, Schema]):
     """One method a grammar rule, called as the parser reduces it."""
 
     def schema(self, children: Children) -> Schema:
@@ -187,23 +187,25 @@ class _Builder(Transformer[Token, Schema]):
 
     # Bodies
 
-    def body(self, children: Children) -> _Body:
+    def body(self, children: Children) -> _DeclarationBody:
         *parts, close = children
         members = _Members()
         for part in parts:
             match part:
-                case _Head():
+                case _PropertyHead():
                     members.add_head(part)
                 case AtItem():
                     members.add_item(part)
                 case _:
                     members.add_comma(part)
         members.finish()
-        return _Body(tuple(members.properties), tuple(members.constraints), token_span(close))
+        return _DeclarationBody(
+            tuple(members.properties), tuple(members.constraints), token_span(close)
+        )
 
-    def head(self, children: Children) -> _Head:
+    def head(self, children: Children) -> _PropertyHead:
         name, type_expr = children
-        return _Head(_name(name), type_expr)
+        return _PropertyHead(_name(name), type_expr)
 
     # Types
 
@@ -262,8 +264,8 @@ class _Builder(Transformer[Token, Schema]):
     # @name(…)
 
     def at_item(self, children: Children) -> AtItem:
-        at, name, arguments = children
-        start = token_span(at)
+        sign, name, arguments = children
+        start = token_span(sign)
         if arguments is None:
             return AtItem(str(name), None, start.to(token_span(name)))
         *values, end = arguments
@@ -342,10 +344,10 @@ def _vector(span: Span, dimension: tuple[Token, Span] | None) -> TypeExpr:
 
 
 # Keywords are left out: an error names them as they are written, or not at all where any name fits.
-_READER: Reader[Schema] = Reader(
+_READER: GrammarReader[Schema] = GrammarReader(
     package="omnigraph.language.schema",
     start="schema",
-    builder=_Builder,
+    builder=_SchemaBuilder,
     terminals={
         "TYPE": "a type name (it starts with an upper-case letter)",
         "IDENT": "a name (it starts with a lower-case letter or '_')",

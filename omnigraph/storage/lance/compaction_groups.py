@@ -1,7 +1,7 @@
-"""Which fragments should become one: few fragments, without writing rows again and again.
+"""Compaction policy: which small or worn fragments are rewritten together as one.
 
 Invariant: while a table grows, a row is rewritten a few times, however often upkeep runs. A run
-over fragments that are in order already names none.
+over fragments that are large enough names none.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,8 +25,8 @@ def merge_groups(
 ) -> tuple[tuple[int, ...], ...]:
     """Fragments that should become one each, smallest first.
 
-    `apart` keeps fragments in different groups: those that an index nobody asks for covers, and
-    those it does not.
+    `apart` keeps fragments in different groups: those that an index foreign to the schema covers,
+    and those it does not.
     """
     kinds: dict[object, list[tuple[int, int, bool]]] = {}
     for fragment in fragments:

@@ -1,23 +1,17 @@
-"""Lance datasets of one graph: opened, looked at, committed, branched.
+"""Lance dataset handles of one graph: opened, kept in an LRU, committed through, branched.
 
-Invariant: every call into Lance passes `lance_call`, which counts it and turns Lance's errors into
-ours, so no other module reads an error text of Lance. A handle is pinned to one version for its
-whole life, and a branch is only ever reached through a handle opened below its own `tree/` folder:
-committing a branch's transaction through the root would silently change main.
+Invariant: every call into Lance passes `lance_call`, which counts it and translates Lance's errors
+into ours, so no other module reads an error text of Lance. A handle is pinned to one version for
+its whole life, and a branch is only ever reached through a handle opened below its own `tree/`
+folder: committing a branch's transaction through the root would silently change main.
 """
 
 import re
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import timedelta
-from pathlib import PurePosixPath
-from threading import Lock
-from typing import Any, NewType
+from typing import Any
 
 import lance
-import orjson
 import pyarrow as pa
 from lance.commit import CommitConflictError
 from lance.dataset import Transaction
@@ -25,48 +19,38 @@ from lance.fragment import LanceFragment
 from lance.lance import _Session as Session
 
 from omnigraph.errors import AlreadyExists, NotFound, Reclaimed, StorageFailed
+from omnigraph.lru import Lru
+from omnigraph.storage.lance.refs import Ref, listed_ref, read_ref, read_refs
 from omnigraph.storage.names import encode
-from omnigraph.storage.objects import Objects, Place
+from omnigraph.storage.objects import Objects, Root
 from omnigraph.storage.records import DATASET, TablePin
 from omnigraph.storage.stats import Stats
 
 Handle = lance.LanceDataset
-ForkId = NewType("ForkId", str)
+_VersionKey = tuple[str, str, str, int]
 
 OPERATION_PROPERTY = "omnigraph:operation"
 _HANDLES_MAX = 512
-_NEVER = timedelta(days=36_500)
 
 
 class CommitRaced(Exception):
-    """Another commit came first. Nothing of this one is durable."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ref:
-    """A Lance branch: the point it starts from, and its identity."""
-
-    parent_branch: str | None  # as Lance names it
-    parent_version: int
-    identity: ForkId
-    created_at: float  # seconds since the epoch
+    """Commit conflict: another commit came first. Nothing of this one is durable."""
 
 
 class Datasets:
-    """The datasets below one graph's root."""
+    """The datasets below one graph's root. Safe to share between threads."""
 
-    def __init__(self, where: Place, objects: Objects, stats: Stats) -> None:
+    def __init__(self, where: Root, objects: Objects, stats: Stats) -> None:
         self._where = where
         self._objects = objects
         self._stats = stats
         self._session = Session()
-        self._handles: OrderedDict[tuple[str, str, str, int], Handle] = OrderedDict()
-        self._turn = Lock()
+        self._handles: Lru[_VersionKey, Handle] = Lru(_HANDLES_MAX)
 
     # Opening
 
-    def address(self, location: str, branch: str | None) -> str:
-        """Where a dataset, or its branch, lives."""
+    def uri(self, location: str, branch: str | None) -> str:
+        """The URI of a dataset, or of its branch."""
         root = self._where.join(location)
         return root if branch is None else f"{root}/tree/{encode(branch)}"
 
@@ -78,20 +62,17 @@ class Datasets:
         """A new handle, pinned to a version or to the latest one."""
         with self.lance_call("open", f"{location} on {branch or 'main'}"):
             return lance.dataset(
-                self.address(location, branch),
+                self.uri(location, branch),
                 version=version,
                 storage_options=self._where.storage_options,
                 session=self._session,
             )
 
-    def at(self, pin: TablePin) -> Handle:
+    def handle(self, pin: TablePin) -> Handle:
         """The handle of a published version, opened at most once while it is in use."""
-        key = (pin.location, pin.branch or "", pin.fork, pin.version)
-        with self._turn:
-            handle = self._handles.get(key)
-            if handle is not None:
-                self._handles.move_to_end(key)
-                return handle
+        handle = self._handles.get(_version_key(pin))
+        if handle is not None:
+            return handle
         try:
             handle = self.open(pin.location, pin.branch, pin.version)
         except NotFound as cause:
@@ -100,26 +81,21 @@ class Datasets:
         return handle
 
     def own(self, pin: TablePin) -> Handle:
-        """A handle nobody else has: building an index locks other threads out of its handle."""
+        """A new handle that is not shared: building an index locks other threads out of its
+        handle."""
         return self.open(pin.location, pin.branch, pin.version)
 
     def keep(self, pin: TablePin, handle: Handle) -> None:
         """Remember the handle of a version this process wrote or opened."""
-        with self._turn:
-            self._handles[(pin.location, pin.branch or "", pin.fork, pin.version)] = handle
-            while len(self._handles) > _HANDLES_MAX:
-                self._handles.popitem(last=False)
+        self._handles.put(_version_key(pin), handle)
 
     def forget(self, location: str) -> None:
         """Forget the handles of one dataset."""
-        with self._turn:
-            for key in [key for key in self._handles if key[0] == location]:
-                del self._handles[key]
+        self._handles.discard(lambda key: key[0] == location)
 
     def close(self) -> None:
         """Forget every handle."""
-        with self._turn:
-            self._handles.clear()
+        self._handles.clear()
 
     # Versions
 
@@ -135,50 +111,8 @@ class Datasets:
         return self.head(location, branch)
 
     def head(self, location: str, branch: str | None) -> int:
-        """The head of a dataset or branch no handle is at hand for."""
+        """The head of a dataset or branch, by opening it."""
         return int(self.open(location, branch).version)
-
-    def operation_of(self, handle: Handle, version: int) -> str | None:
-        """The operation that wrote a version, if it was one of ours."""
-        with self.lance_call("read_transaction", handle.uri):
-            found = handle.read_transaction(version)
-        return (
-            None if found is None else (found.transaction_properties or {}).get(OPERATION_PROPERTY)
-        )
-
-    def operations(self, pin: TablePin, head: int) -> tuple[str, ...]:
-        """What Lance did in each version after a pin, up to a head."""
-        handle = self.open(pin.location, pin.branch, head)
-        names = []
-        for version in range(pin.version + 1, head + 1):
-            with self.lance_call("read_transaction", handle.uri):
-                names.append(_operation_name(handle, version))
-        return tuple(names)
-
-    # Reclaiming
-
-    def versions(self, location: str, branch: str | None) -> list[int]:
-        """Every version that is there, the oldest first. A branch's list starts where it forked."""
-        handle = self.open(location, branch)
-        with self.lance_call("versions", location):
-            return sorted(int(each["version"]) for each in handle.version_refs())
-
-    def reclaim(
-        self, location: str, branch: str | None, versions: list[int], *, confirm: bool
-    ) -> tuple[int, int, int]:
-        """Remove versions and the files that only they name, and files that no version has named
-        for long; or only count: versions, bytes, files."""
-        handle = self.open(location, branch)
-        which: dict[str, Any] = {"versions": versions} if versions else {"older_than": _NEVER}
-        with self.lance_call("reclaim", location):
-            if confirm:
-                done = handle.cleanup_old_versions(error_if_tagged_old_versions=False, **which)
-            else:
-                done = handle.explain_cleanup_old_versions(
-                    error_if_tagged_old_versions=False, **which
-                ).stats
-        files = done.data_files_removed + done.index_files_removed + done.deletion_files_removed
-        return int(done.old_versions), int(done.bytes_removed), int(files)
 
     # Writing
 
@@ -211,41 +145,15 @@ class Datasets:
         """Every Lance branch of a dataset, by its encoded name."""
         try:
             with self.lance_call("list_branches", location):
-                found: dict[str, Any] = dict(self.open(location).branches.list())
+                listed: dict[str, Any] = dict(self.open(location).branches.list())
         except NotFound:
             # Lance lists names and then reads each; one that was deleted in between fails it.
-            return self._refs_one_by_one(location)
-        return {
-            name: Ref(
-                facts["parent_branch"],
-                int(facts["parent_version"]),
-                ForkId(facts["branch_identifier"][-1][1]),
-                float(facts["create_at"]),
-            )
-            for name, facts in found.items()
-        }
-
-    def _refs_one_by_one(self, location: str) -> dict[str, Ref]:
-        paths = self._objects.list(f"{location}/_refs/branches")
-        refs = {PurePosixPath(path).stem: self._read_ref(path) for path in paths}
-        return {name: ref for name, ref in refs.items() if ref is not None}
+            return read_refs(self._objects, location)
+        return {name: listed_ref(facts) for name, facts in listed.items()}
 
     def ref(self, location: str, branch: str) -> Ref | None:
         """One Lance branch, by one small read: listing would read them all."""
-        return self._read_ref(f"{location}/_refs/branches/{encode(branch)}.json")
-
-    def _read_ref(self, path: str) -> Ref | None:
-        found = self._objects.get(path)
-        if found is None:
-            return None
-        facts = orjson.loads(found.data)
-        identity = facts["identifier"]["version_mapping"][-1][1]
-        return Ref(
-            facts["parentBranch"],
-            int(facts["parentVersion"]),
-            ForkId(identity),
-            float(facts["createAt"]),
-        )
+        return read_ref(self._objects, location, branch)
 
     def create_branch(
         self, location: str, branch: str, *, source: str | None, version: int
@@ -279,10 +187,14 @@ class Datasets:
 
 
 def files_of(fragment: LanceFragment) -> tuple[str, ...]:
-    """The files of a fragment, which tell fragments apart: their numbers come again after a
+    """The files of a fragment, which identify it: a fragment id may be used again after a
     restore."""
     # Lance makes a new class whenever `path` is asked for, which takes longer than all the rest.
     return tuple(file._path for file in fragment.metadata.files)
+
+
+def _version_key(pin: TablePin) -> _VersionKey:
+    return pin.location, pin.branch or "", pin.fork, pin.version
 
 
 def _folder(location: str, branch: str | None) -> str:
@@ -294,20 +206,7 @@ def version_file(version: int) -> str:
     return f"{2**64 - 1 - version:020d}.manifest"
 
 
-def _operation_name(handle: Handle, version: int) -> str:
-    try:
-        found = handle.read_transaction(version)
-    except TypeError:
-        # Lance cannot show a rewrite that moved indexes along, and fails at nothing else.
-        return "Rewrite"
-    if found is None:
-        raise OSError(f"version {version} has no transaction")
-    name = type(found.operation).__name__
-    # The only operation of upkeep that Lance gives no name of its own.
-    return "ReserveFragments" if name == "BaseOperation" else name
-
-
-# Files are told by their names: a graph may lie anywhere, below a folder called `data` too.
+# Only the last folders of a path tell: a graph may lie below a folder called `data` too.
 _FILE = r"/(data/\w+\.lance|_deletions/\d+-\d+-\d+\.(arrow|bin)|_indices/[0-9a-f-]{36}/\w+\.\w+)"
 _MISSING_FILE = re.compile(rf"not found.*{_FILE}(?![\w/])", re.I | re.S)
 

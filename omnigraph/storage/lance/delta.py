@@ -1,38 +1,39 @@
-"""Which rows may differ between two versions of a table, at the cost of what was written between.
+"""Delta of two table versions: the ids that may differ, at the cost of what was written between.
 
 Two versions are joined by a path of spans: down to the version where their Lance branches parted
-and up again. What each span touched is composed into one list.
+and up again. The change sets of the spans are composed into one.
 
 Invariant: an id that is not listed has the same content in both versions, under the same row id.
 An id that is listed may still be equal: rows are written again without being changed.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
-from threading import Lock
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import BadRequest, NotFound
-from omnigraph.storage.lance.datasets import Datasets, ForkId
-from omnigraph.storage.lance.direct_read import InPlace
+from omnigraph.lru import Lru
+from omnigraph.storage.lance.columns import KEY
+from omnigraph.storage.lance.datasets import Datasets
+from omnigraph.storage.lance.direct_read import DirectReader
 from omnigraph.storage.lance.parallel import together
-from omnigraph.storage.lance.row_cache import Carried, Read
+from omnigraph.storage.lance.refs import ForkId
+from omnigraph.storage.lance.row_cache import RowCache, RowsRead
 from omnigraph.storage.lance.spans import (
     AFTER,
     BEFORE,
     TOUCHED,
     Columns,
     Ends,
-    Found,
-    Span,
+    SpanChanges,
+    SpanRows,
+    VersionSpan,
     composed,
     reversed_,
 )
-from omnigraph.storage.lance.tables import KEY
 from omnigraph.storage.names import decode
 from omnigraph.storage.records import TablePin
 
@@ -55,62 +56,68 @@ class _Point:
 
 
 class Deltas:
-    """Compares versions of tables. Remembers small spans: a span never changes."""
+    """Compares versions of tables. A span never changes, so small ones are kept in LRUs: the ids
+    they touched by count, their rows by bytes."""
 
-    def __init__(self, datasets: Datasets, carried: Carried) -> None:
+    def __init__(self, datasets: Datasets, row_cache: RowCache) -> None:
         self._datasets = datasets
-        self._carried = carried
-        self._in_place = InPlace()
-        self._spans: OrderedDict[Span, Found] = OrderedDict()
-        self._turn = Lock()
+        self._row_cache = row_cache
+        self._direct = DirectReader()
+        self._touched: Lru[VersionSpan, pa.Table] = Lru(_SPANS_MAX)
+        self._rows: Lru[VersionSpan, SpanRows] = Lru(_ROWS_BYTES_MAX, lambda rows: rows.nbytes)
 
     def touched(self, before: TablePin, after: TablePin, *, columns: Columns = None) -> pa.Table:
-        """The ids that may differ between two versions of a table, sorted. Who is about to read the
-        rows names the columns: if the rows are few, they are read on the way and carried to the
-        readers of both versions."""
+        """The ids that may differ between two versions of a table, sorted. A caller that is about
+        to read the rows names the columns: if the rows are few, they are read on the way and kept
+        in the row cache for the readers of both versions."""
         if before.location != after.location:
             raise BadRequest(
                 f"{before.table_key} was dropped and added again between the two versions",
                 "compare points on one side of that",
             )
         down, up = self._path(before, after)
-        found = self._found(before, [*down, *up], columns)
-        steps = [reversed_(found[span].touched) for span in down]
-        steps += [found[span].touched for span in up]
+        changes = self._changes(before, [*down, *up], columns)
+        steps = [reversed_(changes[span].touched) for span in down]
+        steps += [changes[span].touched for span in up]
         joined = reduce(composed, steps) if steps else TOUCHED.empty_table()
         present = pc.or_(pc.is_valid(joined[BEFORE]), pc.is_valid(joined[AFTER]))
-        if columns is not None and steps and all(each.has_rows for each in found.values()):
-            self._carry(before, after, down, up, found)
+        if columns is not None and steps:
+            self._cache_rows(before, after, down, up, changes)
         return joined.filter(present).sort_by(KEY)
 
     def clear(self) -> None:
         """Forget everything."""
-        with self._turn:
-            self._spans.clear()
-        self._in_place.clear()
-        self._carried.clear()
+        self._touched.clear()
+        self._rows.clear()
+        self._direct.clear()
+        self._row_cache.clear()
 
-    def _carry(
+    def _cache_rows(
         self,
         before: TablePin,
         after: TablePin,
-        down: list[Span],
-        up: list[Span],
-        found: dict[Span, Found],
+        down: list[VersionSpan],
+        up: list[VersionSpan],
+        changes: dict[VersionSpan, SpanChanges],
     ) -> None:
-        """Keep the rows for the readers of both versions. On the way from a version the first span
-        that touched a row id has read it as the version holds it."""
-        ends = {span: self._ends(before, span) for span in found}
-        news: dict[Span, Read] = {s: (ends[s].high, found[s].new) for s in found}
-        olds: dict[Span, Read] = {s: (ends[s].low, found[s].old) for s in found}
+        """Keep the rows for the readers of both versions, if every span has its rows. On the way
+        from a version the first span that touched a row id has read it as the version holds it."""
+        rows = {span: each.rows for span, each in changes.items() if each.rows is not None}
+        if len(rows) < len(changes):
+            return
+        ends = {span: self._ends(before, span) for span in rows}
+        news: dict[VersionSpan, RowsRead] = {s: (ends[s].high, rows[s].new) for s in rows}
+        olds: dict[VersionSpan, RowsRead] = {s: (ends[s].low, rows[s].old) for s in rows}
         forth = [news[span] for span in down] + [olds[span] for span in up]
         back = [news[span] for span in reversed(up)] + [olds[span] for span in reversed(down)]
         for pin, reads in ((before, forth), (after, back)):
-            self._carried.keep(pin, self._datasets.at(pin), reads)
+            self._row_cache.keep(pin, self._datasets.handle(pin), reads)
 
     # The path
 
-    def _path(self, before: TablePin, after: TablePin) -> tuple[list[Span], list[Span]]:
+    def _path(
+        self, before: TablePin, after: TablePin
+    ) -> tuple[list[VersionSpan], list[VersionSpan]]:
         """Spans from `before` down to where the two part, and from there up to `after`."""
         ours, theirs = self._chain(before), self._chain(after)
         lines = {point.line: index for index, point in enumerate(theirs)}
@@ -141,12 +148,15 @@ class Deltas:
 
     # Spans
 
-    def _found(self, base: TablePin, spans: list[Span], columns: Columns) -> dict[Span, Found]:
-        """What each span touched: remembered, or read, all that is missing at once."""
-        with self._turn:
-            known = {span: self._spans[span] for span in spans if span in self._spans}
-            for span in known:
-                self._spans.move_to_end(span)
+    def _changes(
+        self, base: TablePin, spans: list[VersionSpan], columns: Columns
+    ) -> dict[VersionSpan, SpanChanges]:
+        """What each span touched: from the LRUs, or read, all missing spans at once."""
+        known = {}
+        for span in spans:
+            touched = self._touched.get(span)
+            if touched is not None:
+                known[span] = SpanChanges(touched, self._rows.get(span))
         fresh = [span for span in spans if span not in known]
         ends = [self._ends(base, span) for span in fresh]
         reads: list[Callable[[], pa.Table | pa.Array]] = []
@@ -155,37 +165,27 @@ class Deltas:
         parts = together(reads)
         pairs = list(zip(parts[::2], parts[1::2], strict=True))
         for span, each, pair in zip(fresh, ends, pairs, strict=True):
-            known[span] = each.found(*pair, columns)
+            known[span] = each.changes(*pair, columns)
             self._remember(span, known[span])
         return known
 
-    def _ends(self, base: TablePin, span: Span) -> Ends:
-        low, high = (self._datasets.at(span.pin(base, at)) for at in (span.low, span.high))
-        return Ends(self._datasets, self._in_place, base.table_key, low, high)
+    def _ends(self, base: TablePin, span: VersionSpan) -> Ends:
+        low, high = (self._datasets.handle(span.pin(base, v)) for v in (span.low, span.high))
+        return Ends(self._datasets, self._direct, base.table_key, low, high)
 
-    def _remember(self, span: Span, found: Found) -> None:
-        if found.touched.num_rows > _SPAN_ROWS_MAX:
+    def _remember(self, span: VersionSpan, changes: SpanChanges) -> None:
+        if changes.touched.num_rows > _SPAN_ROWS_MAX:
             return
-        with self._turn:
-            self._spans[span] = found
-            while len(self._spans) > _SPANS_MAX:
-                self._spans.popitem(last=False)
-            self._forget_rows()
-
-    def _forget_rows(self) -> None:
-        """Hold no more rows than a few comparisons need; the oldest go first."""
-        held = 0
-        for span, found in list(reversed(self._spans.items())):
-            held += found.rows_bytes
-            if found.has_rows and held > _ROWS_BYTES_MAX:
-                self._spans[span] = Found(found.touched)
+        self._touched.put(span, changes.touched)
+        if changes.rows is not None:
+            self._rows.put(span, changes.rows)
 
 
-def _spans(location: str, chain: list[_Point], low: int) -> list[Span]:
+def _spans(location: str, chain: list[_Point], low: int) -> list[VersionSpan]:
     """The stretches of a chain from its tip down to `low` on its last branch."""
     ends = [*(point.version for point in chain[1:]), low]
     return [
-        Span(location, point.branch, ForkId(point.fork), end, point.version)
+        VersionSpan(location, point.branch, ForkId(point.fork), end, point.version)
         for point, end in zip(chain, ends, strict=True)
         if end != point.version
     ]

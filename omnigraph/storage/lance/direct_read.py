@@ -1,22 +1,25 @@
-"""Rows known by row id, read straight from the files they lie in.
+"""Fast path of: `rowids.rows_by_id` — rows by row id, read straight from the data files.
 
-To plan a filter that names many row ids takes Lance longer than to read the rows. But a fragment
-lists the row ids of its rows in their order, so that a row id tells a place in a file. A row that
-was written again is listed by the old fragment too, which has it deleted: the newest one that lists
-a row id has the row.
+Planning a filter that names many row ids takes Lance longer than reading the rows. But a fragment
+lists the row ids of its rows in their order, so a row id gives an offset in a file. A row that was
+written again is listed by the old fragment too, which has it deleted: the newest fragment that
+lists a row id has the row.
 
-Invariant: only rows that the version holds may be asked for, because a place does not tell whether
-its row was deleted. What is not certain or not worth while is left to the caller: few rows in many
-files, fragments that would take long to look through and all older ones, nested columns, columns in
-several files or under other names, and files that are not on this disk.
+Reference: `rowids.rows_by_id`, which filters by row id.
+Held equal by: `test_the_newest_fragment_that_lists_a_row_has_it`, and for what it assumes of
+Lance's files by `tests/substrate/test_lance_files.py`.
+Falls back: for few rows in many files, fragments that would take long to look through and all older
+ones, nested columns, columns in several files or under other names, and files that are not on this
+disk. The row ids of all of those are handed back to the caller.
+
+Invariant: only rows that the version holds may be asked for, because a row id list does not tell
+whether a row was deleted.
 """
 
 import os
 import re
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -25,128 +28,129 @@ import pyarrow as pa
 from lance.file import LanceFileReader
 from lance.fragment import DataFile, FragmentMetadata, LanceFragment, RowIdMeta, RowIdSequence
 
+from omnigraph.lru import Lru
+from omnigraph.storage.lance.columns import ADDRESS, ROW_ID, addresses_in
 from omnigraph.storage.lance.datasets import Handle
+from omnigraph.storage.lance.protobuf import varint
 
-_ROW_ID, _ADDRESS = "_rowid", "_rowaddr"
-_SCATTERED_MAX = 50_000
-_LISTS_MAX = 512
+_LISTED_MAX = 50_000
+_FRAGMENTS_MAX = 512
 _READERS_MAX = 16
 _ROWS_A_FILE = 64  # files are opened only for so many rows each, on average
 _NO_ROW = np.uint64(2**64 - 1)
 
 Numbers = npt.NDArray[np.uint64]
-Places = npt.NDArray[np.intp]
+Positions = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Row ids that follow each other, in their order."""
+class RowIdRange:
+    """Row ids of a fragment that are consecutive, in their order."""
 
     first: int
     end: int
 
-    def find(self, wanted: Numbers) -> tuple[Places, Numbers]:
-        """Which of some sorted row ids are listed, and the places of those."""
+    def find(self, row_ids: Numbers) -> tuple[Positions, Numbers]:
+        """The positions of those of some sorted row ids that the fragment lists, and the offsets
+        of their rows."""
         ends = np.array((self.first, self.end), np.uint64)
-        low, high = wanted.searchsorted(ends).tolist()
-        return np.arange(low, high), wanted[low:high] - np.uint64(self.first)
+        low, high = row_ids.searchsorted(ends).tolist()
+        return np.arange(low, high), row_ids[low:high] - np.uint64(self.first)
 
 
 @dataclass(frozen=True, slots=True)
-class Scattered:
-    """Row ids in any order: sorted here with the place of each, and one after them that no row has,
-    so that what is larger than all finds something too."""
+class RowIdList:
+    """Row ids of a fragment in any order: sorted here with the offset of each, and with one after
+    them that no row has, so that a search for a larger one ends at an entry too."""
 
     ids: Numbers
-    places: Numbers
+    offsets: Numbers
 
-    def find(self, wanted: Numbers) -> tuple[Places, Numbers]:
-        """Which of some sorted row ids are listed, and the places of those."""
-        at = self.ids.searchsorted(wanted)
-        found = (self.ids[at] == wanted).nonzero()[0]
-        return found, self.places[at[found]]
+    def find(self, row_ids: Numbers) -> tuple[Positions, Numbers]:
+        """The positions of those of some sorted row ids that the fragment lists, and the offsets
+        of their rows."""
+        nearest = self.ids.searchsorted(row_ids)
+        listed = (self.ids[nearest] == row_ids).nonzero()[0]
+        return listed, self.offsets[nearest[listed]]
 
 
-class InPlace:
-    """Reads rows from files. Keeps a few of them open, and remembers which row ids they hold: that
-    never changes. Safe to share between threads."""
+RowIds = RowIdRange | RowIdList
+
+
+class DirectReader:
+    """Reads rows from data files. Keeps a few files open, and the row ids of fragments, which never
+    change, in LRUs. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._lists: OrderedDict[str, Stretch | Scattered | None] = OrderedDict()
-        self._readers: OrderedDict[tuple[str, ...], LanceFileReader] = OrderedDict()
-        self._turn = Lock()
+        self._row_ids: Lru[str, tuple[RowIds | None]] = Lru(_FRAGMENTS_MAX)
+        self._readers: Lru[tuple[str, ...], LanceFileReader] = Lru(_READERS_MAX)
 
     def rows(
         self, handle: Handle, row_ids: pa.Array, columns: Sequence[str]
     ) -> tuple[list[pa.Table], pa.Array]:
-        """Those of the rows whose places are known, in any order, and the row ids of the others."""
+        """The rows whose offsets are known, in any order, and the row ids of the others."""
         if "://" in handle.uri:
             return [], row_ids
-        lying, others = self._lying(handle, row_ids)
-        if len(lying) > max(1, len(row_ids) // _ROWS_A_FILE):
+        located, others = self._located(handle, row_ids)
+        if len(located) > max(1, len(row_ids) // _ROWS_A_FILE):
             return [], row_ids
-        found = []
-        for fragment, ids, places in lying:
-            rows = self._taken(handle, fragment, ids, places, columns)
+        tables = []
+        for fragment, ids, offsets in located:
+            rows = self._taken(handle, fragment, ids, offsets, columns)
             if rows is None:
                 others.append(ids)
             else:
-                found.append(rows)
-        return found, pa.array(np.concatenate(others))
+                tables.append(rows)
+        return tables, pa.array(np.concatenate(others))
 
-    def _lying(
+    def _located(
         self, handle: Handle, row_ids: pa.Array
     ) -> tuple[list[tuple[LanceFragment, Numbers, Numbers]], list[Numbers]]:
-        """The fragments the rows lie in, each with those and their places; and what is unknown."""
-        wanted = np.sort(row_ids.to_numpy())
-        lying = []
+        """The fragments the rows lie in, each with their row ids and offsets; and the row ids that
+        are left."""
+        left = np.sort(row_ids.to_numpy())
+        located = []
         newest_first = sorted(handle.get_fragments(), key=_number, reverse=True)
         for fragment in newest_first:
-            listed = self._listed(fragment) if len(wanted) else None
+            listed = self._row_ids_of(fragment) if len(left) else None
             if listed is None:
                 break
-            at, places = listed.find(wanted)
-            if len(at):
-                lying.append((fragment, wanted[at], places))
-                wanted = np.delete(wanted, at)
-        return lying, [wanted]
+            positions, offsets = listed.find(left)
+            if len(positions):
+                located.append((fragment, left[positions], offsets))
+                left = np.delete(left, positions)
+        return located, [left]
 
     def clear(self) -> None:
         """Close every file."""
-        with self._turn:
-            self._readers.clear()
+        self._readers.clear()
 
-    def _listed(self, fragment: LanceFragment) -> Stretch | Scattered | None:
-        held = fragment.metadata
-        path = held.files[0]._path
-        with self._turn:
-            if path in self._lists:
-                self._lists.move_to_end(path)
-                return self._lists[path]
-        listed = _stretch(held) or _scattered(held)
-        with self._turn:
-            self._lists[path] = listed
-            if len(self._lists) > _LISTS_MAX:
-                self._lists.popitem(last=False)
-        return listed
+    def _row_ids_of(self, fragment: LanceFragment) -> RowIds | None:
+        metadata = fragment.metadata
+        path = metadata.files[0]._path
+        known = self._row_ids.get(path)
+        if known is None:
+            known = (row_id_range(metadata) or row_id_list(metadata),)
+            self._row_ids.put(path, known)
+        return known[0]
 
     def _taken(
         self,
         handle: Handle,
         fragment: LanceFragment,
         row_ids: Numbers,
-        places: Numbers,
+        offsets: Numbers,
         columns: Sequence[str],
     ) -> pa.Table | None:
         """The rows of one file, or None if it does not hold the columns as the version has them."""
-        order = np.argsort(places)
-        row_ids, places = row_ids[order], places[order]
-        stored = [name for name in columns if name not in (_ROW_ID, _ADDRESS)]
-        rows = self._read(handle, fragment.metadata, stored, places)
+        order = np.argsort(offsets)
+        row_ids, offsets = row_ids[order], offsets[order]
+        stored = [name for name in columns if name not in (ROW_ID, ADDRESS)]
+        rows = self._read(handle, fragment.metadata, stored, offsets)
         if rows is None:
             return None
-        at = np.uint64(fragment.fragment_id << 32) | places
-        known = {_ROW_ID: pa.array(row_ids), _ADDRESS: pa.array(at)}
+        addresses = addresses_in(fragment.fragment_id, offsets)
+        known = {ROW_ID: pa.array(row_ids), ADDRESS: pa.array(addresses)}
         fields = [
             pa.field(name, pa.uint64()) if name in known else handle.schema.field(name)
             for name in columns
@@ -155,26 +159,22 @@ class InPlace:
         return pa.table(values, schema=pa.schema(fields))
 
     def _read(
-        self, handle: Handle, held: FragmentMetadata, columns: Sequence[str], places: Numbers
+        self, handle: Handle, metadata: FragmentMetadata, columns: Sequence[str], offsets: Numbers
     ) -> pa.Table | None:
-        if len(held.files) != 1 or held.overlays:
+        if len(metadata.files) != 1 or metadata.overlays:
             return None
-        [file] = held.files
+        [file] = metadata.files
         ids = {f.name(): f.id() for f in handle.lance_schema.fields() if not f.children()}
         if not ids.keys() >= set(columns) or not set(ids.values()) >= set(file.fields):
             return None  # in a file with nested columns the others are not where they seem to be
         key = (file._path, *(f"{ids[name]} {name}" for name in columns))
-        with self._turn:
-            reader = self._readers.pop(key, None)  # one thread has it at a time
+        reader = self._readers.pop(key)  # one thread has it at a time
         if reader is None:
             reader = _opened(handle, ids, file, columns)
         if reader is None:
             return None
-        rows = reader.take_rows(places.tolist(), batch_size=len(places)).to_table()
-        with self._turn:
-            self._readers[key] = reader
-            if len(self._readers) > _READERS_MAX:
-                self._readers.popitem(last=False)
+        rows = reader.take_rows(offsets.tolist(), batch_size=len(offsets)).to_table()
+        self._readers.put(key, reader)
         return rows
 
 
@@ -188,9 +188,9 @@ def _number(fragment: LanceFragment) -> int:
 def _opened(
     handle: Handle, ids: Mapping[str, int], file: DataFile, columns: Sequence[str]
 ) -> LanceFileReader | None:
-    """A file that holds columns by the version's names for them. Columns are told apart by their
-    ids: a name may have come again for another one."""
-    # A branch goes on with files of the one it came from.
+    """A file that holds columns by the version's names for them. Columns are compared by field id:
+    a name may have been given to another column since."""
+    # A branch goes on with files of the one it was forked from.
     root = handle.uri if file.base_id is None else handle.base_paths()[file.base_id].path
     path = os.path.join(root, "data", file._path)
     if not os.path.exists(path):
@@ -199,65 +199,57 @@ def _opened(
         reader = LanceFileReader(path, columns=list(columns))
     except (OSError, ValueError):
         return None  # it has other names for them
-    held = reader.metadata().schema
-    theirs = dict(zip(held.names, file.fields, strict=False))
-    is_alike = len(held) == len(file.fields) and all(
-        theirs.get(name) == ids[name] and held.field(name).type == handle.schema.field(name).type
+    schema = reader.metadata().schema
+    theirs = dict(zip(schema.names, file.fields, strict=False))
+    is_alike = len(schema) == len(file.fields) and all(
+        theirs.get(name) == ids[name] and schema.field(name).type == handle.schema.field(name).type
         for name in columns
     )
     return reader if is_alike else None
 
 
-# Row ids as Lance writes them: a message of segments, of which each is one of several kinds
+# Row ids as Lance writes them: a protobuf message of segments, each of one of several kinds
 
 _SEGMENT, _RANGE, _FIRST, _END = 0x0A, 0x0A, 0x08, 0x10
 
 
-def _stretch(held: FragmentMetadata) -> Stretch | None:
+def row_id_range(metadata: FragmentMetadata) -> RowIdRange | None:
     """The row ids of a fragment, if they are one range without holes."""
-    if held.row_id_meta is None or not _starts_in_order(held.row_id_meta):
+    if metadata.row_id_meta is None or not _starts_in_order(metadata.row_id_meta):
         return None
-    data = bytes(orjson.loads(held.row_id_meta.json()).get("Inline", ()))
-    ends, at = {_FIRST: 0, _END: 0}, 0
+    data = bytes(orjson.loads(metadata.row_id_meta.json()).get("Inline", ()))
+    ends, position = {_FIRST: 0, _END: 0}, 0
     try:
-        written = _only(_only(data, _SEGMENT), _RANGE)
-        while at < len(written):
-            tag = written[at]
-            ends[tag], at = _varint(written, at + 1)
+        message = _only(_only(data, _SEGMENT), _RANGE)
+        while position < len(message):
+            tag = message[position]
+            ends[tag], position = varint(message, position + 1)
     except IndexError:
         return None  # another kind of segment, or several
-    is_whole = len(ends) == 2 and ends[_END] - ends[_FIRST] == held.physical_rows
-    return Stretch(ends[_FIRST], ends[_END]) if is_whole else None
+    is_whole = len(ends) == 2 and ends[_END] - ends[_FIRST] == metadata.physical_rows
+    return RowIdRange(ends[_FIRST], ends[_END]) if is_whole else None
 
 
 def _starts_in_order(meta: RowIdMeta) -> bool:
-    """Whether the first row ids follow each other. Their text has these alone; those of a million
-    rows in another order are long."""
+    """Whether the first row ids are consecutive. The `repr` of a sequence lists these alone; the
+    message of a million rows in another order is long."""
     shown = repr(RowIdSequence.from_inline_metadata(meta)).partition("]")[0]
     ids = [int(number) for number in re.findall(r"\d+", shown)]
     return bool(ids) and ids == list(range(ids[0], ids[0] + len(ids)))
 
 
 def _only(data: bytes, tag: int) -> bytes:
-    """What the one field of a message holds; `IndexError` if it is another one, or not alone."""
-    length, at = _varint(data, 1)
-    if data[0] != tag or at + length != len(data):
+    """The content of a message's one field; `IndexError` if it is another one, or not alone."""
+    length, start = varint(data, 1)
+    if data[0] != tag or start + length != len(data):
         raise IndexError
-    return data[at:]
+    return data[start:]
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of seven bits a byte, the lowest first, and the place after it."""
-    value = shift = 0
-    while data[at] >= 0x80:
-        value |= (data[at] & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-    return value | data[at] << shift, at + 1
-
-
-def _scattered(held: FragmentMetadata) -> Scattered | None:
-    if held.row_id_meta is None or held.physical_rows > _SCATTERED_MAX:
+def row_id_list(metadata: FragmentMetadata) -> RowIdList | None:
+    """The row ids of a fragment in any order, unless they are too many to sort."""
+    if metadata.row_id_meta is None or metadata.physical_rows > _LISTED_MAX:
         return None
-    ids = np.asarray(RowIdSequence.from_inline_metadata(held.row_id_meta).to_pyarrow())
-    places = np.argsort(ids)
-    return Scattered(np.append(ids[places], _NO_ROW), places.astype(np.uint64))
+    ids = np.asarray(RowIdSequence.from_inline_metadata(metadata.row_id_meta).to_pyarrow())
+    order = np.argsort(ids)
+    return RowIdList(np.append(ids[order], _NO_ROW), order.astype(np.uint64))

@@ -1,6 +1,6 @@
-"""Lance datasets that are not ours: read as a source of rows, never written.
+"""Foreign Lance datasets as a source of rows: read at a pinned version, never written.
 
-Invariant: a dataset is read at the version it had when it was first looked at.
+Invariant: every fragment of a dataset is read at the version that `look_at` returned.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,6 +9,7 @@ import lance
 import pyarrow as pa
 
 from omnigraph.errors import BadRequest
+from omnigraph.storage.lance.columns import BLOB_BYTES
 from omnigraph.storage.objects import StorageOptions
 
 
@@ -25,8 +26,8 @@ def read_batches(
     """The rows of some fragments, in their order."""
     dataset = _open(uri, version, options)
     if fragments:
-        wanted = [each for each in dataset.get_fragments() if each.fragment_id in set(fragments)]
-        yield from dataset.scanner(fragments=wanted, blob_handling="all_binary").to_batches()
+        chosen = [each for each in dataset.get_fragments() if each.fragment_id in set(fragments)]
+        yield from dataset.scanner(fragments=chosen, blob_handling=BLOB_BYTES).to_batches()
 
 
 def _open(uri: str, version: int | None, options: StorageOptions | None) -> lance.LanceDataset:

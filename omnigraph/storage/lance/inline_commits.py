@@ -1,4 +1,4 @@
-"""What Lance commits by itself: the one door to its inline commits.
+"""Inline commits: the operations that Lance commits by itself, behind one door.
 
     restore   Lance accepts a restore against any concurrent commit and silently orphans it, so no
               staged form could be safer. Only recovery calls it, under the table's lock.
@@ -19,7 +19,7 @@ from lance.dataset import LanceOperation, Transaction
 from lance.optimize import Compaction, CompactionOptions
 
 from omnigraph.storage.lance.datasets import OPERATION_PROPERTY, Datasets, Handle
-from omnigraph.storage.lance.indexing import inherited
+from omnigraph.storage.lance.index_segments import inherited
 from omnigraph.storage.records import OperationId
 
 # The stubs of Lance do not know that these are read from text again.
@@ -42,8 +42,8 @@ class InlineResidual:
     def compact(self, head: Handle, *, target_rows: int) -> int:
         """Rewrite runs of fragments smaller than `target_rows`; how many tasks that took.
 
-        What the index of another branch covers stays as it is.
-        `head` must be a handle nobody else uses: Lance moves it to the new version.
+        Fragments that the index of another branch covers stay as they are.
+        `head` must not be shared: Lance moves the handle to the new version.
         """
         options = CompactionOptions(
             target_rows_per_fragment=target_rows, materialize_deletions=False
@@ -62,11 +62,12 @@ class InlineResidual:
     ) -> str:
         """Write the rows of some fragments as new files, without their deleted rows.
 
-        What comes back is text that any process can commit while those fragments stand as they are.
-        Lance plans by itself only what one segment of every index covers; the caller decides here.
-        With `ordered`, the commit will find an ordered index that is not there yet.
+        The returned text can be committed by any process while those fragments stand as they are.
+        Lance plans by itself only fragments that one segment of every index covers; the caller
+        decides here.
+        With `ordered`, an ordered index will cover the fragments by the time of the commit.
         """
-        wanted = set(fragments)
+        rewritten = set(fragments)
         options = CompactionOptions(target_rows_per_fragment=target_rows, max_source_fragments=1)
         with self._datasets.lance_call("rewrite", base.uri):
             plan: Any = Compaction.plan(base, options)
@@ -76,7 +77,7 @@ class InlineResidual:
             files = [
                 fragment.metadata.to_json()
                 for fragment in base.get_fragments()
-                if fragment.fragment_id in wanted
+                if fragment.fragment_id in rewritten
             ]
             task = _Task.from_json(
                 json.dumps(

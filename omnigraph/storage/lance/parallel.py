@@ -1,7 +1,7 @@
-"""Several calls into Lance at once: it leaves Python while it works, so another core can take some.
+"""Thread pool for calls into Lance, which releases the GIL while it works.
 
 Invariant: every call has ended when `together` returns or raises. A call never starts others this
-way, so no thread waits for one that waits for it.
+way, so there is no deadlock: no thread waits for one that waits for it.
 """
 
 import os
@@ -11,14 +11,14 @@ from functools import cache
 from typing import TypeVar
 
 T = TypeVar("T")
-Here = TypeVar("Here")
-There = TypeVar("There")
+First = TypeVar("First")
+Second = TypeVar("Second")
 
 _THREADS = 4
 
 
 def together(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """What each gives, in order. The first runs here, the others in threads."""
+    """The results in order. The first call runs in this thread, the others in the pool."""
     if not calls:
         return []
     waiting = [_threads().submit(call) for call in calls[1:]]
@@ -29,11 +29,11 @@ def together(calls: Sequence[Callable[[], T]]) -> list[T]:
     return [first, *(each.result() for each in waiting)]
 
 
-def both(here: Callable[[], Here], there: Callable[[], There]) -> tuple[Here, There]:
-    """What two calls give. The second runs in a thread."""
-    waiting = _threads().submit(there)
+def both(one: Callable[[], First], other: Callable[[], Second]) -> tuple[First, Second]:
+    """The results of two calls. The second runs in the pool."""
+    waiting = _threads().submit(other)
     try:
-        first = here()
+        first = one()
     finally:
         wait([waiting])
     return first, waiting.result()

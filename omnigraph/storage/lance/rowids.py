@@ -1,12 +1,12 @@
-"""Rows known by row id or address: read in the order asked, and taken out, without a search.
+"""Point reads and deletion vectors by row id or address, without a search of the table.
 
 Row ids are stable: as long as a row is not written again, every version has it under the same one.
 
 Invariant: the cost follows the number of rows asked for. A filter on row ids finds them directly;
-taking them would first index every row of the table.
+Lance's `take` would first index every row of the table.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,13 @@ import pyarrow.compute as pc
 from lance.fragment import FragmentMetadata, LanceFragment, RowIdSequence
 
 from omnigraph.errors import StorageFailed
+from omnigraph.storage.lance.columns import (
+    ADDRESS,
+    ROW_ID,
+    among_row_ids,
+    fragment_ids,
+    offsets,
+)
 from omnigraph.storage.lance.datasets import Handle
 
 _ROW_IDS_MAX = 10_000  # in one filter
@@ -30,37 +37,37 @@ def rows_by_id(
     ordered: bool = True,
     **options: Any,
 ) -> pa.Table:
-    """The rows of these row ids, in their order or in any."""
+    """The rows of these row ids, in their order or in any; `StorageFailed` if one is missing."""
     names = list(handle.schema.names) if columns is None else list(columns)
     if len(row_ids) == 0:
         return handle.scanner(columns=names, **options).projected_schema.empty_table()
     parts = []
     for start in range(0, len(row_ids), _ROW_IDS_MAX):
-        wanted = row_ids.slice(start, _ROW_IDS_MAX)
-        rows = _read(handle, wanted, columns=names, with_row_id=True, **options)
-        there = rows["_rowid"].combine_chunks()
-        if not ordered and len(there) == len(wanted):
+        requested = row_ids.slice(start, _ROW_IDS_MAX)
+        rows = _read(handle, requested, columns=names, with_row_id=True, **options)
+        present = rows[ROW_ID].combine_chunks()
+        if not ordered and len(present) == len(requested):
             parts.append(rows.select(names))
             continue
-        places = pc.index_in(wanted, there)
-        if places.null_count:
+        positions = pc.index_in(requested, present)
+        if positions.null_count:
             raise StorageFailed("read rows by row id", "the version does not hold all of them")
-        parts.append(rows.select(names).combine_chunks().take(places))
+        parts.append(rows.select(names).combine_chunks().take(positions))
     return pa.concat_tables(parts)
 
 
-def _read(handle: Handle, wanted: pa.Array, **asked: Any) -> pa.Table:
-    """These rows in any order: as a stretch of the newest fragments, or by a filter."""
-    newest = _written_lately(handle, wanted)
+def _read(handle: Handle, row_ids: pa.Array, **options: Any) -> pa.Table:
+    """These rows in any order: by reading the newest fragments whole, or by a filter."""
+    newest = _written_lately(handle, row_ids)
     parts = []
     if newest:
-        rows = handle.scanner(fragments=newest, **asked).to_table()
-        parts.append(rows.filter(pc.is_in(rows["_rowid"], value_set=wanted)))
-        there = parts[0]["_rowid"].combine_chunks()
-        wanted = wanted.filter(pc.invert(pc.is_in(wanted, value_set=there)))
-    if len(wanted):
-        listed = ", ".join(map(str, wanted.to_pylist()))
-        parts.append(handle.scanner(filter=f"_rowid IN ({listed})", **asked).to_table())
+        rows = handle.scanner(fragments=newest, **options).to_table()
+        parts.append(rows.filter(pc.is_in(rows[ROW_ID], value_set=row_ids)))
+        present = parts[0][ROW_ID].combine_chunks()
+        row_ids = row_ids.filter(pc.invert(pc.is_in(row_ids, value_set=present)))
+    if len(row_ids):
+        filter = among_row_ids(row_ids.to_pylist())
+        parts.append(handle.scanner(filter=filter, **options).to_table())
     return pa.concat_tables(parts)
 
 
@@ -77,65 +84,42 @@ def _written_lately(handle: Handle, row_ids: pa.Array) -> list[LanceFragment]:
         newest[fragment.fragment_id] = fragment
     if not newest:
         return []
-    held = handle.scanner(columns=["_rowid", "_rowaddr"], fragments=[*newest.values()]).to_table()
-    at = pc.shift_right(held["_rowaddr"], pa.scalar(32, pa.uint64()))
-    wanted = at.filter(pc.is_in(held["_rowid"], value_set=row_ids))
-    there = {count["values"]: count["counts"] for count in pc.value_counts(at).to_pylist()}
-    hits = {count["values"]: count["counts"] for count in pc.value_counts(wanted).to_pylist()}
-    return [newest[at] for at, count in hits.items() if count * _SCANNED_PER_ROW >= there[at]]
+    rows = handle.scanner(columns=[ROW_ID, ADDRESS], fragments=[*newest.values()]).to_table()
+    owners = pc.shift_right(rows[ADDRESS], pa.scalar(32, pa.uint64()))
+    requested = owners.filter(pc.is_in(rows[ROW_ID], value_set=row_ids))
+    sizes, hits = _counts(owners), _counts(requested)
+    return [newest[n] for n, count in hits.items() if count * _SCANNED_PER_ROW >= sizes[n]]
 
 
-def is_blob(field: pa.Field) -> bool:
-    """Whether a column of an open table holds blobs."""
-    return getattr(field.type, "extension_name", "") == "lance.blob.v2"
-
-
-def blob_cells(
-    field: pa.Field, described: pa.Array, payloads: Callable[[pa.Array], pa.Array]
-) -> pa.Array:
-    """Blobs as a write takes them. `payloads` gives the bytes where its mask is true; a blob that
-    lives elsewhere keeps its address, and its bytes are not read."""
-    storage = field.type.storage_type
-    uris = pc.coalesce(pc.struct_field(described, "blob_uri"), pa.scalar(""))
-    outside = pc.not_equal(uris, "")
-    inside = pc.invert(outside)
-    places = pc.subtract(pc.cumulative_sum(inside.cast(pa.int64())), 1)
-    data = payloads(inside).take(pc.if_else(inside, places, pa.scalar(None, pa.int64())))
-    known = {"data": data, "uri": pc.if_else(outside, uris, pa.scalar(None, pa.string()))}
-    parts = [known.get(part.name, pa.nulls(len(data), part.type)) for part in storage]
-    cells = pa.StructArray.from_arrays(
-        [array.cast(part.type) for array, part in zip(parts, storage, strict=True)],
-        fields=list(storage),
-        mask=described.is_null(),
-    )
-    return pa.ExtensionArray.from_storage(field.type, cells)
+def _counts(values: pa.ChunkedArray) -> dict[int, int]:
+    return {count["values"]: count["counts"] for count in pc.value_counts(values).to_pylist()}
 
 
 def fragments_without(
     handle: Handle, row_ids: pa.Array, addresses: pa.Array | None = None
 ) -> tuple[list[FragmentMetadata], list[int]]:
-    """The fragments that lose these rows, and those that lose all of theirs. Who knows where in
-    this version the rows are gives their addresses and saves the look."""
+    """The fragments that lose these rows, and those that lose all of theirs. A caller that knows
+    the addresses of the rows in this version gives them and saves the lookup."""
     if len(row_ids) == 0:
         return [], []
     if addresses is None:
-        addresses = rows_by_id(handle, row_ids, ["_rowaddr"])["_rowaddr"].combine_chunks()
+        addresses = rows_by_id(handle, row_ids, [ADDRESS])[ADDRESS].combine_chunks()
     return fragments_without_addresses(handle, addresses)
 
 
 def fragments_without_addresses(
     handle: Handle, addresses: pa.Array
 ) -> tuple[list[FragmentMetadata], list[int]]:
-    """The fragments that lose the rows at these addresses, and those that lose all of theirs. A
-    row that is gone already loses nothing."""
-    places = np.unique(addresses.to_numpy(zero_copy_only=False).astype(np.uint64))
+    """The fragments that lose the rows at these addresses, and those that lose all of theirs.
+    Idempotent: a row that is gone already loses nothing."""
+    distinct = np.unique(addresses.to_numpy(zero_copy_only=False).astype(np.uint64))
+    owners = fragment_ids(distinct)
     changed, gone = [], []
-    for number in np.unique(places >> np.uint64(32)).tolist():
+    for number in np.unique(owners).tolist():
         fragment = handle.get_fragment(number)
         if fragment is None:
             continue
-        offsets = places[places >> np.uint64(32) == number] & np.uint64(0xFFFFFFFF)
-        left = fragment.delete_rows(offsets.tolist())
+        left = fragment.delete_rows(offsets(distinct[owners == number]).tolist())
         if left is None:
             gone.append(number)
         else:
@@ -144,7 +128,7 @@ def fragments_without_addresses(
 
 
 def give_row_ids(fragments: Sequence[FragmentMetadata], row_ids: pa.Array) -> None:
-    """Say of rows just written which row ids they have, in the order they were written."""
+    """Assign row ids to rows just written, in the order they were written."""
     every = row_ids.to_pylist()
     if sum(fragment.physical_rows for fragment in fragments) != len(every):
         raise StorageFailed("gave rows their row ids", "there are not as many rows as row ids")

@@ -23,7 +23,7 @@ from typing import Protocol
 import orjson
 
 from omnigraph.errors import OmnigraphError, StorageFailed
-from omnigraph.storage.objects import Objects, Place
+from omnigraph.storage.objects import Objects, Root
 from omnigraph.storage.stats import Stats
 
 FOLDER = "__locks"
@@ -53,7 +53,7 @@ class Locks(Protocol):
         once when not `patient` and nothing is known yet."""
 
 
-def make_locks(where: Place, objects: Objects, stats: Stats, *, term_s: float) -> Locks:
+def make_locks(where: Root, objects: Objects, stats: Stats, *, term_s: float) -> Locks:
     """The locks of a graph: files on local disk, leases elsewhere."""
     if where.path is not None:
         return FileLocks(where.path / FOLDER, stats)

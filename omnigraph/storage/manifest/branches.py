@@ -20,7 +20,8 @@ from omnigraph.errors import (
     VersionMismatch,
 )
 from omnigraph.storage import failpoints
-from omnigraph.storage.lance.datasets import Datasets, Ref
+from omnigraph.storage.lance.datasets import Datasets
+from omnigraph.storage.lance.refs import Ref
 from omnigraph.storage.locks.locks import NONE_KEPT, Kept, Locks, hold
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.state import LOCATION, State, publish_lock

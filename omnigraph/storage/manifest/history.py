@@ -4,14 +4,15 @@ Invariant: there is no second store of commits. The DAG in memory is a projectio
 `graph_commit` rows a branch's manifest holds, its own and the inherited ones.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
 
 from omnigraph.errors import ChangeFeedGap, NotFound
-from omnigraph.storage.lance.datasets import Datasets, ForkId, files_of
+from omnigraph.lru import Lru
+from omnigraph.storage.lance.datasets import Datasets, files_of
+from omnigraph.storage.lance.refs import ForkId
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.queries import Fragment, Queries
 from omnigraph.storage.manifest.state import LOCATION, State
@@ -45,7 +46,7 @@ class History:
         self._manifest = manifest
         self._queries = queries
         self._lineages: dict[str, _Lineage] = {}
-        self._snapshots: OrderedDict[CommitId, Snapshot] = OrderedDict()
+        self._snapshots: Lru[CommitId, Snapshot] = Lru(_SNAPSHOTS_MAX)
         self._by_files: dict[tuple[str, ...], dict[CommitId, Commit]] = {}
         self._turn = Lock()
 
@@ -139,9 +140,9 @@ class History:
     def snapshot(self, commit_id: str) -> Snapshot:
         """What a read at a past commit sees."""
         known = self._snapshots.get(CommitId(commit_id))
-        return self.at(self.get(commit_id)) if known is None else known
+        return self.snapshot_at(self.get(commit_id)) if known is None else known
 
-    def at(self, commit: Commit) -> Snapshot:
+    def snapshot_at(self, commit: Commit) -> Snapshot:
         """What a read at a commit of a live branch sees."""
         known = self._snapshots.get(commit.id)
         if known is not None:
@@ -159,10 +160,7 @@ class History:
         """Keep what a read at a commit sees."""
         if commit.branch is not None:
             return  # a named branch may be deleted, and its commits with it
-        with self._turn:
-            self._snapshots[commit.id] = snapshot
-            while len(self._snapshots) > _SNAPSHOTS_MAX:
-                self._snapshots.popitem(last=False)
+        self._snapshots.put(commit.id, snapshot)
 
     def close(self) -> None:
         """Drop everything remembered."""

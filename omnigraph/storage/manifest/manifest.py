@@ -13,8 +13,10 @@ from dataclasses import replace
 from threading import Lock
 
 from omnigraph.errors import NotFound, Reclaimed
+from omnigraph.lru import Lru
 from omnigraph.storage import stamp
-from omnigraph.storage.lance.datasets import Datasets, ForkId, Handle
+from omnigraph.storage.lance.datasets import Datasets, Handle
+from omnigraph.storage.lance.refs import ForkId
 from omnigraph.storage.manifest.state import LOCATION, State, read_state
 from omnigraph.storage.names import MAIN, owner_of
 from omnigraph.storage.records import Commit, Snapshot
@@ -46,7 +48,7 @@ class Manifest:
         self._looked: dict[str, float] = {}  # when this process last saw a branch
         self._contested: dict[str, float] = {}  # when it last saw that others publish there too
         self._snapshots: dict[str, tuple[State, Snapshot]] = {}
-        self._past: dict[str, State] = {}
+        self._past: Lru[str, State] = Lru(_PAST_MAX)
         self._turn = Lock()
 
     # Reading
@@ -168,10 +170,7 @@ class Manifest:
         if known is None or known.identity != identity or known.version > int(handle.version):
             known = None
         state = self._read(branch, identity, handle, known)
-        with self._turn:
-            self._past[branch] = state
-            while len(self._past) > _PAST_MAX:
-                del self._past[next(iter(self._past))]
+        self._past.put(branch, state)
         return state
 
     def _read(
@@ -202,4 +201,4 @@ class Manifest:
             self._looked.pop(branch, None)
             self._contested.pop(branch, None)
             self._snapshots.pop(branch, None)
-            self._past.pop(branch, None)
+            self._past.pop(branch)

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 import orjson
 from lance.fragment import LanceFragment
 
+from omnigraph.storage.lance.columns import ADDRESS, CREATED
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.manifest.manifest import Manifest
-from omnigraph.storage.manifest.state import ADDRESS, STATE_COLUMNS, State
-from omnigraph.storage.manifest.timeline import CREATED_AT_VERSION, TableHistory
+from omnigraph.storage.manifest.state import STATE_COLUMNS, State
+from omnigraph.storage.manifest.timeline import TableHistory
 from omnigraph.storage.records import (
     GRAPH_COMMIT,
     TABLE_TOMBSTONE,
@@ -51,9 +52,9 @@ class Queries:
             self._datasets.lance_call("scan_lineage", state.branch),
         ):
             rows = state.handle.scanner(
-                columns=["object_id", "metadata", CREATED_AT_VERSION], filter=filter
+                columns=["object_id", "metadata", CREATED], filter=filter
             ).to_table()
-        return tuple(decode_commit(row, row[CREATED_AT_VERSION]) for row in rows.to_pylist())
+        return tuple(decode_commit(row, row[CREATED]) for row in rows.to_pylist())
 
     def commits_by_fragment(
         self, state: State, fragments: Sequence[Fragment]
@@ -64,13 +65,13 @@ class Queries:
             self._datasets.lance_call("scan_lineage", state.branch),
         ):
             rows = state.handle.scanner(
-                columns=["object_id", "metadata", CREATED_AT_VERSION, ADDRESS],
+                columns=["object_id", "metadata", CREATED, ADDRESS],
                 filter=ALL_COMMITS,
                 fragments=fragments,
             ).to_table()
         commits: dict[int, dict[CommitId, Commit]] = {f.fragment_id: {} for f in fragments}
         for row in rows.to_pylist():
-            commit = decode_commit(row, row[CREATED_AT_VERSION])
+            commit = decode_commit(row, row[CREATED])
             commits[row[ADDRESS] >> 32][commit.id] = commit
         return commits
 
@@ -81,7 +82,7 @@ class Queries:
             self._datasets.lance_call("scan_table_history", state.branch),
         ):
             rows = state.handle.scanner(
-                columns=[*STATE_COLUMNS, CREATED_AT_VERSION],
+                columns=[*STATE_COLUMNS, CREATED],
                 filter=f"object_type IN ('{TABLE_VERSION}', '{TABLE_TOMBSTONE}')",
             ).to_table()
         return TableHistory(rows)

@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import PreconditionFailed, SchemaChanged, StorageFailed, VersionMismatch
 from omnigraph.storage import stamp
-from omnigraph.storage.lance.datasets import Datasets, ForkId, Handle
+from omnigraph.storage.lance.columns import ADDRESS
+from omnigraph.storage.lance.datasets import Datasets, Handle
+from omnigraph.storage.lance.refs import ForkId
 from omnigraph.storage.names import MAIN, decode, lock_name
 from omnigraph.storage.records import (
     GRAPH_COMMIT,
@@ -45,7 +47,6 @@ STATE_COLUMNS = [
     "table_branch",
     "row_count",
 ]
-ADDRESS = "_rowaddr"
 
 
 def publish_lock(branch: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from omnigraph.storage.lance.columns import CREATED
 from omnigraph.storage.records import (
     TABLE_VERSION,
     TablePin,
@@ -18,14 +19,12 @@ from omnigraph.storage.records import (
 )
 from omnigraph.types import TableKey
 
-CREATED_AT_VERSION = "_row_created_at_version"
-
 
 class TableHistory:
     """The table versions a branch made visible, each with the manifest version that did."""
 
     def __init__(self, rows: pa.Table) -> None:
-        stamps = rows[CREATED_AT_VERSION].to_pylist()
+        stamps = rows[CREATED].to_pylist()
         self._pins: list[tuple[int, TablePin]] = []
         self._stones: list[tuple[int, Tombstone]] = []
         for created, row in zip(stamps, rows.to_pylist(), strict=True):

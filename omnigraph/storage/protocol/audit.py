@@ -6,7 +6,8 @@ before appending is enough.
 
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import CommitRaced, Datasets
-from omnigraph.storage.lance.tables import TableReader, Tables
+from omnigraph.storage.lance.reader import TableReader
+from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.records import (
     RECOVERY_SCHEMA,
     OperationId,

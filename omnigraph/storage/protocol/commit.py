@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 
 from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed
 from omnigraph.storage import failpoints
-from omnigraph.storage.lance.tables import StagedWrite, Tables
+from omnigraph.storage.lance.staging import StagedWrite
+from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks.locks import LOCK_WAIT_S, Guard, Locks, hold
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.manifest.branches import BRANCHES_LOCK
@@ -25,7 +26,7 @@ from omnigraph.storage.manifest.publish import Publisher
 from omnigraph.storage.manifest.queries import Queries
 from omnigraph.storage.manifest.state import publish_lock
 from omnigraph.storage.names import MAIN, lock_name
-from omnigraph.storage.protocol.fold import Folding
+from omnigraph.storage.protocol.auto_compaction import Folding
 from omnigraph.storage.protocol.intent import Intent, change_of
 from omnigraph.storage.protocol.promote import Promotions
 from omnigraph.storage.protocol.reclaim import Reclaims

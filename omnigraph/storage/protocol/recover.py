@@ -22,6 +22,7 @@ from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.lance.inline_commits import InlineResidual
 from omnigraph.storage.lance.tables import Tables
+from omnigraph.storage.lance.transactions import operation_of
 from omnigraph.storage.locks.locks import NONE_KEPT, Guard, Kept, Locks, hold_if_idle
 from omnigraph.storage.manifest.history import History
 from omnigraph.storage.manifest.manifest import Manifest
@@ -242,14 +243,14 @@ class Recoverer:
         except NotFound:
             if published.branch == table.table_branch:
                 raise
-            return self._datasets.at(published)
+            return self._datasets.handle(published)
 
     def _ours(self, sidecar: Sidecar, head: Handle, pin: int) -> bool:
         """Whether this operation wrote the versions after the pin. The versions a fold adds carry
         no mark; the confirmation vouches for them, and the first version must carry it anyway."""
         last = pin + 1 if sidecar.multi_step else int(head.version)
         return all(
-            self._datasets.operation_of(head, version) == sidecar.operation_id
+            operation_of(self._datasets, head, version) == sidecar.operation_id
             for version in range(pin + 1, min(last, int(head.version)) + 1)
         )
 

@@ -13,8 +13,10 @@ import pyarrow as pa
 from ulid import ULID
 
 from omnigraph.errors import BadRequest, NotFound
-from omnigraph.storage.lance.indexing import IndexRequest
-from omnigraph.storage.lance.tables import Fragments, StagedWrite, TableReader, Tables
+from omnigraph.storage.lance.index_segments import IndexRequest
+from omnigraph.storage.lance.reader import TableReader
+from omnigraph.storage.lance.staging import Fragments, StagedWrite
+from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.manifest.branches import Branches
 from omnigraph.storage.manifest.state import State
@@ -93,10 +95,6 @@ class Write:
         """Stage rows to add, or to replace those of the same id."""
         self._keep(self._tables.stage_merge_insert(self._base(table_key), rows))
 
-    def overwrite(self, table_key: TableKey, rows: pa.Table) -> None:
-        """Stage rows that replace all others."""
-        self._keep(self._tables.stage_overwrite(self._base(table_key), rows))
-
     def patch(
         self,
         table_key: TableKey,
@@ -118,10 +116,11 @@ class Write:
         )
         self._keep(staged)
 
-    def replace(self, table_key: TableKey, *, at: pa.Array, added: pa.Table) -> None:
+    def replace(self, table_key: TableKey, *, addresses: pa.Array, added: pa.Table) -> None:
         """Stage the removal of rows known by their address in `read`, and new rows, in one
         version."""
-        self._keep(self._tables.stage_replace(self._base(table_key), at=at, added=added))
+        base = self._base(table_key)
+        self._keep(self._tables.stage_replace(base, addresses=addresses, added=added))
 
     def replace_rows(
         self,
@@ -137,13 +136,6 @@ class Write:
         base = self._base(table_key)
         staged = self._tables.stage_update(base, left=left, gone=gone, added=added, updated=updated)
         self._keep(staged)
-
-    def delete(self, table_key: TableKey, predicate: str) -> bool:
-        """Stage the removal of matching rows; whether any match."""
-        staged = self._tables.stage_delete(self._base(table_key), predicate)
-        if staged is not None:
-            self._keep(staged)
-        return staged is not None
 
     def create_indexes(self, table_key: TableKey, requests: Sequence[IndexRequest]) -> None:
         """Stage indexes over every row."""

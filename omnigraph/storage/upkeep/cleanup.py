@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import Datasets
+from omnigraph.storage.lance.old_versions import reclaim_versions, versions_of
 from omnigraph.storage.locks.locks import Locks, hold
 from omnigraph.storage.manifest.branches import BRANCHES_LOCK
 from omnigraph.storage.manifest.manifest import Manifest
@@ -138,7 +139,9 @@ class Reclaimer:
         """Do one task. A failure is what it gives back."""
         try:
             failpoints.hit("cleanup.table")
-            counts = self._datasets.reclaim(*task.line, list(task.versions), confirm=task.confirm)
+            counts = reclaim_versions(
+                self._datasets, *task.line, list(task.versions), confirm=task.confirm
+            )
         except (OmnigraphError, OSError) as cause:
             self._stats.event("cleanup.failed", table=task.table, cause=cause)
             return TableCleanup(task.table, error=str(cause))
@@ -217,7 +220,7 @@ class Reclaimer:
 
     def _line(self, key: str, needs: _Needs, line: Line, confirm: bool) -> LineTask:
         published = needs.published.get(line, 0)
-        versions = self._datasets.versions(*line) if published else []
+        versions = versions_of(self._datasets, *line) if published else []
         gone = (v for v in versions if v < published and v not in needs.versions[line])
         return LineTask(key, line, tuple(gone), confirm)
 
@@ -287,7 +290,7 @@ class Reclaimer:
 
     def _audit(self, confirm: bool) -> TableCleanup:
         try:
-            gone = tuple(self._datasets.versions(AUDIT, None)[:-1])
+            gone = tuple(versions_of(self._datasets, AUDIT, None)[:-1])
         except OmnigraphError as cause:
             return TableCleanup(AUDIT, error=str(cause))
         return self.run(LineTask(AUDIT, (AUDIT, None), gone, confirm))

@@ -15,12 +15,13 @@ from typing import Any
 from lance.dataset import Index
 
 from omnigraph.storage import failpoints
-from omnigraph.storage.lance import indexing
+from omnigraph.storage.lance import index_segments
 from omnigraph.storage.lance.compaction_groups import TARGET_ROWS, merge_groups
 from omnigraph.storage.lance.datasets import Datasets, Handle
-from omnigraph.storage.lance.indexing import IndexPlan, IndexRequest
+from omnigraph.storage.lance.index_segments import IndexPlan, IndexRequest
 from omnigraph.storage.lance.inline_commits import InlineResidual, rewrite_counts
-from omnigraph.storage.lance.tables import StagedWrite, Tables
+from omnigraph.storage.lance.staging import StagedWrite
+from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.protocol.commit import Step
 from omnigraph.storage.records import TablePin
 
@@ -100,10 +101,10 @@ class Compactor:
 
     def plan(self, pin: TablePin, requests: Sequence[IndexRequest]) -> TablePlan:
         """What makes fragments few and these indexes whole."""
-        handle = self._datasets.at(pin)
+        handle = self._datasets.handle(pin)
         with self._datasets.lance_call("plan_upkeep", pin.table_key):
             apart = _coverage(handle, {request.name for request in requests})
-            fixed = indexing.inherited(handle)
+            fixed = index_segments.inherited(handle)
             free = [each for each in handle.get_fragments() if each.fragment_id not in fixed]
             groups = merge_groups(free, apart)
             ordered = any(request.index_type == "BTREE" for request in requests)
@@ -111,7 +112,7 @@ class Compactor:
                 pin,
                 len(handle.get_fragments()),
                 tuple(Rewrite(pin, group, ordered) for group in groups),
-                indexing.planned(handle, requests, groups),
+                index_segments.planned(handle, requests, groups),
             )
 
     def run(self, task: Task) -> Outcome:
@@ -123,7 +124,7 @@ class Compactor:
                 handle, task.fragments, target_rows=TARGET_ROWS, ordered=task.ordered
             )
         with self._datasets.lance_call("build_segment", task.base.table_key):
-            return indexing.build_part(handle, task.request, task.fragments)
+            return index_segments.build_part(handle, task.request, task.fragments)
 
     def gather(
         self, plan: TablePlan, tasks: Sequence[Task], outcomes: Sequence[Outcome]
@@ -137,7 +138,7 @@ class Compactor:
                 parts.setdefault(task.segment, []).append(outcome)
         with self._datasets.lance_call("finish_segments", plan.base.table_key):
             segments = [
-                indexing.finished(handle, plan.indexes.segments[number].request, built)
+                index_segments.finished(handle, plan.indexes.segments[number].request, built)
                 for number, built in sorted(parts.items())
             ]
         rewrites = tuple(text for text in outcomes if isinstance(text, str))
@@ -150,7 +151,7 @@ class Compactor:
             return True
         if (now.location, now.branch, now.fork) != (base.location, base.branch, base.fork):
             return False
-        before, after = self._datasets.at(base), self._datasets.at(now)
+        before, after = self._datasets.handle(base), self._datasets.handle(now)
         if before.schema != after.schema or _segments(before) != _segments(after):
             return False
         used = {number for rewrite in done.plan.rewrites for number in rewrite.fragments}
@@ -159,10 +160,10 @@ class Compactor:
 
     def stage(self, done: TableDone, now: TablePin) -> tuple[StagedWrite, tuple[Step, ...]]:
         """What was done, on a version that `holds` it: the indexes, and then the fragments."""
-        handle = self._datasets.at(now)
+        handle = self._datasets.handle(now)
         if done.segments:
             with self._datasets.lance_call("stage_create_indexes", now.table_key):
-                transaction = indexing.staged(handle, done.plan.indexes, done.segments)
+                transaction = index_segments.staged(handle, done.plan.indexes, done.segments)
             first = StagedWrite(now, handle, transaction)
         else:
             first = self._tables.stage_nothing(now)
@@ -176,25 +177,25 @@ class Compactor:
         return self._tables.pinned(pin, head)
 
 
-def _coverage(handle: Handle, wanted: set[str]) -> dict[int, frozenset[str]]:
+def _coverage(handle: Handle, requested: set[str]) -> dict[int, frozenset[str]]:
     """By fragment: the segments over it of indexes that nobody asks for. No commit may mix them."""
-    found: dict[int, set[str]] = {}
+    segments: dict[int, set[str]] = {}
     for index in handle.describe_indices():
-        if index.name not in wanted:
+        if index.name not in requested:
             for segment in index.segments:
                 for number in segment.fragment_ids:
-                    found.setdefault(number, set()).add(str(segment.uuid))
-    return {number: frozenset(uuids) for number, uuids in found.items()}
+                    segments.setdefault(number, set()).add(str(segment.uuid))
+    return {number: frozenset(uuids) for number, uuids in segments.items()}
 
 
 def _segments(handle: Handle) -> set[str]:
     return {str(segment.uuid) for index in handle.describe_indices() for segment in index.segments}
 
 
-def _metadata(handle: Handle, wanted: set[int]) -> dict[int, Any]:
+def _metadata(handle: Handle, fragment_ids: set[int]) -> dict[int, Any]:
     """By fragment: its files, its deletions and its columns."""
     return {
         each.fragment_id: each.metadata.to_json()
         for each in handle.get_fragments()
-        if each.fragment_id in wanted
+        if each.fragment_id in fragment_ids
     }

@@ -20,6 +20,7 @@ from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.lance.delta import Deltas
 from omnigraph.storage.lance.tables import Tables
+from omnigraph.storage.lance.transactions import operations_since
 from omnigraph.storage.locks.locks import Guard, Locks, hold
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.publish import ManifestChange, Publisher
@@ -157,7 +158,7 @@ class Repairer:
             text = "versions that were published are gone; bring their files back from a copy"
             return replace(report, classification=BEHIND, action="refused", error=text)
         try:
-            operations = self._datasets.operations(drift.pin, drift.head)
+            operations = operations_since(self._datasets, drift.pin, drift.head)
             same = _KEEPS_ROWS.issuperset(operations) and self._same(drift)
         except OmnigraphError as cause:
             text = f"its history cannot be read ({cause})"
@@ -171,7 +172,7 @@ class Repairer:
     def _same(self, drift: Drift) -> bool:
         """Whether the head has the rows and columns that are published."""
         head = replace(drift.pin, version=drift.head)
-        ours, theirs = self._datasets.at(drift.pin), self._datasets.at(head)
+        ours, theirs = self._datasets.handle(drift.pin), self._datasets.handle(head)
         return bool(
             ours.schema == theirs.schema
             and ours.count_rows() == theirs.count_rows()
@@ -210,7 +211,7 @@ class Repairer:
 
     def _head(self, drift: Drift) -> TablePin:
         pin = replace(drift.pin, version=drift.head)
-        return self._tables.pinned(pin, self._datasets.at(pin))
+        return self._tables.pinned(pin, self._datasets.handle(pin))
 
     def _undo(self, branch: str, drifts: Sequence[Drift], actor: str | None, guard: Guard) -> str:
         """A sidecar that promises nothing: recovery restores what is published."""

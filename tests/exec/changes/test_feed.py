@@ -8,7 +8,7 @@ import pytest
 import omnigraph as og
 from omnigraph.exec.changes.feed import FeedPage
 from omnigraph.graph import Graph
-from omnigraph.storage.manifest import manifest
+from omnigraph.storage.manifest import state
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import TablePin
 from tests.exec.branching import edit, knows, person
@@ -160,13 +160,13 @@ def test_a_poll_reads_what_its_commits_added(small: Graph, monkeypatch: pytest.M
         edit(small, Person={"Ada": person("Ada", number)})
     graph = og.open(small.uri)
     rows = []
-    real = manifest._latest_pins
+    real = state._latest_pins
 
     def latest(read: pa.Table) -> list[TablePin]:
         rows.append(read.num_rows)
         return real(read)
 
-    monkeypatch.setattr(manifest, "_latest_pins", latest)
+    monkeypatch.setattr(state, "_latest_pins", latest)
     cursor = graph.changes.poll(start="beginning", commits=50).cursor
     whole = sum(rows)
     rows.clear()

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.exec.load.decode import Block, Decoded, Decoder, decode_stream
+from omnigraph.exec.load.decode import Decoded, Decoder, LineBlock, decode_stream
 from omnigraph.exec.load.lines import Lines
 from omnigraph.exec.rules.faults import Faults
 from tests.exec.bulk import CATALOG, edge, lines, node, person
 
 
 def decoded(data: bytes) -> Decoded:
-    return Decoder(CATALOG).decode(Block(data, 1))
+    return Decoder(CATALOG).decode(LineBlock(data, 1))
 
 
 def rows(data: bytes) -> list[dict[str, Any]]:
@@ -216,7 +216,7 @@ def test_zero_has_one_sign() -> None:
 
 
 def permissive(text: str) -> Decoded:
-    return decode_stream(CATALOG, Block(text.encode(), 1))
+    return decode_stream(CATALOG, LineBlock(text.encode(), 1))
 
 
 def test_the_permissive_variant_forgives() -> None:

@@ -15,7 +15,7 @@ import pytest
 import omnigraph as og
 from omnigraph.exec.load import finish, inputs, pieces, sources
 from omnigraph.exec.load import local as loading
-from omnigraph.exec.load.request import Progress
+from omnigraph.exec.progress import Progress
 from omnigraph.graph import Graph
 from tests.exec.bulk import by_name, contents, edge, lines, new_graph, node, person
 

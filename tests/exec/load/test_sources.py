@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.exec.load import sources
 from omnigraph.exec.load.sources import Part, blocks
-from omnigraph.exec.load.spill import KeySet, Spill, place_of, places
+from omnigraph.exec.load.spill import KeySet, Spill, origins, part_and_line
 from omnigraph.exec.values.buckets import bucket_numbers
 from tests.exec.bulk import lines, person
 
@@ -67,8 +67,8 @@ def test_a_line_that_is_too_long_is_not_held(tmp_path: Path, monkeypatch: Any) -
 
 @given(parts=st.integers(0, 2**20), line=st.integers(1, 2**35))
 def test_a_place_is_one_number(parts: int, line: int) -> None:
-    (at,) = places(parts, pa.array([line])).to_pylist()
-    assert place_of(at) == (parts, line)
+    (at,) = origins(parts, pa.array([line])).to_pylist()
+    assert part_and_line(at) == (parts, line)
 
 
 @pytest.mark.parametrize(

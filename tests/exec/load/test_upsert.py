@@ -13,7 +13,8 @@ import omnigraph as og
 from omnigraph.exec.load import finish, upsert
 from omnigraph.exec.load import local as loading
 from omnigraph.graph import Graph
-from omnigraph.storage.lance.tables import TableReader, Tables
+from omnigraph.storage.lance.reader import TableReader
+from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks import turns
 from tests.exec.bulk import by_name, contents, edge, lines, new_graph, person
 

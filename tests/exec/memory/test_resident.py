@@ -1,4 +1,4 @@
-"""What is held of a version equals what reading it gives, however it came to be held."""
+"""A resident table equals the version it is of, read whole or derived from an earlier version."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +17,7 @@ from omnigraph.plan import ir
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import TableKey
 from tests.exec.world import edge_rows, graph_of, node_rows
+from tests.storage.world import remove, replace_all
 
 SCHEMA = """
 node P { k: String @key  i: I32?  s: String? }
@@ -59,8 +60,12 @@ class Model:
     def replace(self) -> None:
         catalog = self.graph.schema.catalog
         writing = self.graph._store.begin("main", kind=WriterKind.LOAD)
-        writing.overwrite(P, node_rows(catalog, "P", list(self.nodes.values())))
-        writing.overwrite(E, edge_rows(catalog, "E", list(self.edges.values())))
+        replace_all(
+            self.graph._store, writing, P, node_rows(catalog, "P", list(self.nodes.values()))
+        )
+        replace_all(
+            self.graph._store, writing, E, edge_rows(catalog, "E", list(self.edges.values()))
+        )
         self.graph._store.commit(writing)
 
     def put_nodes(self, keys: list[str], value: int | None) -> None:
@@ -91,7 +96,8 @@ class Model:
         writing = self.graph._store.begin("main", kind=WriterKind.MUTATION)
         for table, model, keys in ((P, self.nodes, nodes), (E, self.edges, edges)):
             if keys:
-                writing.delete(table, f"id IN ({', '.join(repr(key) for key in keys)})")
+                listed = ", ".join(repr(key) for key in keys)
+                remove(self.graph._store, writing, table, f"id IN ({listed})")
             for key in keys:
                 del model[key]
         self.graph._store.commit(writing)

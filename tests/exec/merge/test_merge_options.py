@@ -1,12 +1,15 @@
 """Merging by property, resolving conflicts, deleting the source, and others who write meanwhile."""
 
+import math
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import omnigraph as og
-from omnigraph.exec.load.request import Progress
 from omnigraph.exec.merge import run as merging
+from omnigraph.exec.progress import Progress
 from omnigraph.graph import Graph
 from omnigraph.storage.locks import turns
 from omnigraph.storage.names import MAIN
@@ -159,6 +162,104 @@ def test_answers_that_make_no_sense(small: Graph, answer: Any, text: str) -> Non
     assert small.snapshot() == head
 
 
+# ---- answers and types
+
+
+ANSWERED = """
+node Person {
+    name: String @key
+    age: I32?
+    ratio: F64?
+    born: Date?
+    seen: DateTime?
+    days: [Date]?
+    place: Vector(2)?
+    photo: Blob?
+}
+"""
+
+
+def divided(folder: Path) -> Graph:
+    """A graph of one person whose age two branches changed."""
+    graph = og.init(folder / "g", schema=ANSWERED)
+    do(graph, 'insert Person { name: "a", age: 1, photo: "base64:eHg=" }')
+    graph.branches.create("s")
+    do(graph, 'update Person set { age: 2 } where name = "a"', "s")
+    do(graph, 'update Person set { age: 3 } where name = "a"')
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({"age": 2.5}, "must be an integer, not a number"),
+        ({"age": 2**31}, "must lie between"),
+        ({"age": True}, "must be an integer, not a boolean"),
+        ({"ratio": math.nan}, "must be a finite number that fits F64"),
+        ({"ratio": "1.5"}, "must be a number, not a string"),
+        ({"born": "2024-02-30"}, "is not a date"),
+        ({"seen": "soon"}, "is not a moment"),
+        ({"days": ["2024-01-31", None]}, "holds a null"),
+        ({"place": [1.0]}, "needs 2 numbers, not 1"),
+        ({"photo": "base64:%"}, "is not base64"),
+        ({"photo": "https://example.org/a.png"}, "no configured base allows"),
+    ],
+)
+def test_an_answer_that_its_property_cannot_hold_is_refused(
+    tmp_path: Path, answer: dict[str, Any], reason: str
+) -> None:
+    graph = divided(tmp_path)
+    head = graph.snapshot()
+    (name,) = answer
+    with pytest.raises(og.BadRequest) as refused:
+        graph.branches.merge("s", resolve={("Person", "a"): answer})
+    assert f"the value for Person.{name} of 'a' does not fit" in str(refused.value)
+    assert reason in str(refused.value)
+    assert refused.value.hint == "give a value of the property's type"
+    assert graph.snapshot() == head
+
+
+def test_an_answer_with_half_a_surrogate_pair_is_refused(small: Graph) -> None:
+    start(small)
+    edit(small, "b", Person={"Alice": person("Alice", 31)})
+    edit(small, Person={"Alice": person("Alice", 32)})
+    with pytest.raises(og.BadRequest, match="half of a surrogate pair"):
+        small.branches.merge("b", resolve={("Person", "Alice"): {"email": "\ud800"}})
+
+
+def test_an_answer_is_read_as_a_load_reads_it(tmp_path: Path) -> None:
+    graph = divided(tmp_path)
+    answer = {
+        "ratio": 1,
+        "born": "2024-01-31",
+        "seen": "2024-01-31T10:00:00Z",
+        "days": ["2024-01-31", 19_754],
+        "place": [1, 2.5],
+        "photo": "base64:eXk=",
+    }
+    graph.branches.merge("s", resolve={("Person", "a"): answer})
+    names = ("age", "ratio", "born", "seen", "days", "place")
+    returned = " ".join(f"$p.{name} as {name}" for name in names)
+    query = f"query q() {{ match {{ $p: Person }} return {{ {returned} }} }}"
+    (row,) = graph.query(query)
+    assert row == {
+        "age": 3,
+        "ratio": 1.0,
+        "born": "2024-01-31",
+        "seen": "2024-01-31T10:00:00.000Z",
+        "days": ["2024-01-31", "2024-02-01"],
+        "place": [1.0, 2.5],
+    }
+    assert blobs(graph) == {"a": b"yy"}
+
+
+@pytest.mark.parametrize("photo", [b"yy", "base64:eXk=", None])
+def test_an_answer_may_set_a_blob(tmp_path: Path, photo: Any) -> None:
+    graph = divided(tmp_path)
+    graph.branches.merge("s", resolve={("Person", "a"): {"photo": photo}})
+    assert blobs(graph) == {"a": None if photo is None else b"yy"}
+
+
 # ---- values of every type
 
 
@@ -240,7 +341,9 @@ def test_a_target_that_moves_onto_the_same_rows_is_a_conflict(
     assert small._store.sidecars.pending() == ()
 
 
-def moving(small: Graph, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def moving(
+    small: Graph, monkeypatch: pytest.MonkeyPatch, change: Callable[[str], Any]
+) -> list[str]:
     """Let another writer of the target come between each preparation of a merge and its commit, if
     it can; how it went."""
     other = og.open(small.uri)
@@ -250,9 +353,8 @@ def moving(small: Graph, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def and_then(*arguments: Any) -> None:
         stage(*arguments)
-        name = f"k{len(went)}"
         try:
-            edit(other, Knows={name: knows(name, "Alice", "Bob")})
+            edit(other, **change(f"n{len(went)}"))
         except og.StorageFailed:
             went.append("waited in vain")
         else:
@@ -267,12 +369,12 @@ def test_C2_a_merge_into_a_target_that_never_stands_still_gets_its_turn(
 ) -> None:
     start(small)
     edit(small, "b", Person={"Alice": person("Alice", 31)})
-    went = moving(small, monkeypatch)
+    went = moving(small, monkeypatch, lambda name: {"Person": {name: person(name, 1)}})
     assert small.branches.merge("b").kind == "merged"
     assert went.count("came first") == turns.FREE_ATTEMPTS
     assert went[-1] == "waited in vain"
     assert state(small)["Person", "Alice"]["age"] == 31
-    assert state(small)["Knows", "k0"]["src"] == "Alice"
+    assert state(small)["Person", "n0"]["age"] == 1
 
 
 def test_a_target_that_never_stands_still_stops_a_merge_that_takes_long(
@@ -281,7 +383,7 @@ def test_a_target_that_never_stands_still_stops_a_merge_that_takes_long(
     start(small)
     edit(small, "b", Person={"Alice": person("Alice", 31)})
     monkeypatch.setattr(turns, "LONGEST_TURN_S", 0.0)
-    went = moving(small, monkeypatch)
+    went = moving(small, monkeypatch, lambda name: {"Knows": {name: knows(name, "Alice", "Bob")}})
     with pytest.raises(og.PreconditionFailed):
         small.branches.merge("b")
     assert set(went) == {"came first"}

@@ -174,9 +174,9 @@ def meddle_before_commit(monkeypatch: pytest.MonkeyPatch, graph: Graph, body: st
     store = graph._store
     original = store._committer.commit
 
-    def meddling(prepared: object) -> object:
+    def meddling(prepared: object, turn: object) -> object:
         monkeypatch.setattr(store._committer, "commit", original)
         do(graph, body)
-        return original(prepared)
+        return original(prepared, turn)
 
     monkeypatch.setattr(store._committer, "commit", meddling)

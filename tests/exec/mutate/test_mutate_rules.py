@@ -6,7 +6,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.graph import Graph
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.protocol.intent import WriterKind
 from tests.exec.town import CITY, KNOWS, LIVES, PERSON, WORKS_AT, do, everything, pairs, rows
 

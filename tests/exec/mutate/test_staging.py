@@ -10,9 +10,9 @@ from omnigraph.exec.mutate.staging import Staging
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.selection import KEYS_MAX, rows_by_key, rows_by_values
 from omnigraph.graph import Graph
-from omnigraph.plan import ir
+from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.compile import compile_query
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from tests.exec.town import COMPANY, KNOWS, PERSON, do, rows
@@ -38,9 +38,9 @@ def begun(graph: Graph) -> tuple[Write, Staging]:
 def where(graph: Graph, text: str, type_name: str = "Person") -> ir.Expr:
     query = f"query q() {{ delete {type_name} where {text} }}"
     plan = compile_query(query, graph.schema.catalog)
-    assert isinstance(plan, ir.MutationPlan)
+    assert isinstance(plan, mutation_ir.MutationPlan)
     (statement,) = plan.statements
-    assert isinstance(statement, ir.DeleteRows)
+    assert isinstance(statement, mutation_ir.DeleteRows)
     return statement.where
 
 
@@ -52,7 +52,7 @@ def test_s1_nothing_is_written_before_the_commit(town: Graph) -> None:
     staging.table(PERSON).update(where(town, "age > 30"), {"age": 1})
     staging.stage()
     assert (rows(town, PERSON), town.snapshot().tables) == (before, versions)
-    write.commit()
+    town._store.commit(write)
     assert sorted(rows(town, PERSON)) == ["Ada", "Bob", "C"]
 
 
@@ -82,7 +82,11 @@ def test_s4_new_rows_are_appended_and_known_ones_replaced(
 ) -> None:
     staged: list[tuple[Any, int]] = []
     monkeypatch.setattr(Write, "append", lambda _, key, rows: staged.append((key, rows.num_rows)))
-    monkeypatch.setattr(Write, "replace", lambda _, key, at, added: staged.append((at, len(added))))
+
+    def replace(_: Write, table_key: str, *, addresses: pa.Array, added: pa.Table) -> None:
+        staged.append((addresses, len(added)))
+
+    monkeypatch.setattr(Write, "replace", replace)
 
     def stage(*names: str) -> tuple[Any, int]:
         _, staging = begun(town)
@@ -106,8 +110,12 @@ def test_s5_deletes_of_a_table_are_one_and_nothing_matched_is_none(
     town: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     staged: list[tuple[str, int]] = []
-    monkeypatch.setattr(Write, "replace", lambda _, key, at, added: staged.append((key, len(at))))
-    cascade = (ir.Cascade(KNOWS, (ir.End.SRC, ir.End.DST)),)
+
+    def replace(_: Write, table_key: str, *, addresses: pa.Array, added: pa.Table) -> None:
+        staged.append((table_key, len(addresses)))
+
+    monkeypatch.setattr(Write, "replace", replace)
+    cascade = (mutation_ir.Cascade(KNOWS, (ir.End.SRC, ir.End.DST)),)
     _, staging = begun(town)
     staging.delete(PERSON, where(town, 'name = "Zoe"'), cascade)
     assert not staging.changes_anything()

@@ -135,7 +135,7 @@ def test_work_that_was_left_stops_at_its_next_look_at_the_watch() -> None:
 CHILD = """
 import sys, time
 import omnigraph as og
-from omnigraph.exec import run
+from omnigraph.exec.read import run
 
 def busy(*_):
     print("busy", flush=True)

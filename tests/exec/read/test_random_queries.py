@@ -22,6 +22,7 @@ from omnigraph.types import TableKey
 from tests.exec.random_queries import SCHEMA, graphs, queries
 from tests.exec.reference import Reference
 from tests.exec.world import edge_rows, graph_of, node_rows
+from tests.storage.world import replace_all
 
 WAYS = (("csr", 0), ("csr", 128), ("csr", 2), ("indexed", 128), ("auto", 128))
 """How edges are found, and how many rows are walked one by one."""
@@ -45,7 +46,7 @@ def overwrite(graph: Graph, data: dict[str, list[dict[str, Any]]]) -> None:
     for name, records in data.items():
         kind = TABLES[name]
         rows = (node_rows if kind == "node" else edge_rows)(catalog, name, records)
-        writing.overwrite(TableKey(f"{kind}:{name}"), rows)
+        replace_all(graph._store, writing, TableKey(f"{kind}:{name}"), rows)
     graph._store.commit(writing)
 
 

@@ -1,4 +1,4 @@
-"""A few rows are walked one by one, and nobody can tell from the rows."""
+"""The walk over few rows gives the rows of the operators, and is taken where it should be."""
 
 import operator
 from collections.abc import Iterator
@@ -138,7 +138,7 @@ def test_a_small_query_runs_without_an_operator(
     def refused(*_: object) -> None:
         raise AssertionError("an operator ran")
 
-    for name in ("scan", "expand", "expand_edges", "aggregate", "places"):
+    for name in ("scan", "expand", "expand_edges", "aggregate", "Projector"):
         monkeypatch.setattr(run, name, refused)
     assert graph.query(POINT, {"n": "Bob"}).rows == [{"a": 31}]
     assert graph.query(POINT, {"n": "nobody"}).rows == []
@@ -160,14 +160,14 @@ def test_many_rows_are_handed_over_on_the_way(
     graph = people(tmp_path / "g")
     hold(graph, monkeypatch)
     walked: list[int] = []
-    walking = walk.Shortcut.walk
+    walking = walk.WalkPlan.run
 
-    def watched(self: walk.Shortcut, *args: Any) -> Any:
+    def watched(self: walk.WalkPlan, *args: Any) -> Any:
         done, frame = walking(self, *args)
         walked.append(done)
         return done, frame
 
-    monkeypatch.setattr(walk.Shortcut, "walk", watched)
+    monkeypatch.setattr(walk.WalkPlan, "run", watched)
     for few_rows_max, done in ((128, 4), (2, 1)):
         graph._reading.few_rows_max = few_rows_max
         found = graph.query(FRIENDS, {"n": "Ada", "c0": "Acme"}).rows

@@ -11,9 +11,15 @@ from hypothesis import strategies as st
 from omnigraph.catalog.accept import accept
 from omnigraph.errors import ConstraintViolated
 from omnigraph.exec.rules import key_rules, rules
-from omnigraph.exec.rules.key_rules import check_keys, meeting_columns
+from omnigraph.exec.rules.key_rules import check_keys
 from omnigraph.exec.rules.row_rules import broken, check_rows, shown
-from omnigraph.exec.rules.rules import VIOLATIONS_LISTED, Found, joined, rules_by_table, rules_of
+from omnigraph.exec.rules.rules import (
+    VIOLATIONS_LISTED,
+    RuleViolations,
+    joined,
+    rules_by_table,
+    rules_of,
+)
 from omnigraph.types import Kind
 from tests.exec.town import COMPANY, KNOWS, LIVES, PERSON, SCHEMA, WORKS_AT
 
@@ -168,7 +174,7 @@ def test_the_first_violations_are_listed_with_the_total() -> None:
 
 
 def test_finding_nothing_passes() -> None:
-    joined([Found(), Found()]).require_none()
+    joined([RuleViolations(), RuleViolations()]).require_none()
 
 
 def test_a_long_value_is_cut() -> None:
@@ -199,7 +205,7 @@ EMAIL = rules.Unique("Person", ("email",))
 FULL_NAME = rules.Unique("Person", ("first", "last"))
 
 
-def texts(found: Found) -> list[str]:
+def texts(found: RuleViolations) -> list[str]:
     return [violation.text for violation in found.violations]
 
 
@@ -278,9 +284,8 @@ def test_unique_bucket_by_bucket_finds_what_the_whole_finds(
     fresh = keyed(*((f"i{n}", *row) for n, row in enumerate(incoming)), columns=both)
     old = keyed(*((f"c{n}", *row) for n, row in enumerate(committed)), columns=both)
     whole = check_keys(fresh, old, FULL_NAME)
-    mine, theirs = meeting_columns(FULL_NAME)
     parts = [
-        check_keys(bucket(fresh, mine, buckets, n), bucket(old, theirs, buckets, n), FULL_NAME)
+        check_keys(bucket(fresh, both, buckets, n), bucket(old, both, buckets, n), FULL_NAME)
         for n in range(buckets)
     ]
     assert sorted(texts(joined(parts))) == sorted(texts(whole))

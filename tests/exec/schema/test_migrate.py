@@ -20,7 +20,7 @@ from tests.exec.evolving import (
     of_type,
 )
 from tests.storage.conftest import s3, s3_server
-from tests.storage.world import Where
+from tests.storage.world import Where, remove
 
 __all__ = ["s3", "s3_server"]
 
@@ -350,7 +350,7 @@ def test_a_write_planned_for_an_older_schema_is_not_published(graph: Graph) -> N
     store = og.open(graph.uri)._store
     schema = graph.schema.catalog.schema_id
     early = store.begin(kind=WriterKind.MUTATION, schema=schema)
-    early.delete(TableKey("node:City"), "true")
+    assert remove(store, early, TableKey("node:City"), "true")
     graph.schema.apply(changed(("size: I64?", "size: I64?  email: String?")))
     with pytest.raises(og.SchemaChanged) as refused:
         store.commit(early)
@@ -375,7 +375,7 @@ def test_a_type_whose_writes_mean_something_else_moves_on(graph: Graph, text: st
     changes = "node:City" if "Near" in text else "node:Person"
     other = og.open(graph.uri)._store
     early = other.begin(kind=WriterKind.MUTATION, schema=graph.schema.catalog.schema_id)
-    early.delete(TableKey(changes), "true")
+    assert remove(other, early, TableKey(changes), "true")
     graph.schema.apply(text)
     with pytest.raises(og.SchemaChanged):
         other.commit(early)
@@ -385,7 +385,7 @@ def test_a_type_whose_writes_mean_something_else_moves_on(graph: Graph, text: st
 def test_a_write_to_a_type_that_stays_goes_on_under_the_new_schema(graph: Graph) -> None:
     store = og.open(graph.uri)._store
     early = store.begin(kind=WriterKind.MUTATION, schema=graph.schema.catalog.schema_id)
-    early.delete(TableKey("node:City"), "true")
+    assert remove(store, early, TableKey("node:City"), "true")
     graph.schema.apply(SCHEMA + "node Tree {\n    name: String @key\n}\n")
     store.commit(early)
     assert set(of_type(dump(graph), "City")) == set()

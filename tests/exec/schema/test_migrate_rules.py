@@ -111,7 +111,7 @@ def test_rules_follow_a_rename_and_are_not_asked_again(
 ) -> None:
     graph.schema.apply(with_("@range(age, 0..99)", "@unique(age)", '@check(nick, "A")'))
     looked: list[object] = []
-    monkeypatch.setattr(conform._Look, "through", lambda *_: looked.append(_))
+    monkeypatch.setattr(conform._RulesCheck, "violations", lambda *_: looked.append(_))
     text = with_("@range(years, 0..99)", "@unique(years)", '@check(nick, "A")')
     text = text.replace("age: I32?", 'years: I32? @rename_from("age")')
     done = graph.schema.apply(

@@ -14,13 +14,14 @@ import omnigraph as og
 from omnigraph.catalog.accept import accept
 from omnigraph.catalog.indexes import IndexKind
 from omnigraph.errors import BadRequest
-from omnigraph.exec.search.wanted import wanted_indexes
-from omnigraph.exec.upkeep import ensure_indices
-from omnigraph.exec.upkeep.ensure_indices import IndexNote
+from omnigraph.exec.search.schema_indexes import schema_indexes
+from omnigraph.exec.upkeep import build_indexes
+from omnigraph.exec.upkeep.build_indexes import IndexNote
 from omnigraph.storage import failpoints
-from omnigraph.storage.lance import indexing
+from omnigraph.storage.lance import index_segments
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import TableKey
+from tests.storage.world import remove
 
 SCHEMA = """
 node Person { name: String @key  bio: String? @index  age: I32? @index
@@ -90,7 +91,7 @@ def _commits(graph: og.Graph) -> int:
 
 
 def test_the_schema_says_which_indexes_there_are() -> None:
-    wanted = wanted_indexes(accept(SCHEMA))
+    wanted = schema_indexes(accept(SCHEMA))
     assert {(each.table, each.column, each.kind) for each in wanted} == ALL_INDEXES
     assert len({(each.table, each.name) for each in wanted}) == len(wanted)
 
@@ -151,12 +152,14 @@ def test_rows_written_since_get_a_segment_of_their_own(graph: og.Graph) -> None:
 def test_an_index_of_many_segments_becomes_one(
     graph: og.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexing, "SEGMENTS_MAX", 2)
+    monkeypatch.setattr(index_segments, "SEGMENTS_MAX", 2)
     for first in range(0, 30, 10):
         _add(graph, first, first + 10, faces=False)
         graph.ensure_indices()
     pin = graph.snapshot().tables[PERSON]
-    [ids] = [i for i in graph._store.datasets.at(pin).describe_indices() if i.name == "id:ordered"]
+    [ids] = [
+        i for i in graph._store.datasets.handle(pin).describe_indices() if i.name == "id:ordered"
+    ]
     assert len(ids.segments) == 1
     assert ids.num_rows_indexed == 30
 
@@ -179,7 +182,7 @@ def test_another_writer_in_between_is_no_failure(
 ) -> None:
     _add(graph, 0, 300)
     attempts = []
-    attempt = ensure_indices._attempt
+    attempt = build_indexes._attempt
 
     def disturbed(*given: object) -> object:
         attempts.append(given)
@@ -197,7 +200,7 @@ def test_another_writer_in_between_is_no_failure(
                 return attempt(*given)  # type: ignore[arg-type]
         return attempt(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ensure_indices, "_attempt", disturbed)
+    monkeypatch.setattr(build_indexes, "_attempt", disturbed)
     report = graph.ensure_indices()
     assert len(attempts) == 2
     assert _facts(report.built) == ALL_INDEXES
@@ -269,7 +272,7 @@ def _step(graph: og.Graph, step: str, n: int) -> None:
         case "add":
             _add(graph, n * 300, n * 300 + 290)
         case "delete":
-            write.delete(PERSON, f"age = {n}")
+            remove(graph._store, write, PERSON, f"age = {n}")
             graph._store.commit(write)
         case "change":
             rows = graph._store.reader(graph.snapshot(), PERSON).rows(filter=f"age = {n + 3}")

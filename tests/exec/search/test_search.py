@@ -19,12 +19,13 @@ from omnigraph.exec.memory.numbering import Ids
 from omnigraph.exec.search import search
 from omnigraph.exec.search.analyse import INDEX_PARAMETERS, analyse, terms
 from omnigraph.exec.search.search import bm25, matching_ids, nearest
-from omnigraph.exec.search.search_at import bm25_at, matching_at, nearest_at
+from omnigraph.exec.search.search_by_number import bm25_numbers, matching_numbers, nearest_numbers
 from omnigraph.plan.ir import TextMode
-from omnigraph.storage.lance.indexing import IndexRequest
-from omnigraph.storage.lance.tables import TableReader
+from omnigraph.storage.lance.index_segments import IndexRequest
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import TableKey
+from tests.storage.world import remove
 
 SCHEMA = "node Doc { slug: String @key  title: String?  emb: Vector(2)? }"
 DOC = TableKey("node:Doc")
@@ -54,7 +55,7 @@ class Docs:
 
     def delete(self, slug: str) -> None:
         write = self.graph._store.begin(kind=WriterKind.MUTATION)
-        if write.delete(DOC, f"id = '{slug}'"):
+        if remove(self.graph._store, write, DOC, f"id = '{slug}'"):
             self.graph._store.commit(write)
         self.rows.pop(slug, None)
 
@@ -225,15 +226,15 @@ def _assert_all(
         asked = (reader, "title", query)
         found = matching_ids(*asked, mode=mode, edits_max=edits, **by_id)
         assert found.to_pylist() == expected
-        at = matching_at(*asked, mode=mode, edits_max=edits, **by_number)
+        at = matching_numbers(*asked, mode=mode, edits_max=edits, **by_number)
         assert sorted(_named(ids, at), key=str.encode) == expected
     scores = reference.scores(query)[:k]
     _assert_ranking(*bm25(reader, "title", query, k=k, **by_id), scores)
-    at, numbered = bm25_at(reader, "title", query, k=k, **by_number)
+    at, numbered = bm25_numbers(reader, "title", query, k=k, **by_number)
     _assert_ranking(_named(ids, at), numbered, scores)
     distances = reference.distances(vector)[:k]
     _assert_ranking(*nearest(reader, "emb", vector, k=k, **by_id), distances)
-    at, numbered = nearest_at(reader, "emb", vector, k=k, **by_number)
+    at, numbered = nearest_numbers(reader, "emb", vector, k=k, **by_number)
     _assert_ranking(_named(ids, at), numbered, distances)
 
 

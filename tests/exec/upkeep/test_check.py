@@ -32,6 +32,7 @@ from omnigraph.storage.records import (
 )
 from tests.exec.upkeep.test_cleanup import everything
 from tests.exec.upkeep_world import KNOWS, PERSON, PLACE, add, foreign_append, friends, made, people
+from tests.storage.world import remove
 
 
 @pytest.fixture(autouse=True)
@@ -159,7 +160,7 @@ def test_an_end_that_does_not_exist(graph: Graph) -> None:
 
 def test_a_node_that_is_gone_under_its_edges(graph: Graph) -> None:
     write = graph._store.begin(kind=WriterKind.MUTATION)
-    write.delete(PERSON, "id = 'p00005'")
+    remove(graph._store, write, PERSON, "id = 'p00005'")
     graph._store.commit(write)
     assert found(graph)["endpoint-missing"].facts["missing"] == ["p00005"]
 
@@ -284,7 +285,7 @@ def test_a_write_that_stopped(graph: Graph) -> None:
     with failpoints.armed("publish.before"), pytest.raises(RecoveryRequired):
         add(graph, 1000, 1001)
     finding = found(graph)["sidecar-pending"]
-    assert finding.facts == {"tables": [KNOWS, PERSON], "kind": "test"}
+    assert finding.facts == {"tables": [KNOWS, PERSON], "kind": "mutation"}
     assert "head-ahead" not in found(graph)
 
 

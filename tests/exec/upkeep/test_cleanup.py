@@ -19,6 +19,7 @@ from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.manifest import manifest
 from omnigraph.storage.manifest.state import LOCATION
 from omnigraph.storage.protocol.intent import WriterKind
+from omnigraph.storage.upkeep import cleanup
 from omnigraph.storage.upkeep.cleanup import SAFE_AGE_S, TableCleanup
 from tests.exec.upkeep_child import die
 from tests.exec.upkeep_world import (
@@ -33,6 +34,7 @@ from tests.exec.upkeep_world import (
     people,
 )
 from tests.forked import KILLED, run
+from tests.storage.world import remove
 
 
 @pytest.fixture(autouse=True)
@@ -238,22 +240,22 @@ def test_a_pending_sidecar_keeps_its_versions_and_is_settled_first(graph: Graph)
 
 
 def test_one_tables_failure_stops_no_other(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    reclaim = Datasets.reclaim
+    reclaim = cleanup.reclaim_versions
     location = graph.snapshot().tables[PERSON].location
 
-    def fails(self: Datasets, where: str, *given: Any, **named: Any) -> Any:
+    def fails(datasets: Datasets, where: str, *given: Any, **named: Any) -> Any:
         if where == location:
             raise StorageFailed("reclaimed", "no")
-        return reclaim(self, where, *given, **named)
+        return reclaim(datasets, where, *given, **named)
 
-    monkeypatch.setattr(Datasets, "reclaim", fails)
+    monkeypatch.setattr(cleanup, "reclaim_versions", fails)
     report = graph.cleanup(keep=1, grace=0, confirm=True)
     [failed] = report.errors
     assert (failed.table, failed.versions) == (PERSON, 0)
     assert "no" in str(failed.error)
     assert told(report, KNOWS).versions == 6
     assert told(report, LOCATION).versions > 0
-    monkeypatch.setattr(Datasets, "reclaim", reclaim)
+    monkeypatch.setattr(cleanup, "reclaim_versions", reclaim)
     assert told(clean(graph), PERSON).versions == 6
 
 
@@ -323,7 +325,7 @@ def test_the_fork_of_a_first_write_under_way_stays_and_an_old_one_goes(
 
 def add_edges(graph: Graph) -> None:
     write = graph._store.begin("side", kind=WriterKind.MUTATION)
-    write.delete(KNOWS, "id = 'kp00001'")
+    remove(graph._store, write, KNOWS, "id = 'kp00001'")
 
 
 def test_staged_rows_of_a_running_writer_stay(graph: Graph) -> None:

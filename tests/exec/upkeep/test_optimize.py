@@ -10,10 +10,12 @@ import pytest
 import omnigraph as og
 from omnigraph.catalog.indexes import IndexKind
 from omnigraph.errors import BadRequest, RecoveryRequired, StorageFailed
+from omnigraph.exec.progress import UpkeepProgress
 from omnigraph.exec.upkeep import optimize as optimizing
-from omnigraph.exec.upkeep.optimize import OptimizeReport, TableReport, UpkeepProgress
+from omnigraph.exec.upkeep.optimize import OptimizeReport, TableReport
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
+from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.manifest.state import LOCATION
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.sidecars import FOLDER
@@ -94,7 +96,7 @@ def test_what_came_since_costs_what_came_since(tmp_path: Path) -> None:
     store = graph._store
 
     def segments(column: str) -> set[str]:
-        handle = store.datasets.at(graph.snapshot().tables[PERSON])
+        handle = store.datasets.handle(graph.snapshot().tables[PERSON])
         found = [i for i in handle.describe_indices() if i.field_names == [column]]
         return {str(segment.uuid) for index in found for segment in index.segments}
 
@@ -126,7 +128,8 @@ def test_segments_that_meet_in_a_fragment_become_one(graph: Graph) -> None:
 def test_an_index_nobody_asks_for_stays_and_stands_in_nobodys_way(graph: Graph) -> None:
     write = graph._store.begin(kind=WriterKind.MUTATION)
     pin = write.base(PERSON)
-    write._keep(graph._store.tables.stage_create_index(pin, "age", "BTREE", name="foreign"))
+    foreign = IndexRequest("age", "BTREE", "foreign")
+    write._keep(graph._store.tables.stage_create_indexes(pin, [foreign]))
     graph._store.commit(write)
     add(graph, 400, 410)
     add(graph, 410, 420)
@@ -139,11 +142,11 @@ def test_deleted_rows_are_left_out_of_the_files(graph: Graph) -> None:
     graph.optimize()
     graph.mutate("query cut() { delete Person where age < 30 }")
     rows, asked = content(graph), answers(graph)
-    [before] = graph._store.datasets.at(graph.snapshot().tables[PERSON]).get_fragments()
+    [before] = graph._store.datasets.handle(graph.snapshot().tables[PERSON]).get_fragments()
     assert before.num_deletions > 0
     report = graph.optimize()
     assert told(report, PERSON).committed
-    [after] = graph._store.datasets.at(graph.snapshot().tables[PERSON]).get_fragments()
+    [after] = graph._store.datasets.handle(graph.snapshot().tables[PERSON]).get_fragments()
     assert after.num_deletions == 0
     assert (content(graph), answers(graph)) == (rows, asked)
 

@@ -11,7 +11,6 @@ import omnigraph as og
 from omnigraph.errors import BadRequest, OmnigraphError, RecoveryRequired, StorageFailed
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
-from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.upkeep.repair import RepairReport, TableRepair
 from tests.exec.upkeep_world import KNOWS, PERSON, add, content, foreign_append, fragments, made
 
@@ -133,7 +132,7 @@ def test_a_history_that_cannot_be_read_is_refused(
         raise StorageFailed("read a transaction", "it is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Datasets, "operations", unreadable)
+        patch.setattr("omnigraph.storage.upkeep.repair.operations_since", unreadable)
         person = told(graph.repair(confirm=True))
         assert (person.classification, person.action) == ("unverifiable", "refused")
         graph.repair(confirm=True, force=True)

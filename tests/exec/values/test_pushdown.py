@@ -12,7 +12,7 @@ from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.pushdown import push_down
 from omnigraph.graph import Graph
 from omnigraph.plan import ir
-from omnigraph.storage.lance.indexing import IndexRequest
+from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import Scalar, TableKey, ValueType
 from tests.exec.random_queries import SCHEMA, VALUES

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from omnigraph.errors import BadRequest, NotFound, RecoveryRequired, StorageFailed
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance import direct_read, spans
+from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.protocol import fold
+from omnigraph.storage.protocol import auto_compaction
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
-from tests.storage.world import CITY, PERSON, Where, put, rows
+from tests.storage.world import CITY, PERSON, Where, put, remove, replace_all, rows
 
 Rows = dict[str, tuple[int, int]]  # id → row id, value
 WHOLE = ["id", "n", "_rowid", "_rowaddr"]
@@ -93,10 +94,10 @@ def act(store: Store, step: Act) -> None:
             write.upsert(PERSON, rows(PERSON, step.values))
         case "delete":
             listed = ", ".join(f"'{each}'" for each in step.values)
-            if not write.delete(PERSON, f"id IN ({listed})"):
+            if not remove(store, write, PERSON, f"id IN ({listed})"):
                 return
         case "overwrite":
-            write.overwrite(PERSON, rows(PERSON, step.values))
+            replace_all(store, write, PERSON, rows(PERSON, step.values))
         case "patch":
             patch(store, write, step)
         case "again":
@@ -147,7 +148,9 @@ def patch(store: Store, write: Write, step: Act) -> None:
 @given(acts=st.lists(ACTS, min_size=2, max_size=9))
 def test_every_difference_is_listed(acts: list[Act]) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(fold, "FRAGMENTS_MAX", 4)  # so that versions are folded on the way
+        patched.setattr(
+            auto_compaction, "FRAGMENTS_MAX", 4
+        )  # so that versions are folded on the way
         patched.setattr(direct_read, "_ROWS_A_FILE", 1)  # so that few rows are read in place too
         store = Where(f"{folder}/g").create()
         put(store, {PERSON: {"k0": 0, "k1": 1, "k2": 2}})
@@ -202,7 +205,7 @@ def test_addresses_are_not_carried_over_a_fold(
         put(store, {PERSON: {name: 1}})
     store.branches.create("b")
     put(store, {PERSON: {"k0": 2, "k1": 2}}, branch="b")
-    monkeypatch.setattr(fold, "FRAGMENTS_MAX", 2)
+    monkeypatch.setattr(auto_compaction, "FRAGMENTS_MAX", 2)
     for number in range(4):
         put(store, {PERSON: {f"n{number}": number}})
     assert store.tables.reader(pin_of(store, MAIN)).fragment_count() < 4
@@ -217,7 +220,7 @@ def test_rows_of_a_large_comparison_are_not_held(
     before = pin_of(store, MAIN)
     put(store, {PERSON: {f"k{i}": 0 for i in range(1, 50)}})
     assert holds(store, before, pin_of(store, MAIN)) == 49
-    assert not any(found.has_rows for found in store.deltas._spans.values())
+    assert len(store.deltas._rows) == 0
 
 
 def test_a_span_that_lance_cannot_answer_is_compared_row_by_row(
@@ -226,7 +229,7 @@ def test_a_span_that_lance_cannot_answer_is_compared_row_by_row(
     put(store, {PERSON: {"a": 1, "b": 2, "c": 3}})
     before = pin_of(store, MAIN)
     write = store.begin(kind=WriterKind.MUTATION)
-    write.delete(PERSON, "id = 'b'")
+    remove(store, write, PERSON, "id = 'b'")
     store.commit(write)
     asked = []
 
@@ -254,7 +257,7 @@ def test_a_patch_keeps_indexes_true(store: Store) -> None:
     put(store, {PERSON: {"a": 1, "b": 2, "c": 3, "d": 4}})
     write = store.begin(kind=WriterKind.ENSURE_INDICES)
     pin = pin_of(store, MAIN)
-    write._keep(store.tables.stage_create_index(pin, "n", "BTREE", name="n_idx"))
+    write._keep(store.tables.stage_create_indexes(pin, [IndexRequest("n", "BTREE", "n_idx")]))
     store.commit(write)
     before = read(store, pin_of(store, MAIN))
     patch_write = store.begin(kind=WriterKind.BRANCH_MERGE)

@@ -15,13 +15,13 @@ from lance.fragment import FragmentMetadata, RowIdSequence
 
 from omnigraph.storage.lance import direct_read
 from omnigraph.storage.lance.datasets import Handle
-from omnigraph.storage.lance.direct_read import InPlace
+from omnigraph.storage.lance.direct_read import DirectReader
 from omnigraph.storage.lance.evolution import Evolution
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.store import Store
 from tests.storage.lance.test_delta import again
-from tests.storage.world import PERSON, Where, put, rows
+from tests.storage.world import PERSON, Where, put, remove, rows
 
 WHOLE = ["id", "n", "_rowid", "_rowaddr"]
 
@@ -35,13 +35,13 @@ def _every_file() -> Iterator[None]:
 
 
 def handle_of(store: Store, branch: str = MAIN) -> Handle:
-    return store.datasets.at(store.snapshot(branch).tables[PERSON])
+    return store.datasets.handle(store.snapshot(branch).tables[PERSON])
 
 
 def compare(handle: Handle, wanted: list[int], columns: list[str]) -> int:
     """Read rows in place and check them against a scan; how many were read."""
     every = {row["_rowid"]: row for row in handle.scanner(columns=WHOLE).to_table().to_pylist()}
-    found, others = InPlace().rows(handle, pa.array(wanted, pa.uint64()), columns)
+    found, others = DirectReader().rows(handle, pa.array(wanted, pa.uint64()), columns)
     read = [row for table in found for row in table.to_pylist()]
     assert all(table.schema == found[0].schema for table in found)
     assert sorted([row["_rowid"] for row in read] + others.to_pylist()) == sorted(wanted)
@@ -108,7 +108,7 @@ def test_the_newest_fragment_that_lists_a_row_has_it(
             case "replace":
                 write.upsert(PERSON, rows(PERSON, dict.fromkeys(names, 100 * number)))
             case "delete":
-                if not write.delete(PERSON, f"id IN ('{names[0]}', '{names[1]}')"):
+                if not remove(store, write, PERSON, f"id IN ('{names[0]}', '{names[1]}')"):
                     continue
             case _:
                 branch = store.branches.create(f"{branch}-{number}", source=branch)
@@ -144,7 +144,9 @@ def test_a_renamed_column_is_left_to_lance(local: Where) -> None:
     write.evolve_table(PERSON, Evolution(renames={"n": "m"}))
     store.commit(write)
     handle = handle_of(store)
-    found, others = InPlace().rows(handle, pa.array(live(handle), pa.uint64()), ["m", "_rowid"])
+    found, others = DirectReader().rows(
+        handle, pa.array(live(handle), pa.uint64()), ["m", "_rowid"]
+    )
     assert found == []
     assert len(others) == 50
 
@@ -171,7 +173,7 @@ def test_what_lies_below_a_fragment_that_is_long_to_look_through_is_left_to_lanc
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may list any row, so nothing older is certain."""
-    monkeypatch.setattr(direct_read, "_SCATTERED_MAX", 5)
+    monkeypatch.setattr(direct_read, "_LISTED_MAX", 5)
     store = Where(str(tmp_path / "g")).create()
     put(store, {PERSON: {f"k{i}": i for i in range(50)}})
     write = store.begin(kind=WriterKind.LOAD)
@@ -212,10 +214,10 @@ def test_an_older_lance_without_row_ids_is_left_to_lance(tmp_path: Path) -> None
 def test_row_ids_are_found_however_they_are_written(ids: list[int]) -> None:
     written = RowIdSequence(list(ids)).to_inline_metadata()
     held = FragmentMetadata(0, [], len(ids), row_id_meta=written)
-    stretch = direct_read._stretch(held)
+    ids_range = direct_read.row_id_range(held)
     is_range = list(ids) == list(range(ids[0], ids[0] + len(ids)))
-    assert (stretch is not None) == is_range
-    listed = stretch or direct_read._scattered(held)
+    assert (ids_range is not None) == is_range
+    listed = ids_range or direct_read.row_id_list(held)
     assert listed is not None
     wanted = np.array(sorted({*list(ids)[::3], 3, 10**6, 2**60, 2**60 + 500, 2**62}), np.uint64)
     at, places = listed.find(wanted)
@@ -227,7 +229,7 @@ def test_row_ids_are_found_however_they_are_written(ids: list[int]) -> None:
 def test_two_threads_may_read_one_file(local: Where) -> None:
     store = local.create()
     put(store, {PERSON: {f"k{i}": i for i in range(5_000)}})
-    handle, shared = handle_of(store), InPlace()
+    handle, shared = handle_of(store), DirectReader()
     wanted = pa.array(live(handle)[::3], pa.uint64())
 
     def read(_: int) -> int:

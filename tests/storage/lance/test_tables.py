@@ -6,8 +6,11 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import NotFound, Reclaimed
+from omnigraph.storage.lance.columns import ADDRESS
 from omnigraph.storage.lance.datasets import CommitRaced
-from omnigraph.storage.lance.tables import StagedWrite
+from omnigraph.storage.lance.index_segments import IndexRequest
+from omnigraph.storage.lance.staging import StagedWrite
+from omnigraph.storage.lance.transactions import operation_of
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.records import OperationId
 from omnigraph.storage.store import Store
@@ -17,7 +20,7 @@ from tests.storage.world import PERSON, append, content, rows
 OPERATION = OperationId("01JZ0000000000000000000000")
 
 
-def stage(store: Store, how: str) -> StagedWrite | None:
+def stage(store: Store, how: str) -> StagedWrite:
     pin = store.snapshot().tables[PERSON]
     tables = store.tables
     match how:
@@ -25,62 +28,66 @@ def stage(store: Store, how: str) -> StagedWrite | None:
             return tables.stage_append(pin, rows(PERSON, {"new": 1}))
         case "merge_insert":
             return tables.stage_merge_insert(pin, rows(PERSON, {"a": 9, "new": 1}))
-        case "overwrite":
-            return tables.stage_overwrite(pin, rows(PERSON, {"only": 1}))
-        case "overwrite_nothing":
-            return tables.stage_overwrite(pin, rows(PERSON, {}))
-        case "delete":
-            return tables.stage_delete(pin, "id = 'a'")
+        case "replace_all":
+            written = tables.write_fragments(pin, rows(PERSON, {"only": 1}), replacing=True)
+            return tables.stage_fragments(pin, written, replacing=True)
+        case "replace_all_by_nothing":
+            return tables.stage_fragments(pin, (), replacing=True)
+        case "patch":
+            removed = tables.reader(pin).row_ids("id = 'a'").combine_chunks()
+            return tables.stage_patch(pin, removed=removed, added=rows(PERSON, {}), updated=0)
+        case "replace":
+            addresses = tables.reader(pin).rows([ADDRESS], filter="id = 'a'")[ADDRESS]
+            added = rows(PERSON, {"c": 1})
+            return tables.stage_replace(pin, addresses=addresses.combine_chunks(), added=added)
         case _:
-            return tables.stage_create_index(pin, "n", "BTREE", name="n_idx")
+            return tables.stage_create_indexes(pin, [IndexRequest("n", "BTREE", "n_idx")])
 
 
-HOW = ("append", "merge_insert", "overwrite", "overwrite_nothing", "delete", "create_index")
 AFTER = {
     "append": {"a": 1, "b": 1, "new": 1},
     "merge_insert": {"a": 9, "b": 1, "new": 1},
-    "overwrite": {"only": 1},
-    "overwrite_nothing": {},
-    "delete": {"b": 1},
-    "create_index": {"a": 1, "b": 1},
+    "replace_all": {"only": 1},
+    "replace_all_by_nothing": {},
+    "patch": {"b": 1},
+    "replace": {"b": 1, "c": 1},
+    "create_indexes": {"a": 1, "b": 1},
 }
 
 
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("how", AFTER)
 def test_t1_staging_moves_no_head_and_committing_moves_it_by_one(store: Store, how: str) -> None:
     append(store, PERSON, "a", "b")
     pin = store.snapshot().tables[PERSON]
     staged = stage(store, how)
-    assert staged is not None
     assert store.datasets.head(pin.location, None) == pin.version
     after = store.tables.commit_staged(staged, OPERATION)
     assert after.version == pin.version + 1 == store.datasets.head(pin.location, None)
     table = store.tables.reader(after).rows(["id", "n"]).to_pydict()
     assert dict(zip(table["id"], table["n"], strict=True)) == AFTER[how]
     assert after.row_count == len(AFTER[how])
-    handle = store.datasets.at(after)
-    assert store.datasets.operation_of(handle, after.version) == OPERATION
+    handle = store.datasets.handle(after)
+    assert operation_of(store.datasets, handle, after.version) == OPERATION
     assert content(store)[PERSON] == {"a": 1, "b": 1}, "nothing was published"
 
 
 def test_t1_a_text_index_is_staged_whole(store: Store) -> None:
     append(store, PERSON, "ada", "bob")
     pin = store.snapshot().tables[PERSON]
-    staged = store.tables.stage_create_index(pin, "id", "INVERTED", name="id_text")
+    request = IndexRequest("id", "INVERTED", "id_text", anew=True)
+    staged = store.tables.stage_create_indexes(pin, [request])
     after = store.tables.commit_staged(staged, OPERATION)
     found = store.tables.reader(after).rows(["id"], full_text_query="ada")
     assert found["id"].to_pylist() == ["ada"]
-    replaced = store.tables.stage_create_index(after, "id", "INVERTED", name="id_text")
+    replaced = store.tables.stage_create_indexes(after, [request])
     again = store.tables.commit_staged(replaced, OPERATION)
-    names = [index.name for index in store.datasets.at(again).describe_indices()]
+    names = [index.name for index in store.datasets.handle(again).describe_indices()]
     assert names == ["id_text"]
 
 
 def test_t1_a_head_that_moved_under_the_lock_is_noticed(store: Store) -> None:
     append(store, PERSON, "a")
     first, second = stage(store, "append"), stage(store, "append")
-    assert first is not None
-    assert second is not None
     store.tables.commit_staged(first, OPERATION)
     with pytest.raises(CommitRaced, match="under this writer's lock"):
         store.tables.commit_staged(second, OPERATION)

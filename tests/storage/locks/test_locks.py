@@ -16,7 +16,7 @@ from omnigraph.storage.locks.locks import (
     hold_if_idle,
     make_locks,
 )
-from omnigraph.storage.objects import Objects, place
+from omnigraph.storage.objects import Objects, root_of
 from omnigraph.storage.stats import Stats
 from tests.forked import KILLED, run
 from tests.storage import child
@@ -24,7 +24,7 @@ from tests.storage.world import Where
 
 
 def locks_of(where: Where, term_s: float = 1.0) -> Locks:
-    spot = place(where.uri, where.options or None)
+    spot = root_of(where.uri, where.options or None)
     if spot.path is not None:
         spot.path.mkdir(exist_ok=True)
     stats = Stats()
@@ -140,7 +140,7 @@ def test_a_lock_that_comes_before_a_kept_one_is_not_waited_for(where: Where) -> 
 
 
 def test_a_kept_lease_that_ran_out_is_noticed_by_the_one_that_holds_it_again(s3: Where) -> None:
-    spot = place(s3.uri, s3.options)
+    spot = root_of(s3.uri, s3.options)
     stats = Stats()
     objects = Objects(spot, stats)
     locks = LeaseLocks(objects, stats, term_s=0.6)
@@ -173,7 +173,7 @@ def test_an_impatient_look_never_waits_and_remembers(s3: Where) -> None:
 
 
 def test_a_lease_that_was_taken_over_is_noticed(s3: Where) -> None:
-    spot = place(s3.uri, s3.options)
+    spot = root_of(s3.uri, s3.options)
     stats = Stats()
     objects = Objects(spot, stats)
     held = LeaseLocks(objects, stats, term_s=0.6).acquire("t", wait_s=1)

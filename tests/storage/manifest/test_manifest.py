@@ -85,7 +85,7 @@ def test_m1_rows_are_of_five_kinds_and_name_their_tables(store: Store) -> None:
 
 def test_l1_every_table_has_stable_row_ids_and_declares_its_id(store: Store) -> None:
     for pinned in store.snapshot().tables.values():
-        handle = store.datasets.at(pinned)
+        handle = store.datasets.handle(pinned)
         assert handle.has_stable_row_ids
         field = handle.schema.field("id")
         assert field.metadata[b"lance-schema:unenforced-primary-key"] == b"true"

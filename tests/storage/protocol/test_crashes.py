@@ -12,7 +12,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.storage import failpoints
 from omnigraph.storage.manifest.state import LOCATION
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.protocol.fold import FRAGMENTS_MAX
+from omnigraph.storage.protocol.auto_compaction import FRAGMENTS_MAX
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.records import RECOVERY_ACTOR
 from omnigraph.storage.store import Store
@@ -28,6 +28,7 @@ from tests.storage.world import (
     content,
     heads_agree,
     put,
+    remove,
     rows,
 )
 
@@ -130,7 +131,7 @@ def begin(where: Where, branch: str = MAIN) -> Store:
     store = where.create()
     put(store, BASE | {KNOWS: {"gone": 0}})
     delete = store.begin(kind=WriterKind.MUTATION)
-    delete.delete(KNOWS, "id = 'gone'")
+    remove(store, delete, KNOWS, "id = 'gone'")
     store.commit(delete)
     if branch != MAIN:
         store.branches.create(branch)

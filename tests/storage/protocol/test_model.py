@@ -19,7 +19,7 @@ from omnigraph.errors import InUse, OmnigraphError
 from omnigraph.storage import failpoints
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import WriterKind
-from tests.storage.world import TABLES, Content, Where, content, heads_agree, rows
+from tests.storage.world import TABLES, Content, Where, content, heads_agree, remove, rows
 
 IDS = st.sampled_from("abcdef")
 VALUES = st.dictionaries(IDS, st.integers(0, 99), min_size=1, max_size=3)
@@ -58,7 +58,7 @@ class Histories(RuleBasedStateMachine):
     def delete(self, data: st.DataObject, key: str, name: str) -> None:
         branch = data.draw(st.sampled_from(sorted(self.model)))
         write = self.store.begin(branch, kind=WriterKind.MUTATION)
-        found = write.delete(key, f"id = '{name}'")  # type: ignore[arg-type]
+        found = remove(self.store, write, key, f"id = '{name}'")  # type: ignore[arg-type]
         assert found == (name in self.model[branch][key])  # type: ignore[index]
         if found:
             self.store.commit(write)

@@ -1,0 +1,317 @@
+"""Schema diff and migration planning: the steps from the accepted schema to the desired one.
+
+Invariant: old and new are compared by identity, never by name, and every difference yields a step.
+A plan without steps means that both have the same fingerprint.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from omnigraph.catalog.accept import Admission, Diagnostic, admit
+from omnigraph.catalog.annotations import METADATA
+from omnigraph.catalog.demands import demands
+from omnigraph.catalog.documents import annotation_document
+from omnigraph.catalog.draft import AnyType, entity
+from omnigraph.catalog.model import Annotation, Catalog, EdgeType, Literal, NodeType, Property
+from omnigraph.catalog.schema_lint import PROPERTY_TYPE_CHANGED, REQUIRED_PROPERTY_ADDED
+from omnigraph.catalog.steps import (
+    HARD,
+    SOFT,
+    AddConstraint,
+    AddIndex,
+    AddProperty,
+    AddType,
+    DropConstraint,
+    DropProperty,
+    DropType,
+    ExtendEnum,
+    RenameProperty,
+    RenameType,
+    Step,
+    UnsupportedChange,
+    UpdateCardinality,
+    UpdatePropertyMetadata,
+    UpdateTypeMetadata,
+)
+from omnigraph.errors import BadRequest, MigrationUnsupported
+from omnigraph.types import Kind, TypeId, ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationPlan:
+    """The steps of a migration, in order, and the catalog that holds afterwards."""
+
+    steps: tuple[Step, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    catalog: Catalog
+    allows_data_loss: bool = False
+
+    @property
+    def supported(self) -> bool:
+        return not any(isinstance(step, UnsupportedChange) for step in self.steps)
+
+    def require_supported(self) -> None:
+        """Raise the first unsupported step as an error."""
+        for step in self.steps:
+            if isinstance(step, UnsupportedChange):
+                raise MigrationUnsupported(step.entity, step.reason, step.code)
+
+    def to_json(self) -> dict[str, Any]:
+        """`{"supported", "steps"}`, the wire form."""
+        return {"supported": self.supported, "steps": [dict(s.to_json()) for s in self.steps]}
+
+    def lines(self) -> tuple[str, ...]:
+        """One line a step, or the one line that says there is none."""
+        return tuple(f"- {step}" for step in self.steps) or ("no schema changes",)
+
+    def render(self, uri: str) -> str:
+        """The plan for a person."""
+        verdict = f"supported: {'yes' if self.supported else 'no'}"
+        return "\n".join((f"schema plan for {uri}", verdict, *self.lines()))
+
+
+def plan_migration(
+    old: Catalog,
+    new_text: str,
+    *,
+    allow_data_loss: bool = False,
+    backfill: Mapping[str, str] | None = None,
+) -> MigrationPlan:
+    """The plan that turns an accepted schema into the one `new_text` declares.
+
+    `backfill` has SQL expressions for properties that are added, by `Type.property`.
+    """
+    admission = admit(new_text, old)
+    new = admission.catalog
+    fillings = _fillings(new, admission, backfill or {})
+    steps = tuple(_Diff(old, new, HARD if allow_data_loss else SOFT, fillings).steps())
+    _require_used(steps, backfill or {})
+    if not steps and new.fingerprint != old.fingerprint:
+        steps = (UnsupportedChange("schema", "this change is not classified"),)
+    return MigrationPlan(steps, admission.diagnostics, new, allow_data_loss)
+
+
+def _fillings(new: Catalog, admission: Admission, given: Mapping[str, str]) -> dict[str, str]:
+    """The backfill expression of each entity that has one. A caller's wins over an annotation."""
+    expressions = {name: _as_sql(value) for name, value in admission.backfills.items()}
+    for name, expression in given.items():
+        owner, _, prop = name.partition(".")
+        kind = Kind.NODE if owner in new.nodes else Kind.EDGE
+        expressions[entity(kind, owner, prop)] = expression
+    return expressions
+
+
+def _as_sql(value: Literal) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+        case int() | float():
+            return repr(value)
+        case _:
+            assert_never(value)
+
+
+def _require_used(steps: Iterable[Step], given: Mapping[str, str]) -> None:
+    added = {f"{s.type_name}.{s.name}" for s in steps if isinstance(s, AddProperty)}
+    for name in given:
+        if name not in added:
+            raise BadRequest(
+                f"backfill for '{name}', which this change does not add",
+                "name an added property as Type.property",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Diff:
+    old: Catalog
+    new: Catalog
+    drop_mode: str
+    fillings: Mapping[str, str]
+
+    def steps(self) -> Iterator[Step]:
+        for kind in (Kind.INTERFACE, Kind.NODE, Kind.EDGE):
+            yield from self._kind(kind, self.old.declared(kind), self.new.declared(kind))
+
+    def _kind(
+        self, kind: Kind, old: Mapping[str, AnyType], new: Mapping[str, AnyType]
+    ) -> Iterator[Step]:
+        before = {each.id: each for each in old.values()}
+        for each in new.values():
+            origin = before.pop(each.id, None)
+            if origin is None:
+                yield AddType(kind, each.name)
+            else:
+                yield from self._type(kind, origin, each)
+        for gone in before.values():
+            if kind is Kind.INTERFACE:
+                reason = "removing an interface is not supported"
+                yield UnsupportedChange(entity(kind, gone.name), reason)
+            else:
+                yield DropType(kind, gone.name, self.drop_mode)
+
+    def _type(self, kind: Kind, old: AnyType, new: AnyType) -> Iterator[Step]:
+        if old.name != new.name:
+            yield RenameType(kind, old.name, new.name)
+        if isinstance(old, NodeType) and isinstance(new, NodeType):
+            yield from self._implements(old, new)
+            yield from _type_notes(kind, new.name, old.annotations, new.annotations)
+        if isinstance(old, EdgeType) and isinstance(new, EdgeType):
+            yield from self._ends(old, new)
+            yield from _type_notes(kind, new.name, old.annotations, new.annotations)
+        yield from self._properties(kind, old, new)
+        yield from _constraints(kind, old, new)
+
+    def _implements(self, old: NodeType, new: NodeType) -> Iterator[Step]:
+        before = {self.old.interfaces[name].id for name in old.implements}
+        after = {self.new.interfaces[name].id for name in new.implements}
+        if before != after:
+            where = entity(Kind.NODE, new.name)
+            yield UnsupportedChange(where, "changing implemented interfaces is not supported")
+
+    def _ends(self, old: EdgeType, new: EdgeType) -> Iterator[Step]:
+        where = entity(Kind.EDGE, new.name)
+        if self._end_ids(self.old, old) != self._end_ids(self.new, new):
+            change = f"{old.source} -> {old.target} to {new.source} -> {new.target}"
+            reason = f"changing edge endpoints from {change} is not supported"
+            yield UnsupportedChange(where, reason)
+        if old.cardinality != new.cardinality:
+            yield UpdateCardinality(new.name, old.cardinality, new.cardinality)
+
+    def _end_ids(self, catalog: Catalog, edge: EdgeType) -> tuple[TypeId, TypeId]:
+        return catalog.nodes[edge.source].id, catalog.nodes[edge.target].id
+
+    def _properties(self, kind: Kind, old: AnyType, new: AnyType) -> Iterator[Step]:
+        before = {prop.id: prop for prop in old.properties}
+        for prop in new.properties:
+            origin = before.pop(prop.id, None)
+            if origin is None:
+                filling = self.fillings.get(entity(kind, new.name, prop.name))
+                yield _added(kind, new.name, prop, filling)
+            else:
+                yield from _property(kind, new.name, origin, prop)
+                yield from _embed(kind, (old, origin), (new, prop))
+        for gone in before.values():
+            yield DropProperty(kind, new.name, gone.name, self.drop_mode)
+
+
+def _added(kind: Kind, owner: str, prop: Property, filling: str | None) -> Step:
+    if prop.type.nullable or filling is not None:
+        return AddProperty(kind, owner, prop.name, prop.type, filling)
+    reason = (
+        f"adding required property of type {prop.type}: existing rows would have no value; "
+        "give one with @backfill(value), or an expression when it is applied"
+    )
+    code = REQUIRED_PROPERTY_ADDED.code
+    return UnsupportedChange(entity(kind, owner, prop.name), reason, code)
+
+
+def _property(kind: Kind, owner: str, old: Property, new: Property) -> Iterator[Step]:
+    where = entity(kind, owner, new.name)
+    if old.name != new.name:
+        yield RenameProperty(kind, owner, old.name, new.name)
+    if (old.injected_from is None) != (new.injected_from is None):
+        reason = "moving a property between a node and its interface is not supported"
+        yield UnsupportedChange(where, reason)
+    if old.type != new.type:
+        yield _retyped(kind, owner, old.type, new)
+    metadata, other = _split_notes(old.annotations, new.annotations)
+    if metadata is not None:
+        yield UpdatePropertyMetadata(kind, owner, new.name, metadata)
+    if other:
+        yield UnsupportedChange(where, f"changing {other} is not supported")
+
+
+def _retyped(kind: Kind, owner: str, old: ValueType, new: Property) -> Step:
+    before, after = set(old.enum_values or ()), set(new.type.enum_values or ())
+    widened = ValueType(old.scalar, old.nullable, enum_values=new.type.enum_values)
+    if before and widened == new.type and before < after:
+        return ExtendEnum(kind, owner, new.name, tuple(sorted(after - before)))
+    reason = f"changing property type from {old} to {new.type} is not supported"
+    return UnsupportedChange(entity(kind, owner, new.name), reason, PROPERTY_TYPE_CHANGED.code)
+
+
+def _embed(
+    kind: Kind, old: tuple[AnyType, Property], new: tuple[AnyType, Property]
+) -> Iterator[Step]:
+    if _embedding(*old) != _embedding(*new):
+        owner, prop = new
+        where = entity(kind, owner.name, prop.name)
+        yield UnsupportedChange(where, "changing @embed is not supported")
+
+
+def _embedding(owner: AnyType, prop: Property) -> tuple[object, str | None] | None:
+    """The source by identity, so that renaming it changes nothing. An interface may name a source
+    that only its nodes have."""
+    if prop.embed is None:
+        return None
+    ids = {each.name: each.id for each in owner.properties}
+    return ids.get(prop.embed.source, prop.embed.source), prop.embed.model
+
+
+def _type_notes(
+    kind: Kind, name: str, old: tuple[Annotation, ...], new: tuple[Annotation, ...]
+) -> Iterator[Step]:
+    metadata, other = _split_notes(old, new)
+    if metadata is not None:
+        yield UpdateTypeMetadata(kind, name, metadata)
+    if other:
+        yield UnsupportedChange(entity(kind, name), f"changing {other} is not supported")
+
+
+def _split_notes(
+    old: tuple[Annotation, ...], new: tuple[Annotation, ...]
+) -> tuple[tuple[Annotation, ...] | None, str]:
+    """The texts for people if they changed, and the names of other annotations that did."""
+    metadata = tuple(note for note in new if note.name in METADATA)
+    changed = _canonical(metadata) != _canonical(n for n in old if n.name in METADATA)
+    before = _canonical(note for note in old if note.name not in METADATA)
+    after = _canonical(note for note in new if note.name not in METADATA)
+    differing = {name for name, _ in _difference(before, after)}
+    return metadata if changed else None, ", ".join(f"@{name}" for name in sorted(differing))
+
+
+def _canonical(notes: Iterable[Annotation]) -> list[tuple[str, str]]:
+    """Order means nothing among annotations; `1`, `1.0` and `true` are different values."""
+    return sorted(
+        (note.name, json.dumps(annotation_document(note), sort_keys=True)) for note in notes
+    )
+
+
+def _difference(
+    before: list[tuple[str, str]], after: list[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    rest = list(after)
+    gone = []
+    for item in before:
+        if item in rest:
+            rest.remove(item)
+        else:
+            gone.append(item)
+    return gone + rest
+
+
+def _constraints(kind: Kind, old: AnyType, new: AnyType) -> Iterator[Step]:
+    before, after = demands(old), demands(new)
+    where = entity(kind, new.name)
+    for demand, shown in after.items():
+        if demand in before:
+            continue
+        if demand.name == "index":
+            yield AddIndex(kind, new.name, shown.columns)
+        elif demand.name == "key":
+            # Ids follow from the key, and edges from ids.
+            reason = f"adding constraint {shown} to an existing type is not supported"
+            yield UnsupportedChange(where, reason)
+        else:
+            yield AddConstraint(kind, new.name, shown)
+    for demand, shown in before.items():
+        if demand in after:
+            continue
+        if demand.name == "key":
+            yield UnsupportedChange(where, f"removing constraints is not supported: {shown}")
+        else:
+            yield DropConstraint(kind, new.name, shown)

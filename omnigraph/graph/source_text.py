@@ -1,0 +1,27 @@
+"""Source text of a query or a schema: given as text, or as the file that holds it."""
+
+import os
+from pathlib import Path
+
+from omnigraph.errors import BadRequest, NotFound
+
+
+def schema_text(schema: str | os.PathLike[str]) -> str:
+    """The text of a schema; a string that ends in `.pg` is a path."""
+    if isinstance(schema, str) and (not schema.endswith(".pg") or "\n" in schema):
+        return schema
+    return _file_text("schema file", schema)
+
+
+def _file_text(kind: str, path: str | os.PathLike[str]) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise NotFound(kind, os.fspath(path)) from None
+    except (OSError, UnicodeDecodeError) as cause:
+        raise BadRequest(f"cannot read the {kind} '{os.fspath(path)}': {cause}") from cause
+
+
+def query_text(query: str | Path) -> str:
+    """The text of a query; a `Path` is a file."""
+    return query if isinstance(query, str) else _file_text("query file", query)

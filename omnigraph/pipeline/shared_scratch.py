@@ -1,0 +1,31 @@
+"""Scratch folder that the driver and all tasks of a load reach.
+
+Invariant: the folder lies beside the graph unless the caller names another.
+"""
+
+import os
+import tempfile
+
+from omnigraph.errors import BadRequest
+from omnigraph.storage.store import Store
+
+SCRATCH_VARIABLE = "OMNIGRAPH_SCRATCH"
+"""A folder that the driver and all workers reach, for keys and spooled rows."""
+
+
+def scratch_parent(store: Store, *, is_local: bool = True) -> str:
+    """The folder for scratch folders, there when this returns."""
+    folder = os.environ.get(SCRATCH_VARIABLE)
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+        return folder
+    if store.where.path is not None:
+        parent = store.where.path / "__scratch"
+        parent.mkdir(exist_ok=True)
+        return str(parent)
+    if is_local:
+        return tempfile.gettempdir()
+    raise BadRequest(
+        "a load on a cluster needs a folder that all workers reach",
+        f"set {SCRATCH_VARIABLE} to one",
+    )

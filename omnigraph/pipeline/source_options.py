@@ -1,0 +1,114 @@
+"""Options of the Spark data source, parsed and checked.
+
+Invariant: an option that is unknown, missing or not understood is refused when the DataFrame or the
+write is made, not by a task.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import BadRequest, NotFound
+from omnigraph.exec.load.committed import Mode
+from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.schemas import Schemas
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.store import Store, open_store
+
+_OWN = frozenset(
+    {"path", "type", "edge", "branch", "snapshot", "columns", "where", "mode", "actor"}
+    | {"storage_options"}
+)
+# Options that Spark itself adds to those of a query.
+_SPARKS = frozenset({"checkpointlocation", "queryname"})
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The options of one read or write."""
+
+    path: str
+    type: str | None = None
+    edge: str | None = None
+    branch: str = MAIN
+    snapshot: str | None = None
+    columns: tuple[str, ...] | None = None  # of a read
+    renamed: Mapping[str, str] = field(default_factory=dict)  # of a write
+    where: str | None = None
+    mode: Mode | None = None
+    actor: str | None = None
+    storage_options: dict[str, str] | None = None
+
+    def open(self, *, read_only: bool) -> tuple[Store, Schemas]:
+        """The graph that the options name, and its schemas."""
+        store = open_store(self.path, read_only=read_only, storage_options=self.storage_options)
+        return store, Schemas(store)
+
+    def owner(self, catalog: Catalog) -> Owner:
+        """The type that the options name."""
+        if self.type is not None:
+            owner: Owner | None = catalog.node(self.type)
+            kind, name = "node type", self.type
+        else:
+            assert self.edge is not None
+            owner = catalog.edge(self.edge)
+            kind, name = "edge type", self.edge
+        if owner is None:
+            raise NotFound(kind, name)
+        return owner
+
+
+def read_options(given: Mapping[str, str]) -> SourceOptions:
+    """The options that a caller gave, or `BadRequest` with what is wrong with them."""
+    known = {key.lower(): value for key, value in given.items()}
+    for name in known:
+        if name not in _OWN | _SPARKS:
+            raise BadRequest(f"unknown option '{name}'", f"use {', '.join(sorted(_OWN))}")
+    if not known.get("path"):
+        raise BadRequest("no graph is named", "give its path to load() or save()")
+    if ("type" in known) == ("edge" in known):
+        raise BadRequest("say which rows", "give either the option type or the option edge")
+    if "branch" in known and "snapshot" in known:
+        raise BadRequest("branch and snapshot exclude each other", "give one of them")
+    names = known.get("columns")
+    renamed = _object("columns", names) if names and names.lstrip().startswith("{") else {}
+    return SourceOptions(
+        path=known["path"],
+        type=known.get("type"),
+        edge=known.get("edge"),
+        branch=known.get("branch", MAIN),
+        snapshot=known.get("snapshot"),
+        columns=_names(names) if names and not renamed else None,
+        renamed=renamed,
+        where=known.get("where"),
+        mode=_mode(known.get("mode")),
+        actor=known.get("actor"),
+        storage_options=_object("storage_options", known["storage_options"])
+        if "storage_options" in known
+        else None,
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip().strip("`") for name in text.split(",") if name.strip())
+
+
+def _mode(text: str | None) -> Mode | None:
+    match text:
+        case None | "append" | "merge" | "overwrite":
+            return text
+        case _:
+            raise BadRequest(f"unknown load mode '{text}'", "use append, merge or overwrite")
+
+
+def _object(option: str, text: str) -> dict[str, str]:
+    try:
+        members: Any = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        members = None
+    if not isinstance(members, dict) or not all(isinstance(v, str) for v in members.values()):
+        raise BadRequest(f"the option {option} is no JSON object of texts")
+    return members

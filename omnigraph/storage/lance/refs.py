@@ -1,0 +1,67 @@
+"""Lance branch refs: the small JSON files that say where each branch of a dataset forks off.
+
+Invariant: a branch that was deleted and made again under its name has another identity.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, NewType
+
+import orjson
+
+from omnigraph.storage.names import encode
+from omnigraph.storage.objects import Objects
+
+ForkId = NewType("ForkId", str)
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A Lance branch: the point it starts from, and its identity."""
+
+    parent_branch: str | None  # as Lance names it
+    parent_version: int
+    identity: ForkId
+    created_at: float  # seconds since the epoch
+
+
+def listed_ref(facts: Mapping[str, Any]) -> Ref:
+    """A branch as Lance lists it."""
+    return Ref(
+        facts["parent_branch"],
+        int(facts["parent_version"]),
+        ForkId(facts["branch_identifier"][-1][1]),
+        float(facts["create_at"]),
+    )
+
+
+def read_ref(objects: Objects, location: str, branch: str) -> Ref | None:
+    """One branch of a dataset, by one small read; None if there is none of that name."""
+    return _read(objects, f"{_folder(location)}/{encode(branch)}.json")
+
+
+def read_refs(objects: Objects, location: str) -> dict[str, Ref]:
+    """Every branch of a dataset by its encoded name, each read by itself: a branch that is deleted
+    meanwhile is left out."""
+    refs = {
+        PurePosixPath(path).stem: _read(objects, path) for path in objects.list(_folder(location))
+    }
+    return {name: ref for name, ref in refs.items() if ref is not None}
+
+
+def _folder(location: str) -> str:
+    return f"{location}/_refs/branches"
+
+
+def _read(objects: Objects, path: str) -> Ref | None:
+    file = objects.get(path)
+    if file is None:
+        return None
+    facts = orjson.loads(file.data)
+    return Ref(
+        facts["parentBranch"],
+        int(facts["parentVersion"]),
+        ForkId(facts["identifier"]["version_mapping"][-1][1]),
+        float(facts["createAt"]),
+    )
