@@ -20,8 +20,13 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
+from omnigraph.catalog import codec
+from omnigraph.catalog.accept import accept
 from omnigraph.exec.read.run import Run
 from omnigraph.graph import Graph
+from omnigraph.plan.compile import compile_query
+from omnigraph.plan.explain import explain
+from omnigraph.plan.lint import lint
 
 NARROW, WIDE = 50, 400
 CALLS_MAX = 1.3 * WIDE / NARROW
@@ -230,3 +235,22 @@ def test_a_merge_by_property_of_many_properties_is_not_slow(
     shown = f"return {{ $w.p0 as first, $w.p{WIDE - 1} as last }}"
     for row in branched[WIDE].query(text_of(shown)):
         assert row == {"first": 1, "last": 2}
+
+
+@pytest.mark.parametrize("name", queries(1))
+def test_lint_and_explain_of_many_properties_are_not_slow(
+    counted: Any, pair: dict[int, Graph], name: str
+) -> None:
+    def run(graph: Graph, count: int) -> None:
+        text, catalog = text_of(queries(count)[name]), graph.schema.catalog
+        assert lint(text, catalog).to_json()["status"] == "ok"
+        assert f"p{count - 1}#" in explain(compile_query(text, catalog))
+
+    compared(counted, pair, run)
+
+
+def test_a_schema_of_many_properties_is_not_slow(counted: Any) -> None:
+    def run(count: int) -> None:
+        assert codec.decode(codec.encode(accept(schema_of(count)))).nodes
+
+    no_faster(*(counted(partial(run, count)) for count in (NARROW, WIDE)))
