@@ -130,12 +130,10 @@ def _date(value: object) -> int:
 
 
 def _datetime(value: object) -> int:
-    if isinstance(value, datetime.datetime):
-        return milliseconds_of(value)
-    if not isinstance(value, str):
+    if not isinstance(value, str | datetime.datetime):
         raise _Wrong("expected datetime string")
     try:
-        return parse_datetime(value)
+        return parse_datetime(value) if isinstance(value, str) else milliseconds_of(value)
     except ValueError as cause:
         raise _Wrong(f"expected datetime string: {cause}") from None
 

@@ -19,10 +19,11 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import Violation
-from omnigraph.exec.load.json_columns import NotSure, read_lines
+from omnigraph.exec.load.json_columns import read_lines
 from omnigraph.exec.load.lines import lines_of
 from omnigraph.exec.load.ndjson import Owner, Records, TypedRows
 from omnigraph.exec.rules.faults import LIMITS, Faults
+from omnigraph.exec.values.from_columns import NotSure
 from omnigraph.exec.values.from_input import no_external
 from omnigraph.exec.values.scalars import ReadExternal
 

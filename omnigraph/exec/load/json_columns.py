@@ -23,17 +23,15 @@ from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.ids import entity_id
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.values.from_columns import NotSure
 from omnigraph.exec.values.mint import ulids
-from omnigraph.exec.values.scalars import BLOB_PREFIX, DAYS, MILLISECONDS
+from omnigraph.exec.values.scalars import BLOB_PREFIX
+from omnigraph.language.moments import DAYS, MILLISECONDS
 from omnigraph.types import FLOATS, INTEGERS, Scalar, ValueType
 
 _BLOCK_BYTES = 1 << 20
 _DATE_TEXT = r"^\d{4}-\d{2}-\d{2}$"
 _MOMENT_TEXT = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,3})?Z$"
-
-
-class NotSure(Exception):
-    """These lines have to be read one by one."""
 
 
 def read_lines(owner: Owner, data: bytes, sample: Sequence[Any]) -> tuple[pa.Table, pa.Array]:

@@ -21,6 +21,8 @@ import pyarrow as pa
 
 from omnigraph.catalog.numbers import as_float, as_integer, at_width
 from omnigraph.language.moments import (
+    DAYS,
+    MILLISECONDS,
     days_of,
     format_date,
     format_datetime,
@@ -33,8 +35,6 @@ from omnigraph.storage.lance.columns import BLOB_SIZE, BLOB_URI
 from omnigraph.types import INTEGER_BOUNDS, Scalar
 
 BLOB_PREFIX = "base64:"
-DAYS = (parse_date("0001-01-01"), parse_date("9999-12-31"))
-MILLISECONDS = (parse_datetime("0001-01-01"), parse_datetime("9999-12-31T23:59:59.999Z"))
 
 ReadExternal = Callable[[str], bytes]
 """The bytes at an address outside the graph, or a refusal."""
@@ -274,6 +274,17 @@ def _ordered_floats(values: pa.Array) -> np.ndarray:
 # ---- dates and moments
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A date or timestamp of an Arrow column that no Python value can hold, and why."""
+
+    text: str
+    why: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
 def _date(value: Any, _read: ReadExternal) -> int:
     if isinstance(value, date) and not isinstance(value, datetime):
         return days_of(value)
@@ -282,18 +293,24 @@ def _date(value: Any, _read: ReadExternal) -> int:
 
 def _datetime(value: Any, _read: ReadExternal) -> int:
     if isinstance(value, datetime):
-        return milliseconds_of(value)
+        return _parsed(value, milliseconds_of)
     if isinstance(value, date):
         return milliseconds_of(datetime(value.year, value.month, value.day))
     return _moment(value, parse_datetime, MILLISECONDS)
 
 
+def _parsed(value: Any, parse: Callable[[Any], int]) -> int:
+    try:
+        return parse(value)
+    except ValueError as cause:
+        raise Misfit(Reason.DATE, str(cause)) from None
+
+
 def _moment(value: Any, parse: Callable[[str], int], bounds: tuple[int, int]) -> int:
     if isinstance(value, str):
-        try:
-            return parse(value)
-        except ValueError as cause:
-            raise Misfit(Reason.DATE, str(cause)) from None
+        return _parsed(value, parse)
+    if isinstance(value, Moment):
+        raise Misfit(Reason.DATE, f"{value} {value.why}")
     if isinstance(value, bool) or not isinstance(value, int):
         raise Misfit(Reason.TYPE)
     if not bounds[0] <= value <= bounds[1]:
