@@ -6,9 +6,11 @@ their own may also bring dates, timestamps and bytes, and whole numbers as float
 """
 
 import json
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, assert_never
 
 import pyarrow as pa
@@ -155,10 +157,13 @@ def _spelled(value: pa.Scalar) -> str:
 
 def _value_reader(value_type: ValueType) -> Callable[[Any], Any]:
     if value_type.scalar in INTEGERS and not value_type.is_list:
-        return lambda value: (
-            int(value) if isinstance(value, float) and value.is_integer() else value
-        )
+        return _whole_number
     return lambda value: value
+
+
+def _whole_number(value: Any) -> Any:
+    is_fraction = isinstance(value, float | Decimal) and math.isfinite(value)
+    return int(value) if is_fraction and value == int(value) else value
 
 
 def _text_reader(value_type: ValueType) -> Callable[[Any], Any]:

@@ -224,7 +224,9 @@ def _float_row(scalar: Scalar) -> ScalarRow:
     def from_json(value: Any, _read: ReadExternal) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
             raise Misfit(Reason.TYPE)
-        number = at_width(float(value) if isinstance(value, Decimal) else value, scalar)
+        if isinstance(value, Decimal):
+            value = math.nan if value.is_nan() else float(value)
+        number = at_width(value, scalar)
         if not math.isfinite(number):
             raise Misfit(Reason.RANGE)
         return number + 0.0  # one zero
