@@ -26,7 +26,7 @@ MILLISECONDS = (
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _DATETIME = re.compile(
     r"\d{4}-\d{2}-\d{2}"
-    r"(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|z|[+-]\d{2}:?\d{2})?)?",
+    r"(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.(?P<fraction>\d{1,9}))?)?(?:Z|z|[+-]\d{2}:?\d{2})?)?",
     re.ASCII,
 )
 
@@ -44,10 +44,13 @@ def parse_date(text: str) -> int:
 def parse_datetime(text: str) -> int:
     """Milliseconds since the epoch of an ISO-8601 moment; without an offset it is UTC.
 
-    Digits past the millisecond are cut off. ValueError when it is no moment.
+    ValueError when it is no moment, and when it is finer than a millisecond.
     """
-    if not _DATETIME.fullmatch(text):
+    shape = _DATETIME.fullmatch(text)
+    if shape is None:
         raise ValueError(f"'{text}' is not a moment like 2024-01-31T10:00:00Z")
+    if (shape["fraction"] or "")[3:].strip("0"):
+        raise ValueError(f"'{text}' is finer than a millisecond")
     try:
         moment = datetime.fromisoformat(text.replace("z", "Z"))
     except ValueError as cause:
@@ -63,12 +66,15 @@ def days_of(day: date) -> int:
 def milliseconds_of(moment: datetime, *, said: str | None = None) -> int:
     """Milliseconds since the epoch; a moment without a zone is UTC.
 
-    ValueError, which calls the moment `said`, when its offset leads out of the years 1 to 9999.
+    ValueError, which calls the moment `said`, when its offset leads out of the years 1 to 9999, and
+    when it is finer than a millisecond.
     """
     text = moment if said is None else said
     if moment != moment:  # NaT of pandas, which is a datetime
         raise ValueError(f"'{text}' is not a moment")
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    if moment.microsecond % 1_000 or getattr(moment, "nanosecond", 0):
+        raise ValueError(f"'{text}' is finer than a millisecond")
     try:
         number = int((aware - _EPOCH) // _MILLISECOND)
     except (OverflowError, ValueError):

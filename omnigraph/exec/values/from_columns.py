@@ -25,6 +25,10 @@ from omnigraph.types import FLOATS, INTEGERS, Scalar, ValueType
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
 
+_INTEGERS_EXACT_BELOW = float(2**53)
+"""A double of this size or more may have been another integer in its text."""
+
+
 class NotSure(Exception):
     """These values have to be read one by one."""
 
@@ -93,7 +97,8 @@ def _whole(values: pa.Array, value_type: ValueType, is_text: bool) -> pa.Array:
     if scalar in INTEGERS and (numeric or (is_text and is_string(source))):
         return values.cast(target)
     if scalar in FLOATS and (numeric or (is_text and is_string(source))):
-        return _finite(values.cast(pa.float64()), target)
+        numbers = values.cast(pa.float64())  # fails for integers beyond 2**53
+        return floats(numbers, target, are_floats=pa.types.is_floating(source))
     if scalar is Scalar.DATE and pa.types.is_date(source):
         return _inside(values.cast(target), pa.int32(), DAYS)
     if scalar is Scalar.DATETIME and pa.types.is_timestamp(source):
@@ -101,19 +106,33 @@ def _whole(values: pa.Array, value_type: ValueType, is_text: bool) -> pa.Array:
     raise NotSure
 
 
-def _finite(values: pa.Array, target: pa.DataType) -> pa.Array:
+def floats(values: pa.Array, target: pa.DataType, *, are_floats: bool) -> pa.Array:
+    """Doubles at a column's width: finite ones, with one zero. Where they may have been integers,
+    those that the column cannot hold exactly are left to the reader of single values."""
     numbers = values.cast(target, safe=False)
-    if pc.all(pc.is_finite(numbers)).as_py() is False:
+    if not _all(pc.is_finite(numbers)):
+        raise NotSure
+    if not are_floats and not _all(_exact(values, numbers)):
         raise NotSure
     return pc.add(numbers, pa.scalar(0, target))
 
 
+def _exact(values: pa.Array, numbers: pa.Array) -> pa.BooleanArray:
+    """Where a double is a fraction, or an integer that was not rounded on the way."""
+    is_fraction = pc.not_equal(values, pc.trunc(values))
+    is_safe = pc.less(pc.abs(values), _INTEGERS_EXACT_BELOW)
+    is_kept = pc.equal(numbers.cast(pa.float64()), values)
+    return pc.or_(is_fraction, pc.and_(is_safe, is_kept))
+
+
+def _all(mask: pa.BooleanArray) -> bool:
+    return pc.all(mask).as_py() in (True, None)
+
+
 def _milliseconds(values: pa.Array) -> pa.Array:
-    """Timestamps of any unit as milliseconds. A column without a zone is UTC."""
-    source = values.type
-    kind = pa.timestamp("ms", source.tz)
-    # Seconds may overflow, which a safe cast finds; finer units are cut off.
-    return values.cast(kind, safe=source.unit == "s")
+    """Timestamps of any unit as milliseconds: a safe cast, which fails for parts of one. A column
+    without a zone is UTC."""
+    return values.cast(pa.timestamp("ms", values.type.tz))
 
 
 def _inside(values: pa.Array, number: pa.DataType, bounds: tuple[int, int]) -> pa.Array:

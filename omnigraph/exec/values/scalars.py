@@ -46,6 +46,7 @@ class Reason(StrEnum):
     TYPE = "type"
     TEXT = "text"
     RANGE = "out_of_range"
+    INEXACT = "inexact"
     DATE = "date"
     BLOB = "blob"
 
@@ -225,10 +226,12 @@ def _float_row(scalar: Scalar) -> ScalarRow:
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
             raise Misfit(Reason.TYPE)
         if isinstance(value, Decimal):
-            value = math.nan if value.is_nan() else float(value)
+            value = _of_decimal(value)
         number = at_width(value, scalar)
         if not math.isfinite(number):
             raise Misfit(Reason.RANGE)
+        if isinstance(value, int) and number != value:
+            raise Misfit(Reason.INEXACT)
         return number + 0.0  # one zero
 
     def from_constant(value: ir.Constant, _read: ReadExternal) -> float:
@@ -247,6 +250,15 @@ def _float_row(scalar: Scalar) -> ScalarRow:
         order=_ordered_floats,
         literal=repr,
     )
+
+
+def _of_decimal(value: Decimal) -> int | float:
+    """A decimal as the integer that it is, or else as the nearest float."""
+    if value.is_nan():
+        return math.nan
+    number = float(value)
+    is_whole = math.isfinite(number) and value == value.to_integral_value()
+    return int(value) if is_whole else number
 
 
 def _json_floats(values: pa.Array, form: JsonForm) -> list[Any]:

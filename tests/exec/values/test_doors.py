@@ -1,9 +1,12 @@
 """Every door holds a value to the same rules: records, columns, parameters, literals and keys."""
 
+import json
 from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -169,3 +172,120 @@ def test_python_dates_are_kept(graph: Graph) -> None:
     graph.load([{"name": "p", "at": pd.Timestamp(moment)}], "append", type="Event")
     rows = graph.query(ALL).rows
     assert [row["e.at"] for row in rows] == ["2024-01-31T10:00:00.000Z"] * 2
+
+
+# Numbers and moments that would be rounded
+
+
+WIDE, WIDE_32 = 2**53 + 1, 2**24 + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("whole", WIDE, str(WIDE)),
+        ("whole", -WIDE, str(-WIDE)),
+        ("half", WIDE_32, str(WIDE_32)),
+        ("half", Decimal(WIDE_32), str(WIDE_32)),
+        ("marks", [1, WIDE], str(WIDE)),
+        ("face", [0, WIDE_32], str(WIDE_32)),
+        ("at", "2024-01-31T10:00:00.1234Z", "2024-01-31T10:00:00.1234Z"),
+        ("at", "2024-01-31T10:00:00.0000001Z", "2024-01-31T10:00:00.0000001Z"),
+        ("at", datetime(2024, 1, 31, microsecond=1), "2024-01-31"),
+        ("at", pd.Timestamp("2024-01-31T10:00:00.000000001"), "2024-01-31"),
+        ("all", ["2024-01-31T10:00:00.1234Z"], "2024-01-31T10:00:00.1234Z"),
+    ],
+)
+def test_what_a_column_cannot_hold_exactly_is_refused_by_a_load(
+    graph: Graph, name: str, value: Any, said: str
+) -> None:
+    text = refused(graph, [{"name": "e", name: value}], type="Event")
+    assert f"Event.{name}" in text
+    assert said in text
+    if not isinstance(value, datetime | Decimal):
+        lines = [{"name": "a"}, {"name": "b", name: value}]
+        data = b"".join(
+            json.dumps({"type": "Event", "data": row}).encode() + b"\n" for row in lines
+        )
+        assert said in refused(graph, data), "many lines at once too"
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("whole", pa.array([1, WIDE])),
+        ("whole", pa.array([1, 2**64 - 1], pa.uint64())),
+        ("half", pa.array([1, WIDE_32])),
+        ("half", pa.array([1, WIDE_32], pa.int32())),
+        ("at", pa.array([0, 1], pa.timestamp("us"))),
+        ("at", pa.array([0, -1], pa.timestamp("us", "UTC"))),
+        ("at", pa.array([0, 1], pa.timestamp("ns"))),
+        ("at", pa.array([0, 1_001_000], pa.timestamp("ns", "Asia/Tokyo"))),
+        ("marks", pa.array([[1], [WIDE]])),
+        ("all", pa.array([[0], [1]], pa.list_(pa.timestamp("us")))),
+    ],
+)
+def test_a_column_that_would_be_rounded_is_refused(
+    graph: Graph, name: str, column: pa.Array
+) -> None:
+    said = refused(graph, pa.table({"name": ["a", "b"], name: column}), type="Event")
+    assert f"Event.{name}" in said
+    assert "row 2" in said or "line 2" in said
+
+
+def test_a_cell_of_text_that_would_be_rounded_is_refused(graph: Graph, tmp_path: Path) -> None:
+    for name, cell in (("whole", WIDE), ("half", WIDE_32), ("at", "2024-01-31T10:00:00.1234Z")):
+        (tmp_path / "e.csv").write_text(f"name,{name}\na,\ne,{cell}\n")
+        assert str(cell) in refused(graph, tmp_path / "e.csv", type="Event")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        ("I64", "whole", WIDE),
+        ("I64", "half", WIDE_32),
+        ("DateTime", "at", "2024-01-31T10:00:00.1234Z"),
+        ("DateTime", "at", datetime(2024, 1, 31, microsecond=1, tzinfo=UTC)),
+        ("F64", "whole", WIDE),
+        ("[F64]", "marks", [1, WIDE]),
+        ("Vector(2)", "face", [0, WIDE_32]),
+    ],
+)
+def test_a_mutation_refuses_what_a_load_refuses(
+    graph: Graph, kind: str, name: str, value: Any
+) -> None:
+    with pytest.raises(og.BadRequest):
+        graph.mutate(ADD.format(kind, name), {"v": value})
+
+
+def test_a_literal_finer_than_a_millisecond_is_refused(graph: Graph) -> None:
+    text = 'query add() { insert Event { name: "e", at: datetime("2024-01-31T10:00:00.0001Z") } }'
+    with pytest.raises(og.ParseError, match="finer than a millisecond"):
+        graph.mutate(text)
+
+
+def test_floats_round_to_the_width_and_exact_integers_stay(graph: Graph) -> None:
+    rows = [
+        {"name": "a", "half": 0.1, "whole": float(WIDE), "marks": [2**53], "face": [0.1, 2**24]},
+        {"name": "b", "half": 2**100, "whole": 2**100, "at": "2024-01-31T10:00:00.123000Z"},
+        {"name": "c", "half": Decimal("0.1"), "whole": Decimal("0.1")},
+    ]
+    graph.load(rows, "append", type="Event")
+    table = pa.table(
+        {
+            "name": ["d", "e"],
+            "half": pa.array([0.1, 16777217.0]),
+            "whole": pa.array([2**53, None]),
+            "at": pa.array([1000, -1_000_000], pa.timestamp("us")),
+        }
+    )
+    graph.load(table, "append", type="Event")
+    data = '{"type":"Event","data":{"name":"f","half":0.1,"whole":9007199254740993.0}}\n'
+    graph.load(data.encode(), "append")
+    kept = {row["e.name"]: row for row in graph.query(ALL).rows}
+    assert kept["a"]["e.half"] == kept["d"]["e.half"] == kept["f"]["e.half"] == np.float32(0.1)
+    assert kept["a"]["e.whole"] == kept["f"]["e.whole"] == 2**53
+    assert (kept["b"]["e.half"], kept["b"]["e.whole"]) == (2.0**100, 2.0**100)
+    assert kept["b"]["e.at"] == "2024-01-31T10:00:00.123Z"
+    assert kept["c"]["e.whole"] == 0.1
+    assert (kept["e"]["e.half"], kept["e"]["e.at"]) == (2.0**24, "1969-12-31T23:59:59.000Z")
