@@ -58,18 +58,18 @@ class Datasets:
         """Where the files of a pin's branch lie, below the root."""
         return _folder(pin.location, pin.branch)
 
-    def open(self, location: str, branch: str | None = None, version: int | None = None) -> Handle:
-        """A new handle, pinned to a version or to the latest one."""
-        return self._opened(
-            self.uri(location, branch), f"{location} on {branch or 'main'}", version
-        )
-
-    def _branching(self, location: str) -> Handle:
-        """A new handle through which branches are listed, made and deleted, and nothing else."""
-        return self._opened(self._where.branching(location), location, None)
-
-    def _opened(self, uri: str, subject: str, version: int | None) -> Handle:
-        with self.lance_call("open", subject):
+    def open(
+        self,
+        location: str,
+        branch: str | None = None,
+        version: int | None = None,
+        *,
+        branching: bool = False,
+    ) -> Handle:
+        """A new handle, pinned to a version or to the latest one. With `branching` it is only for
+        listing, making and deleting branches."""
+        uri = self._where.branching(location) if branching else self.uri(location, branch)
+        with self.lance_call("open", f"{location} on {branch or 'main'}"):
             return lance.dataset(
                 uri,
                 version=version,
@@ -155,7 +155,7 @@ class Datasets:
         """Every Lance branch of a dataset, by its encoded name."""
         try:
             with self.lance_call("list_branches", location):
-                listed: dict[str, Any] = dict(self._branching(location).branches.list())
+                listed: dict[str, Any] = dict(self.open(location, branching=True).branches.list())
         except NotFound:
             # Lance lists names and then reads each; one that was deleted in between fails it.
             return read_refs(self._objects, location)
@@ -171,13 +171,13 @@ class Datasets:
         """A Lance branch that starts at a version of the dataset or of another branch."""
         self._where.require_branchable()
         start = (None if source is None else encode(source), version)
-        root = self._branching(location)
+        root = self.open(location, branching=True)
         with self.lance_call("create_branch", f"{location} {branch}"):
             root.create_branch(encode(branch), start, self._where.storage_options)
 
     def delete_branch(self, location: str, branch: str) -> None:
         """Remove a Lance branch and whatever an unfinished creation of it left behind."""
-        root = self._branching(location)
+        root = self.open(location, branching=True)
         if self.ref(location, branch) is not None:
             with self.lance_call("delete_branch", f"{location} {branch}"):
                 root.branches.delete(encode(branch))
