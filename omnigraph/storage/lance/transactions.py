@@ -22,7 +22,10 @@ def operation_of(datasets: Datasets, handle: Handle, version: int) -> str | None
 def is_restore(datasets: Datasets, handle: Handle, *, to: int, operation: str) -> bool:
     """Whether a handle's version is a restore of an earlier one, made for an operation of ours."""
     with datasets.lance_call("read_transaction", handle.uri):
-        transaction = handle.read_transaction(handle.version)
+        try:
+            transaction = handle.read_transaction(handle.version)
+        except TypeError:  # a rewrite, which Lance cannot show
+            return False
     if transaction is None or not isinstance(transaction.operation, LanceOperation.Restore):
         return False
     owner = (transaction.transaction_properties or {}).get(OPERATION_PROPERTY)
