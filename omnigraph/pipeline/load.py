@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from omnigraph import environment
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.load.files import Options
@@ -27,9 +28,6 @@ from omnigraph.storage.store import Store
 from omnigraph.types import Kind, counts_of_kind
 
 Engine = Literal["auto", "local", "spark"]
-LOCAL_BYTES_VARIABLE = "OMNIGRAPH_LOCAL_BYTES_MAX"
-LOCAL_BYTES_MAX = 64 << 20
-"""Inputs up to this size are loaded in this process unless Spark is there already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +117,7 @@ def _opened(order: Order, options: Options) -> Input:
 
 
 def _request(store: Store, catalog: Catalog, order: Order) -> LoadRequest:
+    environment.LOAD_CONCURRENCY.read()  # refused before a branch is created for the load
     if order.mode not in MODES:
         raise BadRequest(f"unknown load mode '{order.mode}'", f"use {', '.join(MODES)}")
     return LoadRequest(
@@ -162,8 +161,8 @@ def choose_engine(order: Order, input: Input, *, is_frame: bool) -> Literal["loc
                 require_spark()  # before a branch is created for the load
             return "spark"
         case "auto":
-            limit = int(os.environ.get(LOCAL_BYTES_VARIABLE) or LOCAL_BYTES_MAX)
-            is_small = input.size_bytes is not None and input.size_bytes <= limit
+            size_max = environment.LOCAL_BYTES.read()
+            is_small = input.size_bytes is not None and input.size_bytes <= size_max
             if is_frame or order.spark is not None or _session_is_active():
                 return "spark"
             # A stream of records passes through this process on either engine.

@@ -3,11 +3,12 @@
 Invariant: a name and its options open the same file in every process.
 """
 
-import os
 from collections.abc import Mapping
 from urllib.parse import urlparse
 
 import pyarrow.fs as pfs
+
+from omnigraph import environment
 
 Options = tuple[tuple[str, str], ...]
 """A graph's `storage_options` for an object store; environment variables fill what is left out."""
@@ -31,7 +32,8 @@ def opened(name: str, options: Options = ()) -> tuple[pfs.FileSystem, str]:
 def _s3(options: Mapping[str, str]) -> pfs.S3FileSystem:
     def option(*names: str) -> str | None:
         for name in names:
-            value = options.get(name) or os.environ.get(name.upper())
+            variable = environment.AWS.get(name.upper())
+            value = options.get(name) or (variable.read() if variable is not None else None)
             if value:
                 return value
         return None
