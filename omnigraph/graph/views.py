@@ -5,6 +5,7 @@ Invariant: a view asks one part and keeps nothing.
 
 from collections.abc import Callable, Collection
 
+from omnigraph.errors import BadRequest
 from omnigraph.exec.changes.baseline import Baseline
 from omnigraph.exec.changes.diff import PAGE_CHANGES, Changes, commit_changes, filters, readable
 from omnigraph.exec.changes.feed import POLL_COMMITS, Feed, FeedPage
@@ -61,10 +62,19 @@ class CommitsView:
         self._schemas = schemas
 
     def list(
-        self, branch: str = MAIN, *, actor: str | None = None, limit: int | None = None
+        self,
+        branch: str = MAIN,
+        *,
+        actor: str | None = None,
+        limit: int | None = None,
+        all_branches: bool = False,
     ) -> tuple[Commit, ...]:
-        """The commits of a branch, inherited ones included, newest first."""
-        return self._store.history.list(branch, actor=actor, limit=limit)
+        """The commits of a branch, inherited ones included, or of every branch; newest first."""
+        if not all_branches:
+            return self._store.history.list(branch, actor=actor, limit=limit)
+        if branch != MAIN:
+            raise BadRequest("all_branches= leaves no branch to choose", "pass one of the two")
+        return self._store.history.list_all(actor=actor, limit=limit)
 
     def get(self, commit_id: str) -> Commit:
         """One commit of any branch."""
