@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from omnigraph import environment
@@ -21,7 +20,8 @@ from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.request import MODES, LoadRequest, LoadResult
 from omnigraph.exec.progress import Progress
 from omnigraph.extras import has_spark, require_spark
-from omnigraph.storage.names import MAIN
+from omnigraph.output_file import folder_path
+from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.protocol.commit import AlreadyMarked
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
@@ -117,6 +117,8 @@ def _opened(order: Order, options: Options) -> Input:
 
 
 def _request(store: Store, catalog: Catalog, order: Order) -> LoadRequest:
+    if order.once is not None:
+        require_text("the name of a load `once`", order.once)
     environment.LOAD_CONCURRENCY.read()  # refused before a branch is created for the load
     if order.mode not in MODES:
         raise BadRequest(f"unknown load mode '{order.mode}'", f"use {', '.join(MODES)}")
@@ -125,7 +127,7 @@ def _request(store: Store, catalog: Catalog, order: Order) -> LoadRequest:
         branch=order.branch,
         owner=_owner(catalog, order),
         columns=dict(order.columns),
-        rejects=None if order.rejects is None else Path(order.rejects),
+        rejects=None if order.rejects is None else folder_path(order.rejects, "rejects"),
         actor=order.actor,
         progress=order.progress,
         permissive=order.permissive,

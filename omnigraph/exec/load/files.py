@@ -9,6 +9,7 @@ from urllib.parse import urlparse
 import pyarrow.fs as pfs
 
 from omnigraph import environment
+from omnigraph.errors import BadRequest
 
 Options = tuple[tuple[str, str], ...]
 """A graph's `storage_options` for an object store; environment variables fill what is left out."""
@@ -25,7 +26,12 @@ def opened(name: str, options: Options = ()) -> tuple[pfs.FileSystem, str]:
         return pfs.LocalFileSystem(), name.removeprefix("file://")
     if name.startswith("s3://"):
         return _s3(dict(options)), name.removeprefix("s3://")
-    files, path = pfs.FileSystem.from_uri(name)
+    try:
+        files, path = pfs.FileSystem.from_uri(name)
+    except (ValueError, NotImplementedError) as cause:  # Arrow's own are among them
+        raise BadRequest(
+            f"'{name}' is in no file system that can be reached", "give a path, file:// or s3://"
+        ) from cause
     return files, str(path)
 
 
