@@ -56,9 +56,7 @@ class History:
         """The commits a branch has and inherited, newest first."""
         return _listed(self.dag(branch).values(), _age, actor, limit)
 
-    def list_all(
-        self, *, actor: str | None = None, limit: int | None = None
-    ) -> tuple[Commit, ...]:
+    def list_all(self, *, actor: str | None = None, limit: int | None = None) -> tuple[Commit, ...]:
         """The commits of every live branch, newest first."""
         return _listed(self.everything().values(), _moment, actor, limit)
 
