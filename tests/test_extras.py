@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph.pipeline.package import _applies
 from tests.cli.program import PEOPLE
 
 ABSENT = """
@@ -187,3 +188,11 @@ def test_pandas_is_loaded_by_who_uses_it_and_works_then(after: str, tmp_path: Pa
 def test_pandas_that_was_there_before_stays(tmp_path: Path) -> None:
     done = run("import pandas as pd\n" + SESSION + KNOWS_PANDAS, tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_executors_get_what_the_extra_brings_and_a_cluster_lacks() -> None:
+    of_spark = 'pandas<3,>=2.2; extra == "spark"'
+    assert _applies("numpy>=2", of_root=False)
+    assert _applies(of_spark, of_root=True)
+    assert not _applies(of_spark, of_root=False)
+    assert not _applies("x; extra == 'server'", of_root=True)

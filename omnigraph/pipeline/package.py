@@ -86,7 +86,9 @@ def _needed(root: str) -> set[str]:
         if name in needed or name in _CLUSTERS_OWN:
             continue
         try:
-            required = [r for r in metadata.requires(name) or [] if _applies(r, name == root)]
+            required = [
+                r for r in metadata.requires(name) or [] if _applies(r, of_root=name == root)
+            ]
         except metadata.PackageNotFoundError:
             if name == root:
                 raise NotInstalled(root, "the installed packages", f"pip install {root}") from None
@@ -96,7 +98,7 @@ def _needed(root: str) -> set[str]:
     return needed
 
 
-def _applies(requirement: str, of_root: bool) -> bool:
+def _applies(requirement: str, *, of_root: bool) -> bool:
     """Whether a requirement holds in every installation, or in one of our own with Spark."""
     marker = requirement.partition(";")[2].replace("'", '"')
     return "extra ==" not in marker or (of_root and 'extra == "spark"' in marker)

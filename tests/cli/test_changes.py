@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.cli import told
+from omnigraph.cli import change_text
 from tests.cli.program import document, lines, run
 
 SCHEMA = """
@@ -106,10 +106,10 @@ class Terminal(io.StringIO):
 def test_only_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert told.coloured("+ x", "insert", Terminal()) == "\x1b[32m+ x\x1b[0m"
-    assert told.coloured("+ x", "insert", io.StringIO()) == "+ x"
+    assert change_text.coloured("+ x", "insert", Terminal()) == "\x1b[32m+ x\x1b[0m"
+    assert change_text.coloured("+ x", "insert", io.StringIO()) == "+ x"
     monkeypatch.setenv("NO_COLOR", "1")
-    assert told.coloured("+ x", "insert", Terminal()) == "+ x"
+    assert change_text.coloured("+ x", "insert", Terminal()) == "+ x"
 
 
 # ---- commits and the feed
@@ -151,7 +151,7 @@ def test_a_moved_edge_shows_both_pairs_of_ends() -> None:
     change = og.Change(knows, "e", "update", (None, "a", "b"), (1, "a", "d"))
     assert change.moved
     assert change.before == og.Image({"since": None}, ("a", "b"))
-    assert list(told.change_lines(change)) == [
+    assert list(change_text.change_lines(change)) == [
         "update edge Knows e",
         "  a -> b => a -> d",
         "  since: <null> -> 1",

@@ -251,6 +251,21 @@ def stale_exceptions() -> list[str]:
     return [name for name in SAME_NAME_MODULES if stems.count(name) < 2]
 
 
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md")
+
+
+def missing_modules() -> list[str]:
+    """Modules that a page names and that are not there."""
+    pages = sorted(page for pattern in PAGES for page in ROOT.glob(pattern))
+    named = {
+        f"{page.relative_to(ROOT).as_posix()} {path}"
+        for page in pages
+        for path in re.findall(r"`([\w/]+\.(?:py|lark))`", page.read_text(encoding="utf-8"))
+        if "/" in path and not (PACKAGE / path).exists() and not (ROOT / path).exists()
+    }
+    return sorted(named)
+
+
 RULES = {
     "long-file": long_files,
     "big-class": big_classes,
@@ -261,6 +276,7 @@ RULES = {
     "context-variable": context_variables,
     "fast-path": unpaired_fast_paths,
     "stale-exception": stale_exceptions,
+    "missing-module": missing_modules,
 }
 
 

@@ -56,6 +56,7 @@ def test_the_page_lists_every_variable_with_its_default_and_bounds() -> None:
     text = PAGE.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
     listed, end, after = rest.partition(END)
+    assert listed.startswith("| `"), "the table has no row that could be replaced"
     if UPDATE:
         PAGE.write_text(before + begin + rows + end + after, encoding="utf-8")
     else:

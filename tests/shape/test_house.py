@@ -28,6 +28,7 @@ TODO = {
     "retired-name": "this word has no one meaning: use the noun (docs/glossary.md)",
     "nameless-docstring": "begin the docstring with the noun that a stranger would search for",
     "fast-path": "name the path in docs/invariants.md and begin its docstring with `Fast path of:`",
+    "missing-module": "a page names a module that is not there",
     "stale-exception": "this module name does not repeat: take it out of SAME_NAME_MODULES",
     "context-variable": "pass it as an argument, or give the reason in CONTEXT_VARIABLES",
 }

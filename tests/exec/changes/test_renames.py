@@ -1,4 +1,4 @@
-"""What changed, across renames of types and properties: told by identity, in today's names."""
+"""Diffs across renames of types and properties: by identity, under the names of today."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What bytes tell of lines is what looking at each line would tell."""
+"""Facts about lines, counted over the bytes of a block, are those of looking at each line."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What is held of a version equals what reading it gives, however it came to be held."""
+"""A resident table equals the version it is of, read whole or derived from an earlier version."""
 
 from collections.abc import Iterator
 from pathlib import Path

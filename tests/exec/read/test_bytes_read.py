@@ -1,4 +1,4 @@
-"""What a query reads from disk: nothing that nobody asked for. Counted by the system itself."""
+"""Bytes that a query reads from disk, counted by the system: only the columns that it needs."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A few rows are walked one by one, and nobody can tell from the rows."""
+"""The walk over few rows gives the rows of the operators, and is taken where it should be."""
 
 import operator
 from collections.abc import Iterator

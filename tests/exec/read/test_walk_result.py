@@ -40,7 +40,8 @@ FRIENDS = st.lists(
     ),
     max_size=12,
 )
-KEYS = ("$f.i", "$f.s", "$f.d", "$f.b", "$e.w", "$f.k", "nearest($f.v, $v)", "bm25($f.t, $t)")
+RANKINGS = ("nearest($f.v, $v)", "bm25($f.t, $t)")
+KEYS = ("$f.i", "$f.s", "$f.d", "$f.b", "$e.w", "$f.k", *RANKINGS, *RANKINGS)
 ORDERS = st.lists(
     st.tuples(st.sampled_from(KEYS), st.sampled_from(["", " asc", " desc"])),
     max_size=3,
@@ -54,7 +55,7 @@ def queries(draw: st.DrawFn) -> str:
         key if "(" in key else f"{key}{direction}"  # a ranking has a direction of its own
         for key, direction in draw(ORDERS)
     ]
-    shown = draw(st.sets(st.sampled_from(["nearest($f.v, $v) as near", "bm25($f.t, $t) as fit"])))
+    shown = draw(st.sets(st.sampled_from([f"{ranking} as {ranking[:4]}" for ranking in RANKINGS])))
     return QUERY.format(
         condition=draw(st.sampled_from(["", "$f.i >= 0", "$f.b = true", "$e.w != 1"])),
         columns="".join(f", {column}" for column in sorted(shown)),
@@ -104,3 +105,25 @@ def test_the_result_of_few_rows_is_that_of_the_operators(
         expected = answers(graph, text, params, "csr", 0)
         for few_rows_max in (128, 3):
             assert answers(graph, text, params, "csr", few_rows_max) == expected, text
+
+
+@pytest.mark.parametrize("keys", [RANKINGS, RANKINGS[::-1], RANKINGS[:1], RANKINGS[1:]])
+def test_a_row_without_the_first_rank_takes_its_other_numbers_along(
+    graph: Graph, keys: tuple[str, ...]
+) -> None:
+    texts = [None, "graph", None, "graph learning graph", None, "graph"]
+    people = [{"k": f"p{n}", "v": [n, n] if n else None, "t": t} for n, t in enumerate(texts)]
+    edges = [
+        {"edge": "E", "from": "hub", "to": person["k"], "data": {"id": person["k"]}}
+        for person in people
+    ]
+    nodes = [{"type": "P", "data": person} for person in [*people, {"k": "hub"}]]
+    graph.load(nodes + edges, "overwrite")
+    shown = ", ".join(("", *(f"{ranking} as {ranking[:4]}" for ranking in RANKINGS)))
+    text = QUERY.format(
+        condition="", columns=shown, order=f"order {{ {', '.join(keys)} }}", limit=10, offset=""
+    )
+    params = {"v": [0, 0], "t": "graph"}
+    expected = answers(graph, text, params, "csr", 0)
+    assert len(expected) == (5 if keys[0] == RANKINGS[0] else 3)
+    assert answers(graph, text, params, "csr", 128) == expected

@@ -1,4 +1,4 @@
-"""Where rows are: never a wrong "lacks" or address, whoever wrote and whatever was undone."""
+"""Id index: no false negative and no wrong address, whichever process wrote or undid a write."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Writes that begin where this process saw the branch a moment ago, and find out in time."""
+"""Writes based on a recent state of the branch: a stale base is noticed before it is durable."""
 
 from itertools import count
 
