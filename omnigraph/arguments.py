@@ -110,6 +110,8 @@ def _described(value: object) -> str:
 
 def _kind(name: str, annotation: Any) -> _Kind | None:
     """The kind of a parameter; None where anything may be passed."""
+    if name == "params":
+        return None  # binding them to a query says more
     if name == "spark":
         return _Kind((NoneType,), attribute="createDataFrame", words="a Spark session or None")
     if annotation in (inspect.Parameter.empty, Any) or isinstance(annotation, str):

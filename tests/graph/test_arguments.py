@@ -122,7 +122,7 @@ def test_a_transaction_refuses_what_a_graph_does(graph: Graph, tmp_path: Path) -
     [
         (lambda g: g.query(READ, branch=5), "branch is a text or None, not int 5"),
         (lambda g: g.query(b"query"), "query is a text or a path, not bytes b'query'"),
-        (lambda g: g.query(READ, params=[]), "params is a mapping or None, not list"),
+        (lambda g: g.query(READ, params=[]), "must be a JSON object"),
         (lambda g: g.mutate(WRITE, branch=None), "branch is a text, not None"),
         (lambda g: g.export(5), "target is a text or a path or a stream, not int 5"),
         (lambda g: g.diff("main", "main", types="Person"), "types is a list of texts, not str"),
