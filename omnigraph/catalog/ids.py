@@ -16,7 +16,7 @@ from typing import assert_never
 from omnigraph.catalog.model import NodeType
 from omnigraph.catalog.numbers import at_width
 from omnigraph.errors import BadRequest
-from omnigraph.language.moments import days_of, milliseconds_of
+from omnigraph.language.moments import DAYS, MILLISECONDS, days_of, milliseconds_of
 from omnigraph.types import INTEGER_BOUNDS, Scalar, ValueType
 
 KeyValue = str | bool | int | float | date | datetime
@@ -57,22 +57,33 @@ def _text_of(scalar: Scalar, value: KeyValue, what: str) -> str | None:
         case Scalar.BOOL:
             return ("true" if value else "false") if isinstance(value, bool) else None
         case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
-            low, high = INTEGER_BOUNDS[scalar]
-            return str(number) if isinstance(number, int) and low <= number <= high else None
+            return _integer_text(number, INTEGER_BOUNDS[scalar])
         case Scalar.F32 | Scalar.F64:
             return None if number is None else _float_text(scalar, number, what)
         case Scalar.DATE:
             if isinstance(value, date) and not isinstance(value, datetime):
                 return str(days_of(value))
-            return str(number) if isinstance(number, int) else None
+            return _integer_text(number, DAYS)
         case Scalar.DATETIME:
             if isinstance(value, datetime):
-                return str(milliseconds_of(value))
-            return str(number) if isinstance(number, int) else None
+                return _moment_text(value)
+            return _integer_text(number, MILLISECONDS)
         case Scalar.BLOB | Scalar.VECTOR:
             return None
         case _:
             assert_never(scalar)
+
+
+def _integer_text(number: float | None, bounds: tuple[int, int]) -> str | None:
+    is_inside = isinstance(number, int) and bounds[0] <= number <= bounds[1]
+    return str(number) if is_inside else None
+
+
+def _moment_text(moment: datetime) -> str | None:
+    try:
+        return str(milliseconds_of(moment))
+    except ValueError:
+        return None
 
 
 def _float_text(scalar: Scalar, value: float, what: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -169,7 +170,7 @@ def _refuse(refused: MergeConflicts, ours: str, theirs: str, *, as_json: bool) -
 def resolution(answers: Sequence[str]) -> Resolve:
     """Conflict resolution from `--resolve`: one answer for all, answers by entity, or both."""
     everything: str | None = None
-    by_entity: dict[tuple[str, str], str | dict[str, object]] = {}
+    by_entity: dict[tuple[str, str], str | dict[str, object] | None] = {}
     for text in answers:
         if text in ("ours", "theirs"):
             if everything not in (None, text):
@@ -182,9 +183,7 @@ def resolution(answers: Sequence[str]) -> Resolve:
         by_entity[entity] = answer
     if not by_entity:
         return everything
-    return lambda conflict: by_entity.get(
-        (conflict.type_name, conflict.entity_id or ""), everything
-    )
+    return defaultdict(lambda: everything, by_entity)
 
 
 def _answer(text: str) -> tuple[tuple[str, str], str | dict[str, object]]:

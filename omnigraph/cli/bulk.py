@@ -11,7 +11,15 @@ import typer
 from omnigraph.cli.address import graph_uri
 from omnigraph.cli.compat import OlderJsonl, OlderTables, export_types
 from omnigraph.cli.engine import open_graph
-from omnigraph.cli.load_call import BASE_OPTION, MODE_OPTION, Mode, load_document, run_load
+from omnigraph.cli.load_call import (
+    BASE_OPTION,
+    MODE_OPTION,
+    ON_DUPLICATE_OPTION,
+    Mode,
+    OnDuplicate,
+    load_document,
+    run_load,
+)
 from omnigraph.cli.options import (
     MAIN,
     Actor,
@@ -56,6 +64,7 @@ def load(
     edge: Annotated[
         str | None, typer.Option("--edge", metavar="T", help="The edge type of columnar data.")
     ] = None,
+    on_duplicate: Annotated[OnDuplicate | None, ON_DUPLICATE_OPTION] = None,
     rejects: Annotated[
         str | None, typer.Option("--rejects", metavar="DIR", help="Where bad records go.")
     ] = None,
@@ -80,6 +89,7 @@ def load(
             branch=branch,
             from_branch=base,
             engine=str(engine),
+            on_duplicate=None if on_duplicate is None else str(on_duplicate),
             rejects=rejects,
             actor=actor,
         )

@@ -29,7 +29,17 @@ class Mode(StrEnum):
     MERGE = "merge"
 
 
+class OnDuplicate(StrEnum):
+    """Treatment of an id that comes twice in the input of a merge."""
+
+    LAST = "last"
+    REFUSE = "refuse"
+
+
 MODE_OPTION = typer.Option("--mode", help="What to do with what is there.")
+ON_DUPLICATE_OPTION = typer.Option(
+    "--on-duplicate", help="An id that comes twice in a merge: the last counts, or none."
+)
 BASE_OPTION = typer.Option("--from", metavar="BASE", help="Create the branch from this one.")
 
 

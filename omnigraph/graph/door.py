@@ -6,7 +6,7 @@ none, and init can be run again.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import IO, Any, Self
@@ -204,11 +204,15 @@ class Graph:
         actor: str | None = None,
         permissive: bool = False,
         once: str | None = None,
+        on_duplicate: str | None = None,
+        order_by: str | Sequence[str] | None = None,
     ) -> LoadResult:
         """Load bulk data as one commit, of any size. `mode` is append, merge or overwrite.
 
         `once` names this load: if a commit of the branch has that name, it is returned and nothing
-        is done. `permissive` reads the older format, which forgives, as one text.
+        is done. `permissive` reads the older format, which forgives, as one text. Of rows with one
+        id a merge keeps the last, by the order of the input; `on_duplicate="refuse"` refuses them,
+        as the other modes do. A DataFrame has an order only where `order_by` names its columns.
         """
         order = Order(
             source=source,
@@ -225,6 +229,8 @@ class Graph:
             actor=actor,
             permissive=permissive,
             once=once,
+            on_duplicate=on_duplicate,
+            order_by=order_by,
         )
         return load(self._store, self._schemas.current().catalog, order)
 

@@ -1,7 +1,7 @@
 """Dates and timestamps: ISO 8601 text, and the epoch numbers they are stored as.
 
-Invariant: a Date is whole days and a DateTime whole milliseconds since 1970-01-01 UTC. What the
-readers accept, the writers print back to the same number.
+Invariant: a Date is whole days and a DateTime whole milliseconds since 1970-01-01 UTC, both within
+the years 1 to 9999 of UTC. What the readers accept, the writers print back to the same number.
 """
 
 import re
@@ -11,10 +11,22 @@ _EPOCH_DAY = date(1970, 1, 1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
+_DAY_MS = 86_400_000
+_ERA_YEARS, _ERA_DAYS = 400, 146_097  # the Gregorian calendar repeats after them
+
+DAYS = ((date.min - _EPOCH_DAY).days, (date.max - _EPOCH_DAY).days)
+"""The first and the last Date."""
+
+MILLISECONDS = (
+    (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND,
+    (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND,
+)
+"""The first and the last DateTime."""
+
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _DATETIME = re.compile(
     r"\d{4}-\d{2}-\d{2}"
-    r"(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|z|[+-]\d{2}:?\d{2})?)?",
+    r"(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.(?P<fraction>\d{1,9}))?)?(?:Z|z|[+-]\d{2}:?\d{2})?)?",
     re.ASCII,
 )
 
@@ -32,16 +44,18 @@ def parse_date(text: str) -> int:
 def parse_datetime(text: str) -> int:
     """Milliseconds since the epoch of an ISO-8601 moment; without an offset it is UTC.
 
-    Digits past the millisecond are cut off. ValueError when it is no moment.
+    ValueError when it is no moment, and when it is finer than a millisecond.
     """
-    if not _DATETIME.fullmatch(text):
+    shape = _DATETIME.fullmatch(text)
+    if shape is None:
         raise ValueError(f"'{text}' is not a moment like 2024-01-31T10:00:00Z")
+    if (shape["fraction"] or "")[3:].strip("0"):
+        raise ValueError(f"'{text}' is finer than a millisecond")
     try:
-        return milliseconds_of(datetime.fromisoformat(text.replace("z", "Z")))
+        moment = datetime.fromisoformat(text.replace("z", "Z"))
     except ValueError as cause:
         raise ValueError(f"'{text}' is not a moment: {cause}") from None
-    except OverflowError:
-        raise ValueError(f"'{text}' lies outside the years 1 to 9999") from None
+    return milliseconds_of(moment, said=text)
 
 
 def days_of(day: date) -> int:
@@ -49,18 +63,38 @@ def days_of(day: date) -> int:
     return (day - _EPOCH_DAY).days
 
 
-def milliseconds_of(moment: datetime) -> int:
-    """Milliseconds since the epoch; a moment without a zone is UTC."""
+def milliseconds_of(moment: datetime, *, said: str | None = None) -> int:
+    """Milliseconds since the epoch; a moment without a zone is UTC.
+
+    ValueError, which calls the moment `said`, when its offset leads out of the years 1 to 9999, and
+    when it is finer than a millisecond.
+    """
+    text = moment if said is None else said
+    if moment != moment:  # NaT of pandas, which is a datetime
+        raise ValueError(f"'{text}' is not a moment")
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return (aware - _EPOCH) // _MILLISECOND
+    if moment.microsecond % 1_000 or getattr(moment, "nanosecond", 0):
+        raise ValueError(f"'{text}' is finer than a millisecond")
+    try:
+        number = int((aware - _EPOCH) // _MILLISECOND)
+    except (OverflowError, ValueError):
+        raise ValueError(f"'{text}' is not a moment that can be stored") from None
+    if not MILLISECONDS[0] <= number <= MILLISECONDS[1]:
+        raise ValueError(f"'{text}' lies outside the years 1 to 9999")
+    return number
 
 
 def format_date(days: int) -> str:
-    """`YYYY-MM-DD`."""
-    return (_EPOCH_DAY + timedelta(days=days)).isoformat()
+    """`YYYY-MM-DD`; outside the years 1 to 9999, where no reader accepts it, `±YYYYYY-MM-DD`."""
+    if DAYS[0] <= days <= DAYS[1]:
+        return (_EPOCH_DAY + timedelta(days=days)).isoformat()
+    eras, day = divmod(days, _ERA_DAYS)
+    near = _EPOCH_DAY + timedelta(days=day)
+    return f"{near.year + eras * _ERA_YEARS:+07}{near.isoformat()[4:]}"
 
 
 def format_datetime(milliseconds: int) -> str:
-    """`YYYY-MM-DDTHH:MM:SS.mmmZ`, always UTC with three decimals."""
-    moment = _EPOCH + timedelta(milliseconds=milliseconds)
-    return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+    """`YYYY-MM-DDTHH:MM:SS.mmmZ`, always UTC with three decimals; the year as in `format_date`."""
+    days, rest = divmod(milliseconds, _DAY_MS)
+    time = (_EPOCH + timedelta(milliseconds=rest)).replace(tzinfo=None)
+    return f"{format_date(days)}{time.isoformat(timespec='milliseconds')[10:]}Z"

@@ -6,7 +6,7 @@ refuse the same inputs and leave the same rows. What ran is in the result.
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from omnigraph.exec.load.files import Options
 from omnigraph.exec.load.inputs import Input, open_input, open_whole
 from omnigraph.exec.load.local import load_local
 from omnigraph.exec.load.ndjson import Owner
-from omnigraph.exec.load.request import MODES, LoadRequest, LoadResult
+from omnigraph.exec.load.request import MODES, LoadRequest, LoadResult, OnDuplicate
 from omnigraph.exec.progress import Progress
 from omnigraph.extras import has_spark, require_spark
 from omnigraph.output_file import folder_path
@@ -48,6 +48,8 @@ class Order:
     actor: str | None = None
     permissive: bool = False
     once: str | None = None
+    on_duplicate: str | None = None
+    order_by: str | Sequence[str] | None = None
 
 
 def load(store: Store, catalog: Catalog, order: Order) -> LoadResult:
@@ -122,6 +124,7 @@ def _request(store: Store, catalog: Catalog, order: Order) -> LoadRequest:
     environment.LOAD_CONCURRENCY.read()  # refused before a branch is created for the load
     if order.mode not in MODES:
         raise BadRequest(f"unknown load mode '{order.mode}'", f"use {', '.join(MODES)}")
+    order_by = _order_by(order)
     return LoadRequest(
         mode=order.mode,
         branch=order.branch,
@@ -132,8 +135,50 @@ def _request(store: Store, catalog: Catalog, order: Order) -> LoadRequest:
         progress=order.progress,
         permissive=order.permissive,
         once=order.once,
+        on_duplicate=_on_duplicate(order),
+        is_ordered=bool(order_by) or not is_spark_frame(order.source),
+        order_by=order_by,
         external=store.external_blobs(),
     )
+
+
+def _on_duplicate(order: Order) -> OnDuplicate:
+    """What an id that comes twice means; the last counts in a merge of an ordered input."""
+    match order.on_duplicate:
+        case None:
+            is_ordered = order.order_by is not None or not is_spark_frame(order.source)
+            return "last" if order.mode == "merge" and is_ordered else "refuse"
+        case "refuse":
+            return "refuse"
+        case "last" if order.mode != "merge":
+            raise BadRequest(
+                f"on_duplicate='last' is for a merge, not for mode '{order.mode}'",
+                "leave it out, or merge",
+            )
+        case "last" if is_spark_frame(order.source) and order.order_by is None:
+            raise BadRequest("a DataFrame has no order", "say which row is the last with order_by=")
+        case "last":
+            return "last"
+        case _:
+            raise BadRequest(f"unknown on_duplicate '{order.on_duplicate}'", "use last or refuse")
+
+
+def _order_by(order: Order) -> tuple[str, ...]:
+    """The columns that order a DataFrame; refused where they would mean nothing."""
+    if order.order_by is None:
+        return ()
+    names = (order.order_by,) if isinstance(order.order_by, str) else tuple(order.order_by)
+    if not is_spark_frame(order.source):
+        raise BadRequest("order_by= is for a DataFrame", "other inputs are read in their order")
+    if order.mode != "merge" or order.on_duplicate == "refuse":
+        raise BadRequest(
+            "order_by= says which row counts in a merge, and this load refuses duplicates",
+            "leave it out, or merge without on_duplicate='refuse'",
+        )
+    for name in names:
+        if name not in order.source.columns:
+            raise BadRequest(f"the DataFrame has no column '{name}' to order by")
+    return names
 
 
 def _owner(catalog: Catalog, order: Order) -> Owner | None:

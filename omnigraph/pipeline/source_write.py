@@ -73,6 +73,7 @@ class _LoadWriter:
             columns=dict(self._options.renamed),
             actor=self._options.actor,
             once=once,
+            is_ordered=False,
         )
 
     def _prepared(self) -> LoadJob:

@@ -149,7 +149,7 @@ class SparkLoad:
     def _read_frame(self, job: LoadJob, frame: "DataFrame") -> list[PartDone]:
         task = partial(_frame_task, job)
         with spark_errors(_DOING):
-            rows = frame.mapInArrow(task, "done binary").collect()
+            rows = _ordered(frame, job.request).mapInArrow(task, "done binary").collect()
         return [pickle.loads(bytes(row["done"])) for row in rows]
 
     def _in_tasks(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
@@ -190,6 +190,25 @@ def _first_lines(parts: tuple[Part, ...], results: list[PartDone]) -> list[int]:
         first.append(before)
         before += result.lines
     return first
+
+
+def _ordered(frame: "DataFrame", request: LoadRequest) -> "DataFrame":
+    """The rows in the order that the caller asks for, so that later partitions hold later rows.
+
+    Rows that are equal in that order are put in the order of their other columns: which one is the
+    last does not depend on how the rows lie. A column that only orders is not loaded.
+    """
+    if not request.order_by:
+        return frame
+    owner = request.owner
+    assert owner is not None
+    kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    others = [n for n, k in kinds.items() if "map<" not in k and "variant" not in k]
+    ties = [name for name in others if name not in request.order_by]
+    names = {"id", "from", "to", "src", "dst", *(prop.name for prop in owner.properties)}
+    ordering_only = [n for n in request.order_by if request.columns.get(n, n) not in names]
+    quoted = [f"`{name.replace('`', '``')}`" for name in (*request.order_by, *ties)]
+    return frame.orderBy(*quoted).drop(*ordering_only)
 
 
 def _frame_task(job: LoadJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

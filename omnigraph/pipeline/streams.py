@@ -4,7 +4,7 @@ Invariant: a micro-batch is one commit, marked with its query and its epoch. Whe
 same one again, after whatever happened, the mark is there and nothing is written.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import BadRequest
@@ -29,11 +29,13 @@ def foreach_batch(
     actor: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     query: str | None = None,
+    order_by: str | Sequence[str] | None = None,
 ) -> "Callable[[DataFrame, int], None]":
     """A function for `foreachBatch` that loads each micro-batch once.
 
     A batch is known by the query's own id, which its checkpoint keeps, or by the name `query` where
-    the caller keeps one.
+    the caller keeps one. `order_by` are the columns that say which row of a key that comes twice in
+    a batch is the last; without them such a batch is refused.
     """
     if mode == "overwrite":
         raise BadRequest("a stream cannot overwrite: each batch would remove the one before")
@@ -53,6 +55,7 @@ def foreach_batch(
             columns=columns or {},
             actor=actor,
             once=mark_of(known, epoch),
+            order_by=order_by,
         )
         load(store, Schemas(store).current().catalog, order)
 

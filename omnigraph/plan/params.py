@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, assert_never
 
+from omnigraph.catalog.numbers import as_float
 from omnigraph.errors import BadRequest
 from omnigraph.language.moments import days_of, milliseconds_of, parse_date, parse_datetime
 from omnigraph.plan.ir import Constant, Parameter
@@ -68,7 +69,7 @@ def _vector(value: object, dimension: int) -> tuple[Constant, ...]:
         raise _Wrong(f"expected {dimension} numbers, got {len(items)}")
     if set(map(type, items)) == {float} and math.isfinite(sum(items)):  # type: ignore[arg-type]
         return tuple(items)  # type: ignore[arg-type]
-    return tuple(_float(item) for item in items)
+    return tuple(_float(item, Scalar.VECTOR) for item in items)
 
 
 def _scalar(value: object, scalar: Scalar) -> Constant:
@@ -76,7 +77,7 @@ def _scalar(value: object, scalar: Scalar) -> Constant:
         case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
             return _integer(value, scalar)
         case Scalar.F32 | Scalar.F64 | Scalar.VECTOR:
-            return _float(value)
+            return _float(value, scalar)
         case Scalar.STRING | Scalar.BLOB:
             if not isinstance(value, str):
                 raise _Wrong(f"expected string, got {_json_type(value)}")
@@ -106,7 +107,8 @@ def _integer(value: object, scalar: Scalar) -> int:
     return value
 
 
-def _float(value: object) -> float:
+def _float(value: object, scalar: Scalar) -> float:
+    """The double of a number; an integer that the type would round is refused."""
     if isinstance(value, bool) or not (isinstance(value, int) or hasattr(value, "__float__")):
         raise _Wrong("expected float")
     try:
@@ -115,6 +117,10 @@ def _float(value: object) -> float:
         raise _Wrong(f"value {value} exceeds F64") from None
     if not math.isfinite(number):
         raise _Wrong("expected a finite float")
+    if hasattr(value, "__index__"):  # integers, those of numpy too
+        width = Scalar.F64 if scalar is Scalar.F64 else Scalar.F32
+        if as_float(value.__index__(), width) is None:
+            raise _Wrong(f"{width} cannot hold {value} exactly")
     return number
 
 
@@ -130,12 +136,10 @@ def _date(value: object) -> int:
 
 
 def _datetime(value: object) -> int:
-    if isinstance(value, datetime.datetime):
-        return milliseconds_of(value)
-    if not isinstance(value, str):
+    if not isinstance(value, str | datetime.datetime):
         raise _Wrong("expected datetime string")
     try:
-        return parse_datetime(value)
+        return parse_datetime(value) if isinstance(value, str) else milliseconds_of(value)
     except ValueError as cause:
         raise _Wrong(f"expected datetime string: {cause}") from None
 

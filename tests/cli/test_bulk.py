@@ -55,6 +55,21 @@ def test_the_json_of_a_load(uri: str, tmp_path: Path) -> None:
     assert (found["base_branch"], found["branch_created"]) == ("main", True)
 
 
+def test_a_key_that_comes_twice_counts_once_or_is_refused(uri: str, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_bytes(lines(person("Ada", age=1), person("Ada", age=2)))
+    words = ("load", uri, "--data", str(tmp_path / "in.jsonl"), "--engine", "local", "--mode")
+    refused = run(*words, "merge", "--on-duplicate", "refuse")
+    assert refused.exit_code == 1
+    assert "'Ada' comes twice" in refused.stderr
+    assert run(*words, "append", "--on-duplicate", "last").exit_code == 1
+    assert run(*words, "merge", "--on-duplicate", "first").exit_code == 2
+    for more in ((), ("--on-duplicate", "last")):
+        assert run(*words, "merge", *more).exit_code == 0
+    text = "query q() { match { $p: Person } return { $p.age } }"
+    shown = run("query", "--store", uri, "-e", text, "--format", "jsonl").stdout
+    assert '"p.age":2' in shown.replace(" ", "")
+
+
 def test_the_mode_is_required_and_failures_are_plain(uri: str, tmp_path: Path) -> None:
     assert run("load", uri, "--data", "x.jsonl").exit_code == 2
     missing = run("load", uri, "--data", str(tmp_path / "x.jsonl"), "--mode", "append")

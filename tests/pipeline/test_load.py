@@ -251,10 +251,69 @@ def test_parquet_is_cut_by_row_groups(
     assert len(by_name(graph, "node:Person")) == 5_002
     twice = pa.concat_tables([names, names.slice(4_990)])
     pq.write_table(twice, tmp_path / "p.parquet", row_group_size=500)
+    done = graph.load(tmp_path / "p.parquet", "merge", type="Person", engine="spark")
+    assert (done.nodes, len(by_name(graph, "node:Person"))) == ({"Person": 5_010}, 5_002)
     with pytest.raises(og.ConstraintViolated) as caught:
-        graph.load(tmp_path / "p.parquet", "merge", type="Person", engine="spark")
+        graph.load(
+            tmp_path / "p.parquet", "merge", type="Person", engine="spark", on_duplicate="refuse"
+        )
     assert caught.value.counts == (("unique", 10),)
     assert caught.value.violations[0].line == 5_001
+
+
+def test_SX3a_the_last_one_wins_on_both_engines(
+    spark: SparkSession, graph: Graph, in_pieces: None, tmp_path: Path
+) -> None:
+    for name, first in (("z", 0), ("a", 100)):
+        people = [person(f"p{n % 7}", age=first + n) for n in range(40)]
+        (tmp_path / f"{name}.jsonl").write_bytes(lines(*people))
+    files = [tmp_path / "z.jsonl", tmp_path / "a.jsonl"]
+    local, on_spark = both(graph, files, "merge")
+    assert on_spark == local
+    graph.load(files, "merge", engine="spark")
+    ages = {i: row["age"] for i, row in by_name(graph, "node:Person").items()}
+    assert {n: ages[f"p{n}"] for n in range(7)} == {n: 100 + (39 - (39 - n) % 7) for n in range(7)}
+
+
+def test_SX3a_a_key_that_comes_twice_in_a_dataframe_is_refused_without_an_order(
+    spark: SparkSession, graph: Graph
+) -> None:
+    rows = [("Cy", n, n * 3 % 10, "x") for n in range(10)]
+    frame = spark.createDataFrame(rows, "name string, age int, version int, note string")
+    plain = frame.select("name", "age").repartition(4)
+    head = graph.snapshot().commit_id
+    for options in ({}, {"on_duplicate": "refuse"}):
+        with pytest.raises(og.ConstraintViolated, match="comes twice") as caught:
+            graph.load(plain, "merge", type="Person", **options)
+        assert "order_by" in str(caught.value) or options
+    edges = spark.createDataFrame(
+        [("e", "Ada", "Bob"), ("e", "Bob", "Bob")], "id string, src string, dst string"
+    )
+    with pytest.raises(og.ConstraintViolated, match="order_by"):
+        graph.load(edges, "merge", edge="Knows")
+    with pytest.raises(og.BadRequest, match="order_by"):
+        graph.load(plain, "merge", type="Person", on_duplicate="last")
+    with pytest.raises(og.BadRequest, match="merge"):
+        graph.load(plain, "append", type="Person", order_by="age")
+    with pytest.raises(og.BadRequest, match="'nope'"):
+        graph.load(plain, "merge", type="Person", order_by="nope")
+    with pytest.raises(og.BadRequest, match="refuse"):
+        graph.load(plain, "merge", type="Person", order_by="age", on_duplicate="refuse")
+    assert graph.snapshot().commit_id == head
+
+
+def test_SX3a_order_by_says_which_row_of_a_dataframe_is_the_last(
+    spark: SparkSession, graph: Graph
+) -> None:
+    rows = [(f"p{n % 5}", n, n * 7 % 50) for n in range(50)]
+    frame = spark.createDataFrame(rows, "name string, age int, version int").repartition(4)
+    graph.load(frame, "merge", type="Person", order_by="version")
+    ages = {i: row["age"] for i, row in by_name(graph, "node:Person").items()}
+    newest = {n: max((r for r in rows if r[0] == f"p{n}"), key=lambda r: r[2])[1] for n in range(5)}
+    assert {n: ages[f"p{n}"] for n in range(5)} == newest
+    graph.load(frame.drop("version"), "merge", type="Person", order_by=["age"])
+    ages = {i: row["age"] for i, row in by_name(graph, "node:Person").items()}
+    assert {n: ages[f"p{n}"] for n in range(5)} == {n: 45 + n for n in range(5)}
 
 
 def test_LD6_a_task_that_ran_twice_counts_once(graph: Graph, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import Violation
 from omnigraph.exec.load.ndjson import Owner, TypedRows
-from omnigraph.exec.load.spill import ORIGIN, KeySet, origins
+from omnigraph.exec.load.spill import ORIGIN, KeyFile, KeySet, Spill, origins, read_rows
 from omnigraph.exec.rules.key_rules import check_keys
 from omnigraph.exec.rules.row_rules import shown
 from omnigraph.exec.rules.rules import (
@@ -225,19 +225,41 @@ def _tuples_equal(
         yield text == violation.value
 
 
-def losers_of(owner: Owner, buckets: int, read: ReadBucket) -> pa.Array:
-    """The origins of rows that a later row of the same id replaces, in a merge."""
-    lost: list[pa.Array] = [pa.array([], pa.int64())]
-    for bucket in range(buckets):
-        rows = read(id_keys(owner.table).name, bucket)
-        if rows is None:
-            continue
-        last = rows.group_by("id", use_threads=False).aggregate([(ORIGIN, "max")])
-        if last.num_rows < rows.num_rows:
-            kept = last.column(f"{ORIGIN}_max").combine_chunks()
-            mask = pc.invert(pc.is_in(rows.column(ORIGIN), value_set=kept))
-            lost.append(rows.column(ORIGIN).filter(mask).combine_chunks())
-    return pa.concat_arrays(lost)
+def losers_among(rows: pa.Table | None) -> pa.Array:
+    """The origins of rows that a later row of the same id replaces, in one bucket of a merge."""
+    if rows is None or pc.count_distinct(rows.column("id")).as_py() == rows.num_rows:
+        return pa.array([], pa.int64())
+    last = rows.group_by("id", use_threads=False).aggregate([(ORIGIN, "max")])
+    kept = last.column(f"{ORIGIN}_max").combine_chunks()
+    mask = pc.invert(pc.is_in(rows.column(ORIGIN), value_set=kept))
+    return rows.column(ORIGIN).filter(mask).combine_chunks()
+
+
+@dataclass(frozen=True, slots=True)
+class LosersJob:
+    """The files of one bucket of ids, for a task that looks for losers."""
+
+    files: tuple[KeyFile, ...]
+
+
+def find_losers(job: LosersJob) -> pa.Array:
+    """The losers of a bucket that is on disk."""
+    return losers_among(pa.concat_tables([read_rows(file.path) for file in job.files]))
+
+
+def losers_of(table: TableKey, keys: Spill, run_jobs: Callable[..., list[pa.Array]]) -> pa.Array:
+    """The losers of a table, bucket by bucket: here while ids are in memory, else in jobs."""
+    name = id_keys(table).name
+    if keys.is_on_disk:
+        by_bucket: dict[int, list[KeyFile]] = {}
+        for file in keys.files:
+            if file.name == name:
+                by_bucket.setdefault(file.bucket, []).append(file)
+        jobs = [LosersJob(tuple(files)) for files in by_bucket.values()]
+        lost = run_jobs(find_losers, jobs) if jobs else []
+    else:
+        lost = [losers_among(keys.read(name, bucket)) for bucket in range(keys.buckets)]
+    return pa.concat_arrays([pa.array([], pa.int64()), *lost])
 
 
 def without_losers(read: ReadBucket, losers: Mapping[TableKey, pa.Array]) -> ReadBucket:

@@ -1,14 +1,11 @@
 """Columnar input (Arrow, Parquet, CSV, pandas, polars): conversion to the columns of a type.
 
-Invariant: a value means here what it means in graph NDJSON. A column is cast as a whole where Arrow
-can, and otherwise value by value through `stored`. Formats with types of their own may also bring
-dates, timestamps and bytes, whole numbers as floats, and endpoints as key values.
+Invariant: a value means here what it means in graph NDJSON (`from_columns`). Formats with types of
+their own may also bring endpoints as key values.
 """
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +14,14 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import Violation
-from omnigraph.exec.load.json_columns import NotSure, derived_ids
+from omnigraph.exec.load.json_columns import derived_ids
 from omnigraph.exec.load.ndjson import Owner, TypedRows, bad, end_id
 from omnigraph.exec.rules.faults import Faults
-from omnigraph.exec.values.from_input import Unfit, column, json_type_name, no_external, stored
+from omnigraph.exec.values.from_columns import converted, is_string
+from omnigraph.exec.values.from_input import json_type_name, no_external
 from omnigraph.exec.values.mint import ulids
 from omnigraph.exec.values.scalars import ReadExternal
-from omnigraph.types import FLOATS, INTEGERS, Scalar, ValueType
+from omnigraph.types import ValueType
 
 _ENDS = {"from": "src", "to": "dst"}
 
@@ -117,21 +115,14 @@ class _ColumnsReading:
         return TypedRows(self._owner, table, lines, self._given)
 
     def _typed(self, name: str, value_type: ValueType, values: pa.Array) -> pa.Array:
-        try:
-            return _whole(values, value_type, self._is_text)
-        except (NotSure, pa.ArrowException):
-            pass
-        read = _text_reader(value_type) if self._is_text else _value_reader(value_type)
-        kept: list[Any] = []
-        for row, value in enumerate(values.to_pylist()):
-            try:
-                kept.append(stored(read(value), value_type, self._external))
-            except Unfit as unfit:
-                kept.append(None)
-                text = f"{self._owner.name}.{name} {unfit.text}"
-                wrong = bad(unfit.rule, text, owner=self._owner.name, prop=name, value=value)
-                self.fault(row, wrong.violation)
-        return column(kept, value_type)
+        cells, wrong = converted(values, value_type, self._external, is_text=self._is_text)
+        for each in wrong:
+            text = f"{self._owner.name}.{name} {each.unfit.text}"
+            owner, rule = self._owner.name, each.unfit.rule
+            self.fault(
+                each.row, bad(rule, text, owner=owner, prop=name, value=each.value).violation
+            )
+        return cells
 
     def _ends(self, word: str, node: NodeType, values: pa.Array | None) -> pa.Array:
         if values is None:
@@ -139,7 +130,7 @@ class _ColumnsReading:
             wrong = bad("required", text, owner=self._owner.name, prop=word)
             self.fault(None, wrong.violation)
             return pa.nulls(self._count, pa.utf8())
-        if _is_string(values.type) and not values.null_count:
+        if is_string(values.type) and not values.null_count:
             return values.cast(pa.utf8())
         kept = [end_id(node, value) for value in values.to_pylist()]
         for row, end in enumerate(kept):
@@ -155,7 +146,7 @@ class _ColumnsReading:
         owner = self._owner
         if stated is None:
             stated = pa.nulls(self._count, pa.utf8())
-        elif not _is_string(stated.type) and not pa.types.is_null(stated.type):
+        elif not is_string(stated.type) and not pa.types.is_null(stated.type):
             text = f"the ids of {owner.name} must be strings"
             self.fault(None, bad("type", text, owner=owner.name, prop="id").violation)
             return
@@ -184,89 +175,3 @@ class _ColumnsReading:
             wrong = bad("key_id", text, owner=owner.name, prop="id", id=own, value=other)
             self.fault(row, wrong.violation)
         self._columns["id"] = derived
-
-
-# Whole columns
-
-
-def _is_string(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
-
-
-def _whole(values: pa.Array, value_type: ValueType, is_text: bool) -> pa.Array:
-    """The column cast at once, where that gives what `stored` gives for every value."""
-    target = arrow_type(value_type)
-    scalar, source = value_type.scalar, values.type
-    if pa.types.is_dictionary(source):
-        return _whole(values.dictionary_decode(), value_type, is_text)
-    if pa.types.is_null(source):
-        return pa.nulls(len(values), target)
-    if value_type.is_blob or value_type.is_vector or value_type.is_list:
-        raise NotSure
-    if scalar is Scalar.STRING and _is_string(source):
-        return values.cast(target)
-    if scalar is Scalar.BOOL and pa.types.is_boolean(source):
-        return values
-    numeric = pa.types.is_integer(source) or pa.types.is_floating(source)
-    if scalar in INTEGERS and (numeric or (is_text and _is_string(source))):
-        return values.cast(target)
-    if scalar in FLOATS and (numeric or (is_text and _is_string(source))):
-        return _finite(values.cast(pa.float64()), target)
-    if scalar is Scalar.DATE and pa.types.is_date(source):
-        return values.cast(target)
-    if scalar is Scalar.DATETIME and pa.types.is_timestamp(source):
-        zone = pa.timestamp("ms") if source.tz is None else pa.timestamp("ms", source.tz)
-        return values.cast(zone, safe=False).cast(target)
-    raise NotSure
-
-
-def _finite(values: pa.Array, target: pa.DataType) -> pa.Array:
-    numbers = values.cast(target, safe=False)
-    if pc.all(pc.is_finite(numbers)).as_py() is False:
-        raise NotSure
-    return pc.add(numbers, pa.scalar(0, target))
-
-
-# Values one by one
-
-
-def _value_reader(value_type: ValueType) -> Callable[[Any], Any]:
-    if value_type.scalar in INTEGERS and not value_type.is_list:
-        return lambda value: (
-            int(value) if isinstance(value, float) and value.is_integer() else value
-        )
-    return lambda value: value
-
-
-def _text_reader(value_type: ValueType) -> Callable[[Any], Any]:
-    """Reader for cells of a format without types (CSV): numbers and lists are JSON in the text."""
-    if value_type.is_list:
-        return _json_text
-    match value_type.scalar:
-        case Scalar.STRING | Scalar.BLOB:
-            return lambda value: value
-        case Scalar.DATE | Scalar.DATETIME:
-            return _number_or_text
-        case Scalar.BOOL | Scalar.VECTOR:
-            return _json_text
-        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64 | Scalar.F32 | Scalar.F64:
-            return _json_text
-        case _:
-            assert_never(value_type.scalar)
-
-
-def _number_or_text(value: str | None) -> Any:
-    if value is not None and value.lstrip("-").isdigit():
-        return int(value)
-    return value
-
-
-def _json_text(value: str | None) -> Any:
-    if value is None:
-        return None
-    try:
-        return json.loads(value.lower() if value.lower() in ("true", "false") else value)
-    except ValueError:
-        return value

@@ -8,14 +8,14 @@ one of them moved.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.exec.load.checks import (
     KeyCheck,
     committed,
@@ -82,6 +82,8 @@ class Committed:
     spill: Spill  # of committed rows
     run_jobs: RunJobs = in_process
     store: Store | None = None  # opened again by jobs in other processes
+    refuses_duplicates: bool = True
+    advice: str = ""  # to the caller of a load that is refused for a duplicate
     _scanned: set[str] = field(default_factory=set)
 
     def checks(self) -> list[Planned]:
@@ -102,8 +104,8 @@ class Committed:
     def _of(self, owner: Owner) -> Iterator[KeyCheck]:
         rules = rules_of(owner)
         ids = id_keys(owner.table)
-        if self.mode != "merge" or (isinstance(owner, NodeType) and owner.key):
-            yield KeyCheck(rules.distinct, ids.name)
+        if self.refuses_duplicates:
+            yield KeyCheck(replace(rules.distinct, advice=self.advice), ids.name)
         if self.mode == "append":
             names = self._looked_up(owner.table, ids, "id", ids)
             yield KeyCheck(rules.free, ids.name, names)

@@ -19,10 +19,11 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import Violation
-from omnigraph.exec.load.json_columns import NotSure, read_lines
+from omnigraph.exec.load.json_columns import read_lines
 from omnigraph.exec.load.lines import lines_of
 from omnigraph.exec.load.ndjson import Owner, Records, TypedRows
 from omnigraph.exec.rules.faults import LIMITS, Faults
+from omnigraph.exec.values.from_columns import NotSure
 from omnigraph.exec.values.from_input import no_external
 from omnigraph.exec.values.scalars import ReadExternal
 
@@ -147,16 +148,36 @@ class Decoder:
             yield from records.take_row(self._owner, record, number)
 
 
-def decode_stream(catalog: Catalog, block: LineBlock, read: ReadExternal = no_external) -> Decoded:
-    """The older, forgiving format: JSON values one after the other, however they are laid out."""
+def decode_stream(
+    catalog: Catalog,
+    block: LineBlock,
+    read: ReadExternal = no_external,
+    *,
+    last_of_line: bool = False,
+) -> Decoded:
+    """The older, forgiving format: JSON values one after the other, however they are laid out.
+
+    A row is known by its line later on, so `last_of_line` drops rows of an id that comes again on
+    the same line.
+    """
     records = Records(catalog, permissive=True, read=read)
     done = Decoded()
     for record, line in _values(block.data):
         violations = [record] if isinstance(record, Violation) else records.take(record, line)
         for violation in violations:
             done.faults.add(block.part, replace(violation, file=block.file, line=line))
-    done.rows.extend(records.rows())
+    done.rows.extend(_last_of_line(rows) if last_of_line else rows for rows in records.rows())
     return done
+
+
+def _last_of_line(rows: TypedRows) -> TypedRows:
+    ids, lines = rows.table.column("id").to_pylist(), rows.lines.to_pylist()
+    last = {named: index for index, named in enumerate(zip(ids, lines, strict=True))}
+    if len(last) == len(ids):
+        return rows
+    kept = pa.array(sorted(last.values()))
+    table, given = rows.table.take(kept), rows.given.take(kept)
+    return TypedRows(rows.owner, table, rows.lines.take(kept), given)
 
 
 def _values(data: bytes) -> Iterator[tuple[Any, int]]:

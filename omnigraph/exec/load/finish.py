@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 
-from omnigraph.catalog.model import Catalog, NodeType
+from omnigraph.catalog.model import Catalog
 from omnigraph.exec.load.checks import CheckOutcome, id_keys, losers_of, run_check, without_losers
 from omnigraph.exec.load.committed import Committed, Planned
 from omnigraph.exec.load.recheck import Rechecked, inserted_since
@@ -37,6 +37,8 @@ Losers = dict[TableKey, pa.Array]
 RunChecks = Callable[[list[Planned], Spill, Spill, Losers], Faults]
 AHEAD = 2
 """Calls beyond the one whose result is used: memory follows this number."""
+
+_NO_ORDER = "a DataFrame has no order: order_by= says which row is the last"
 
 THREADS = min(AHEAD, os.cpu_count() or 1)
 
@@ -65,7 +67,7 @@ class Finish:
     first_lines: Sequence[int] = ()
     run_checks: RunChecks = field(default_factory=lambda: run_all)
     run_jobs: RunJobs = in_process
-    _losers: Losers = field(default_factory=dict)
+    _losers: Losers | None = None  # depends on the input alone, so every attempt shares it
     _upsert: Upsert | None = None
     _checked: dict[TableKey, TablePin] = field(default_factory=dict)
 
@@ -106,7 +108,7 @@ class Finish:
     def _check(self, write: Write) -> None:
         faults = Faults(self.taken.faults.keep_rejects)
         faults.merge(self.taken.faults)
-        self._losers = self._find_losers()
+        losers = self._find_losers()
         stored = Spill(self.folder, self.keys.buckets)
         seen: dict[TableKey, TablePin] = {}
 
@@ -126,11 +128,13 @@ class Finish:
             stored,
             self.run_jobs,
             self.store,
+            self.request.on_duplicate == "refuse",
+            "" if mode != "merge" or self.request.is_ordered else _NO_ORDER,
         )
         planned = (
             Committed(*asked) if inserted is None else Rechecked(*asked, inserted=inserted)
         ).checks()
-        faults.merge(self.run_checks(planned, self.keys, stored, self._losers))
+        faults.merge(self.run_checks(planned, self.keys, stored, losers))
         if faults:
             located = faults.located(self.files, self.first_lines)
             if self.request.rejects is not None:
@@ -139,17 +143,12 @@ class Finish:
         self._checked = seen
 
     def _find_losers(self) -> Losers:
-        """Origins of rows that a later row of the same id replaces. A duplicate @key is refused."""
-        losers: Losers = {}
-        if self.request.mode == "merge":
-            for table in self.touched:
-                owner = self.catalog.of(table)
-                if isinstance(owner, NodeType) and owner.key:
-                    continue
-                lost = losers_of(owner, self.keys.buckets, self.keys.read)
-                if len(lost):
-                    losers[table] = lost
-        return losers
+        """Origins of rows that a later row of the same id replaces."""
+        if self._losers is None:
+            tables = self.touched if self.request.on_duplicate == "last" else ()
+            lost = ((table, losers_of(table, self.keys, self.run_jobs)) for table in tables)
+            self._losers = {table: origins for table, origins in lost if len(origins)}
+        return self._losers
 
     def _stage(self, write: Write) -> None:
         replacing = self.request.mode == "overwrite"
@@ -165,7 +164,7 @@ class Finish:
         count = 0 if rows is None else rows.rows(row_keys(table).name)
         if rows is None or not count:
             return
-        owner, losers = self.catalog.of(table), self._losers.get(table)
+        owner, losers = self.catalog.of(table), self._find_losers().get(table)
         replaces = write.read(table).count() and self.keys.rows(id_keys(table).name)
         if count <= KEYS_MAX:
             # A few rows are found by the index of their ids.

@@ -23,17 +23,15 @@ from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.ids import entity_id
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.values.from_columns import NotSure, floats
 from omnigraph.exec.values.mint import ulids
-from omnigraph.exec.values.scalars import BLOB_PREFIX, DAYS, MILLISECONDS
+from omnigraph.exec.values.scalars import BLOB_PREFIX
+from omnigraph.language.moments import DAYS, MILLISECONDS
 from omnigraph.types import FLOATS, INTEGERS, Scalar, ValueType
 
 _BLOCK_BYTES = 1 << 20
 _DATE_TEXT = r"^\d{4}-\d{2}-\d{2}$"
 _MOMENT_TEXT = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,3})?Z$"
-
-
-class NotSure(Exception):
-    """These lines have to be read one by one."""
 
 
 def read_lines(owner: Owner, data: bytes, sample: Sequence[Any]) -> tuple[pa.Table, pa.Array]:
@@ -140,7 +138,7 @@ def _typed(values: pa.Array, value_type: ValueType) -> pa.Array:
             return _list(values, value_type, target)
         match scalar:
             case Scalar.F32 | Scalar.F64 | Scalar.VECTOR:
-                return _floats(values, target)
+                return floats(values, target, are_floats=False)
             case Scalar.DATE | Scalar.DATETIME:
                 return _moments(values, scalar, target)
             case Scalar.BLOB:
@@ -155,22 +153,14 @@ def _typed(values: pa.Array, value_type: ValueType) -> pa.Array:
         raise NotSure from cause
 
 
-def _floats(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Finite numbers only; negative zero becomes zero."""
-    numbers = values.cast(target, safe=False)
-    if not _all(pc.is_finite(numbers)):
-        raise NotSure
-    return pc.add(numbers, pa.scalar(0, target))
-
-
 def _list(values: pa.Array, value_type: ValueType, target: pa.DataType) -> pa.Array:
     items = values.flatten()
     if items.null_count:
         raise NotSure
     if value_type.is_vector:
-        items = _floats(items, pa.float32())
+        items = floats(items, pa.float32(), are_floats=False)
     elif value_type.scalar in FLOATS:
-        items = _floats(items, target.value_type)
+        items = floats(items, target.value_type, are_floats=False)
     lengths = pc.fill_null(pc.list_value_length(values), 0)
     ends = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))])
     offsets, mask = pa.array(ends.astype(np.int32)), values.is_null()

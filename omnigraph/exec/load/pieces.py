@@ -59,7 +59,8 @@ def decode_piece(
     """Typed rows and faults of a piece. Blobs given by their addresses are copied in by `read`."""
     keep = request.rejects is not None
     if isinstance(piece.data, LineBlock) and request.permissive:
-        return decode_stream(catalog, piece.data, read)
+        is_last_kept = request.on_duplicate == "last"
+        return decode_stream(catalog, piece.data, read, last_of_line=is_last_kept)
     if isinstance(piece.data, LineBlock):
         decoder = Decoder(
             catalog,

@@ -6,6 +6,7 @@ Invariant: plain values. A request decides everything about a load but its engin
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from omnigraph.exec.load.committed import Mode
 from omnigraph.exec.load.ndjson import Owner
@@ -15,6 +16,9 @@ from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit
 
 MODES: tuple[Mode, ...] = ("append", "merge", "overwrite")
+
+OnDuplicate = Literal["last", "refuse"]
+"""What an id that comes twice in the input means: the last row counts, or the load is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,9 @@ class LoadRequest:
     progress: OnProgress | None = None
     permissive: bool = False  # the older, forgiving format, read as a whole
     once: str | None = None  # a name of this load: a branch has one commit of it at most
+    on_duplicate: OnDuplicate = "refuse"
+    is_ordered: bool = True  # false for a DataFrame, whose rows have no order of their own
+    order_by: tuple[str, ...] = ()  # columns that order a DataFrame
     external: ExternalBlobs = field(default_factory=lambda: ExternalBlobs(()))
 
 

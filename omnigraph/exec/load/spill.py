@@ -102,6 +102,11 @@ class Spill:
         self._buffered.clear()
         self._bytes = 0
 
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether nothing is buffered, so that other processes can read it all."""
+        return not self._buffered
+
     def read(self, name: str, bucket: int) -> pa.Table | None:
         """One bucket of a key set; None when it has no rows."""
         buffered = self._buffered.get((name, bucket), [])

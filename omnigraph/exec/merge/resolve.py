@@ -2,7 +2,8 @@
 
 Invariant: a conflict is settled only as the caller asked. A merge by property settles an
 update when no property was changed on both sides to different values; everything else waits for
-`resolve`, and without an answer stays a conflict. An answer is read as a load reads a value.
+`resolve`, and without an answer stays a conflict. An answer is read as a load reads a value. One
+for an entity without a conflict is refused, never ignored.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,11 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.catalog.model import Type
+from omnigraph.catalog.model import Catalog, Type
 from omnigraph.errors import BadRequest, MergeConflict
 from omnigraph.exec.changes.entities import differ_in
 from omnigraph.exec.changes.images import Image, images
 from omnigraph.exec.merge.threeway import DIVERGENT_UPDATE, TypeMerge, Undecided
+from omnigraph.exec.values.columns import with_columns
 from omnigraph.exec.values.from_input import Unfit, column, stored
 from omnigraph.types import ID_TYPE, Kind, ValueType
 
@@ -25,6 +27,9 @@ ENTITY, PROPERTY = "entity", "property"
 
 Answer = str | Mapping[str, Any] | None
 """`ours`, `theirs`, properties to set on the entity, or None: it stays a conflict."""
+
+EntityName = tuple[str, str]
+"""Type and id."""
 
 Resolve = str | Mapping[tuple[str, str], Answer] | Callable[[MergeConflict], Answer] | None
 
@@ -42,6 +47,7 @@ class Settled:
     made: list[pa.Table] = field(default_factory=list)
     made_rows: list[pa.Array] = field(default_factory=list)  # the target's row each replaces
     open: list[MergeConflict] = field(default_factory=list)
+    asked: set[EntityName] = field(default_factory=set)  # conflicts that an answer was looked for
 
     def add(self, rows: pa.Table, target_rows: pa.Array) -> None:
         """Put rows that neither side has into the result."""
@@ -49,12 +55,38 @@ class Settled:
         self.made_rows.append(target_rows)
 
 
-def check_options(by: str, resolve: Resolve) -> None:
-    """Pass only for options that mean something."""
+def check_options(catalog: Catalog, by: str, resolve: Resolve) -> frozenset[EntityName]:
+    """The entities that answers are for; raises for options that mean nothing."""
     if by not in (ENTITY, PROPERTY):
         raise BadRequest(f"a merge is by entity or by property, not by '{by}'")
     if isinstance(resolve, str) and resolve not in (OURS, THEIRS):
         raise BadRequest(f"'{resolve}' resolves nothing", "use ours, theirs, a mapping or a call")
+    if not isinstance(resolve, Mapping):
+        return frozenset()
+    for entity in resolve:
+        if not (isinstance(entity, tuple) and list(map(type, entity)) == [str, str]):
+            raise BadRequest(f"{entity!r} names no entity", 'answer by ("Type", "id")')
+    types = {owner.name for owner in catalog.types}
+    unknown = frozenset(entity for entity in resolve if entity[0] not in types)
+    if unknown:
+        raise BadRequest(
+            f"answers for types that the schema does not have: {_listed(unknown)}",
+            "name the entity of a conflict by its type and its id",
+        )
+    return frozenset(resolve)
+
+
+def require_asked(named: frozenset[EntityName], asked: set[EntityName]) -> None:
+    """Pass only when every answer is for a conflict."""
+    if unasked := named - asked:
+        raise BadRequest(
+            f"answers for entities without a conflict: {_listed(unasked)}",
+            "leave them out; nothing was merged",
+        )
+
+
+def _listed(entities: frozenset[EntityName]) -> str:
+    return ", ".join(f"{type_name} '{entity}'" for type_name, entity in sorted(entities))
 
 
 def settle(merge: TypeMerge, undecided: Undecided, by: str, resolve: Resolve, to: Settled) -> None:
@@ -65,6 +97,7 @@ def settle(merge: TypeMerge, undecided: Undecided, by: str, resolve: Resolve, to
         if clashes is not None and conflict.kind == DIVERGENT_UPDATE and not clashes[position]:
             fitting.append(position)
         else:
+            to.asked.add((conflict.type_name, conflict.entity_id or ""))
             _apply(merge, undecided, position, conflict, _answer(resolve, conflict), to)
     if fitting:
         positions = pa.array(fitting)
@@ -99,7 +132,10 @@ def _answer(resolve: Resolve, conflict: MergeConflict) -> Answer:
     if resolve is None or isinstance(resolve, str):
         return resolve
     if isinstance(resolve, Mapping):
-        return resolve.get((conflict.type_name, conflict.entity_id or ""))
+        try:
+            return resolve[conflict.type_name, conflict.entity_id or ""]
+        except KeyError:
+            return None
     return resolve(conflict)
 
 
@@ -119,13 +155,13 @@ def _apply(
         case "theirs":
             one = undecided.source_rows.slice(position, 1), undecided.target_rows.slice(position, 1)
             merge.taken.add(*one)
-        case str():
-            raise BadRequest(f"'{answer}' resolves nothing", "answer ours, theirs or properties")
-        case _:
+        case Mapping():
             to.add(
                 _by_hand(merge, undecided, position, answer),
                 undecided.target_rows.slice(position, 1),
             )
+        case _:
+            raise BadRequest(f"'{answer}' resolves nothing", "answer ours, theirs or properties")
 
 
 # ---- rows that neither side has
@@ -150,13 +186,13 @@ def _by_property(merge: TypeMerge, undecided: Undecided, positions: pa.Array) ->
     ours = merge.target.reader.stageable(undecided.target_rows.take(positions))
     theirs = merge.source.reader.stageable(undecided.source_rows.take(positions))
     count = len(positions)
+    made = {}
     for name in undecided.ours.rows.column_names:
         from_source = differ_in(undecided.theirs, undecided.base, name)[positions.to_numpy()]
         chosen = pa.array(np.arange(count) + np.where(from_source, count, 0))
         both = pa.chunked_array([*ours[name].chunks, *theirs[name].chunks])
-        index = ours.schema.get_field_index(name)
-        ours = ours.set_column(index, ours.schema.field(index), both.take(chosen))
-    return ours
+        made[name] = both.take(chosen)
+    return with_columns(ours, made)
 
 
 def _by_hand(
@@ -168,20 +204,18 @@ def _by_hand(
         row = merge.source.reader.stageable(undecided.source_rows.slice(position, 1))
     else:
         row = merge.target.reader.stageable(target_rows)
-    for name, value in values.items():
-        row = _with_value(merge, row, name, value)
-    return row
+    return with_columns(row, {n: _cells(merge, row, n, value) for n, value in values.items()})
 
 
-def _with_value(merge: TypeMerge, row: pa.Table, name: str, value: Any) -> pa.Table:
-    """The row with one property set to the answer, read as a load reads a value."""
+def _cells(merge: TypeMerge, row: pa.Table, name: str, value: Any) -> pa.Array:
+    """The answer for one property of the row, read as a load reads a value."""
     owner = merge.owner
     if name == "id" or name in owner.key:
         raise BadRequest(f"a resolution cannot change {owner.name}.{name}", "leave out the key")
     value_type = _type_of(owner, name)
-    if value_type is None or name not in row.column_names:
-        raise BadRequest(f"{owner.name} has no property '{name}'")
     index = row.schema.get_field_index(name)
+    if value_type is None or index < 0:
+        raise BadRequest(f"{owner.name} has no property '{name}'")
     field = row.schema.field(index)
     try:
         cells = column([stored(_plain(value), value_type)], value_type)
@@ -192,7 +226,7 @@ def _with_value(merge: TypeMerge, row: pa.Table, name: str, value: Any) -> pa.Ta
     storage = getattr(field.type, "storage_type", field.type)
     if storage is not field.type:
         cells = pa.ExtensionArray.from_storage(field.type, pa.array(cells.to_pylist(), storage))
-    return row.set_column(index, field, cells)
+    return cells
 
 
 def _type_of(owner: Type, name: str) -> ValueType | None:

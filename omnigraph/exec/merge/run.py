@@ -29,7 +29,15 @@ from omnigraph.errors import (
 from omnigraph.exec.changes.diff import owners
 from omnigraph.exec.merge.ancestry import Lookup, Meeting, lookup_in, meeting, merge_bases
 from omnigraph.exec.merge.crosscheck import Merged, MergedGraph, violations
-from omnigraph.exec.merge.resolve import ENTITY, Resolve, Settled, check_options, settle
+from omnigraph.exec.merge.resolve import (
+    ENTITY,
+    EntityName,
+    Resolve,
+    Settled,
+    check_options,
+    require_asked,
+    settle,
+)
 from omnigraph.exec.merge.threeway import Base, CommitBase, ForgottenBase, MergedBase, TypeMerge
 from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.rules.rules import rules_by_table
@@ -97,12 +105,14 @@ def run_merge(store: Store, catalog: Catalog, asked: MergeRequest) -> MergeOutco
     source, target = asked.source.strip(), asked.into.strip()
     if source == target:
         raise BadRequest(f"cannot merge branch '{source}' into itself", "name two branches")
-    check_options(asked.by, asked.resolve)
+    named = check_options(catalog, asked.by, asked.resolve)
     store.heal()
     theirs = store.snapshot(source)
     meter = Meter(asked.progress)
     kind, commit = store.turns.prepared_again(
-        lambda turn: _merge(store, catalog, asked, theirs, store.snapshot(target), meter, turn),
+        lambda turn: _merge(
+            store, catalog, asked, named, theirs, store.snapshot(target), meter, turn
+        ),
         budget=MERGE,
         counts=_beside_deletions(),
     )
@@ -130,6 +140,7 @@ def _merge(
     store: Store,
     catalog: Catalog,
     asked: MergeRequest,
+    named: frozenset[EntityName],
     theirs: Snapshot,
     ours: Snapshot,
     meter: Meter,
@@ -145,7 +156,9 @@ def _merge(
     if bases[0].id == theirs.commit_id:
         return ALREADY_UP_TO_DATE, None
     kind = FAST_FORWARD if bases[0].id == ours.commit_id else MERGED
-    parts = _decided(store, catalog, asked, _Bases(store, lookup, common), theirs, ours, meter)
+    parts = _decided(
+        store, catalog, asked, named, _Bases(store, lookup, common), theirs, ours, meter
+    )
     meter.add(0, "write")
     write = store.begin(
         ours.branch,
@@ -181,13 +194,14 @@ def _decided(
     store: Store,
     catalog: Catalog,
     asked: MergeRequest,
+    named: frozenset[EntityName],
     bases: "_Bases",
     theirs: Snapshot,
     ours: Snapshot,
     meter: Meter,
 ) -> dict[TableKey, Merged]:
     """Each type that differs, decided to the end, or every conflict at once."""
-    parts, conflicts = {}, []
+    parts, conflicts, answered = {}, [], set[EntityName]()
     for owner in owners(catalog):
         source, target = theirs.tables.get(owner.table), ours.tables.get(owner.table)
         if source is None or target is None or source == target:
@@ -197,7 +211,9 @@ def _decided(
         for undecided in merge.decide(lambda rows: meter.add(rows, COMPARE)):
             settle(merge, undecided, asked.by, asked.resolve, settled)
         conflicts += settled.open
+        answered |= settled.asked
         parts[owner.table] = _merged(merge, settled)
+    require_asked(named, answered)
     if not conflicts:
         meter.add(0, "check")
         merged = MergedGraph(parts, lambda table_key: store.reader(ours, table_key))

@@ -151,9 +151,10 @@ def _batches(rows: pa.Table) -> list[pa.RecordBatch]:
 def _violation(rule: KeyRule, row: dict[str, Any]) -> Violation:
     name = rule.type_name
     match rule:
-        case DistinctIds(key=key):
+        case DistinctIds(key=key, advice=advice):
             label = Unique(name, key).label if key else "id"
             text = f"@unique violation on {name}.{label}: value '{shown(row['id'])}' comes twice"
+            text = f"{text} ({advice})" if advice else text
             return Violation("unique", name, label, row["id"], row["id"], text)
         case FreeIds(kind=kind):
             text = f"{kind} type '{name}' already has id '{row['id']}'"

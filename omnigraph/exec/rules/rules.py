@@ -87,6 +87,7 @@ class DistinctIds:
 
     type_name: str
     key: tuple[str, ...]
+    advice: str = ""  # what the caller can do about it, beside correcting the rows
 
 
 @dataclass(frozen=True, slots=True)

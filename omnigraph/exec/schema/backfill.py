@@ -3,21 +3,35 @@
 The expression may name the properties of the row, as they are called after the change, `id`, and of
 an edge `src` and `dst`. Blobs are left out.
 
-Invariant: the same row gives the same value however the table is cut into batches, and every value
-has exactly the type of the property, or the change stops before anything is written.
+Invariant: the same row gives the same value however the table is cut into batches and however often
+it is evaluated: `now()` is one moment for the whole change. A value is one that a load would accept
+for the property, or the change stops before anything is written.
 """
 
+import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.catalog.arrow import arrow_type, property_field
+from omnigraph.catalog.arrow import property_field
 from omnigraph.catalog.model import EdgeType, NodeType, Property
 from omnigraph.catalog.schema_diff import MigrationPlan
 from omnigraph.catalog.steps import AddProperty
 from omnigraph.errors import BadRequest
+from omnigraph.exec.values.from_columns import converted
+
+_VOLATILE = re.compile(
+    r"""(?P<quoted>'(?:[^']|'')*'|"(?:[^"]|"")*")"""
+    r"|\b(?P<moment>now\s*\(\s*\)|current_timestamp\b(?:\s*\(\s*\))?)"
+    r"|\b(?P<day>today\s*\(\s*\)|current_date\b(?:\s*\(\s*\))?)"
+    r"|\b(?P<time>current_time\b(?:\s*\(\s*\))?)"
+    r"|\b(?P<chance>(?:random|uuid)\s*\(\s*\))",
+    re.IGNORECASE,
+)
+_DAY_MS = 86_400_000
 
 Owner = NodeType | EdgeType
 
@@ -29,6 +43,7 @@ class Filling:
     owner: Owner
     expressions: Mapping[str, str]  # by property
     columns: Mapping[str, str]  # name in the table before the change → name after it
+    now_ms: int
 
     @property
     def properties(self) -> tuple[Property, ...]:
@@ -51,7 +66,11 @@ class Filling:
     def _value(self, rows: pa.RecordBatch, prop: Property) -> pa.Array:
         expression = self.expressions[prop.name]
         try:
-            return _cast(evaluated(rows, expression), arrow_type(prop.type))
+            cells, bad = converted(evaluated(rows, self._fixed(expression)), prop.type)
+            if bad:
+                entity = rows.column("id")[bad[0].row].as_py()
+                raise ValueError(f"for '{entity}': it {bad[0].unfit.text}")
+            return cells
         except Exception as cause:
             reason = str(cause).splitlines()[0].removeprefix("DataFusion error: ")
             raise BadRequest(
@@ -59,6 +78,28 @@ class Filling:
                 f"{expression} ({reason})",
                 "write an expression over the properties of the row",
             ) from cause
+
+    def _fixed(self, expression: str) -> str:
+        return at_moment(expression, self.now_ms)
+
+
+def at_moment(expression: str, now_ms: int) -> str:
+    """The SQL expression with this moment for `now()` and its relatives (constant folding)."""
+
+    def folded(part: re.Match[str]) -> str:
+        match part.lastgroup:
+            case "moment":
+                return f"arrow_cast({now_ms * 1_000_000}, 'Timestamp(Nanosecond, None)')"
+            case "day":
+                return f"arrow_cast({now_ms // _DAY_MS}, 'Date32')"
+            case "time":
+                return f"arrow_cast({now_ms % _DAY_MS * 1_000_000}, 'Time64(Nanosecond)')"
+            case "chance":
+                raise ValueError(f"{part[0]} gives another value each time")
+            case _:
+                return part[0]
+
+    return _VOLATILE.sub(folded, expression)
 
 
 def evaluated(rows: pa.RecordBatch, expression: str) -> pa.Array:
@@ -75,16 +116,6 @@ def evaluated(rows: pa.RecordBatch, expression: str) -> pa.Array:
     return values if isinstance(values, pa.Array) else pa.concat_arrays(values.chunks)
 
 
-def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    if pa.types.is_date32(kind) and pa.types.is_integer(values.type):
-        values = values.cast(pa.int32())  # days
-    if pa.types.is_timestamp(kind) and pa.types.is_integer(values.type):
-        values = values.cast(pa.int64())  # milliseconds
-    if pa.types.is_timestamp(kind) and pa.types.is_string(values.type):
-        values = values.cast(pa.timestamp("ms", tz="UTC"))
-    return values.cast(kind)
-
-
 def fillings(plan: MigrationPlan, old: Mapping[Any, Owner]) -> dict[Any, Filling]:
     """The backfills of a plan, by the identity of the type. New types have no rows."""
     expressions: dict[tuple[str, str], dict[str, str]] = {}
@@ -93,10 +124,12 @@ def fillings(plan: MigrationPlan, old: Mapping[Any, Owner]) -> dict[Any, Filling
             named = str(step.kind), step.type_name
             expressions.setdefault(named, {})[step.name] = step.backfill
     filled = {}
+    now_ms = time.time_ns() // 1_000_000
     for owner in plan.catalog.types:
         of_type = expressions.get((str(owner.kind), owner.name))
         if of_type and owner.id in old:
-            filled[owner.id] = Filling(owner, of_type, columns_after(old[owner.id], owner))
+            columns = columns_after(old[owner.id], owner)
+            filled[owner.id] = Filling(owner, of_type, columns, now_ms)
     return filled
 
 

@@ -1,7 +1,7 @@
-"""Integrity check of rows: columns, ids, endpoints, and every constraint of the schema.
+"""Integrity check of rows: columns, ids, values, endpoints, and every constraint of the schema.
 
 Invariant: the rules are those that writes are held to, checked over all rows instead of the touched
-ones. Only the columns that a rule names are read.
+ones. Only columns that a rule names, or that can hold a value which no write accepts, are read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,6 +20,7 @@ from omnigraph.exec.rules.rules import (
     joined,
     rules_of,
 )
+from omnigraph.exec.upkeep.check_values import value_findings
 from omnigraph.exec.upkeep.findings import Finding
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import TablePin
@@ -82,6 +83,7 @@ def _table(reader: TableReader, owner: Owner) -> Iterator[Finding]:
     if ids.column("id").null_count:
         yield Finding("id-null", owner.table, "a row has no id", _CORRECT)
     yield from _findings(owner, "id-duplicate", check_keys(ids, _no(ids), rules.distinct))
+    yield from value_findings(reader, owner)
     yield from _findings(owner, "rule", _rows(reader, rules))
     for unique in rules.uniques:
         rows = reader.rows(list(dict.fromkeys(("id", *unique.columns))))

@@ -97,6 +97,8 @@ def _refusal(cause: Misfit, value: Any, scalar: Scalar) -> str:
             return f"must lie between {low} and {high} ({scalar})"
         case Reason.RANGE:
             return f"must be a finite number that fits {scalar}"
+        case Reason.INEXACT:
+            return f"cannot hold {value} exactly: it is {scalar}, which rounds that integer"
         case Reason.DATE:
             return cause.detail
         case Reason.BLOB:

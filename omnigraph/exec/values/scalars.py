@@ -21,6 +21,8 @@ import pyarrow as pa
 
 from omnigraph.catalog.numbers import as_float, as_integer, at_width
 from omnigraph.language.moments import (
+    DAYS,
+    MILLISECONDS,
     days_of,
     format_date,
     format_datetime,
@@ -33,8 +35,6 @@ from omnigraph.storage.lance.columns import BLOB_SIZE, BLOB_URI
 from omnigraph.types import INTEGER_BOUNDS, Scalar
 
 BLOB_PREFIX = "base64:"
-DAYS = (parse_date("0001-01-01"), parse_date("9999-12-31"))
-MILLISECONDS = (parse_datetime("0001-01-01"), parse_datetime("9999-12-31T23:59:59.999Z"))
 
 ReadExternal = Callable[[str], bytes]
 """The bytes at an address outside the graph, or a refusal."""
@@ -46,6 +46,7 @@ class Reason(StrEnum):
     TYPE = "type"
     TEXT = "text"
     RANGE = "out_of_range"
+    INEXACT = "inexact"
     DATE = "date"
     BLOB = "blob"
 
@@ -224,9 +225,13 @@ def _float_row(scalar: Scalar) -> ScalarRow:
     def from_json(value: Any, _read: ReadExternal) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
             raise Misfit(Reason.TYPE)
-        number = at_width(float(value) if isinstance(value, Decimal) else value, scalar)
+        if isinstance(value, Decimal):
+            value = _of_decimal(value)
+        number = at_width(value, scalar)
         if not math.isfinite(number):
             raise Misfit(Reason.RANGE)
+        if isinstance(value, int) and number != value:
+            raise Misfit(Reason.INEXACT)
         return number + 0.0  # one zero
 
     def from_constant(value: ir.Constant, _read: ReadExternal) -> float:
@@ -245,6 +250,15 @@ def _float_row(scalar: Scalar) -> ScalarRow:
         order=_ordered_floats,
         literal=repr,
     )
+
+
+def _of_decimal(value: Decimal) -> int | float:
+    """A decimal as the integer that it is, or else as the nearest float."""
+    if value.is_nan():
+        return math.nan
+    number = float(value)
+    is_whole = math.isfinite(number) and value == value.to_integral_value()
+    return int(value) if is_whole else number
 
 
 def _json_floats(values: pa.Array, form: JsonForm) -> list[Any]:
@@ -274,6 +288,17 @@ def _ordered_floats(values: pa.Array) -> np.ndarray:
 # ---- dates and moments
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A date or timestamp of an Arrow column that no Python value can hold, and why."""
+
+    text: str
+    why: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
 def _date(value: Any, _read: ReadExternal) -> int:
     if isinstance(value, date) and not isinstance(value, datetime):
         return days_of(value)
@@ -282,18 +307,24 @@ def _date(value: Any, _read: ReadExternal) -> int:
 
 def _datetime(value: Any, _read: ReadExternal) -> int:
     if isinstance(value, datetime):
-        return milliseconds_of(value)
+        return _parsed(value, milliseconds_of)
     if isinstance(value, date):
         return milliseconds_of(datetime(value.year, value.month, value.day))
     return _moment(value, parse_datetime, MILLISECONDS)
 
 
+def _parsed(value: Any, parse: Callable[[Any], int]) -> int:
+    try:
+        return parse(value)
+    except ValueError as cause:
+        raise Misfit(Reason.DATE, str(cause)) from None
+
+
 def _moment(value: Any, parse: Callable[[str], int], bounds: tuple[int, int]) -> int:
     if isinstance(value, str):
-        try:
-            return parse(value)
-        except ValueError as cause:
-            raise Misfit(Reason.DATE, str(cause)) from None
+        return _parsed(value, parse)
+    if isinstance(value, Moment):
+        raise Misfit(Reason.DATE, f"{value} {value.why}")
     if isinstance(value, bool) or not isinstance(value, int):
         raise Misfit(Reason.TYPE)
     if not bounds[0] <= value <= bounds[1]:

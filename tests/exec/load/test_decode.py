@@ -166,6 +166,9 @@ def test_mixed_types_keep_their_line_numbers() -> None:
         (b'{"type":"Person","data":{"name":"a","big":-1}}', "out_of_range"),
         (b'{"type":"Person","data":{"name":"a","score":1e39}}', "out_of_range"),
         (b'{"type":"Person","data":{"name":"a","height":1e400}}', "out_of_range"),
+        (b'{"type":"Person","data":{"name":"a","score":16777217}}', "inexact"),
+        (b'{"type":"Person","data":{"name":"a","height":9007199254740993}}', "inexact"),
+        (b'{"type":"Person","data":{"name":"a","seen":"2024-01-31T10:00:00.0001Z"}}', "date"),
         (b'{"type":"Person","data":{"name":"a","ok":1}}', "type"),
         (b'{"type":"Person","data":{"name":"a","born":"2024-02-30"}}', "date"),
         (b'{"type":"Person","data":{"name":"a","born":"0000-01-01"}}', "date"),
@@ -258,15 +261,19 @@ _FITTING = {
     "age": st.integers(0, 150),
     "email": st.just("a@b"),
     "role": st.sampled_from(["admin", "guest"]),
-    "score": st.floats(width=32, allow_nan=False, allow_infinity=False),
-    "height": st.floats(allow_nan=False, allow_infinity=False),
+    "score": st.one_of(
+        st.floats(width=32, allow_nan=False, allow_infinity=False), st.integers(-(2**26), 2**26)
+    ),
+    "height": st.one_of(
+        st.floats(allow_nan=False, allow_infinity=False), st.integers(-(2**55), 2**55)
+    ),
     "big": st.integers(0, 2**64 - 1),
     "ok": st.booleans(),
     "born": st.one_of(st.dates().map(str), st.integers(-700_000, 2_900_000)),
     "seen": st.one_of(st.datetimes().map(str), st.integers(-(10**12), 10**13)),
     "tags": st.lists(_TEXTS, max_size=3),
     "marks": st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=3),
-    "face": st.lists(st.integers(-9, 9), min_size=2, max_size=2),
+    "face": st.lists(st.integers(-9, 9) | st.integers(2**24, 2**25), min_size=2, max_size=2),
     "pic": st.just("base64:aGk="),
 }
 

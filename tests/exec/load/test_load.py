@@ -116,10 +116,88 @@ def test_merge_of_the_same_edge_id_keeps_the_last(family: Graph) -> None:
     }
 
 
-def test_merge_of_the_same_key_twice_is_refused(family: Graph) -> None:
-    error = refused(family, lines(person("Cy"), person("Cy", age=1)), "merge")
+def test_merge_of_the_same_key_twice_keeps_the_last(family: Graph) -> None:
+    done = family.load(
+        lines(
+            person("Cy", email="c@d"),
+            person("Ada", age=1),
+            person("Cy", age=1),
+            node("Ticket", tenant="a", number=1),
+            person("Ada", age=2),
+            node("Ticket", number=1, tenant="a"),
+            person("Di", email="c@d"),
+        ),
+        "merge",
+    )
+    assert done.nodes == {"Person": 5, "Ticket": 2}, "input rows are counted"
+    people = by_name(family, "node:Person")
+    assert (people["Cy"]["age"], people["Cy"]["email"]) == (1, None), "the last one, whole"
+    assert people["Ada"]["age"] == 2
+    assert people["Di"]["email"] == "c@d", "what a row that lost held is free"
+    assert len(contents(family)["node:Ticket"]) == 1
+
+
+def test_merge_of_the_same_key_twice_is_refused_when_asked(family: Graph) -> None:
+    twice = lines(person("Cy"), person("Cy", age=1))
+    error = refused(family, twice, "merge", on_duplicate="refuse")
     assert error.counts == (("unique", 1),)
     assert (error.violations[0].line, error.violations[0].id) == (2, "Cy")
+    edges = lines(edge("Knows", "Ada", "Ada", id="e"), edge("Knows", "Bob", "Ada", id="e"))
+    error = refused(family, edges, "merge", on_duplicate="refuse")
+    assert (error.violations[0].line, error.violations[0].id) == (2, "e")
+    for mode in ("append", "overwrite"):
+        assert ("unique", 1) in refused(family, twice, mode).counts
+
+
+def test_the_last_of_several_files_is_the_last_in_the_order_given(
+    family: Graph, tmp_path: Path
+) -> None:
+    for name, age in (("a", 1), ("b", 2)):
+        (tmp_path / f"{name}.jsonl").write_bytes(lines(person("Cy", age=age)))
+    for order, age in (("ab", 2), ("ba", 1)):
+        family.load([tmp_path / f"{name}.jsonl" for name in order], "merge")
+        assert by_name(family, "node:Person")["Cy"]["age"] == age
+    family.load(str(tmp_path / "*.jsonl"), "merge")
+    assert by_name(family, "node:Person")["Cy"]["age"] == 2, "a pattern is in name order"
+
+
+def test_the_last_one_counts_in_every_kind_of_input(family: Graph) -> None:
+    rows = [{"name": "Cy", "age": 1}, {"name": "Cy", "age": 2}]
+    for source in (rows, pa.Table.from_pylist(rows), pa.Table.from_pylist(rows).to_reader()):
+        family.load([person("Cy", age=9)], "merge")
+        family.load(source, "merge", type="Person")
+        assert by_name(family, "node:Person")["Cy"]["age"] == 2
+    older = '{"type":"Person","data":{"name":"Cy","age":5}} {"type":"Person","data":{"name":"Cy"}}'
+    family.load(older.encode(), "merge", permissive=True)
+    assert by_name(family, "node:Person")["Cy"]["age"] is None, "two on one line"
+
+
+def test_a_big_merge_keeps_the_last_of_each_key(
+    family: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finish, "KEYS_MAX", 10)
+    monkeypatch.setattr(loading, "BUCKET_BYTES", 2_000)
+    people = [person(f"p{n % 300}", age=n // 300, email=f"{n}@x") for n in range(900)]
+    family.load(lines(*people), "merge")
+    kept = by_name(family, "node:Person")
+    assert [kept[f"p{n}"]["age"] for n in range(300)] == [2] * 300
+    assert len(kept) == 302
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "text"),
+    [
+        ("merge", {"on_duplicate": "first"}, "'first'"),
+        ("append", {"on_duplicate": "last"}, "merge"),
+        ("overwrite", {"on_duplicate": "last"}, "merge"),
+        ("merge", {"order_by": "age"}, "DataFrame"),
+    ],
+)
+def test_an_order_that_means_nothing_is_refused(
+    family: Graph, mode: str, options: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(og.BadRequest, match=text):
+        family.load(lines(person("Cy")), mode, **options)
 
 
 def test_merge_keeps_blobs_of_rows_it_does_not_name_and_takes_new_ones(family: Graph) -> None:

@@ -1,7 +1,9 @@
 """Merging by property, resolving conflicts, deleting the source, and others who write meanwhile."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +152,9 @@ def test_a_resolution_that_breaks_a_rule_is_a_conflict(small: Graph) -> None:
         ({"size": 1}, "no property 'size'"),
         ({"age": "old"}, "does not fit"),
         ("both", "resolves nothing"),
+        (5, "resolves nothing"),
+        ([("age", 3)], "resolves nothing"),
+        ({5: 3}, "no property '5'"),
     ],
 )
 def test_answers_that_make_no_sense(small: Graph, answer: Any, text: str) -> None:
@@ -196,9 +201,13 @@ def divided(folder: Path) -> Graph:
         ({"age": 2**31}, "must lie between"),
         ({"age": True}, "must be an integer, not a boolean"),
         ({"ratio": math.nan}, "must be a finite number that fits F64"),
+        ({"ratio": math.inf}, "must be a finite number that fits F64"),
+        ({"ratio": 10**400}, "must be a finite number that fits F64"),
+        ({"ratio": Decimal("sNaN")}, "must be a finite number that fits F64"),
         ({"ratio": "1.5"}, "must be a number, not a string"),
         ({"born": "2024-02-30"}, "is not a date"),
         ({"seen": "soon"}, "is not a moment"),
+        ({"seen": "9999-12-31T23:59:59-14:00"}, "outside the years 1 to 9999"),
         ({"days": ["2024-01-31", None]}, "holds a null"),
         ({"place": [1.0]}, "needs 2 numbers, not 1"),
         ({"photo": "base64:%"}, "is not base64"),
@@ -258,6 +267,52 @@ def test_an_answer_may_set_a_blob(tmp_path: Path, photo: Any) -> None:
     graph = divided(tmp_path)
     graph.branches.merge("s", resolve={("Person", "a"): {"photo": photo}})
     assert blobs(graph) == {"a": None if photo is None else b"yy"}
+
+
+@pytest.mark.parametrize(
+    ("answers", "named"),
+    [
+        ({("Persson", "a"): "ours", ("Person", "a"): "ours"}, "Persson 'a'"),
+        ({("Person", "A"): "ours", ("Person", "a"): "ours"}, "Person 'A'"),
+        ({("Person", "b"): {"age": 5}}, "Person 'b'"),
+        ({"a": "ours"}, "'a'"),
+        ({("Person", "a", "x"): "ours"}, "('Person', 'a', 'x')"),
+    ],
+)
+def test_answers_for_what_is_in_no_conflict_are_refused_by_name(
+    tmp_path: Path, answers: Any, named: str
+) -> None:
+    graph = divided(tmp_path)
+    head = graph.snapshot()
+    with pytest.raises(og.BadRequest) as refused:
+        graph.branches.merge("s", resolve=answers)
+    assert named in str(refused.value)
+    assert graph.snapshot() == head
+
+
+def test_an_answer_for_what_merges_by_itself_is_refused(tmp_path: Path) -> None:
+    graph = divided(tmp_path)
+    do(graph, 'insert Person { name: "new" }', "s")
+    graph.branches.create("t")
+    fast = {("Person", "new"): "ours"}
+    for into, answers in (("main", {("Person", "a"): "ours", **fast}), ("t", fast)):
+        with pytest.raises(og.BadRequest, match="Person 'new'"):
+            graph.branches.merge("s", into=into, resolve=answers)
+    graph.branches.merge("s", resolve={("Person", "a"): "ours"})
+    again = graph.branches.merge("s", resolve={("Person", "a"): "ours"})
+    assert again.kind == "already_up_to_date", "the same call again harms nothing"
+
+
+def test_answers_may_have_one_for_the_rest(small: Graph) -> None:
+    start(small)
+    edit(small, "b", Person={name: person(name, 31) for name in ("Alice", "Bob")})
+    edit(small, Person={name: person(name, 32) for name in ("Alice", "Bob")})
+    rest = defaultdict(lambda: "theirs", {("Person", "Zed"): "ours"})
+    with pytest.raises(og.BadRequest, match="Person 'Zed'"):
+        small.branches.merge("b", resolve=rest)
+    answers = defaultdict(lambda: "theirs", {("Person", "Alice"): "ours"})
+    small.branches.merge("b", resolve=answers)
+    assert [state(small)["Person", name]["age"] for name in ("Alice", "Bob")] == [32, 31]
 
 
 # ---- values of every type

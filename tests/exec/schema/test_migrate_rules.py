@@ -1,12 +1,15 @@
 """Schema changes that set rules or ask for values: the data is looked at first."""
 
+import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
 from omnigraph.exec.schema import conform
+from omnigraph.exec.schema.backfill import Filling
 from omnigraph.graph import Graph
 from omnigraph.types import TableKey
 from tests.exec.evolving import SCHEMA, ask, data_files, dump, evolving, head, of_type
@@ -285,6 +288,101 @@ def test_a_backfill_that_does_not_fit_changes_nothing(
     with pytest.raises(error, match=message):
         graph.schema.apply(with_(declared), backfill=given)
     assert (dump(graph), head(graph), graph.schema.text) == (before, at, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("declared", "expression", "reason"),
+    [
+        ("x: I32?", "2.5", "must be an integer, not a number"),
+        ("x: I32?", "cast(2.5 as decimal(4, 2))", "must be an integer"),
+        ("x: I32?", "3000000000", "must lie between"),
+        ("x: U32?", "-1", "must lie between"),
+        ("x: F64?", "sqrt(-1.0)", "must be a finite number"),
+        ("x: F64?", "1.0 / 0.0", "must be a finite number"),
+        ("x: F32?", "1e39", "must be a finite number"),
+        ("x: [F64]?", "make_array(0.5, -1.0 / 0.0)", "must be a finite number"),
+        ("x: Vector(2)?", "make_array(0.5, sqrt(-1.0))", "must be a finite number"),
+        ("x: Vector(2)?", "make_array(0.5)", "needs 2 numbers, not 1"),
+        ("x: String?", "age", "must be a string, not an integer"),
+        ("x: Bool?", "1", "must be a boolean"),
+        ("x: Date?", "3000000", "outside the years 1 to 9999"),
+        ("x: Date?", "'2024-02-30'", "is not a date"),
+        ("x: Date?", "arrow_cast(3000000, 'Date32')", "outside the years 1 to 9999"),
+        ("x: DateTime?", "'9999-12-31T23:59:59-14:00'", "outside the years 1 to 9999"),
+        ("x: DateTime?", "253402300800000", "outside the years 1 to 9999"),
+        (
+            "x: DateTime?",
+            "arrow_cast(253402300800, 'Timestamp(Second, None)')",
+            "outside the years 1 to 9999",
+        ),
+        ("x: [Date]?", "make_array(3000000)", "outside the years 1 to 9999"),
+    ],
+)
+def test_a_backfill_is_held_to_the_rules_of_a_value(
+    graph: Graph, declared: str, expression: str, reason: str
+) -> None:
+    before, at = dump(graph), head(graph)
+    with pytest.raises(og.BadRequest) as refused:
+        graph.schema.apply(with_(declared), backfill={"Person.x": expression})
+    assert "the backfill of Person.x does not give" in str(refused.value)
+    assert "'Ada'" in str(refused.value), "the row is named"
+    assert reason in str(refused.value)
+    assert (dump(graph), head(graph), graph.schema.text) == (before, at, SCHEMA)
+
+
+def test_a_backfill_may_give_what_a_load_may_bring(graph: Graph) -> None:
+    declared = "a: I32  b: F64  c: DateTime  d: Date  e: [Date]  f: I64  g: F64"
+    given = {
+        "Person.a": "2.0",
+        "Person.b": "cast(2.5 as decimal(4, 2))",
+        "Person.c": "to_timestamp('2024-01-31T10:00:00')",
+        "Person.d": "arrow_cast(19000, 'Date32')",
+        "Person.e": "make_array('2024-01-31')",
+        "Person.f": "cast(7 as decimal(4, 0))",
+        "Person.g": "-0.0",
+    }
+    graph.schema.apply(with_(declared), backfill=given)
+    ada = of_type(dump(graph), "Person")["Ada"]
+    assert [ada[name] for name in "abcdef"] == [2, 2.5, 1_706_695_200_000, 19_000, [19_753], 7]
+    assert str(ada["g"]) == "0.0"
+
+
+@pytest.mark.parametrize("spelled", ["now()", "NOW( )", "current_timestamp"])
+def test_now_is_one_moment_for_every_row_of_every_batch_of_a_backfill(
+    graph: Graph, spelled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Filling.values
+
+    def one_by_one(self: Filling, batch: pa.RecordBatch) -> pa.RecordBatch:
+        parts = [whole(self, batch.slice(row, 1)) for row in range(batch.num_rows)]
+        return pa.concat_batches(parts) if parts else whole(self, batch)
+
+    monkeypatch.setattr(Filling, "values", one_by_one)
+    text = SCHEMA.replace("{ since: Date? }", "{ since: Date?  at: DateTime }")
+    declared = "  at: DateTime  later: DateTime?  said: String?  born: Date\n"
+    text = text.replace("  nick: String?\n", f"  nick: String?\n{declared}")
+    given = {
+        "Person.at": spelled,
+        "Person.later": f"{spelled} + interval '1 day'",
+        "Person.said": f"'{spelled}'",
+        "Person.born": "current_date",
+        "Knows.at": spelled,
+    }
+    first = time.time_ns() // 1_000_000
+    graph.schema.apply(text, backfill=given)
+    people, friends = (of_type(dump(graph), name).values() for name in ("Person", "Knows"))
+    moments = {row["at"] for row in (*people, *friends)}
+    (moment,) = moments
+    assert first <= moment <= time.time_ns() // 1_000_000
+    assert {row["later"] for row in people} == {moment + 86_400_000}
+    assert {row["said"] for row in people} == {spelled}
+    assert {row["born"] for row in people} == {moment // 86_400_000}
+
+
+@pytest.mark.parametrize("expression", ["random()", "UUID()", "1 + random( )"])
+def test_a_backfill_that_differs_each_time_is_refused(graph: Graph, expression: str) -> None:
+    with pytest.raises(og.BadRequest, match="another value each time"):
+        graph.schema.apply(with_("x: String?"), backfill={"Person.x": expression})
 
 
 # Drops that lose data

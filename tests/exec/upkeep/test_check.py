@@ -32,6 +32,7 @@ from omnigraph.storage.records import (
 )
 from tests.exec.upkeep.test_cleanup import everything
 from tests.exec.upkeep_world import KNOWS, PERSON, PLACE, add, foreign_append, friends, made, people
+from tests.exec.world import graph_of
 from tests.storage.world import remove
 
 
@@ -186,6 +187,72 @@ def test_values_that_break_rules(graph: Graph) -> None:
     assert set(codes) == {"rule-range", "rule-unique", "rule-enum", "rule-cardinality"}
     assert codes["rule-range"].facts["ids"] == ["p01000"]
     assert "village" in codes["rule-enum"].text
+
+
+OLD_VALUES = """
+node Event { name: String @key  at: DateTime?  days: [Date]?  size: F64?  sizes: [F32]?
+             face: Vector(2)? }
+node Tick { at: DateTime @key }
+"""
+
+
+def test_values_that_older_versions_let_in_are_listed_with_their_repair(tmp_path: Path) -> None:
+    late = 253_402_300_800_000
+    events = [
+        {"name": "good", "at": 0, "days": [0], "size": 1.0, "sizes": [1.0], "face": [0.0, 1.0]},
+        {"name": "late", "at": late},
+        {"name": "nan", "size": float("nan"), "face": [0.0, float("inf")]},
+        {"name": "lists", "sizes": [1.0, float("-inf"), float("nan")]},
+        {"name": "empty"},
+    ]
+    graph = graph_of(tmp_path / "old", OLD_VALUES, {"Event": events})
+    day = pa.ListArray.from_arrays([0, 1], pa.array([2_932_897], pa.int32()).view(pa.date32()))
+    published(graph, "node:Event", with_nulls(graph, "Event", {"id": ["day"], "days": day}))
+    tick = pa.array([late], pa.int64()).view(pa.timestamp("ms", "UTC"))
+    published(graph, "node:Tick", pa.table({"id": [str(late)], "at": tick}))
+
+    by_property = {
+        (f.code, f.facts["property"], f.subject): (f.facts["ids"], f.facts["total"], f.todo)
+        for f in check_at(graph.uri).findings
+    }
+    update, delete = "update Event set", 'delete Tick where id = "…"'
+    assert {key: (ids, total) for key, (ids, total, _) in by_property.items()} == {
+        ("value-moment", "at", "node:Event"): (["late"], 1),
+        ("value-moment", "days", "node:Event"): (["day"], 1),
+        ("value-number", "size", "node:Event"): (["nan"], 1),
+        ("value-number", "sizes", "node:Event"): (["lists"], 1),
+        ("value-number", "face", "node:Event"): (["nan"], 1),
+        ("value-moment", "at", "node:Tick"): ([str(late)], 1),
+    }
+    assert delete in by_property["value-moment", "at", "node:Tick"][2]
+    assert update in by_property["value-number", "size", "node:Event"][2]
+
+    shown = graph.query("query q() { match { $e: Event } return { $e.name, $e.at } }").rows
+    assert {row["e.name"]: row["e.at"] for row in shown}["late"] == "+010000-01-01T00:00:00.000Z"
+    for (_, name, subject), (ids, _, _) in by_property.items():
+        if subject == "node:Event":
+            repair = f'update Event set {{ {name}: null }} where id = "{ids[0]}"'
+            graph.mutate(f"query repair() {{ {repair} }}")
+    graph.mutate(f'query repair() {{ delete Tick where id = "{late}" }}')
+    assert check_at(graph.uri).findings == ()
+
+
+def with_nulls(graph: Graph, name: str, columns: dict[str, pa.Array | list[str]]) -> pa.Table:
+    """Rows of a type with the other columns empty, and the key equal to the id."""
+    schema = graph.schema.catalog.nodes[name].schema
+    given = {**columns, "name": columns["id"]}
+    count = len(columns["id"])
+    arrays = [
+        pa.array(given[f.name]) if isinstance(given.get(f.name), list) else given.get(f.name)
+        for f in schema
+    ]
+    return pa.table(
+        [
+            pa.nulls(count, f.type) if array is None else array.cast(f.type)
+            for f, array in zip(schema, arrays, strict=True)
+        ],
+        names=schema.names,
+    )
 
 
 def test_a_column_that_is_gone(graph: Graph) -> None:
