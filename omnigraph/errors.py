@@ -12,11 +12,13 @@ OmnigraphError
 ├── NotInstalled       install what it names
 ├── EmbeddingFailed    look at the provider, then repeat
 ├── RecoveryRequired   recover, then look
-└── StorageFailed      report it; nothing was published
+└── StorageFailed      report it; it says so where nothing was published
 
 Invariant: fields carry the facts and survive pickling; the message is derived from them.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any, Self
@@ -564,19 +566,38 @@ class RecoveryRequired(OmnigraphError):
 
 @dataclass(eq=False)
 class StorageFailed(OmnigraphError):
-    """The storage under the graph refused. Nothing was published."""
+    """The storage under the graph refused. `unpublished` is set where it is known that nothing
+    became visible: by a write under preparation, and by a commit before its sidecar."""
 
     operation: str
     detail: str
+    unpublished: bool = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there was no room left."""
+        return any(sign in self.detail for sign in _NO_ROOM)
 
     def __str__(self) -> str:
-        text = f"storage failed while it {self.operation}: {self.detail}; nothing was published"
+        known = "; nothing was published" if self.unpublished else ""
+        text = f"storage failed while it {self.operation}: {self.detail}{known}"
         return _with_hint(text, way_out(self.detail))
 
 
+@contextmanager
+def unpublished() -> Iterator[None]:
+    """Say of a storage failure inside the block that nothing was published by then."""
+    try:
+        yield
+    except StorageFailed as cause:
+        cause.unpublished = True
+        raise
+
+
+_NO_ROOM = ("No space left on device", "Disk quota exceeded")
+
 _WAYS_OUT = (
-    ("No space left on device", "free some space and repeat"),
-    ("Disk quota exceeded", "free some space and repeat"),
+    *((sign, "free some space and repeat") for sign in _NO_ROOM),
     ("File too large", "choose a file system, or a limit, that allows larger files"),
     ("Permission denied", "ask for the permission, or choose another place"),
     ("Operation not permitted", "ask for the permission, or choose another place"),

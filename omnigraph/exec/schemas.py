@@ -93,9 +93,7 @@ class Schemas:
     def archive(self, schema: Accepted) -> None:
         """Write a schema's files to the archive. Idempotent."""
         text, document = _archived(schema.id)
-        if not self._store.objects.has(document):
-            self._store.objects.put(text, schema.text.encode())
-            self._store.objects.put(document, _document(schema.catalog))
+        self._store.files.keep({text: schema.text.encode(), document: _document(schema.catalog)})
 
 
 def under_schema(schemas: Schemas, work: Callable[[Catalog], Result]) -> Result:
@@ -129,17 +127,17 @@ def _archived(schema_id: SchemaId) -> tuple[str, str]:
 def _read(store: Store, schema_id: SchemaId | None) -> Accepted:
     """Read a schema from the current files or the archive. While a change is being finished the
     current files may still be those of the schema before it."""
-    text, document = (store.objects.get(path) for path in (SCHEMA_TEXT, SCHEMA_IR))
+    text, document = (store.files.read(path) for path in (SCHEMA_TEXT, SCHEMA_IR))
     if text is not None and document is not None:
-        current_id = _hash(text.data, document.data)
+        current_id = _hash(text, document)
         if schema_id in (None, current_id):
-            return Accepted(current_id, text.data.decode(), _decoded(document.data, current_id))
+            return Accepted(current_id, text.decode(), _decoded(document, current_id))
     if schema_id is not None:
-        old_text, old = (store.objects.get(path) for path in _archived(schema_id))
+        old_text, old = (store.files.read(path) for path in _archived(schema_id))
         if old_text is not None and old is not None:
-            if _hash(old_text.data, old.data) != schema_id:
+            if _hash(old_text, old) != schema_id:
                 raise StorageFailed("read a schema", f"{_archived(schema_id)[1]} is damaged")
-            return Accepted(schema_id, old_text.data.decode(), _decoded(old.data, schema_id))
+            return Accepted(schema_id, old_text.decode(), _decoded(old, schema_id))
     if text is None or document is None:
         missing = SCHEMA_TEXT if text is None else SCHEMA_IR
         raise StorageFailed("read the schema", f"{store.where.join(missing)} is missing")

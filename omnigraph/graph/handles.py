@@ -21,7 +21,7 @@ from omnigraph.exec.merge.run import MergeOutcome
 from omnigraph.exec.mutate.run import MutationResult
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.read.result import QueryResult
-from omnigraph.storage.names import MAIN
+from omnigraph.storage.names import MAIN, require_actor
 from omnigraph.storage.records import Snapshot
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ class Transaction:
     """A branch for the length of a block: merged at its end, or deleted with the error."""
 
     def __init__(self, graph: "Graph", actor: str | None) -> None:
+        require_actor(actor)
         self._graph = graph
         self._actor = actor
         self._name = f"tx/{ULID()}"

@@ -86,8 +86,7 @@ def stored_catalog(store: Store) -> Catalog:
     """The accepted schema, after a look whether its files agree with each other and the graph."""
     accepted = Schemas(store).current()
     for path, data in accepted.files().items():
-        stored = store.objects.get(path)
-        if stored is None or stored.data != data:
+        if store.files.read(path) != data:
             raise StorageFailed("compared the schema's files", f"{path} is not what was accepted")
     steps = plan_migration(accepted.catalog, accepted.text).steps
     if steps:

@@ -22,7 +22,7 @@ from omnigraph.exec.progress import Progress
 from omnigraph.extras import has_spark, require_spark
 from omnigraph.output_file import folder_path
 from omnigraph.storage.names import MAIN, require_text
-from omnigraph.storage.protocol.commit import AlreadyMarked
+from omnigraph.storage.protocol.intent import AlreadyMarked
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
 from omnigraph.types import Kind, counts_of_kind

@@ -29,8 +29,7 @@ from omnigraph.exec.load.scratch import SHARED, discard, forget_dead
 from omnigraph.pipeline.shared_scratch import scratch_parent
 from omnigraph.pipeline.source_options import SourceOptions
 from omnigraph.pipeline.tasks import LoadJob, PartDone, gathered, run_batches
-from omnigraph.storage.protocol.commit import AlreadyMarked
-from omnigraph.storage.protocol.intent import WriterKind
+from omnigraph.storage.protocol.intent import AlreadyMarked, WriterKind
 from omnigraph.storage.store import Store
 
 BUCKETS = 8

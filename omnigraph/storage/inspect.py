@@ -8,6 +8,7 @@ had time to finish.
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from omnigraph.errors import NotFound, OmnigraphError, RecoveryRequired
@@ -26,6 +27,19 @@ def inspect_graph(store: Store) -> Iterator[Problem]:
     """Sidecars, and forks that no branch names."""
     yield from _sidecars(store)
     yield from _forks(store)
+    yield from _stray_folder(store)
+
+
+def _stray_folder(store: Store) -> Iterator[Problem]:
+    """A folder beside the graph that branches of earlier programs made, below a path that Lance
+    took for a URL. Nothing is kept there."""
+    encoded = Path(store.where.percent_encoded)
+    if store.where.path is None or encoded == store.where.path or not encoded.is_dir():
+        return
+    if any(path.is_file() or path.is_symlink() for path in encoded.rglob("*")):
+        return  # somebody's own
+    text = "empty folders that branches of an earlier omnigraph left beside the graph"
+    yield "stray-folder", str(encoded), text, "remove them: nothing is kept there", {}
 
 
 def _sidecars(store: Store) -> Iterator[Problem]:

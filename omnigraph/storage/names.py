@@ -9,6 +9,9 @@ from omnigraph.errors import BadRequest
 from omnigraph.types import TableKey, parse_table_key
 
 MAIN = "main"
+RESERVED_ACTORS = "omnigraph:"
+"""How the names of the engine's own actors begin: the commits of a recovery carry one."""
+
 RESERVED_BRANCHES = frozenset({"__schema_apply_lock__"})
 _ENCODED_MAX = 180  # a path segment holds 255 bytes, and temporary names add a little
 
@@ -94,9 +97,16 @@ def _require_plain(name: str) -> None:
 
 
 def require_actor(actor: object) -> None:
-    """Pass for nobody, or a text that can be written down."""
-    if actor is not None:
-        require_text("an actor", actor)
+    """Pass for nobody, or a text that can be written down and is no name of our own."""
+    if actor is None:
+        return
+    require_text("an actor", actor)
+    if str(actor).strip().lower().startswith(RESERVED_ACTORS):
+        raise BadRequest(
+            f"the actor '{actor}' is reserved",
+            f"names that begin with '{RESERVED_ACTORS}' are those of the engine itself; "
+            "use another one",
+        )
 
 
 def require_text(what: str, value: object) -> None:

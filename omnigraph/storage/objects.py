@@ -6,12 +6,12 @@ error, never "absent". Puts are atomic: a reader sees the whole object or none o
 
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import unquote, urlparse
+from urllib.parse import quote, unquote, urlparse
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
@@ -21,6 +21,8 @@ from omnigraph.errors import BadRequest, StorageFailed
 from omnigraph.storage.stats import Stats
 
 StorageOptions = dict[str, str]
+LOCAL_SCHEME = "file-object-store://"
+_UNESCAPED = "".join(c for c in map(chr, range(32, 127)) if c not in '\\{^}%`]">[~<#|*?')
 _CLIENT_OPTIONS = frozenset({"allow_http", "timeout", "connect_timeout"})
 
 
@@ -41,8 +43,29 @@ class Root:
         return dict(self.options) or None
 
     def join(self, relative: str) -> str:
-        """The address of something below the root."""
+        """The address of something below the root: of a local graph a path, never a URL."""
         return f"{self.uri}/{relative}"
+
+    def branching(self, relative: str) -> str:
+        """The address of a dataset whose Lance branches come and go. Lance makes a folder at the
+        percent-encoded form of a path it is given there; an address that says which characters are
+        meant is taken as it is."""
+        if self.path is None or self.percent_encoded == self.uri:
+            return self.join(relative)
+        return f"{LOCAL_SCHEME}{quote(self.join(relative))}"
+
+    @property
+    def percent_encoded(self) -> str:
+        """The path as Lance writes it where it takes a path for a URL."""
+        return quote(self.uri, safe=_UNESCAPED).replace("~", "%7E")
+
+    def require_branchable(self) -> None:
+        """Pass for a root below which Lance can keep branches."""
+        if self.path is not None and "?" in self.uri:
+            raise BadRequest(
+                f"there is a '?' in the path '{self.uri}', below which a table cannot be branched",
+                "choose a folder without one, or move the graph there",
+            )
 
 
 def root_of(uri: str | os.PathLike[str], options: StorageOptions | None = None) -> Root:
@@ -163,6 +186,14 @@ class Objects:
                 return False
             return True
 
+    def is_newest(self, known: str, following: str) -> bool:
+        """Whether the next of numbered objects is absent, by one look. On local disk, where a whole
+        folder can be gone at once, the known one must be there too."""
+        if self._root is None:
+            return not self.has(following)
+        with self._call("head", following):
+            return not _is_file(f"{self._root}/{following}") and _is_file(f"{self._root}/{known}")
+
     def exists(self, path: str) -> bool:
         """Whether an object, or a prefix with objects, is there."""
         return self.has(path) or bool(self.list(path))
@@ -171,6 +202,16 @@ class Objects:
         """Remove everything below a prefix."""
         for path in self.list(prefix):
             self.delete(path)
+        self.prune(prefix)
+
+    def prune(self, folder: str) -> None:
+        """Remove a folder and those below it as far as they are empty: a disk keeps them, an object
+        store has none."""
+        if self._root is None:
+            return
+        for path, _, _ in os.walk(f"{self._root}/{folder}", topdown=False):
+            with suppress(OSError):
+                os.rmdir(path)
 
     @contextmanager
     def _call(self, verb: str, path: str) -> Iterator[None]:
@@ -179,6 +220,24 @@ class Objects:
             yield
         except (BaseError, OSError) as cause:
             raise StorageFailed(f"ran {verb} on {self._where.join(path)}", str(cause)) from cause
+
+
+class Files:
+    """The files beside the tables, for rooms that may not touch other objects."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    def read(self, path: str) -> bytes | None:
+        """The content of a file, or None when there is none."""
+        stored = self._objects.get(path)
+        return None if stored is None else stored.data
+
+    def keep(self, files: Mapping[str, bytes]) -> None:
+        """Write files that never change, unless the last of them is there already."""
+        if files and not self._objects.has(list(files)[-1]):
+            for path, data in files.items():
+                self._objects.put(path, data)
 
 
 def _is_file(path: str) -> bool:

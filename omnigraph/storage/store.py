@@ -43,7 +43,7 @@ from omnigraph.storage.names import (
     require_actor,
     table_location,
 )
-from omnigraph.storage.objects import Objects, Root, StorageOptions, root_of
+from omnigraph.storage.objects import Files, Objects, Root, StorageOptions, root_of
 from omnigraph.storage.protocol.audit import Audit
 from omnigraph.storage.protocol.auto_compaction import Folding
 from omnigraph.storage.protocol.commit import Committer, HeadAhead, Prepared
@@ -87,6 +87,7 @@ class Store:
         self._external_bases = checked_bases(settings.external_blobs)
         self.stats = Stats()
         self.objects = Objects(where, self.stats)
+        self.files = Files(self.objects)
         self.locks: Locks = make_locks(
             where, self.objects, self.stats, term_s=settings.lease_term_s
         )
@@ -322,10 +323,22 @@ class Store:
         with hold(self.locks, [lock_name("upkeep", "")]):
             yield
 
-    def heal(self) -> tuple[OperationId, ...]:
-        """Settle every sidecar whose writer is dead; the operations whose writer lives."""
+    def optimize_manifest(self, branch: str) -> tuple[int, int, int]:
+        """Rewrite a branch's manifest as few fragments: how many it had, how many went and how many
+        came instead. No commit."""
+        return self.folding.optimize_manifest(branch)
+
+    def heal(self, *, if_room: bool = False) -> tuple[OperationId, ...]:
+        """Settle every sidecar whose writer is dead; the operations whose writer lives. With
+        `if_room` a full disk is no failure: the sidecars stay until there is room."""
         self.require_writable()
-        return self._recoverer.heal(patient=True)
+        try:
+            return self._recoverer.heal(patient=True)
+        except StorageFailed as cause:
+            if not (if_room and cause.is_full):
+                raise
+            self.stats.event("recover.no_room", level=logging.WARNING, cause=str(cause))
+            return self.sidecars.pending()
 
     @contextmanager
     def schema_change(self) -> Iterator[None]:
@@ -368,6 +381,7 @@ def create(
 ) -> Store:
     """A new graph of empty tables. Its manifest comes last: until then there is no graph."""
     where = root_of(uri, storage_options)
+    where.require_branchable()
     require_actor(actor)
     _require_distinct(tables)
     _require_no_graph(where)
@@ -400,7 +414,7 @@ def open_store(
     _require_graph(store)
     if not read_only:
         _require_writable_folder(where)
-        store.heal()
+        store.heal(if_room=True)  # a graph on a full disk must open, or nobody could clean it up
     store.stats.event("graph.opened", uri=where.uri, read_only=read_only)
     return store
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -228,3 +229,31 @@ def test_a_graph_lives_on_s3_as_on_disk(s3: Where) -> None:
         og.init(s3.uri, schema=SCHEMA, storage_options=s3.options)
     with pytest.raises(og.NotFound):
         og.open(s3.uri + "-other", storage_options=s3.options)
+
+
+@pytest.mark.parametrize("actor", ["omnigraph:recovery", "omnigraph:", " Omnigraph:Recovery"])
+def test_nobody_writes_under_the_name_of_the_engine(tmp_path: Path, actor: str) -> None:
+    uri = tmp_path / "g.omni"
+    schema = "node A { name: String @key }"
+    graph = og.init(uri, schema=schema)
+    lines = tmp_path / "a.jsonl"
+    lines.write_text('{"type": "A", "data": {"name": "y"}}\n')
+    insert = 'query q() { insert A { name: "x" } }'
+    doors: list[Callable[[], object]] = [
+        lambda: graph.mutate(insert, actor=actor),
+        lambda: graph.load(lines, "merge", actor=actor),
+        lambda: graph.schema.apply(schema + " node B { name: String @key }", actor=actor),
+        lambda: graph.transaction(actor=actor),
+        lambda: graph.repair(actor=actor),
+    ]
+    for door in doors:
+        with pytest.raises(og.BadRequest, match="reserved"):
+            door()
+    graph.branches.create("b")
+    with pytest.raises(og.BadRequest, match="reserved"):
+        graph.branch("b").mutate(insert, actor=actor)
+    graph.branch("b").mutate(insert)
+    with pytest.raises(og.BadRequest, match="reserved"):
+        graph.branches.merge("b", actor=actor)
+    assert graph.commits.list(actor="omnigraph:recovery") == ()
+    assert graph.branches.list() == ("b", "main")

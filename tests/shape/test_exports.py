@@ -23,6 +23,7 @@ VALUES: dict[Any, Any] = {
     str: "text",
     str | None: "text",
     int: 7,
+    bool: True,
     TableKey: TableKey("node:Person"),
     tuple[int, int]: (3, 5),
     tuple[str, ...]: ("review", "tx/1"),

@@ -8,6 +8,7 @@ import signal
 from omnigraph.errors import RecoveryRequired, VersionMismatch
 from omnigraph.storage import failpoints
 from omnigraph.storage.locks.locks import make_locks
+from omnigraph.storage.locks.process_mark import own_mark
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.objects import Objects, root_of
 from omnigraph.storage.protocol.intent import WriterKind
@@ -24,26 +25,26 @@ SHAPES: tuple[tuple[TableKey, ...], ...] = ((PERSON,), (CITY,), (KNOWS,), (PERSO
 def write(where: Where, values: Values, branch: str, place: str, nth: int) -> None:
     """Commit once, killed at a failpoint."""
     store = where.open()
-    failpoints.arm(root_of, "kill", nth)
+    failpoints.arm(place, "kill", nth)
     put(store, values, branch=branch, actor="act-crash")
 
 
 def recover(where: Where, place: str) -> None:
     """Open read-write, killed at a failpoint."""
-    failpoints.arm(root_of, "kill")
+    failpoints.arm(place, "kill")
     where.open()
 
 
 def init(where: Where, place: str) -> None:
     """Create a graph, killed at a failpoint."""
-    failpoints.arm(root_of, "kill")
+    failpoints.arm(place, "kill")
     create_graph(where)
 
 
 def branch(where: Where, verb: str, name: str, place: str) -> None:
     """Create or delete a branch, killed at a failpoint."""
     store = where.open()
-    failpoints.arm(root_of, "kill")
+    failpoints.arm(place, "kill")
     if verb == "create":
         store.branches.create(name)
     else:
@@ -53,7 +54,7 @@ def branch(where: Where, verb: str, name: str, place: str) -> None:
 def commits(where: Where, count: int, table_key: TableKey, place: str) -> None:
     """Commit one row at a time, killed at a failpoint on the way."""
     store = where.open()
-    failpoints.arm(root_of, "kill")
+    failpoints.arm(place, "kill")
     for number in range(count):
         put(store, {table_key: {f"r{number}": number}}, branch=MAIN)
 
@@ -82,10 +83,18 @@ def write_for_ever(where: Where, log: str, seed: int) -> None:
                 told.write(json.dumps({"done": attempt, "commit": commit.id}) + "\n")
 
 
-def hold_and_die(where: Where, name: str) -> None:
-    """Take a lock and die with it."""
+def hold_and_die(where: Where, names: str, term_s: float = 1.0) -> None:
+    """Take locks and die with them."""
     spot = root_of(where.uri, where.options or None)
     stats = Stats()
-    locks = make_locks(spot, Objects(spot, stats), stats, term_s=1.0)
-    assert locks.acquire(name, wait_s=5) is not None
+    locks = make_locks(spot, Objects(spot, stats), stats, term_s=term_s)
+    for name in names.split():
+        assert locks.acquire(name, wait_s=5) is not None
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def mark_and_die(path: str) -> None:
+    """Note the mark of this process and die."""
+    with open(path, "w") as file:
+        json.dump(own_mark(), file)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -5,6 +5,7 @@ import os
 import shutil
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import lance
 import pyarrow as pa
@@ -332,3 +333,17 @@ def test_an_overwrite_of_no_fragments_empties_the_table_and_keeps_its_key(uri: s
     assert after.count_rows() == 0
     assert after.has_stable_row_ids
     assert after.schema.field("id").metadata == {b"lance-schema:unenforced-primary-key": b"true"}
+
+
+def test_a_branch_made_through_a_path_leaves_a_percent_encoded_folder(tmp_path: Path) -> None:
+    """And one made through an address that names the characters does not. No address works for a
+    `?`. When the first assertion fails, `Root.branching` can go."""
+    left = {}
+    for scheme, name in (("", "é"), ("file-object-store://", "ü")):
+        path = str(tmp_path / name / "t")
+        lance.write_dataset(pa.table({"id": ["a"]}), path)
+        root = lance.dataset(scheme + quote(path) if scheme else path)
+        root.create_branch("b", (None, 1))
+        assert lance.dataset(f"{path}/tree/b").to_table().num_rows == 1
+        left[name] = (tmp_path / quote(name)).exists()
+    assert left == {"é": True, "ü": False}

@@ -85,11 +85,11 @@ class Feed:
         self._store = store
         self._schemas = schemas
         self._filters = filters
-        state = store.manifest.state(branch)
-        self._head = store.manifest.snapshot(state)
+        identity = store.branches.identity(branch)
+        self._head = store.snapshot(branch)
         self._chain = _first_parents(store, branch, self._head.commit_id)
         self._by_id = {commit.id: commit for commit in self._chain}
-        self._scope = [self._chain[0].id, branch, state.identity, filters.to_json()]
+        self._scope = [self._chain[0].id, branch, identity, filters.to_json()]
 
     def baseline(self) -> Baseline:
         """A baseline of the head, and the cursor that goes on from it."""

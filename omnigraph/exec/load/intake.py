@@ -21,8 +21,7 @@ from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.rules.row_rules import broken, check_rows
 from omnigraph.exec.rules.rules import rules_of
 from omnigraph.exec.threads import Jobs
-from omnigraph.storage.lance.staging import Fragments
-from omnigraph.storage.lance.tables import Tables
+from omnigraph.storage.lance.staging import Fragments, TableStaging
 from omnigraph.storage.records import TablePin
 from omnigraph.types import TableKey
 
@@ -95,7 +94,7 @@ class FragmentSink:
 
     def __init__(
         self,
-        tables: Tables,
+        tables: TableStaging,
         base: Callable[[TableKey], TablePin],
         *,
         replacing: bool,

@@ -26,8 +26,7 @@ from omnigraph.exec.load.spill import ORIGIN, KeyFile, KeySet, Spill, read_keys
 from omnigraph.exec.threads import in_order
 from omnigraph.exec.values.buckets import bucket_numbers
 from omnigraph.storage.lance.columns import ADDRESS, ROW_ID
-from omnigraph.storage.lance.staging import Fragments
-from omnigraph.storage.lance.tables import Tables
+from omnigraph.storage.lance.staging import Fragments, TableStaging
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store, open_store
@@ -175,7 +174,7 @@ def _digest(replaced: pa.Table | None) -> str:
     return digest.hexdigest()
 
 
-def _tables(uri: str, storage_options: dict[str, str] | None) -> Tables:
+def _tables(uri: str, storage_options: dict[str, str] | None) -> TableStaging:
     return open_store(uri, read_only=True, storage_options=storage_options).tables
 
 

@@ -27,8 +27,7 @@ from omnigraph.exec.upkeep.build_indexes import decided
 from omnigraph.storage.lance.evolution import Evolution
 from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.reader import TableReader
-from omnigraph.storage.lance.staging import StagedWrite
-from omnigraph.storage.lance.tables import Tables
+from omnigraph.storage.lance.staging import StagedWrite, TableStaging
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.schema_write import SchemaWrite
@@ -189,7 +188,7 @@ class _IndexChange:
         existing = {index.name for index in reader.indexes()}
         return [r for r in answers if isinstance(r, IndexRequest)], self.gone & existing
 
-    def staged(self, tables: Tables, pin: TablePin) -> StagedWrite | None:
+    def staged(self, tables: TableStaging, pin: TablePin) -> StagedWrite | None:
         """The change as a table version of its own, or None."""
         requests, gone = self.requests(tables.reader(pin))
         return tables.stage_create_indexes(pin, requests, gone) if requests or gone else None

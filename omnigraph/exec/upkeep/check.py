@@ -67,7 +67,7 @@ def check(store: Store, schema: Callable[[], Catalog]) -> CheckReport:
 def _branch(store: Store, catalog: Catalog | None, branch: str, seen: _Seen) -> Iterator[Finding]:
     yield from (Finding(*facts) for facts in inspect_branch(store, branch))
     try:
-        pins = dict(store.manifest.state(branch).pins)
+        pins = dict(store.snapshot(branch).tables)
     except OmnigraphError as cause:
         yield Finding("branch", branch, cause.fact, "restore __manifest from a copy")
         return

@@ -20,7 +20,6 @@ from omnigraph import environment
 from omnigraph.errors import BadRequest
 from omnigraph.exec.merge.ancestry import lookup_in, meeting
 from omnigraph.exec.threads import in_order
-from omnigraph.storage.manifest import manifest
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, CommitId
 from omnigraph.storage.store import Store
@@ -82,8 +81,9 @@ def cleanup(
     if not confirm:
         return _cleanup(store, keep, age, seconds(grace), confirm=False, run=run)
     with store.upkeep():
-        store.heal()
+        store.heal(if_room=True)  # what a pending sidecar needs is kept
         report = _cleanup(store, keep, age, seconds(grace), confirm=True, run=run)
+        store.heal(if_room=True)  # there may be room now
         store.close()  # its caches may name removed versions
         return report
 
@@ -97,7 +97,7 @@ def _cleanup(
     confirm: bool,
     run: RunLines | None,
 ) -> CleanupReport:
-    window = max(grace, age or 0, manifest.RECLAIM_AGE_S)
+    window = max(grace, age or 0, store.reclaimer.age_s)
     branches = store.history.branches()
     lines = {branch: store.history.list(branch) for branch in branches}
     kept: dict[CommitId, Commit] = {}
@@ -106,7 +106,7 @@ def _cleanup(
         recent = list(_recent(line, window))
         kept |= {c.id: c for c in (*line[: keep or 1], *recent)}
         own = [c.manifest_version for c in recent if (c.branch or MAIN) == branch]
-        floors[branch] = min(own, default=store.manifest.state(branch).version)
+        floors[branch] = min(own, default=store.snapshot(branch).manifest_version)
     kept |= {c.id: c for c in _meetings(store, lines)}
     known = {commit.id for line in lines.values() for commit in line}
     versions: dict[str, list[int]] = {branch: [] for branch in branches}

@@ -262,7 +262,7 @@ class Optimizer:
 
     def _manifest(self) -> TableReport:
         try:
-            before, removed, added = self.store.folding.optimize_manifest(self.branch)
+            before, removed, added = self.store.optimize_manifest(self.branch)
         except OmnigraphError as cause:  # the tables are published: folding waits for the next run
             return TableReport(MANIFEST, 0, 0, 0, skipped=str(cause))
         snapshot = self.store.snapshot(self.branch)

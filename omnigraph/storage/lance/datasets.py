@@ -58,11 +58,20 @@ class Datasets:
         """Where the files of a pin's branch lie, below the root."""
         return _folder(pin.location, pin.branch)
 
-    def open(self, location: str, branch: str | None = None, version: int | None = None) -> Handle:
-        """A new handle, pinned to a version or to the latest one."""
+    def open(
+        self,
+        location: str,
+        branch: str | None = None,
+        version: int | None = None,
+        *,
+        branching: bool = False,
+    ) -> Handle:
+        """A new handle, pinned to a version or to the latest one. With `branching` it is only for
+        listing, making and deleting branches."""
+        uri = self._where.branching(location) if branching else self.uri(location, branch)
         with self.lance_call("open", f"{location} on {branch or 'main'}"):
             return lance.dataset(
-                self.uri(location, branch),
+                uri,
                 version=version,
                 storage_options=self._where.storage_options,
                 session=self._session,
@@ -105,8 +114,9 @@ class Datasets:
         Versions are named by number and leave no gap, so one look for the next name tells that
         nothing happened. Lance would list every version there is.
         """
-        folder = _folder(location, branch)
-        if not self._objects.has(f"{folder}/_versions/{version_file(known + 1)}"):
+        folder = f"{_folder(location, branch)}/_versions"
+        names = f"{folder}/{version_file(known)}", f"{folder}/{version_file(known + 1)}"
+        if self._objects.is_newest(*names):
             return known
         return self.head(location, branch)
 
@@ -145,7 +155,7 @@ class Datasets:
         """Every Lance branch of a dataset, by its encoded name."""
         try:
             with self.lance_call("list_branches", location):
-                listed: dict[str, Any] = dict(self.open(location).branches.list())
+                listed: dict[str, Any] = dict(self.open(location, branching=True).branches.list())
         except NotFound:
             # Lance lists names and then reads each; one that was deleted in between fails it.
             return read_refs(self._objects, location)
@@ -159,14 +169,15 @@ class Datasets:
         self, location: str, branch: str, *, source: str | None, version: int
     ) -> None:
         """A Lance branch that starts at a version of the dataset or of another branch."""
+        self._where.require_branchable()
         start = (None if source is None else encode(source), version)
-        root = self.open(location)
+        root = self.open(location, branching=True)
         with self.lance_call("create_branch", f"{location} {branch}"):
             root.create_branch(encode(branch), start, self._where.storage_options)
 
     def delete_branch(self, location: str, branch: str) -> None:
         """Remove a Lance branch and whatever an unfinished creation of it left behind."""
-        root = self.open(location)
+        root = self.open(location, branching=True)
         if self.ref(location, branch) is not None:
             with self.lance_call("delete_branch", f"{location} {branch}"):
                 root.branches.delete(encode(branch))

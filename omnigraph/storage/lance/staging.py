@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from lance.dataset import Index, LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 
-from omnigraph.errors import BadRequest, StorageFailed
+from omnigraph.errors import BadRequest, StorageFailed, unpublished
 from omnigraph.storage.lance import index_segments
 from omnigraph.storage.lance.columns import ADDRESS, KEY, ROW_ID
 from omnigraph.storage.lance.datasets import Datasets, Handle
@@ -91,6 +91,7 @@ class TableStaging:
         counts = RowCounts(inserted=rows.num_rows)
         return StagedWrite(pin, handle, transaction, _ids(rows), ordered=True, counts=counts)
 
+    @unpublished()
     def write_fragments(
         self,
         pin: TablePin,
@@ -110,6 +111,7 @@ class TableStaging:
             give_row_ids(written, row_ids)
         return tuple(written)
 
+    @unpublished()
     def without_rows(self, pin: TablePin, addresses: pa.Array) -> tuple[Fragments, tuple[int, ...]]:
         """The fragments that lose the rows at these addresses, and those that lose all of theirs.
         Only files are written that say which rows are gone."""

@@ -4,6 +4,8 @@ Invariant: a version that `commit_staged` made carries the id of the write it be
 without one was written by Lance itself or by another program.
 """
 
+from lance.dataset import LanceOperation
+
 from omnigraph.storage.lance.datasets import OPERATION_PROPERTY, Datasets, Handle
 from omnigraph.storage.records import TablePin
 
@@ -15,6 +17,16 @@ def operation_of(datasets: Datasets, handle: Handle, version: int) -> str | None
     if transaction is None:
         return None
     return (transaction.transaction_properties or {}).get(OPERATION_PROPERTY)
+
+
+def is_restore(datasets: Datasets, handle: Handle, *, to: int, operation: str) -> bool:
+    """Whether a handle's version is a restore of an earlier one, made for an operation of ours."""
+    with datasets.lance_call("read_transaction", handle.uri):
+        transaction = handle.read_transaction(handle.version)
+    if transaction is None or not isinstance(transaction.operation, LanceOperation.Restore):
+        return False
+    owner = (transaction.transaction_properties or {}).get(OPERATION_PROPERTY)
+    return owner == operation and int(transaction.operation.version) == to
 
 
 def operations_since(datasets: Datasets, pin: TablePin, head: int) -> tuple[str, ...]:

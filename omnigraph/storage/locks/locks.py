@@ -5,8 +5,10 @@ ends, kill -9 included. Elsewhere it is a lease: an object its holder rewrites w
 
 Invariant: at most one holder a name. Locks are taken in name order, so there is no deadlock. A
 lease is taken over only after its object stayed unchanged for a whole term on the observer's own
-clock, so clocks of different machines are never compared. A holder that could not renew in time is
-told by `require_alive` before it moves a head.
+clock, so clocks of different machines are never compared; for a fifth of a term when its holder ran
+on this machine and is known to be dead, which leaves the time for its last request to land. Who
+waits for one lease watches all that it needs, so the terms of dead holders run side by side. A
+holder that could not renew in time is told by `require_alive` before it moves a head.
 """
 
 import fcntl
@@ -23,12 +25,14 @@ from typing import Protocol
 import orjson
 
 from omnigraph.errors import OmnigraphError, StorageFailed
-from omnigraph.storage.objects import Objects, Root
+from omnigraph.storage.locks.process_mark import is_dead, own_mark
+from omnigraph.storage.objects import Objects, Root, Stored
 from omnigraph.storage.stats import Stats
 
 FOLDER = "__locks"
 LEASE_TERM_S = 10.0
 LOCK_WAIT_S = 60.0
+_DEAD_SHARE = 0.2
 _POLL_FIRST_S, _POLL_MAX_S = 0.001, 0.01
 
 
@@ -51,6 +55,9 @@ class Locks(Protocol):
     def probe(self, name: str, *, patient: bool = True) -> Lock | None:
         """Take the lock if its holder is dead or gone; None as soon as one is seen alive, or at
         once when not `patient` and nothing is known yet."""
+
+    def watch(self, names: Iterable[str]) -> None:
+        """Look at locks that will be asked for, so that waiting for one waits for all."""
 
 
 def make_locks(where: Root, objects: Objects, stats: Stats, *, term_s: float) -> Locks:
@@ -95,13 +102,16 @@ def hold(
     last = max(kept, default="")
     guard = Guard()
     with ExitStack() as stack:
-        for name in sorted(set(names)):
+        ordered = sorted(set(names))
+        for index, name in enumerate(ordered):
             lock = kept.get(name)
             if lock is None:
                 lock = locks.acquire(name, wait_s=0.0)
                 if lock is None and name < last:
                     raise OutOfOrder(name)
                 if lock is None:
+                    if not guard.waited:
+                        locks.watch(each for each in ordered[index + 1 :] if each not in kept)
                     guard.waited = True
                     lock = locks.acquire(name, wait_s=wait_s)
                 if lock is None:
@@ -160,6 +170,9 @@ class FileLocks:
     def probe(self, name: str, *, patient: bool = True) -> Lock | None:
         return self.acquire(name, wait_s=0)
 
+    def watch(self, names: Iterable[str]) -> None:
+        """A file lock of a dead holder is free at once."""
+
     def _open(self, name: str) -> int:
         self._stats.call("lock.acquire")
         path = self._folder / f"{name}.lock"
@@ -212,9 +225,15 @@ class LeaseLocks:
     def probe(self, name: str, *, patient: bool = True) -> Lock | None:
         return self._take(name, wait_s=float("inf") if patient else 0.0, until_alive=True)
 
+    def watch(self, names: Iterable[str]) -> None:
+        for path in map(_path, names):
+            stored = self._objects.get(path)
+            if stored is not None and _owner(stored.data) is not None:
+                self._ran_out(path, stored)
+
     def _take(self, name: str, *, wait_s: float, until_alive: bool) -> Lock | None:
         self._stats.call("lock.acquire")
-        path, owner = f"{FOLDER}/{name}.json", uuid.uuid4().hex
+        path, owner = _path(name), uuid.uuid4().hex
         known = self._free_tags.pop(path, None)
         tag = self._objects.put_if_match(path, _lease(owner), known) if known else None
         deadline = time.monotonic() + wait_s
@@ -223,7 +242,7 @@ class LeaseLocks:
             stored = self._objects.get(path)
             if stored is None:
                 tag = self._objects.put_if_absent(path, _lease(owner))
-            elif _owner(stored.data) in (None, owner) or self._ran_out(path, stored.tag):
+            elif _owner(stored.data) in (None, owner) or self._ran_out(path, stored):
                 tag = self._objects.put_if_match(path, _lease(owner), stored.tag)
             elif (until_alive and first not in ("", stored.tag)) or time.monotonic() >= deadline:
                 return None
@@ -235,13 +254,17 @@ class LeaseLocks:
         lease.start()
         return lease
 
-    def _ran_out(self, path: str, tag: str) -> bool:
-        """Whether this process has seen the lease unchanged for longer than its term."""
+    def _ran_out(self, path: str, stored: Stored) -> bool:
+        """Whether this process has seen the lease unchanged for longer than its term, or for a
+        part of it when the holder is known to be dead."""
         seen, since = self._seen.get(path, ("", 0.0))
-        if seen != tag:
-            self._seen[path] = (tag, time.monotonic())
+        if seen != stored.tag:
+            self._seen[path] = (stored.tag, time.monotonic())
             return False
-        return time.monotonic() - since > self._term_s
+        unchanged_s = time.monotonic() - since
+        if unchanged_s > self._term_s:
+            return True
+        return unchanged_s > self._term_s * _DEAD_SHARE and is_dead(_mark(stored.data))
 
     def renewed(self, path: str, owner: str, tag: str) -> str | None:
         """The next tag of a lease that is still ours."""
@@ -263,14 +286,24 @@ class LeaseLocks:
         return self._term_s
 
 
+def _path(name: str) -> str:
+    return f"{FOLDER}/{name}.json"
+
+
 def _lease(owner: str | None) -> bytes:
     # The nonce makes every renewal a new tag, also where tags are hashes of the content.
-    return orjson.dumps({"owner": owner, "nonce": uuid.uuid4().hex})
+    facts = {"owner": owner, "nonce": uuid.uuid4().hex}
+    return orjson.dumps(facts if owner is None else {**facts, "process": own_mark()})
 
 
 def _owner(data: bytes) -> str | None:
     owner = orjson.loads(data)["owner"]
     return None if owner is None else str(owner)
+
+
+def _mark(data: bytes) -> object:
+    """What the lease says about its holder's process: nothing in leases of earlier programs."""
+    return orjson.loads(data).get("process")
 
 
 @dataclass(slots=True)

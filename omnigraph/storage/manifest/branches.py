@@ -63,6 +63,10 @@ class Branches:
         names = {decode(segment) for segment in self._datasets.refs(LOCATION)}
         return tuple(sorted({MAIN, *names} - RESERVED_BRANCHES))
 
+    def identity(self, name: str) -> str | None:
+        """The incarnation of a branch: another one after it was deleted and created again."""
+        return self._manifest.identity(name)
+
     def create(self, name: str, *, source: str = MAIN) -> str:
         """A new branch at the head of another. Copies nothing."""
         name = checked_branch(name)

@@ -1,8 +1,8 @@
 """`__manifest`: the states of every branch that this process has seen, and snapshots of them.
 
 Invariant: a refresh costs what was published since, and nothing but a version check when nothing
-was. A writer that checks under its locks anyway whether its base is current (an insert under its
-table locks, a publisher through its commit) may build on a recent state and spare that check.
+was. A writer that looks under its locks anyway whether its base is current may begin at a recent
+state and spare the first look; its publisher builds on that second look.
 """
 
 import math

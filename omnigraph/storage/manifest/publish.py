@@ -136,7 +136,9 @@ class Publisher:
         transaction = self._stage(state, change, commit)
         failpoints.hit("publish.staged")
         handle = self._datasets.commit(state.handle, transaction)
-        stamp.require_supported(handle.schema, uri=self._uri)  # of versions it was rebased over
+        # The stamp was read when this write looked at the branch under its locks. One that another
+        # program wrote in the moment since has been rebased over, which can only be reported.
+        stamp.require_supported(handle.schema, uri=self._uri)
         commit = replace(commit, manifest_version=int(handle.version))
         self._advance(state, handle, change)
         self._stats.event("phase_c.published", branch=state.branch, commit=commit.id)

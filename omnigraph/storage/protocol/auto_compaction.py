@@ -112,6 +112,7 @@ class Folding:
         came instead. No commit."""
         with hold(self._locks, [publish_lock(branch)]):
             failpoints.hit("upkeep.manifest_before")
+            self._manifest.state(branch)  # refuses the stamp of another program
             head = self._datasets.open(LOCATION, owner_of(branch))
             before = head.get_fragments()
             groups = merge_groups(before)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed
+from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed, unpublished
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.staging import StagedWrite
 from omnigraph.storage.lance.tables import Tables
@@ -25,9 +25,9 @@ from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.publish import Publisher
 from omnigraph.storage.manifest.queries import Queries
 from omnigraph.storage.manifest.state import publish_lock
-from omnigraph.storage.names import MAIN, lock_name
+from omnigraph.storage.names import lock_name
 from omnigraph.storage.protocol.auto_compaction import Folding
-from omnigraph.storage.protocol.intent import Intent, change_of
+from omnigraph.storage.protocol.intent import AlreadyMarked, Intent, change_of
 from omnigraph.storage.protocol.promote import Promotions
 from omnigraph.storage.protocol.reclaim import Reclaims
 from omnigraph.storage.protocol.sidecars import Sidecar, Sidecars, SidecarTable
@@ -78,20 +78,6 @@ class Prepared:
             or self.intent.schema is not None
         )
 
-    @property
-    def heads_prove_base(self) -> bool:
-        """True when comparing table heads proves the base is current, so the manifest need not be
-        read: a publish never runs ahead of a head, so a table whose head did not move was not
-        published either. Branches share tables with others and can be deleted, and changes of
-        tables show in the manifest alone."""
-        return (
-            self.intent.branch == MAIN
-            and not self.is_serial
-            and not self.intent.new_tables
-            and not self.intent.tombstones
-            and not self.files
-        )
-
 
 class HeadAhead(Exception):
     """A table head ran ahead of the manifest: somebody stopped half-way."""
@@ -99,14 +85,6 @@ class HeadAhead(Exception):
     def __init__(self, table_key: TableKey, pinned: int, head: int) -> None:
         super().__init__(f"{table_key} is at version {head}, published is {pinned}")
         self.table_key, self.pinned, self.head = table_key, pinned, head
-
-
-class AlreadyMarked(Exception):
-    """The branch has a commit of this mark. Nothing of this write is durable."""
-
-    def __init__(self, commit: Commit) -> None:
-        super().__init__(f"commit {commit.id} carries the mark {commit.mark!r}")
-        self.commit = commit
 
 
 class Committer:
@@ -145,9 +123,10 @@ class Committer:
         turn.takes(names)
         with hold(self._locks, names, kept=turn.kept, wait_s=self._wait_s) as guard:
             failpoints.hit("commit.locked")
-            self._require_base(prepared)
-            sidecar = self._note(prepared)
-            self._write_sidecar(sidecar)
+            with unpublished():
+                self._require_base(prepared)
+                sidecar = self._note(prepared)
+                self._write_sidecar(sidecar)
             try:
                 pins = self._commit_tables(prepared, sidecar, guard)
                 commit = self._publish(prepared, pins, guard)
@@ -163,21 +142,18 @@ class Committer:
         return commit
 
     def _require_base(self, prepared: Prepared) -> None:
-        """Under the locks: the branch is the one we know, its pins and the heads stand still."""
+        """Under the locks, before anything is durable: the branch is the one we know, this program
+        may write to it, its pins and the heads stand still."""
+        # What was staged may build on a state that is seconds old. Lance would rebase the publish
+        # over whatever came since, the stamp of a newer program included.
+        self._require_published(prepared)
         written = {write.staged.table_key: write.staged.base for write in prepared.writes}
-        if prepared.heads_prove_base:
-            for table_key, pin in prepared.relied_on.items():
-                if table_key not in written and self._tables.head(pin) != pin.version:
-                    self._require_published(prepared)
-        else:
-            self._require_published(prepared)
         # A schema change settles dead writers of any table first, under the schema they wrote for.
         watched = {**prepared.relied_on, **written} if prepared.intent.schema else written
         for base in watched.values():
             head = self._tables.head(base)
             if head != base.version:
-                # Published meanwhile, or left by a writer that died.
-                self._require_published(prepared)
+                # Left by a writer that died: what is published was looked at above.
                 raise HeadAhead(base.table_key, base.version, head)
         failpoints.hit("commit.checked")
 
@@ -292,7 +268,9 @@ def _table_note(write: TableWrite) -> SidecarTable:
         table_branch=base.branch,
         fork=base.fork,
         expected_version=base.version,
-        post_commit_pin=base.version + 1 + len(write.then),
+        # Of a write of several versions it is the first: how many a fold or a step adds is known
+        # only when they are there, and the confirmation says it.
+        post_commit_pin=base.version + 1,
     )
 
 

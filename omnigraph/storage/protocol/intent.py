@@ -16,6 +16,7 @@ from omnigraph.storage.manifest.publish import ManifestChange
 from omnigraph.storage.names import require_actor, require_text
 from omnigraph.storage.records import (
     RECOVERY_ACTOR,
+    Commit,
     CommitFacts,
     CommitId,
     OperationId,
@@ -57,6 +58,14 @@ class Intent(CommitFacts):
     schema: SchemaId | None = None  # the one this write brings, if it brings one
     renames: Mapping[TableKey, TableKey] = field(default_factory=dict, hash=False)
     reclaim: tuple[str, ...] = ()  # folders whose past goes once the write is published
+
+
+class AlreadyMarked(Exception):
+    """The branch has a commit of this mark. Nothing of this write is durable."""
+
+    def __init__(self, commit: Commit) -> None:
+        super().__init__(f"commit {commit.id} carries the mark {commit.mark!r}")
+        self.commit = commit
 
 
 def stated_facts(

@@ -45,14 +45,21 @@ class Promotions:
             if data is not None:
                 self._objects.put(file.path, data)
                 self._objects.delete(file.staged)
+            self._objects.prune(_folder_of(file))
 
     def discard(self, files: Iterable[SidecarFile]) -> None:
         """Drop what was put aside by a write that came to nothing."""
         for file in files:
             self._objects.delete(file.staged)
+            self._objects.prune(_folder_of(file))
 
     def _read(self, file: SidecarFile) -> bytes | None:
         stored = self._objects.get(file.staged)
         if stored is None or hashlib.sha256(stored.data).hexdigest() != file.sha256:
             return None
         return stored.data
+
+
+def _folder_of(file: SidecarFile) -> str:
+    """The folder that one operation put its files aside in."""
+    return "/".join(file.staged.split("/")[:2])

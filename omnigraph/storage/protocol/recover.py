@@ -14,6 +14,7 @@ not at all; there is one audit row; and the sidecar is deleted last, so each ste
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -22,7 +23,7 @@ from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.lance.inline_commits import InlineResidual
 from omnigraph.storage.lance.tables import Tables
-from omnigraph.storage.lance.transactions import operation_of
+from omnigraph.storage.lance.transactions import is_restore, operation_of
 from omnigraph.storage.locks.locks import NONE_KEPT, Guard, Kept, Locks, hold_if_idle
 from omnigraph.storage.manifest.history import History
 from omnigraph.storage.manifest.manifest import Manifest
@@ -127,7 +128,18 @@ class Recoverer:
         locks that the caller holds already: their former holders are dead.
         """
         pending = self._sidecars.pending()
+        if pending:
+            self._watch(pending, kept)
         return tuple(op for op in pending if not self._settle_if_idle(op, patient, kept))
+
+    def _watch(self, pending: Sequence[OperationId], kept: Kept) -> None:
+        """Look at the locks of all pending writers first: dead leases run out side by side."""
+        names: set[str] = set()
+        for operation in pending:
+            with suppress(StorageFailed):  # one that cannot be read is refused when its turn comes
+                sidecar = self._sidecars.read(operation)
+                names.update(() if sidecar is None else sidecar_lock_names(sidecar))
+        self._locks.watch(sorted(names - kept.keys()))
 
     def _settle_if_idle(self, operation: OperationId, patient: bool, kept: Kept) -> bool:
         sidecar = self._sidecars.read(operation)
@@ -264,17 +276,35 @@ class Recoverer:
         return _recovery(sidecar, ROLLED_FORWARD, sidecar.intent.commit_id, outcomes)
 
     def _roll_back(self, sidecar: Sidecar, seen: Sequence[_SeenTable], guard: Guard) -> Recovery:
-        pins = tuple(self._restore(sidecar, each) for each in seen if each.moved)
+        restored = {e.table.table_key for e in seen if e.moved and self._is_restored(sidecar, e)}
+        pins = tuple(
+            self._restore(sidecar, each, is_done=each.table.table_key in restored)
+            for each in seen
+            if each.moved
+        )
         self._publish(sidecar, undoing_change(sidecar.intent, pins), seen, guard)
         outcomes = tuple(
-            TableOutcome(each.table.table_key, int(each.head.version), each.pin.version)
+            TableOutcome(
+                each.table.table_key,
+                int(each.head.version) - (each.table.table_key in restored),
+                each.pin.version,
+            )
             for each in seen
         )
         return _recovery(sidecar, ROLLED_BACK, sidecar.intent.rollback_id, outcomes)
 
-    def _restore(self, sidecar: Sidecar, seen: _SeenTable) -> TablePin:
+    def _is_restored(self, sidecar: Sidecar, seen: _SeenTable) -> bool:
+        """Whether an earlier recovery of this sidecar restored the table and died before it could
+        publish."""
+        return is_restore(
+            self._datasets, seen.head, to=seen.pin.version, operation=sidecar.operation_id
+        )
+
+    def _restore(self, sidecar: Sidecar, seen: _SeenTable, *, is_done: bool) -> TablePin:
         failpoints.hit("recover.restore_before")
-        handle = self._residual.restore(seen.head, seen.pin.version, sidecar.operation_id)
+        handle = seen.head
+        if not is_done:
+            handle = self._residual.restore(seen.head, seen.pin.version, sidecar.operation_id)
         failpoints.hit("recover.restore_after")
         return self._tables.pinned(seen.pin, handle)
 

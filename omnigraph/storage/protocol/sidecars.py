@@ -33,7 +33,8 @@ SIDECAR_FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class SidecarTable:
-    """What a writer is about to do to one table."""
+    """What a writer is about to do to one table. `post_commit_pin` is the version it makes; of a
+    write of several versions the first of them, until the confirmation names the last."""
 
     table_key: TableKey
     table_path: str
@@ -76,7 +77,8 @@ class Sidecar:
 
     def confirmed(self, versions: Mapping[TableKey, int]) -> "Sidecar":
         """The same note, saying which version each table reached."""
-        tables = tuple(replace(t, confirmed_version=versions[t.table_key]) for t in self.tables)
+        reached = ((table, versions[table.table_key]) for table in self.tables)
+        tables = tuple(replace(t, confirmed_version=v, post_commit_pin=v) for t, v in reached)
         return replace(self, tables=tables)
 
 

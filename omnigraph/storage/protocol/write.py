@@ -12,10 +12,10 @@ from dataclasses import replace
 import pyarrow as pa
 from ulid import ULID
 
-from omnigraph.errors import BadRequest, NotFound
+from omnigraph.errors import BadRequest, NotFound, unpublished
 from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.reader import TableReader
-from omnigraph.storage.lance.staging import Fragments, StagedWrite
+from omnigraph.storage.lance.staging import Fragments, StagedWrite, TableStaging
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.manifest.branches import Branches
@@ -66,6 +66,7 @@ class Write:
         """The branch as this write sees it."""
         return self._state
 
+    @unpublished()
     def read(self, table_key: TableKey) -> TableReader:
         """The table at this write's base. The commit holds only if it stays at that version."""
         pin = self._state.pins.get(table_key)
@@ -74,16 +75,19 @@ class Write:
         self._relied_on[table_key] = pin
         return self._tables.reader(pin)
 
+    @unpublished()
     def append(self, table_key: TableKey, rows: pa.Table) -> None:
         """Stage rows to add."""
         self._keep(self._tables.stage_append(self._base(table_key), rows))
 
+    @unpublished()
     def base(self, table_key: TableKey) -> TablePin:
         """The version of a table that this write builds on, on the write's own branch."""
         if table_key not in self._bases:
             self._bases[table_key] = self._branches.fork(self._state, table_key, self.turn.kept)
         return self._bases[table_key]
 
+    @unpublished()
     def fragments(
         self, table_key: TableKey, fragments: Fragments, *, replacing: bool = False
     ) -> None:
@@ -91,10 +95,12 @@ class Write:
         base = self._base(table_key)
         self._keep(self._tables.stage_fragments(base, fragments, replacing=replacing))
 
+    @unpublished()
     def upsert(self, table_key: TableKey, rows: pa.Table | pa.RecordBatchReader) -> None:
         """Stage rows to add, or to replace those of the same id."""
         self._keep(self._tables.stage_merge_insert(self._base(table_key), rows))
 
+    @unpublished()
     def patch(
         self,
         table_key: TableKey,
@@ -116,12 +122,14 @@ class Write:
         )
         self._keep(staged)
 
+    @unpublished()
     def replace(self, table_key: TableKey, *, addresses: pa.Array, added: pa.Table) -> None:
         """Stage the removal of rows known by their address in `read`, and new rows, in one
         version."""
         base = self._base(table_key)
         self._keep(self._tables.stage_replace(base, addresses=addresses, added=added))
 
+    @unpublished()
     def replace_rows(
         self,
         table_key: TableKey,
@@ -137,6 +145,7 @@ class Write:
         staged = self._tables.stage_update(base, left=left, gone=gone, added=added, updated=updated)
         self._keep(staged)
 
+    @unpublished()
     def create_indexes(self, table_key: TableKey, requests: Sequence[IndexRequest]) -> None:
         """Stage indexes over every row."""
         self._keep(self._tables.stage_create_indexes(self._base(table_key), requests))
@@ -146,7 +155,7 @@ class Write:
         self._writes[staged.table_key] = TableWrite(staged, steps)
 
     def then(
-        self, table_key: TableKey, step: Callable[[Tables, TablePin], StagedWrite | None]
+        self, table_key: TableKey, step: Callable[[TableStaging, TablePin], StagedWrite | None]
     ) -> None:
         """A further version of a table that has a staged one: what a branch merge needs."""
         write = self._writes[table_key]

@@ -15,6 +15,7 @@ from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.lance.old_versions import reclaim_versions, versions_of
 from omnigraph.storage.locks.locks import Locks, hold
+from omnigraph.storage.manifest import manifest
 from omnigraph.storage.manifest.branches import BRANCHES_LOCK
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.queries import Queries
@@ -104,6 +105,11 @@ class Reclaimer:
         self._objects = objects
         self._locks = locks
         self._stats = stats
+
+    @property
+    def age_s(self) -> float:
+        """No version that was published or replaced more recently is removed."""
+        return manifest.RECLAIM_AGE_S
 
     def reclaim(
         self,
@@ -283,6 +289,7 @@ class Reclaimer:
                     continue
                 if confirm:
                     self._objects.delete(file.path)
+                    self._objects.prune(f"{promote.FOLDER}/{operation}")
                 cleaned = _plus(cleaned, TableCleanup(cleaned.table, files=1, bytes=file.size))
         except OmnigraphError as cause:
             return _plus(cleaned, TableCleanup(cleaned.table, error=str(cause)))

@@ -25,7 +25,7 @@ from omnigraph.storage.lance.transactions import operations_since
 from omnigraph.storage.locks.locks import Guard, Locks, hold
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.publish import ManifestChange, Publisher
-from omnigraph.storage.names import lock_name, owner_of
+from omnigraph.storage.names import lock_name, owner_of, require_actor
 from omnigraph.storage.protocol.intent import Intent, WriterKind
 from omnigraph.storage.protocol.recover import Recoverer
 from omnigraph.storage.protocol.sidecars import Sidecar, Sidecars, SidecarTable
@@ -120,6 +120,7 @@ class Repairer:
         run: RunLooks | None = None,
     ) -> RepairReport:
         """Look at every table, and end the drift that may be ended."""
+        require_actor(actor)
         tables: list[TableRepair] = []
         commits: list[str] = []
         looks = [

@@ -9,7 +9,10 @@ from tests.exec.town import COMPANY, do, rows
 OF_A_COMMIT = {
     "lock.acquire": 2,  # the table's and the publisher's
     "object.list": 1,  # is anything to be healed?
-    "object.head": 1,  # did the table's head stand still?
+    # Is the branch as it was a moment ago, and of a version this program writes? Did the table's
+    # head stand still? The first is asked under the locks, because Lance rebases a publish over
+    # whatever came since; it spares the look at the head of each table that was only read.
+    "object.head": 2,
     "object.put": 1,  # the sidecar
     "lance.stage_append": 1,
     "lance.commit": 2,  # the table and the manifest
@@ -43,13 +46,12 @@ def test_x1_a_mutation_adds_its_lookups_to_the_commit_and_nothing_else(
         do(people, "insert Company { name: $n }", n=f"c{number}")
     keyed = added(people, *(f'insert Company {{ name: "k{n}" }}' for n in range(3)))
     assert keyed == {}  # whether the key is in use is known
-    assert sum(OF_A_COMMIT.values()) <= 10
+    assert sum(OF_A_COMMIT.values()) <= 11
     assert added(people, *['insert Note { text: "y" }'] * 3) == {}
     ends = (("A", "A"), ("B", "A"), ("B", "B"))
     edge = added(people, *(f'insert Knows {{ from: "{a}", to: "{b}" }}' for a, b in ends))
-    # Both ends at once, and the pair that must be new; for the table that was looked at a lock and
-    # a look at its head.
-    assert edge == {"lance.scan": 2, "lock.acquire": 1, "object.head": 1}
+    # Both ends at once, and the pair that must be new; for the table that was looked at a lock.
+    assert edge == {"lance.scan": 2, "lock.acquire": 1}
     taken = added(people, *['insert Company { name: "k0" }'] * 3)
     # A key that may be in use is looked up, and it is.
     assert taken == {"lance.scan": 1, "lance.stage_replace": 1, "lance.stage_append": -1}

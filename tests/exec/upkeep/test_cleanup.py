@@ -239,6 +239,29 @@ def test_a_pending_sidecar_keeps_its_versions_and_is_settled_first(graph: Graph)
     assert len(content(graph)[PERSON]) == 361
 
 
+def test_a_full_disk_beside_a_pending_sidecar_can_be_cleaned_up(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with failpoints.armed("publish.before"), pytest.raises(RecoveryRequired):
+        add(graph, 1000, 1001)
+    commit = Datasets.commit
+
+    def full(*arguments: Any) -> Any:
+        raise StorageFailed("ran commit", "No space left on device (os error 28)")
+
+    monkeypatch.setattr(Datasets, "commit", full)
+    with og.open(graph.uri) as again:
+        with pytest.raises(StorageFailed, match="free some space"):
+            add(again, 2000, 2001)
+        assert len(content(again)[PERSON]) == 360
+        report = again.cleanup(keep=1, grace=0, confirm=True)
+        assert report.errors == ()
+        assert told(report, PERSON).versions > 0
+        monkeypatch.setattr(Datasets, "commit", commit)
+        add(again, 2000, 2001)
+        assert len(content(again)[PERSON]) == 362
+
+
 def test_one_tables_failure_stops_no_other(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     reclaim = cleanup.reclaim_versions
     location = graph.snapshot().tables[PERSON].location

@@ -1,12 +1,15 @@
 """One holder a name, across threads and processes, and none that outlives its process."""
 
+import json
 import threading
 import time
+import uuid
 from pathlib import Path
 
 import pytest
 
 from omnigraph.errors import StorageFailed
+from omnigraph.storage.locks import locks as locks_module
 from omnigraph.storage.locks.locks import (
     FOLDER,
     LeaseLocks,
@@ -16,6 +19,7 @@ from omnigraph.storage.locks.locks import (
     hold_if_idle,
     make_locks,
 )
+from omnigraph.storage.locks.process_mark import is_dead, own_mark
 from omnigraph.storage.objects import Objects, root_of
 from omnigraph.storage.stats import Stats
 from tests.forked import KILLED, run
@@ -170,6 +174,51 @@ def test_an_impatient_look_never_waits_and_remembers(s3: Where) -> None:
     held = other.probe("t", patient=False)
     assert held is not None, "the lease stood still for longer than its term"
     held.release()
+
+
+def test_six_dead_leases_are_waited_for_once(s3: Where, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dead on another machine, as far as this one can tell."""
+    monkeypatch.setattr(locks_module, "is_dead", lambda mark: False)
+    names = [f"t{number}" for number in range(6)]
+    run(child.hold_and_die, s3, " ".join(names))
+    start = time.monotonic()
+    with hold(locks_of(s3), names) as guard:
+        assert guard.locks.keys() == set(names)
+    assert time.monotonic() - start < 2.5
+
+
+def test_a_holder_that_died_on_this_machine_is_not_waited_for_a_whole_term(s3: Where) -> None:
+    run(child.hold_and_die, s3, "t u", 10.0)
+    start = time.monotonic()
+    with hold(locks_of(s3, term_s=10.0), ["t", "u"]) as guard:
+        guard.require_alive()
+    assert 2.0 < time.monotonic() - start < 6.0
+
+
+def test_a_holder_that_lives_on_this_machine_is_not_taken_for_dead() -> None:
+    mark = own_mark()
+    assert mark is not None
+    assert not is_dead(mark)
+    assert not is_dead({**mark, "boot": "another machine"})
+    assert not is_dead({**mark, "file": uuid.uuid4().hex}), "a file that was cleaned away"
+    assert not is_dead({**mark, "file": "../../etc/passwd"})
+    assert not any(map(is_dead, [None, {}, [], "x", {"boot": mark["boot"]}]))
+
+
+def test_a_process_that_was_killed_is_known_to_be_dead(tmp_path: Path) -> None:
+    assert run(child.mark_and_die, str(tmp_path / "mark")) == KILLED
+    mark = json.loads((tmp_path / "mark").read_text())
+    assert is_dead(mark)
+    assert is_dead(mark), "looking leaves no trace"
+    assert mark != own_mark()
+
+
+def test_a_lease_of_an_earlier_program_is_waited_for(s3: Where) -> None:
+    spot = root_of(s3.uri, s3.options)
+    Objects(spot, Stats()).put(f"{FOLDER}/t.json", b'{"owner": "somebody", "nonce": ""}')
+    start = time.monotonic()
+    with hold(locks_of(s3), ["t"]):
+        assert time.monotonic() - start > 1.0
 
 
 def test_a_lease_that_was_taken_over_is_noticed(s3: Where) -> None:

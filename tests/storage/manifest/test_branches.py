@@ -3,6 +3,7 @@
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -272,3 +273,12 @@ def churn(store: Store) -> None:
             store.branches.delete(f"b{i - 5}")
     for i in range(55, 60):
         store.branches.delete(f"b{i}")
+
+
+def test_a_deleted_branch_leaves_no_empty_folder(store: Store, local: Where) -> None:
+    before = sorted(Path(local.uri).rglob("tree"))
+    store.branches.create("b")
+    append(store, PERSON, "a", branch="b")
+    store.branches.delete("b")
+    left = [path for folder in Path(local.uri).rglob("tree") for path in folder.rglob("*")]
+    assert left == [], before

@@ -17,6 +17,7 @@ from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.publish import ManifestChange, Publisher
 from omnigraph.storage.manifest.queries import Queries
 from omnigraph.storage.manifest.state import LOCATION
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.records import (
     MANIFEST_SCHEMA,
     OBJECT_TYPES,
@@ -28,7 +29,18 @@ from omnigraph.storage.records import (
 from omnigraph.storage.retry import PUBLISH
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
-from tests.storage.world import CITY, KNOWS, PERSON, TABLES, Where, append, content, put
+from tests.storage.world import (
+    CITY,
+    KNOWS,
+    PERSON,
+    TABLES,
+    Where,
+    append,
+    content,
+    heads_agree,
+    put,
+    rows,
+)
 
 P = TableKey("node:P")
 
@@ -370,3 +382,31 @@ def test_v2_the_publisher_checks_the_stamp_again(store: Store) -> None:
     with pytest.raises(UnsupportedVersion):
         append(store, PERSON, "a")
     assert store.sidecars.pending() == ()
+
+
+def test_v2_a_stamp_that_came_a_moment_ago_is_met_before_anything_is_written(
+    store: Store, local: Where
+) -> None:
+    """A write may begin at a state that is seconds old; it may not be published onto a newer one
+    that another program stamped."""
+    append(store, PERSON, "a")
+    write = store.begin(kind=WriterKind.MUTATION, recent=True)
+    write.append(PERSON, rows(PERSON, {"b": 1}))
+    restamp(store, 5)
+    before = lance.dataset(store.where.join(LOCATION)).version
+    with pytest.raises(UnsupportedVersion, match="upgrade omnigraph"):
+        store.commit(write)
+    assert lance.dataset(store.where.join(LOCATION)).version == before
+    assert store.sidecars.pending() == ()
+    restamp(store, 4)
+    assert heads_agree(local.open())
+
+
+def test_v2_upkeep_leaves_a_manifest_of_another_version_alone(store: Store) -> None:
+    for number in range(4):
+        append(store, PERSON, f"r{number}")
+    restamp(store, 5)
+    before = store.objects.list("__manifest")
+    with pytest.raises(UnsupportedVersion, match="upgrade omnigraph"):
+        store.folding.optimize_manifest("main")
+    assert store.objects.list("__manifest") == before

@@ -8,6 +8,7 @@ from omnigraph.errors import NotFound, RecoveryRequired, VersionMismatch
 from omnigraph.storage import failpoints
 from omnigraph.storage.manifest import manifest
 from omnigraph.storage.protocol.intent import WriterKind
+from omnigraph.storage.protocol.sidecars import Sidecar
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.store import Store
 from tests.storage.world import CITY, KNOWS, PERSON, Where, append, content, rows
@@ -45,18 +46,35 @@ def test_a_table_that_was_only_read_is_checked_too(store: Store, local: Where) -
     store.commit(write)
 
 
-def test_p4_a_publisher_from_an_old_state_loses_and_looks_again(store: Store, local: Where) -> None:
-    """Another table was published meanwhile: nothing this write relies on has moved."""
+def test_p4_a_publisher_from_an_old_state_loses_and_looks_again(
+    store: Store, local: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other tables are published after this write checked its base: nothing it relies on moved."""
     append(store, PERSON, "a")
     other = local.open()
-    for number in range(3):
-        append(other, CITY, f"x{number}")
-        append(other, KNOWS, f"k{number}")
+    note = store.sidecars.write
+
+    def noted_while_others_publish(sidecar: Sidecar) -> None:
+        note(sidecar)
+        for number in range(3):
+            append(other, CITY, f"x{number}")
+            append(other, KNOWS, f"k{number}")
+
+    monkeypatch.setattr(store.sidecars, "write", noted_while_others_publish)
     store.commit(begun(store))
     assert store.stats.view().events["phase_c.raced"] == 1
     assert len(content(store)[CITY]) == 3
     assert content(store) == content(local.open())
     assert len(store.history.dag("main")) == 1 + 1 + 6 + 1
+
+
+def test_what_others_published_before_the_locks_costs_no_race(store: Store, local: Where) -> None:
+    append(store, PERSON, "a")
+    write = begun(store)
+    append(local.open(), CITY, "x")
+    store.commit(write)
+    assert store.stats.view().events.get("phase_c.raced", 0) == 0
+    assert len(content(store)[CITY]) == 1
 
 
 def test_while_others_publish_every_write_looks(store: Store, local: Where) -> None:
@@ -89,7 +107,6 @@ def test_a_branch_that_came_again_is_not_taken_for_the_old_one(store: Store, loc
 
 
 def test_a_write_to_a_dropped_table_is_undone_and_told(store: Store, local: Where) -> None:
-    """A drop shows in the manifest alone, so this write notices when it publishes."""
     append(store, PERSON, "a")
     write = store.begin(kind=WriterKind.MUTATION, recent=True)
     write.append(PERSON, rows(PERSON, {"b": 1}))

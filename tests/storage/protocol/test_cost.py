@@ -12,7 +12,10 @@ from tests.storage.world import CITY, PERSON, Where, append, content, put
 
 WARM_WRITE = {
     "object.list": 1,  # is anything to be healed?
-    "object.head": 2,  # one look at the manifest, one at the table head
+    # Two looks at the manifest, one at the table head. The second look is made under the locks and
+    # before anything is durable: without it a stamp that a newer program wrote since the first one
+    # would be met after the write landed on it.
+    "object.head": 3,
     "lock.acquire": 2,  # the table's and the publisher's
     "lance.stage_append": 1,
     "object.put": 1,  # the sidecar

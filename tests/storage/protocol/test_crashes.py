@@ -4,18 +4,20 @@ Every failpoint of the write path × {an error, kill -9 of a real process} × {o
 tables, the first write on a branch, S3}.
 """
 
+import time
 from dataclasses import dataclass
 
 import pytest
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage import failpoints
+from omnigraph.storage.locks import locks
 from omnigraph.storage.manifest.state import LOCATION
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.auto_compaction import FRAGMENTS_MAX
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.records import RECOVERY_ACTOR
-from omnigraph.storage.store import Store
+from omnigraph.storage.store import Settings, Store
 from tests.forked import KILLED, run
 from tests.storage import child
 from tests.storage.world import (
@@ -221,6 +223,19 @@ def test_r5_a_crash_of_recovery_on_s3_is_recovered(s3: Where, place: str, how: s
         with failpoints.armed(place), pytest.raises(OSError, match=place):
             s3.open()
     settles(s3, THREE, MAIN, STOPPED_AT[BACK])
+
+
+def test_a_killed_write_to_three_tables_on_s3_is_settled_after_one_term(
+    s3: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer may live on another machine, so its leases are waited for, but side by side."""
+    monkeypatch.setattr(locks, "is_dead", lambda mark: False)
+    s3.create()
+    assert run(child.write, s3, THREE, MAIN, "commit.tables_done", 1) == KILLED
+    start = time.monotonic()
+    store = s3.open(settings=Settings(lease_term_s=3.0))
+    assert time.monotonic() - start < 2 * 3.0
+    assert content(store) == THREE
 
 
 # Several versions a table, folding, branches, init

@@ -1,5 +1,7 @@
 """Tables that come and go and files that change with a commit: what a schema change needs."""
 
+from pathlib import Path
+
 import pytest
 
 from omnigraph.errors import (
@@ -106,6 +108,7 @@ def test_r2_a_stopped_schema_change_is_finished_or_undone_with_its_files(
     assert again.sidecars.pending() == ()
     if place != "sidecar.put":  # what it put aside has no note, and cleanup takes it
         assert again.objects.list(FOLDER) == ()
+        assert list((Path(local.uri) / FOLDER).iterdir()) == [], "an empty folder stayed"
     append(again, PERSON, "next")
 
 

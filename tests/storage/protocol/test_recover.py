@@ -1,9 +1,15 @@
 """Recovery: the six classes, and what each leads to."""
 
+import shutil
+import threading
+import time
+from typing import Any
+
 import pytest
 
-from omnigraph.errors import RecoveryRequired, StorageFailed
+from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed
 from omnigraph.storage import failpoints
+from omnigraph.storage.lance.inline_commits import InlineResidual
 from omnigraph.storage.protocol.intent import Intent, WriterKind
 from omnigraph.storage.protocol.recover import HeadClass, classify
 from omnigraph.storage.protocol.sidecars import (
@@ -12,8 +18,9 @@ from omnigraph.storage.protocol.sidecars import (
     decode_sidecar,
     encode_sidecar,
 )
-from omnigraph.storage.records import RECOVERY_ACTOR, CommitId, OperationId
+from omnigraph.storage.records import RECOVERY_ACTOR, CommitId, OperationId, TablePin
 from omnigraph.storage.store import Store
+from omnigraph.types import TableKey
 from tests.storage.world import CITY, PERSON, Where, append, content, heads_agree, put, rows
 
 TABLE = SidecarTable(PERSON, "nodes/p", None, "", expected_version=5, post_commit_pin=6)
@@ -240,3 +247,83 @@ def test_a_head_no_sidecar_explains_points_at_repair(store: Store) -> None:
         append(store, PERSON, "a")
     assert store.sidecars.pending() == ()
     append(store, CITY, "x")
+
+
+@pytest.mark.parametrize("place", ["recover.restore_after", "recover.publish_before"])
+def test_the_audit_names_the_version_that_was_undone_however_often_recovery_died(
+    store: Store, local: Where, place: str
+) -> None:
+    append(store, PERSON, "a")
+    with failpoints.armed("commit.table_after"), pytest.raises(RecoveryRequired):
+        put(store, {PERSON: {"b": 1}, CITY: {"x": 1}})
+    left = {key: store.datasets.head(pin.location, None) for key, pin in pins(store).items()}
+    for _ in range(2):
+        with failpoints.armed(place), pytest.raises(OSError, match=place):
+            local.open()
+    again = local.open()
+    (row,) = again.audit.list()
+    undone = {o.table_key: (o.from_version, o.to_version) for o in row.per_table_outcomes}
+    assert undone == {PERSON: (left[PERSON], 2), CITY: (left[CITY], 1)}
+    assert heads_agree(again)
+    assert content(again)[PERSON] == {"a": 1}
+
+
+def pins(store: Store) -> dict[TableKey, TablePin]:
+    return store.snapshot().tables
+
+
+def test_a_confirmed_sidecar_promises_the_version_that_its_table_reached(store: Store) -> None:
+    write = store.begin(kind=WriterKind.BRANCH_MERGE)
+    write.append(PERSON, rows(PERSON, {"a": 1}))
+    write.then(PERSON, lambda tables, pin: None)
+    write.then(PERSON, lambda tables, pin: tables.stage_append(pin, rows(PERSON, {"b": 1})))
+    with failpoints.armed("commit.confirmed"), pytest.raises(RecoveryRequired) as stopped:
+        store.commit(write)
+    sidecar = store.sidecars.read(OperationId(stopped.value.operation_id))
+    assert sidecar is not None
+    (table,) = sidecar.tables
+    assert table.post_commit_pin == table.confirmed_version == 3
+    assert store.datasets.head(table.table_path, None) == 3
+
+
+def test_h3_a_live_rollback_never_orphans_a_concurrent_append(
+    store: Store, local: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process appends to a table while this one restores it: the lock lets it land before
+    or after, and what it acknowledged is there."""
+    other = local.open()
+    append(store, CITY, "x")
+    with failpoints.armed("commit.table_after"), pytest.raises(RecoveryRequired):
+        put(store, {CITY: {"half": 1}, PERSON: {"half": 1}})
+    restoring = threading.Event()
+    restore = InlineResidual.restore
+
+    def slowly(*arguments: Any) -> Any:
+        restoring.set()
+        time.sleep(0.5)
+        return restore(*arguments)
+
+    monkeypatch.setattr(InlineResidual, "restore", slowly)
+    healer = threading.Thread(target=store.heal)
+    healer.start()
+    assert restoring.wait(30)
+    late = other.turns.prepared_again(lambda turn: append(other, CITY, "late", turn=turn))
+    healer.join()
+    assert late.id in {commit.id for commit in store.history.list()}
+    assert content(store)[CITY] == content(local.open())[CITY] == {"x": 1, "late": 1}
+    assert [row.recovery_kind for row in store.audit.list()] == ["RolledBack"]
+    assert heads_agree(store)
+
+
+@pytest.mark.parametrize("gone", ["nodes", "nodes/*/_versions"])
+def test_a_write_to_a_table_that_somebody_removed_is_not_acknowledged(
+    store: Store, gone: str
+) -> None:
+    append(store, PERSON, "a")
+    assert store.where.path is not None
+    for folder in store.where.path.glob(gone):
+        shutil.rmtree(folder)
+    with pytest.raises(NotFound):
+        append(store, PERSON, "b")
+    assert store.sidecars.pending() == ()
+    assert len(store.history.list()) == 2
