@@ -109,6 +109,7 @@ class NodeType:
     checks: tuple[Check, ...] = ()
     implements: tuple[str, ...] = ()
     annotations: tuple[Annotation, ...] = ()
+    _by_name: dict[str, Property] = field(init=False, repr=False, compare=False)
 
     @property
     def kind(self) -> Kind:
@@ -131,8 +132,11 @@ class NodeType:
         key = self.property(self.key[0])
         return key is not None and key.type.is_text
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {prop.name: prop for prop in self.properties})
+
     def property(self, name: str) -> Property | None:
-        return _named(self.properties, name)
+        return self._by_name.get(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +152,7 @@ class EdgeType:
     uniques: tuple[tuple[str, ...], ...] = ()
     indexes: tuple[str, ...] = ()
     annotations: tuple[Annotation, ...] = ()
+    _by_name: dict[str, Property] = field(init=False, repr=False, compare=False)
 
     @property
     def kind(self) -> Kind:
@@ -172,16 +177,15 @@ class EdgeType:
         """Never: ids of edges are generated."""
         return False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {prop.name: prop for prop in self.properties})
+
     def property(self, name: str) -> Property | None:
-        return _named(self.properties, name)
+        return self._by_name.get(name)
 
 
 Type = NodeType | EdgeType
 """A type that has a table."""
-
-
-def _named(properties: tuple[Property, ...], name: str) -> Property | None:
-    return next((prop for prop in properties if prop.name == name), None)
 
 
 def _table_schema(owner: Type) -> "pa.Schema":

@@ -41,7 +41,10 @@ def fitted(widths: Sequence[int], columns: int | None) -> list[int] | None:
     room = list(widths)
     if columns is None:
         return room
-    excess = sum(room) + len(_GAP) * (len(room) - 1) - columns
+    gaps = len(_GAP) * (len(room) - 1)
+    if sum(min(width, WIDTH_MIN) for width in room) + gaps > columns:
+        return None
+    excess = sum(room) + gaps - columns
     while excess > 0:
         widest = max(range(len(room)), key=room.__getitem__)
         below = max((width for width in room if width < room[widest]), default=WIDTH_MIN)

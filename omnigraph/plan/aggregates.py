@@ -10,14 +10,16 @@ from omnigraph.language.query import ast
 from omnigraph.plan import ir
 from omnigraph.plan.operands import (
     COUNT,
+    INTEGER,
     NOW,
     NUMBER,
+    UNSIGNED,
     literal_operand,
     nullable_if,
     property_operand,
 )
 from omnigraph.plan.scope import Scope
-from omnigraph.types import ValueType
+from omnigraph.types import INTEGER_BOUNDS, INTEGERS, ValueType
 
 VariableOperand = Callable[[ast.Variable], ir.Operand]
 
@@ -33,14 +35,26 @@ def measure_of(
     match op:
         case ir.AggregateOp.COUNT:
             return op, _counted(scope, aggregate, operand), COUNT
-        case ir.AggregateOp.SUM | ir.AggregateOp.AVG:
+        case ir.AggregateOp.SUM:
+            _require_numeric_or_text(scope, aggregate, operand.type, ordered=False)
+            return op, operand, _sum_type(operand.type)
+        case ir.AggregateOp.AVG:
             _require_numeric_or_text(scope, aggregate, operand.type, ordered=False)
             return op, operand, NUMBER
         case ir.AggregateOp.MIN | ir.AggregateOp.MAX:
             _require_numeric_or_text(scope, aggregate, operand.type, ordered=True)
             return op, operand, nullable_if(operand.type, True)
+        case ir.AggregateOp.SUM_HIGH | ir.AggregateOp.SUM_LOW:
+            raise AssertionError("a query asks for whole sums")
         case _:
             assert_never(op)
+
+
+def _sum_type(summed: ValueType) -> ValueType:
+    """The widest type of the same class: a sum of integers is an integer."""
+    if summed.scalar not in INTEGERS:
+        return NUMBER
+    return UNSIGNED if INTEGER_BOUNDS[summed.scalar][0] == 0 else INTEGER
 
 
 def _operand(scope: Scope, aggregate: ast.Aggregate, variable: VariableOperand) -> ir.Operand:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType
 
-from omnigraph.types import PropertyId, TableKey, ValueType
+from omnigraph.types import INTEGERS, PropertyId, TableKey, ValueType
 
 Var = NewType("Var", str)
 """A row's binding: a node, or an edge of `ExpandEdges`. `_1`, `_2` … are anonymous ones."""
@@ -355,10 +355,16 @@ class Score:
 
 
 class AggregateOp(StrEnum):
-    """Functions over the rows of a group. All but `count` are null over nothing."""
+    """Functions over the rows of a group. All but `count` are null over nothing.
+
+    A sum of integers is exact. No query asks for its two halves: shares give them, so that a part
+    may be larger than the whole can be.
+    """
 
     COUNT = "count"
     SUM = "sum"
+    SUM_HIGH = "sum high"  # total >> 32
+    SUM_LOW = "sum low"  # total & (2**32 - 1)
     AVG = "avg"
     MIN = "min"
     MAX = "max"
@@ -373,6 +379,10 @@ class Measure:
     operand: Expr | None
     distinct: bool
     type: ValueType
+
+    @property
+    def is_of_integers(self) -> bool:
+        return isinstance(self.operand, Operand) and self.operand.type.scalar in INTEGERS
 
 
 @dataclass(frozen=True, slots=True)

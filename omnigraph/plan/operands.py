@@ -16,6 +16,8 @@ NOW = ir.Now(ValueType(Scalar.DATETIME))
 BOOL = ValueType(Scalar.BOOL)
 COUNT = ValueType(Scalar.I64)
 NUMBER = ValueType(Scalar.F64, nullable=True)
+INTEGER = ValueType(Scalar.I64, nullable=True)
+UNSIGNED = ValueType(Scalar.U64, nullable=True)
 UNTYPED_NULL = ir.Const(None, ValueType(Scalar.STRING, nullable=True))
 
 _ENDPOINTS = {"from": ir.End.SRC, "to": ir.End.DST}

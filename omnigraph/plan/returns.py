@@ -5,6 +5,7 @@ the sort keys end with a tie-break by ids, so the order of rows is total.
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import assert_never
 
 from omnigraph.language.query import ast
@@ -38,16 +39,22 @@ def check_return(scope: Scope, read: ast.Read) -> TypedReturn:
     return _Return(scope, read).check()
 
 
+_Asked = tuple[ir.AggregateOp, ir.Expr | None, bool]
+"""A measure by its function, what it is over, and whether values count once."""
+
+
 @dataclass
 class _Return:
     scope: Scope
     read: ast.Read
     columns: list[ir.OutputColumn] = field(default_factory=list)
-    keys: list[ir.Expr] = field(default_factory=list)
-    measures: list[ir.Measure] = field(default_factory=list)
+    returned: set[ir.Expr] = field(default_factory=set)  # the values of the columns
+    aliases: dict[str, tuple[ast.Projection, ir.OutputColumn]] = field(default_factory=dict)
+    keys: dict[ir.Expr, None] = field(default_factory=dict)  # in order
+    measures: dict[_Asked, ir.Measure] = field(default_factory=dict)
     scores: list[ir.Score] = field(default_factory=list)
 
-    @property
+    @cached_property
     def aggregating(self) -> bool:
         return any(isinstance(p.expression, ast.Aggregate) for p in self.read.projections)
 
@@ -57,7 +64,7 @@ class _Return:
         order = self._order()
         aggregate = None
         if self.aggregating:
-            aggregate = ir.Aggregate(tuple(self.keys), tuple(self.measures))
+            aggregate = ir.Aggregate(tuple(self.keys), tuple(self.measures.values()))
         return TypedReturn(tuple(self.scores), aggregate, tuple(self.columns), order)
 
     # Columns
@@ -74,7 +81,11 @@ class _Return:
         elif self.read.distinct:
             self._require_hashable(expression, value_type)
         name = projection.alias.text if projection.alias else column_name(expression)
-        self.columns.append(ir.OutputColumn(name, value, value_type))
+        column = ir.OutputColumn(name, value, value_type)
+        self.columns.append(column)
+        self.returned.add(value)
+        if projection.alias is not None:
+            self.aliases[name] = projection, column  # of two with one alias the last counts
 
     def _value(self, expression: ast.Expr) -> tuple[ir.Expr, ValueType]:
         """A projected expression and its type."""
@@ -126,13 +137,11 @@ class _Return:
 
     def _measure(self, aggregate: ast.Aggregate) -> ir.Measure:
         op, operand, value_type = measure_of(self.scope, aggregate, self._variable)
-        for known in self.measures:
-            if (known.op, known.operand, known.distinct) == (op, operand, aggregate.distinct):
-                return known
-        slot = self.scope.names.slot(str(op))
-        measure = ir.Measure(slot, op, operand, aggregate.distinct, value_type)
-        self.measures.append(measure)
-        return measure
+        asked = op, operand, aggregate.distinct
+        if asked not in self.measures:
+            slot = self.scope.names.slot(str(op))
+            self.measures[asked] = ir.Measure(slot, op, operand, aggregate.distinct, value_type)
+        return self.measures[asked]
 
     def _group_by(self, expression: ast.Expr, value: ir.Expr, value_type: ValueType) -> None:
         if not isinstance(value, ir.Column | ir.EntityId | ir.EndpointId):
@@ -143,8 +152,7 @@ class _Return:
                 hint="they are what rows are grouped by",
             )
         self._require_hashable(expression, value_type)
-        if value not in self.keys:
-            self.keys.append(value)
+        self.keys[value] = None
 
     def _require_hashable(self, expression: ast.Expr, value_type: ValueType) -> None:
         if value_type.is_list or value_type.is_vector:
@@ -213,10 +221,9 @@ class _Return:
         return expression
 
     def _aliased(self, alias: ast.Alias) -> tuple[ast.Projection, ir.OutputColumn]:
-        pairs = zip(self.read.projections, self.columns, strict=True)
-        for projection, column in reversed(tuple(pairs)):
-            if projection.alias is not None and projection.alias.text == alias.name:
-                return projection, column
+        aliased = self.aliases.get(alias.name)
+        if aliased is not None:
+            return aliased
         text = f"no column has the alias '{alias.name}'"
         raise self.scope.names.fail(alias.span, text, hint="name one with as, in return")
 
@@ -263,7 +270,7 @@ class _Return:
         """What is ordered by must still be there after grouping."""
         if not self.aggregating and not self.read.distinct:
             return
-        if value not in self.keys and all(value != column.value for column in self.columns):
+        if value not in self.keys and value not in self.returned:
             text = "rows that are grouped or distinct can only be ordered by what is returned"
             hint = "add it to return, or order by an alias"
             raise self.scope.names.fail(ordering.span, text, code="T9", hint=hint)

@@ -3,7 +3,8 @@
 Invariant: the rows of `gathered` over the rows of all shares are the rows of the plan, however the
 nodes are shared out. A pattern maps each row by itself, so it is solved share by share; operators
 that look at rows together (groups, distinct, order, cut) run once more over the shares' columns.
-Sums of floats are added up in another order, and may differ in their last bits.
+Sums of integers are added up in halves, which no share can overflow; sums of floats are added up in
+another order, and may differ in their last bits.
 """
 
 from collections.abc import Iterable
@@ -12,15 +13,32 @@ from typing import assert_never
 
 from omnigraph.plan import ir
 from omnigraph.plan.expressions import needs
-from omnigraph.plan.operands import BOOL, COUNT, NUMBER
+from omnigraph.plan.operands import BOOL, COUNT, INTEGER, NUMBER
+from omnigraph.types import ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """An exact sum of integers, as two measures."""
+
+    high: ir.Slot
+    low: ir.Slot
+
+
+@dataclass(frozen=True, slots=True)
+class WholeSum:
+    """A sum of integers that is made of its halves."""
+
+    measure: ir.Measure
+    total: Halves
 
 
 @dataclass(frozen=True, slots=True)
 class Average:
-    """A measure that is made of two others."""
+    """A measure that is made of a total and a count."""
 
     out: ir.Slot
-    total: ir.Slot
+    total: ir.Slot | Halves
     count: ir.Slot
 
 
@@ -30,7 +48,7 @@ class Shares:
 
     of_share: ir.ReadPlan
     gathered: ir.ReadPlan
-    counts: tuple[ir.Slot, ...] = ()  # measures that are whole numbers, added up
+    sums: tuple[WholeSum, ...] = ()
     averages: tuple[Average, ...] = ()
 
 
@@ -85,39 +103,50 @@ def _partial_groups(plan: ir.ReadPlan, groups: ir.Aggregate) -> Shares:
     keys = tuple(leaves.slot(key) for key in groups.keys)
     partial = list[ir.Measure]()
     whole = list[ir.Measure]()
-    counts = list[ir.Slot]()
+    sums = list[WholeSum]()
     averages = list[Average]()
 
-    def add(measure: ir.Measure, out: ir.Slot, op: ir.AggregateOp) -> None:
+    def add(measure: ir.Measure, out: ir.Slot, op: ir.AggregateOp, kind: ValueType) -> ir.Slot:
         """Measure in each share, and put the measures together."""
         given = ir.Slot(f"{out} of a share")
-        kind = measure.type
-        if op is not measure.op:
-            kind = COUNT if op is ir.AggregateOp.COUNT else NUMBER
         partial.append(replace(measure, out=given, op=op, type=kind))
         operand = leaves.slot(ir.SlotRef(given, kind))
         whole.append(replace(measure, out=out, op=_together(op), operand=operand, type=kind))
-        if op is ir.AggregateOp.COUNT:
-            counts.append(out)
+        return out
+
+    def add_halves(measure: ir.Measure) -> Halves:
+        high, low = (ir.Slot(f"{measure.out} {half}") for half in ("high", "low"))
+        return Halves(
+            add(measure, high, ir.AggregateOp.SUM_HIGH, INTEGER),
+            add(measure, low, ir.AggregateOp.SUM_LOW, INTEGER),
+        )
 
     for measure in groups.measures:
         out = measure.out
-        if measure.op is ir.AggregateOp.AVG:
-            average = Average(out, ir.Slot(f"{out} total"), ir.Slot(f"{out} count"))
-            add(measure, average.total, ir.AggregateOp.SUM)
-            add(measure, average.count, ir.AggregateOp.COUNT)
-            averages.append(average)
-        else:
-            add(measure, out, measure.op)
+        match measure.op:
+            case ir.AggregateOp.AVG:
+                total = (
+                    add_halves(measure)
+                    if measure.is_of_integers
+                    else add(measure, ir.Slot(f"{out} total"), ir.AggregateOp.SUM, NUMBER)
+                )
+                count = add(measure, ir.Slot(f"{out} count"), ir.AggregateOp.COUNT, COUNT)
+                averages.append(Average(out, total, count))
+            case ir.AggregateOp.SUM if measure.is_of_integers:
+                sums.append(WholeSum(measure, add_halves(measure)))
+            case _:
+                add(measure, out, measure.op, measure.type)
     of_share = _only_columns(plan, leaves.columns, ir.Aggregate(groups.keys, tuple(partial)))
     gathered = _regrouped(plan, leaves, ir.Aggregate(keys, tuple(whole)))
-    return Shares(of_share, gathered, tuple(counts), tuple(averages))
+    return Shares(of_share, gathered, tuple(sums), tuple(averages))
 
 
 def _together(op: ir.AggregateOp) -> ir.AggregateOp:
     """The function that puts the measures of several shares together."""
     match op:
         case ir.AggregateOp.COUNT | ir.AggregateOp.SUM:
+            return ir.AggregateOp.SUM
+        case ir.AggregateOp.SUM_HIGH | ir.AggregateOp.SUM_LOW:
             return ir.AggregateOp.SUM
         case ir.AggregateOp.MIN | ir.AggregateOp.MAX:
             return op

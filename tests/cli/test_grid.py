@@ -1,5 +1,7 @@
 """Tables that fit, and histories that can be followed."""
 
+import cProfile
+import pstats
 import unicodedata
 from dataclasses import dataclass
 
@@ -13,6 +15,16 @@ from omnigraph.cli.render import Format, QueryRows, TableStyle, lines_of
 
 patient = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 WIDTHS = st.lists(st.integers(1, 80), min_size=1, max_size=12)
+
+
+def test_a_table_of_many_columns_is_given_up_at_once() -> None:
+    """Calls are counted, at eight times the columns."""
+    calls = []
+    for count in (100, 800):
+        profile = cProfile.Profile()
+        profile.runcall(fitted, [8 + n % 30 for n in range(count)], 120)
+        calls.append(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]
+    assert calls[1] < 9 * calls[0]
 
 
 @patient

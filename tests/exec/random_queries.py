@@ -335,7 +335,7 @@ class Writer:
         prop = self.pick(PROPERTIES[scope[var]])
         if self.one_in(3):
             return f"count({self.pick(('', 'distinct '))}${var}.{prop})"
-        if prop in ("i", "w"):
+        if prop in ("i", "w", "big", "u"):
             return f"{self.pick(('sum', 'avg', 'min', 'max'))}(${var}.{prop})"
         if prop in NUMBERS or prop == "s":
             return f"{self.pick(('min', 'max'))}(${var}.{prop})"

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from functools import cmp_to_key
 from typing import Any
 
+from omnigraph.errors import LimitExceeded
 from omnigraph.language.moments import format_date, format_datetime
 from omnigraph.plan import ir
-from omnigraph.types import Scalar, TableKey, ValueType
+from omnigraph.types import INTEGER_BOUNDS, Scalar, TableKey, ValueType
 
 Entity = Mapping[str, Any]
 Data = Mapping[TableKey, Sequence[Entity]]
@@ -248,16 +249,28 @@ class Reference:
         values.sort(key=cmp_to_key(order_of))
         match measure.op:
             case ir.AggregateOp.SUM:
-                return float(sum(map(float, values)))
+                return _bounded(sum(values), measure.type)
             case ir.AggregateOp.AVG:
-                return float(sum(map(float, values))) / len(values)
+                return float(sum(values) / len(values))
             case ir.AggregateOp.MIN:
                 return values[0]
             case ir.AggregateOp.MAX:
                 return values[-1]
+            case _:
+                raise AssertionError(f"no plan of a query has {measure.op}")
 
 
 # ---- values
+
+
+def _bounded(total: Any, type_: ValueType) -> Any:
+    """A sum, or the refusal of one that its type does not hold."""
+    if type_.scalar not in INTEGER_BOUNDS:
+        return float(total)
+    low, high = INTEGER_BOUNDS[type_.scalar]
+    if not low <= total <= high:
+        raise LimitExceeded("sum", total, low if total < 0 else high)
+    return total
 
 
 def order_of(left: Any, right: Any) -> int:

@@ -139,7 +139,7 @@ def test_aggregates_are_called_by_their_function() -> None:
 
     assert operation(text)["result"] == [
         {"name": "count", "kind": "bigint", "nullable": False},
-        {"name": "sum", "kind": "float", "nullable": True},
+        {"name": "sum", "kind": "bigint", "nullable": True},
         {"name": "min", "kind": "string", "nullable": True},
         {"name": "a", "kind": "float", "nullable": True},
     ]

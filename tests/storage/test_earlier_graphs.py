@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
+from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.promote import FOLDER as STAGED
 from tests.fixtures.earlier.make_fixtures import (
     PACKED_AT,
@@ -28,15 +29,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures" / "earlier"
 EXPECTED: dict[str, Any] = json.loads((FIXTURES / "expected.json").read_text())
 CASES: dict[str, Any] = EXPECTED["cases"]
 COMMITS: dict[str, Any] = EXPECTED["commits"]
-KINDS = {
-    "mutation",
-    "load",
-    "schema_apply",
-    "branch_merge",
-    "ensure_indices",
-    "optimize",
-    "repair",
-}
+KINDS = {str(kind) for kind in WriterKind}
 
 
 @pytest.fixture(scope="module")

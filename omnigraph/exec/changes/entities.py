@@ -8,6 +8,7 @@ of a blob are read only when nothing else decides, and never all at once.
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -53,15 +54,16 @@ class Entities:
         """The entities of these row ids, whose own ids are known; `located` with their
         addresses."""
         names = [name for name in self._columns if name not in ("id", self._same_as_id)]
-        names += [ADDRESS] if located else []
+        read = [*names, ADDRESS] if located else names
         known = pc.if_else(row_ids.is_valid(), ids, pa.scalar(None, pa.string()))
         columns = {"id": known}
         if self._same_as_id is not None:
             columns[self._same_as_id] = known
-        if names:
-            rows = _aligned(self.columns(row_ids.drop_null(), names), row_ids)
-            columns |= zip(names, rows.columns, strict=True)
-        return Picked(self, row_ids, pa.table(columns))
+        if read:
+            rows = _aligned(self.columns(row_ids.drop_null(), read), row_ids)
+            columns |= zip(read, rows.columns, strict=True)
+        addresses = columns.pop(ADDRESS).combine_chunks() if located else None
+        return Picked(self, row_ids, pa.table(columns), addresses)
 
     def read_by(self) -> list[str]:
         """The columns of the table that `pick` reads."""
@@ -115,23 +117,15 @@ class Picked:
 
     entities: Entities
     row_ids: pa.Array
-    located: pa.Table
-
-    @property
-    def rows(self) -> pa.Table:
-        """The columns of the type in the catalog's names; blobs by their descriptions."""
-        if ADDRESS not in self.located.column_names:
-            return self.located
-        return self.located.drop([ADDRESS])
-
-    @property
-    def addresses(self) -> pa.Array:
-        """The row address of each entity in the version, null for a missing one; if located."""
-        return self.located[ADDRESS].combine_chunks()
+    rows: pa.Table
+    addresses: pa.Array | None  # null for a missing entity; None unless located
 
     def take(self, positions: pa.Array) -> "Picked":
         """The entities at these positions."""
-        return Picked(self.entities, self.row_ids.take(positions), self.located.take(positions))
+        addresses = None if self.addresses is None else self.addresses.take(positions)
+        return Picked(
+            self.entities, self.row_ids.take(positions), self.rows.take(positions), addresses
+        )
 
     def digests(self, column: str, where: Mask) -> npt.NDArray[np.object_]:
         """A hash of the bytes, or the address of a blob that lives elsewhere."""
@@ -168,7 +162,7 @@ def _fitting(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     return values.cast(field.type)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Chosen:
     """Entities chosen by position from one of two."""
 
@@ -176,7 +170,7 @@ class Chosen:
     yes: Aligned
     no: Aligned
 
-    @property
+    @cached_property
     def rows(self) -> pa.Table:
         positions = np.arange(len(self.first)) + np.where(self.first, 0, len(self.first))
         return pa.concat_tables([self.yes.rows, self.no.rows]).take(pa.array(positions))
@@ -300,12 +294,12 @@ def _budgeted(positions: Sequence[int], sizes: Sequence[int]) -> list[list[int]]
 
 def _column_names(owner: Type, schema: pa.Schema) -> dict[str, str | None]:
     """Each column of a type with its name in a version: renamed ones are found by identity."""
-    by_id = property_columns(schema)
+    by_id, stored = property_columns(schema), set(schema.names)
     names: dict[str, str | None] = {"id": "id"}
     if isinstance(owner, EdgeType):
         names |= {"src": "src", "dst": "dst"}
     for prop in sorted(owner.properties, key=lambda each: each.id):
-        same_name = prop.name if prop.name in schema.names else None
+        same_name = prop.name if prop.name in stored else None
         names[prop.name] = by_id.get(prop.id, same_name if prop.type.is_blob else None)
     return names
 

@@ -9,6 +9,7 @@ so adjacency survives changes of nodes. An edge's position is the order in which
 read; Lance's stable row ids find it again.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,8 @@ from omnigraph.types import TableKey
 
 _CHANGED_SHARE_MAX = 0.2
 _FETCHED_MAX = 4096
+_TOGETHER_BYTES = 32 << 20
+_CELL_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,8 @@ class ResidentTable:
         """The position of each row in the order of the table; None when they are the same."""
         raise NotImplementedError
 
-    def fetched(self, name: str, positions: Positions) -> pa.Array:
-        """A column of a few entities, read for them alone."""
+    def fetched(self, names: Sequence[str], positions: Positions) -> list[pa.Array]:
+        """Columns of a few entities, read for them alone."""
         raise NotImplementedError
 
     def values_at(self, column: ir.Column, positions: Positions) -> pa.Array:
@@ -65,7 +68,7 @@ class ResidentTable:
         if name is None:
             return absent(column, len(positions))
         if column.type.is_vector and len(positions) <= _FETCHED_MAX and not self.holds(name):
-            return self.fetched(name, positions)
+            return self.fetched([name], positions)[0]
         values = self.column(name, blob=column.type.is_blob)
         return values if positions is self.everything else gather(values, positions)
 
@@ -82,32 +85,57 @@ class ResidentTable:
 
         return self._cache.made((self.source.key, "column", name), make)
 
+    def load(self, columns: Iterable[ir.Column]) -> None:
+        """Bring columns into memory, many with one scan: planning a scan takes a pass over all
+        columns of the table. Large ones are left to `column`, which reads one at a time."""
+        names = (self.source.columns.name_of(column) for column in columns)
+        missing = [name for name in names if name is not None and not self.holds(name)]
+        together = _TOGETHER_BYTES // (_CELL_BYTES * max(self.size, 1))
+        for start in range(0, len(missing) if together > 1 else 0, max(together, 1)):
+            several = missing[start : start + together]
+            for name, values in zip(several, self._read(several), strict=True):
+                self._cache.put((self.source.key, "column", name), values, int(values.nbytes))
+
     def _loaded(self, name: str, *, blob: bool) -> pa.Array:
         if blob:
-            return self._by_position(blob_presence(self.source.reader, name))
-        return self._patched(name) or self._by_position(read_column(self.source.reader, name))
+            return self._by_position([blob_presence(self.source.reader, name)])[0]
+        return self._read([name])[0]
 
-    def _by_position(self, values: pa.Array) -> pa.Array:
+    def _read(self, names: Sequence[str]) -> list[pa.Array]:
+        """Columns by position: patched where the version before has them, or read whole."""
+        patched = self._patched(names)
+        whole = [name for name in names if name not in patched]
+        if whole:
+            rows = self.source.reader.rows(whole)
+            values = self._by_position([in_one(rows[name]) for name in whole])
+            patched |= zip(whole, values, strict=True)
+        return [patched[name] for name in names]
+
+    def _by_position(self, columns: list[pa.Array]) -> list[pa.Array]:
         positions = self.position_of_rows()
         if positions is None:
-            return values
+            return columns
         rows = np.full(self.size, -1)
         rows[positions] = np.arange(len(positions))
-        return gather(values, rows)
+        return [gather(values, rows) for values in columns]
 
-    def _patched(self, name: str) -> pa.Array | None:
-        """The column of the version before, patched with the values written since."""
+    def _patched(self, names: Iterable[str]) -> dict[str, pa.Array]:
+        """The columns that the version before has in memory, with the values written since."""
         change = self.change
         if change is None:
-            return None
-        before: pa.Array | None = self._cache.get((change.base, "column", name))
-        if before is None:
-            return None
-        written = self.fetched(name, change.written)
-        rows = np.full(self.size, -1)
-        rows[: len(before)] = np.arange(len(before))
-        rows[change.written] = len(before) + np.arange(len(change.written))
-        return gather(pa.concat_arrays([before, written]), rows)
+            return {}
+        cached = ((name, self._cache.get((change.base, "column", name))) for name in names)
+        before = {name: values for name, values in cached if values is not None}
+        if not before:
+            return {}
+        patched = {}
+        fetched = self.fetched(list(before), change.written)
+        for (name, values), written in zip(before.items(), fetched, strict=True):
+            rows = np.full(self.size, -1)
+            rows[: len(values)] = np.arange(len(values))
+            rows[change.written] = len(values) + np.arange(len(change.written))
+            patched[name] = gather(pa.concat_arrays([values, written]), rows)
+        return patched
 
 
 class Nodes(ResidentTable):
@@ -138,10 +166,11 @@ class Nodes(ResidentTable):
             self._rows_known = True
         return self._rows
 
-    def fetched(self, name: str, positions: Positions) -> pa.Array:
+    def fetched(self, names: Sequence[str], positions: Positions) -> list[pa.Array]:
         distinct = np.unique(positions[positions >= 0])
-        values = self.source.aligned(self.ids.strings.take(pa.array(distinct)), name)
-        return gather(values, _among(distinct, positions))
+        columns = self.source.aligned(self.ids.strings.take(pa.array(distinct)), names)
+        indexes = _among(distinct, positions)
+        return [gather(values, indexes) for values in columns]
 
     def ids_at(self, positions: Positions) -> pa.Array:
         return gather(self.ids.strings, positions)
@@ -236,13 +265,14 @@ class Edges(ResidentTable):
         row_ids = self.source.reader.row_ids().to_numpy()
         return _indexes(self.row_ids, row_ids)
 
-    def fetched(self, name: str, positions: Positions) -> pa.Array:
+    def fetched(self, names: Sequence[str], positions: Positions) -> list[pa.Array]:
         # Ids of edges are long and many, so few edges are looked up by their row ids.
         distinct = np.unique(positions[positions >= 0])
         row_ids = self.row_ids[distinct]
-        rows = self.source.reader.among_row_ids(pa.array(np.sort(row_ids)), [name])
+        rows = self.source.reader.among_row_ids(pa.array(np.sort(row_ids)), names)
         indexes = _indexes(rows[ROW_ID].to_numpy(), row_ids)
-        return gather(in_one(rows[name]), numbers_at(indexes, _among(distinct, positions)))
+        chosen = numbers_at(indexes, _among(distinct, positions))
+        return [gather(in_one(rows[name]), chosen) for name in names]
 
     def ids_at(self, positions: Positions) -> pa.Array:
         ids = self.column("id")

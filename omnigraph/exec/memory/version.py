@@ -4,7 +4,7 @@ Invariant: only the requested columns are read. A version's key names it for eve
 deleted and made again has another.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -60,10 +60,11 @@ class Source:
         schema = self.reader.schema
         return pa.schema([schema.field(name) for name in names]).empty_table()
 
-    def aligned(self, ids: pa.Array, name: str) -> pa.Array:
-        """One column for these distinct ids, in their order."""
-        rows = self.by_ids(ids, [name])
-        return in_one(rows[name]).take(pc.index_in(ids, value_set=in_one(rows["id"])))
+    def aligned(self, ids: pa.Array, names: Sequence[str]) -> list[pa.Array]:
+        """Columns for these distinct ids, in their order."""
+        rows = self.by_ids(ids, names)
+        indexes = pc.index_in(ids, value_set=in_one(rows["id"]))
+        return [in_one(rows[name]).take(indexes) for name in names]
 
 
 class FetchedEntities:
@@ -104,10 +105,18 @@ class FetchedEntities:
             self._columns[name] = self._fetched(column, name)
         return gather(self._columns[name], positions)
 
+    def load(self, columns: Iterable[ir.Column]) -> None:
+        """Bring columns into memory with one lookup."""
+        names = (self._source.columns.name_of(column) for column in columns)
+        missing = [name for name in names if name is not None and name not in self._columns]
+        if missing:
+            fetched = self._source.aligned(self.ids, missing)
+            self._columns |= zip(missing, fetched, strict=True)
+
     def _fetched(self, column: ir.Column, name: str) -> pa.Array:
         if column.type.is_blob:
             return self._blob_presence(name)
-        return self._source.aligned(self.ids, name)
+        return self._source.aligned(self.ids, [name])[0]
 
     def _blob_presence(self, name: str) -> pa.Array:
         ids = self.ids.to_pylist()
@@ -120,5 +129,5 @@ class FetchedEntities:
 
     def ends_at(self, end: ir.End, positions: Positions) -> pa.Array:
         if end.value not in self._columns:
-            self._columns[end.value] = self._source.aligned(self.ids, end.value)
+            [self._columns[end.value]] = self._source.aligned(self.ids, [end.value])
         return gather(self._columns[end.value], positions)

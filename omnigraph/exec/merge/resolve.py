@@ -18,6 +18,7 @@ from omnigraph.errors import BadRequest, MergeConflict
 from omnigraph.exec.changes.entities import differ_in
 from omnigraph.exec.changes.images import Image, images
 from omnigraph.exec.merge.threeway import DIVERGENT_UPDATE, TypeMerge, Undecided
+from omnigraph.exec.values.columns import with_columns
 from omnigraph.exec.values.from_input import Unfit, column, stored
 from omnigraph.types import ID_TYPE, Kind, ValueType
 
@@ -185,13 +186,13 @@ def _by_property(merge: TypeMerge, undecided: Undecided, positions: pa.Array) ->
     ours = merge.target.reader.stageable(undecided.target_rows.take(positions))
     theirs = merge.source.reader.stageable(undecided.source_rows.take(positions))
     count = len(positions)
+    made = {}
     for name in undecided.ours.rows.column_names:
         from_source = differ_in(undecided.theirs, undecided.base, name)[positions.to_numpy()]
         chosen = pa.array(np.arange(count) + np.where(from_source, count, 0))
         both = pa.chunked_array([*ours[name].chunks, *theirs[name].chunks])
-        index = ours.schema.get_field_index(name)
-        ours = ours.set_column(index, ours.schema.field(index), both.take(chosen))
-    return ours
+        made[name] = both.take(chosen)
+    return with_columns(ours, made)
 
 
 def _by_hand(
@@ -203,20 +204,18 @@ def _by_hand(
         row = merge.source.reader.stageable(undecided.source_rows.slice(position, 1))
     else:
         row = merge.target.reader.stageable(target_rows)
-    for name, value in values.items():
-        row = _with_value(merge, row, name, value)
-    return row
+    return with_columns(row, {n: _cells(merge, row, n, value) for n, value in values.items()})
 
 
-def _with_value(merge: TypeMerge, row: pa.Table, name: str, value: Any) -> pa.Table:
-    """The row with one property set to the answer, read as a load reads a value."""
+def _cells(merge: TypeMerge, row: pa.Table, name: str, value: Any) -> pa.Array:
+    """The answer for one property of the row, read as a load reads a value."""
     owner = merge.owner
     if name == "id" or name in owner.key:
         raise BadRequest(f"a resolution cannot change {owner.name}.{name}", "leave out the key")
     value_type = _type_of(owner, name)
-    if value_type is None or name not in row.column_names:
+    index = -1 if value_type is None else row.schema.get_field_index(name)
+    if value_type is None or index < 0:
         raise BadRequest(f"{owner.name} has no property '{name}'")
-    index = row.schema.get_field_index(name)
     field = row.schema.field(index)
     try:
         cells = column([stored(_plain(value), value_type)], value_type)
@@ -227,7 +226,7 @@ def _with_value(merge: TypeMerge, row: pa.Table, name: str, value: Any) -> pa.Ta
     storage = getattr(field.type, "storage_type", field.type)
     if storage is not field.type:
         cells = pa.ExtensionArray.from_storage(field.type, pa.array(cells.to_pylist(), storage))
-    return row.set_column(index, field, cells)
+    return cells
 
 
 def _type_of(owner: Type, name: str) -> ValueType | None:

@@ -179,6 +179,7 @@ class TakenRows:
         if self.kept is not None:
             self.kept.append(theirs.rows.filter(theirs.row_ids.is_valid()))
         if self.addresses is not None:
+            assert ours.addresses is not None
             self.addresses.append(ours.addresses)
 
     def add(self, source_rows: pa.Array, target_rows: pa.Array) -> None:

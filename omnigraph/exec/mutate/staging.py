@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog, NodeType, Type
+from omnigraph.exec.values.columns import with_columns
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.selection import (
     by_id,
@@ -190,10 +191,9 @@ def _ids(rows: pa.Table) -> pa.Array:
 
 def _with_columns(rows: pa.Table, sets: Mapping[str, Any]) -> pa.Table:
     """The rows with one value in each of these columns."""
-    for name, value in sets.items():
-        index = rows.schema.get_field_index(name)
-        field = rows.schema.field(index)
-        one = pa.array([value], field.type)
-        column = pc.take(one, pa.array(np.zeros(rows.num_rows, np.int64)))
-        rows = rows.set_column(index, field, column)
-    return rows
+    first = pa.array(np.zeros(rows.num_rows, np.int64))
+    made = {
+        name: pc.take(pa.array([value], rows.schema.field(name).type), first)
+        for name, value in sets.items()
+    }
+    return with_columns(rows, made)

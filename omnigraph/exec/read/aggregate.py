@@ -14,6 +14,7 @@ import pyarrow as pa
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.read.codes import Codes, codes_of, combined, first_of_each, present
+from omnigraph.exec.read.exact_sums import Totals, totals_of
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.rows import ONE_ROW, Rows, as_numpy
 from omnigraph.plan import ir
@@ -87,27 +88,26 @@ class _Measurer:
 
     def measure(self, measure: ir.Measure) -> pa.Array:
         if measure.operand is None:
-            return pa.array(self._count_rows())
+            return pa.array(self._count_rows(measure))
         assert self._weights is None, f"{measure.op} is asked of rows that were not made"
         chosen = self._chosen(measure.operand, distinct=measure.distinct)
         group_of = self._groups.of_rows if chosen is None else self._groups.of_rows[chosen]
         match measure.op:
             case Op.COUNT:
                 return pa.array(self._count(group_of))
-            case Op.SUM | Op.AVG:
+            case Op.SUM | Op.AVG | Op.SUM_HIGH | Op.SUM_LOW:
                 return self._sum(measure, chosen, group_of)
             case Op.MIN | Op.MAX:
                 return self._extreme(measure, chosen, group_of)
             case _:
                 assert_never(measure.op)
 
-    def _count_rows(self) -> np.ndarray:
+    def _count_rows(self, measure: ir.Measure) -> np.ndarray:
         group_of = self._groups.of_rows
         if self._weights is None:
             return self._count(group_of)
-        # Sums of whole numbers, exact as long as they are below 2^53.
-        totals = np.bincount(group_of, weights=self._weights, minlength=self._groups.count)
-        return totals.astype(np.int64)
+        totals = totals_of(self._weights, group_of, self._groups.count)
+        return totals.integers(measure)
 
     def _count(self, group_of: np.ndarray) -> np.ndarray:
         return np.bincount(group_of, minlength=self._groups.count)
@@ -135,13 +135,17 @@ class _Measurer:
         values = self._evaluator.values(measure.operand, self._rows)
         if chosen is not None:
             values = values.take(pa.array(chosen))
-        numbers = as_numpy(values).astype(np.float64)
-        totals = np.bincount(group_of, weights=numbers, minlength=self._groups.count)
-        counts = self._count(group_of)
+        numbers, counts = as_numpy(values), self._count(group_of)
+        if measure.is_of_integers:
+            totals = totals_of(numbers, group_of, self._groups.count)
+            return pa.array(_of_integers(measure, totals, counts), mask=counts == 0)
+        sums = np.bincount(
+            group_of, weights=numbers.astype(np.float64), minlength=self._groups.count
+        )
         if measure.op is Op.AVG:
             with np.errstate(invalid="ignore"):
-                totals = totals / np.maximum(counts, 1)
-        return pa.array(totals.astype(np.float64), mask=counts == 0)
+                sums = sums / np.maximum(counts, 1)
+        return pa.array(sums.astype(np.float64), mask=counts == 0)
 
     def _extreme(
         self, measure: ir.Measure, chosen: np.ndarray | None, group_of: np.ndarray
@@ -159,3 +163,20 @@ class _Measurer:
         examples = self._rows.take(chosen[order[first]])
         values = self._evaluator.values(measure.operand, examples)
         return values.take(pa.array(best, mask=best < 0))
+
+
+def _of_integers(measure: ir.Measure, totals: Totals, counts: np.ndarray) -> np.ndarray:
+    """What a measure gives of exact totals."""
+    match measure.op:
+        case Op.SUM:
+            return totals.integers(measure)
+        case Op.SUM_HIGH:
+            return totals.high
+        case Op.SUM_LOW:
+            return totals.low
+        case Op.AVG:
+            return totals.means(counts)
+        case Op.COUNT | Op.MIN | Op.MAX:
+            raise AssertionError(f"{measure.op} needs no total")
+        case _:
+            assert_never(measure.op)

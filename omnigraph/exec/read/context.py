@@ -13,11 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.limits import Watch
-from omnigraph.exec.memory.resident import Nodes
+from omnigraph.exec.memory.resident import Nodes, ResidentTable
+from omnigraph.exec.memory.version import FetchedEntities
 from omnigraph.exec.memory.view import TablesView
 from omnigraph.exec.values.evaluate import Evaluator
-from omnigraph.exec.values.rows import BoundEntities, Domain, Positions
+from omnigraph.exec.values.rows import BoundEntities, Domain, Positions, Rows
 from omnigraph.plan import ir
+
+_FEW_COLUMNS = 8
 
 
 class TraversalMode(StrEnum):
@@ -45,14 +48,35 @@ class Context:
     columns_read: ColumnsRead
 
 
-def columns_read(plan: ir.ReadPlan) -> ColumnsRead:
-    """The properties whose values a plan reads, blobs and vectors aside: those are read for few
-    rows. A searched column is left out too: the search reads it itself, or an index."""
+def columns_read(part: Any) -> ColumnsRead:
+    """The properties whose values a plan, or a part of one, reads, blobs and vectors aside: those
+    are read for few rows. A searched column is left out too: the search reads it itself, or an
+    index."""
     by_var: dict[ir.Var, dict[ir.Column, None]] = {}
-    for column in _columns(plan):
+    for column in _columns(part):
         if not column.type.is_blob and not column.type.is_vector:
             by_var.setdefault(column.var, {})[column] = None
     return {var: tuple(columns) for var, columns in by_var.items()}
+
+
+def load_columns(columns: ColumnsRead, domains: Mapping[ir.Var, Domain]) -> None:
+    """Bring into memory what is about to be read of wide entities, with few scans; a few columns
+    are read one by one, when they are needed."""
+    for var, read in columns.items():
+        domain = domains.get(var)
+        if len(read) > _FEW_COLUMNS and isinstance(domain, ResidentTable | FetchedEntities):
+            domain.load(read)
+
+
+def domains_of(rows: Rows) -> Mapping[ir.Var, Domain]:
+    """What each variable of the rows is bound in."""
+    return {var: bound.domain for var, bound in rows.bindings.items()}
+
+
+def load_compared(where: ir.Expr, domains: Mapping[ir.Var, Domain]) -> None:
+    """The same for the columns of a long condition."""
+    if isinstance(where, ir.And) and len(where.parts) > _FEW_COLUMNS:
+        load_columns(columns_read(where), domains)
 
 
 def _columns(part: Any) -> Iterator[ir.Column]:

@@ -19,6 +19,7 @@ class PreparedPlan:
 
     plan: ir.ReadPlan
     columns_read: ColumnsRead
+    columns_shown: ColumnsRead  # by what follows the pattern
     walk: WalkPlan | None
     tail: Tail | None
     counts: bool  # the result is the number of rows and nothing else
@@ -33,6 +34,7 @@ def prepare(plan: ir.ReadPlan) -> PreparedPlan:
     return PreparedPlan(
         plan,
         columns_read(plan),
+        columns_read((plan.aggregate, plan.columns, plan.order)),
         walk_plan_of(plan.pattern),
         tail_of(plan),
         _only_counts(plan),

@@ -17,7 +17,13 @@ import pyarrow as pa
 
 from omnigraph.exec.profile import Profile
 from omnigraph.exec.read.aggregate import Groups, aggregate
-from omnigraph.exec.read.context import Context, TraversalMode
+from omnigraph.exec.read.context import (
+    Context,
+    TraversalMode,
+    domains_of,
+    load_columns,
+    load_compared,
+)
 from omnigraph.exec.read.expand import degrees, expand, expand_edges, is_single_step
 from omnigraph.exec.read.joins import left_join, matches, semi_join
 from omnigraph.exec.read.prepare import PreparedPlan
@@ -105,6 +111,7 @@ class Run:
             return self._finished(self._scored(self.solve(ops, rows)), perf_counter())
         rows, weights = self._weighed(ops, rows)
         since = perf_counter()
+        self._load(rows)
         self.context.watch.operator = "group by"
         groups = aggregate(plan.aggregate, rows, self.evaluator, self.cache, weights)
         self.profile.stage(groups.length, perf_counter() - since)
@@ -172,6 +179,7 @@ class Run:
         if scored is None:
             return None
         frame, slots = scored
+        load_columns(self.prepared.columns_shown, frame.domains)
         watch.tick()
         for _ in plan.scores:
             self.profile.stage(frame.length, (perf_counter() - since) / len(plan.scores))
@@ -216,6 +224,7 @@ class Run:
             case ir.ExpandEdges():
                 return expand_edges(context, op, rows)
             case ir.Filter(where=where):
+                load_compared(where, domains_of(rows))
                 return rows.where(self.evaluator.keep(where, rows))
             case ir.SemiJoin():
                 return semi_join(context, op, rows, self.solve)
@@ -248,8 +257,13 @@ class Run:
     # The result
 
     def _finished(self, rows: Rows | Groups, since: float) -> QueryResult:
+        if isinstance(rows, Rows):
+            self._load(rows)
         projector = Projector(self.plan, self.context)
         return self._result(*projector.project(rows, self.profile, since))
+
+    def _load(self, rows: Rows) -> None:
+        load_columns(self.prepared.columns_shown, domains_of(rows))
 
     def _result(self, values: tuple[pa.Array | PythonColumn, ...], length: int) -> QueryResult:
         return QueryResult(

@@ -9,7 +9,7 @@ search and any other condition by one pass over the columns it names.
 import numpy as np
 
 from omnigraph.exec.memory.version import FetchedEntities
-from omnigraph.exec.read.context import Context, TraversalMode
+from omnigraph.exec.read.context import Context, TraversalMode, load_compared
 from omnigraph.exec.read.hash_join import equality_of, paired
 from omnigraph.exec.read.key_lookup import pointed_at, points_in
 from omnigraph.exec.values.pushdown import push_down
@@ -86,6 +86,7 @@ def _resident(context: Context, op: ir.NodeScan) -> BoundEntities:
 def _filtered(context: Context, var: ir.Var, nodes: BoundEntities, where: ir.Expr) -> BoundEntities:
     """The nodes that satisfy a condition. Cheap conjuncts come first, so that a text search sees
     only the nodes they leave."""
+    load_compared(where, {var: nodes.domain})
     parts = where.parts if isinstance(where, ir.And) else (where,)
     for part in sorted(parts, key=_has_text_match):
         rows = Rows(len(nodes.positions), {var: nodes}, {})

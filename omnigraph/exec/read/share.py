@@ -11,8 +11,11 @@ import pyarrow.compute as pc
 
 from omnigraph.exec.profile import Figures
 from omnigraph.exec.read.aggregate import Groups
+from omnigraph.exec.read.exact_sums import Totals, normalised
 from omnigraph.exec.values.buckets import bucket_numbers
-from omnigraph.plan.shares import Shares
+from omnigraph.exec.values.rows import as_numpy
+from omnigraph.plan import ir
+from omnigraph.plan.shares import Halves, Shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +43,24 @@ class ShareResult:
 
 
 def put_together(shares: Shares, groups: Groups) -> Groups:
-    """The measures of a plan from those that were added up: counts are whole, averages made."""
+    """The measures of a plan from those that were added up: totals of halves, averages."""
     measures = dict(groups.measures)
-    for slot in shares.counts:
-        measures[slot] = measures[slot].cast(pa.int64())
+    for whole in shares.sums:
+        totals, missing = _totals(measures, whole.total)
+        measures[whole.measure.out] = pa.array(totals.integers(whole.measure), mask=missing)
     for average in shares.averages:
-        total, count = measures.pop(average.total), measures.pop(average.count)
-        measures[average.out] = pc.divide(total, count.cast(pa.float64()))
+        count = measures.pop(average.count)
+        if isinstance(average.total, Halves):
+            totals, missing = _totals(measures, average.total)
+            measures[average.out] = pa.array(totals.means(as_numpy(count)), mask=missing)
+        else:
+            total = measures.pop(average.total)
+            measures[average.out] = pc.divide(total, count.cast(pa.float64()))
     return Groups(groups.length, groups.examples, groups.keys, measures)
+
+
+def _totals(measures: dict[ir.Slot, pa.Array], halves: Halves) -> tuple[Totals, np.ndarray]:
+    """The totals of two halves, which leave the measures, and flags of the groups without one."""
+    high, low = measures.pop(halves.high), measures.pop(halves.low)
+    missing = as_numpy(high.is_null())
+    return normalised(*(as_numpy(half.fill_null(0)) for half in (high, low))), missing

@@ -4,6 +4,8 @@ Invariant: a column belongs to the property whose id its field metadata carries,
 nothing. A property the version does not have reads as null.
 """
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,6 +33,15 @@ def in_one(values: pa.ChunkedArray) -> pa.Array:
         values = values.cast(pa.large_string())  # 32-bit offsets end at two gigabytes
     combined = values.combine_chunks()
     return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
+
+
+def with_columns(rows: pa.Table, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
+    """The rows with other values in these columns."""
+    arrays = [
+        columns.get(name, values)
+        for name, values in zip(rows.column_names, rows.columns, strict=True)
+    ]
+    return pa.table(arrays, schema=rows.schema)
 
 
 def absent(column: ir.Column, length: int) -> pa.Array:

@@ -44,7 +44,8 @@ def select_committed(
     pushed = push_down(where, given, ColumnNames(reader.schema).name_of)
     if pushed.rest is None:
         return _read(reader, schema, columns, pushed.filter)
-    names = [f.name for f in schema if f.name in columns or not _is_blob(f)]
+    requested = set(columns)
+    names = [f.name for f in schema if f.name in requested or not _is_blob(f)]
     rows = _read(reader, schema, [*names, ADDRESS], pushed.filter)
     return select_among(rows, pushed.rest, given).select(list(columns))
 

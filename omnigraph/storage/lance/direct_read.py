@@ -151,9 +151,9 @@ class DirectReader:
             return None
         addresses = addresses_in(fragment.fragment_id, offsets)
         known = {ROW_ID: pa.array(row_ids), ADDRESS: pa.array(addresses)}
+        schema = handle.schema  # made anew at each use
         fields = [
-            pa.field(name, pa.uint64()) if name in known else handle.schema.field(name)
-            for name in columns
+            pa.field(name, pa.uint64()) if name in known else schema.field(name) for name in columns
         ]
         values = [known[name] if name in known else rows[name] for name in columns]
         return pa.table(values, schema=pa.schema(fields))
@@ -199,10 +199,10 @@ def _opened(
         reader = LanceFileReader(path, columns=list(columns))
     except (OSError, ValueError):
         return None  # it has other names for them
-    schema = reader.metadata().schema
+    schema, declared = reader.metadata().schema, handle.schema
     theirs = dict(zip(schema.names, file.fields, strict=False))
     is_alike = len(schema) == len(file.fields) and all(
-        theirs.get(name) == ids[name] and schema.field(name).type == handle.schema.field(name).type
+        theirs.get(name) == ids[name] and schema.field(name).type == declared.field(name).type
         for name in columns
     )
     return reader if is_alike else None

@@ -166,12 +166,21 @@ class TableReader:
     def stageable(self, row_ids: pa.Array) -> pa.Table:
         """The rows of these row ids as a write takes them: blobs with their bytes, or their URI."""
         rows = self.by_row_id(row_ids)
-        for index, field in enumerate(self.schema):
-            if is_blob(field):
-                described = rows[field.name].combine_chunks()
-                cells = blob_cells(field, described, partial(self._payloads, row_ids, field.name))
-                rows = rows.set_column(index, field, cells)
-        return rows.cast(self.schema)
+        columns = [
+            self._blob_cells(row_ids, field, values) if is_blob(field) else values
+            for field, values in zip(self.schema, rows.columns, strict=True)
+        ]
+        fields = [
+            declared if is_blob(declared) else read
+            for declared, read in zip(self.schema, rows.schema, strict=True)
+        ]
+        return pa.table(columns, schema=pa.schema(fields)).cast(self.schema)
+
+    def _blob_cells(
+        self, row_ids: pa.Array, field: pa.Field, described: pa.ChunkedArray
+    ) -> pa.Array:
+        payloads = partial(self._payloads, row_ids, field.name)
+        return blob_cells(field, described.combine_chunks(), payloads)
 
     def _payloads(self, row_ids: pa.Array, column: str, mask: pa.Array) -> pa.Array:
         return self.payloads(row_ids.filter(mask), column)

@@ -69,11 +69,9 @@ def _alike(one: Handle, other: Handle, columns: Sequence[str]) -> bool:
     """Whether two versions mean the same by these columns."""
     if one is other:
         return True
-    ours, theirs = one.schema, other.schema
+    ours, theirs = ({field.name: field for field in handle.schema} for handle in (one, other))
     return all(
-        name in ours.names
-        and name in theirs.names
-        and ours.field(name).equals(theirs.field(name), check_metadata=True)
+        name in ours and name in theirs and ours[name].equals(theirs[name], check_metadata=True)
         for name in columns
     )
 

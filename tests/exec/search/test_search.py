@@ -250,13 +250,13 @@ def test_a_version_is_made_of_the_one_before(docs: Docs, monkeypatch: pytest.Mon
     cache = Cache(1 << 20)
     before = search.text(docs.reader, "title", cache=cache)
     built = []
-    monkeypatch.setattr(search.text_index, "analyse", lambda texts: built.append(len(texts)))
+    monkeypatch.setattr(search.bm25_index, "analyse", lambda texts: built.append(len(texts)))
     docs.index()
     assert search.text(docs.reader, "title", cache=cache) is before
     assert built == []
     monkeypatch.undo()
     monkeypatch.setattr(
-        search.text_index, "analyse", lambda texts: built.append(len(texts)) or analyse(texts)
+        search.bm25_index, "analyse", lambda texts: built.append(len(texts)) or analyse(texts)
     )
     docs.upsert([("a", "Databases", None)])
     assert _matching(docs.reader, "databases") == ["a"]
