@@ -571,7 +571,7 @@ class StorageFailed(OmnigraphError):
 
     def __str__(self) -> str:
         text = f"storage failed while it {self.operation}: {self.detail}; nothing was published"
-        return _with_hint(text, next((do for sign, do in _WAYS_OUT if sign in self.detail), ""))
+        return _with_hint(text, way_out(self.detail))
 
 
 _WAYS_OUT = (
@@ -582,3 +582,8 @@ _WAYS_OUT = (
     ("Operation not permitted", "ask for the permission, or choose another place"),
     ("Read-only file system", "choose another place"),
 )
+
+
+def way_out(detail: str) -> str:
+    """Advice for what an operating system said, if there is any."""
+    return next((do for sign, do in _WAYS_OUT if sign in detail), "")
