@@ -581,7 +581,7 @@ class StorageFailed(OmnigraphError):
     def __str__(self) -> str:
         known = "; nothing was published" if self.unpublished else ""
         text = f"storage failed while it {self.operation}: {self.detail}{known}"
-        return _with_hint(text, next((do for sign, do in _WAYS_OUT if sign in self.detail), ""))
+        return _with_hint(text, way_out(self.detail))
 
 
 @contextmanager
@@ -603,3 +603,8 @@ _WAYS_OUT = (
     ("Operation not permitted", "ask for the permission, or choose another place"),
     ("Read-only file system", "choose another place"),
 )
+
+
+def way_out(detail: str) -> str:
+    """Advice for what an operating system said, if there is any."""
+    return next((do for sign, do in _WAYS_OUT if sign in detail), "")

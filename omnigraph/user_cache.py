@@ -9,13 +9,15 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from omnigraph import environment
 
-def cache_folder(env: Mapping[str, str] = os.environ) -> Path:
+
+def cache_folder(env: Mapping[str, str] | None = None) -> Path:
     """A folder of this user's that files can be written to and run from."""
     return lasting_folder(env) or Path(tempfile.mkdtemp(prefix="omnigraph-"))
 
 
-def lasting_folder(env: Mapping[str, str] = os.environ) -> Path | None:
+def lasting_folder(env: Mapping[str, str] | None = None) -> Path | None:
     """The same, if there is one that the next process finds again."""
     for folder in (_of_user(env), _in_temp()):
         if folder is not None and _usable(folder):
@@ -23,11 +25,11 @@ def lasting_folder(env: Mapping[str, str] = os.environ) -> Path | None:
     return None
 
 
-def _of_user(env: Mapping[str, str]) -> Path | None:
-    xdg = env.get("XDG_CACHE_HOME", "")
-    if Path(xdg).is_absolute():
-        return Path(xdg) / "omnigraph"
-    home = env.get("HOME", "")
+def _of_user(env: Mapping[str, str] | None) -> Path | None:
+    caches = environment.CACHE_HOME.read(env) or ""
+    if Path(caches).is_absolute():
+        return Path(caches) / "omnigraph"
+    home = environment.USER_HOME.read(env) or ""
     return Path(home) / ".cache" / "omnigraph" if Path(home).is_absolute() else None
 
 

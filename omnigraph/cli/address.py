@@ -6,12 +6,12 @@ command that finds none or two says so before it touches anything.
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import typer
 
+from omnigraph import environment
 from omnigraph.cli.config import GraphProfile, config
 from omnigraph.cli.scope import scope
 from omnigraph.errors import BadRequest
@@ -34,7 +34,7 @@ def graph_uri(*named: str | None) -> str:
         return _store(given[0])
     if asked.server is not None or asked.cluster is not None:
         raise BadRequest(f"cannot reach '{asked.server or asked.cluster}'", _SERVER_LATER)
-    return _store(_configured(asked.profile or os.environ.get("OMNIGRAPH_PROFILE") or None))
+    return _store(_configured(asked.profile or environment.PROFILE.read()))
 
 
 def _configured(profile: str | None) -> str:

@@ -29,6 +29,7 @@ from omnigraph.cli import (
     queries,
     schema,
     scope,
+    settings,
     shell,
     spark,
     upkeep,
@@ -82,6 +83,7 @@ app.command()(fmt.fmt)
 app.add_typer(blob.app)
 app.command()(embed.embed)
 app.add_typer(profile.app)
+app.command()(settings.config)
 app.command()(completion.completion)
 compat.add_to(app)
 later.add_to(app)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,6 +21,7 @@ from omnigraph.cli.options import (
     exclusive,
 )
 from omnigraph.cli.terminal import plain_errors, show, show_json
+from omnigraph.output_file import file_path, whole_file
 
 if TYPE_CHECKING:
     from omnigraph.exec.changes.blobs import BlobCell
@@ -60,6 +60,8 @@ def get(
     """Write the bytes of a blob."""
     exclusive(branch=branch, snapshot=snapshot)
     with plain_errors():
+        if out is not None:
+            file_path(out)
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
             cell = _find(graph, (kind, type_name, id, property), branch, snapshot)
             data = cell.read(offset, length)
@@ -67,7 +69,8 @@ def get(
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
         else:
-            Path(out).write_bytes(data)
+            with whole_file(out) as stream:
+                stream.write(data)
 
 
 @app.command()

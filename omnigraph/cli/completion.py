@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from omnigraph import environment
 from omnigraph.cli.terminal import show
 
 
@@ -19,12 +19,9 @@ class ShellName(StrEnum):
     FISH = "fish"
 
 
-_VARIABLE = "_OMNIGRAPH_COMPLETE"
-
-
 def prepare() -> None:
     """Teach the program to answer a shell, if it was called by one that completes."""
-    if _VARIABLE in os.environ:
+    if environment.COMPLETE.read() is not None:
         from typer._completion_classes import completion_init
 
         completion_init()
@@ -39,5 +36,7 @@ def completion(
     """
     from typer._completion_shared import get_completion_script
 
-    script = get_completion_script(prog_name="omnigraph", complete_var=_VARIABLE, shell=str(shell))
+    script = get_completion_script(
+        prog_name="omnigraph", complete_var=environment.COMPLETE.name, shell=str(shell)
+    )
     show(script.strip("\n"))

@@ -6,13 +6,13 @@ cannot be used is refused with the file's name, never guessed at.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from omnigraph import environment
 from omnigraph.cli.terminal import warn
 from omnigraph.errors import BadRequest, NotFound
 
@@ -86,7 +86,7 @@ class Config:
 
 def home() -> Path:
     """The folder of the user's settings."""
-    named = os.environ.get("OMNIGRAPH_HOME", "")
+    named = environment.HOME.read()
     return Path(named) if named else Path.home() / ".omnigraph"
 
 

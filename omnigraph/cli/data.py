@@ -123,6 +123,7 @@ def mutate(
         uri = graph_uri(path, store)
         text = _text(query, source)
         given = _params(params, params_file)
+        _require_query(text, query_name)
         try:
             with open_graph(uri) as graph:
                 done = graph.mutate(
@@ -136,6 +137,15 @@ def mutate(
         except PreconditionFailed as cause:
             _tell_conflict(cause, as_json=json)
         _show_mutation(done, as_json=json)
+
+
+def _require_query(text: str, name: str | None) -> None:
+    """Refuse a text that is no mutation by its syntax (D₂ too) before a graph is opened to write,
+    which would settle what dead writers left."""
+    from omnigraph.language.query.parser import parse_queries
+    from omnigraph.plan.compile import select_query
+
+    select_query(parse_queries(text), name)
 
 
 def _require_room(uri: str, *, force: bool) -> None:

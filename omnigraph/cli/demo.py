@@ -8,7 +8,6 @@ Invariant: the demo stops at the first step that does not do what it says.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
 import signal
@@ -23,13 +22,14 @@ from typing import Annotated
 
 import typer
 
+from omnigraph import environment
 from omnigraph.cli.terminal import painted, plain_errors, show
 from omnigraph.errors import BadRequest
 from omnigraph.extras import has_spark
 
 _PROGRAM = (sys.executable, "-c", "from omnigraph.cli.start import program; program()")
 # The write dies when one of its two tables has moved and the other has not.
-_CRASH = {"OMNIGRAPH_FAILPOINTS": "commit.table_after=kill"}
+_CRASH = {environment.FAILPOINTS.name: "commit.table_after=kill"}
 _HERO, _OTHER, _COMPANY = "Ada Ash 0", "Bob Ash 1", "Company 0"
 
 
@@ -225,7 +225,7 @@ class _DemoRun:
         done = subprocess.run(
             [*_PROGRAM, *shlex.split(command), *(["--quiet"] if _writes(command) else [])],
             cwd=self.folder,
-            env={**os.environ, **(env or {})},
+            env={**environment.current(), **(env or {})},
             check=False,
         )
         if done.returncode != status:

@@ -11,6 +11,7 @@ import typer
 from omnigraph.cli.options import Json, Types, exclusive
 from omnigraph.cli.terminal import plain_errors, read_text, show, show_json
 from omnigraph.errors import BadRequest
+from omnigraph.output_file import file_path
 
 if TYPE_CHECKING:
     from omnigraph.exec.search.embed_seed import Choice, Fill, Spec
@@ -92,7 +93,7 @@ def _files(
     if seed is not None and not (input or output or spec):
         return _manifest(seed)
     if seed is None and input and output and spec:
-        return Path(input), Path(output), spec_of(_json(spec), spec)
+        return Path(input), file_path(output), spec_of(_json(spec), spec)
     raise typer.BadParameter("pass --seed MANIFEST, or --input, --output and --spec together")
 
 
@@ -117,6 +118,8 @@ def _manifest(path: str) -> tuple[Path, Path, Spec]:
     if raw is None:
         raise BadRequest(f"{path} names no records", "set sources.raw_seed, or seed.data")
     target = _member(document, "artifacts", "embedded_seed") or "./build/seed.embedded.jsonl"
+    if not isinstance(raw, str) or not isinstance(target, str):
+        raise BadRequest(f"{path} names files by something else than texts", "write their paths")
     beside = Path(path).parent
     return beside / raw, beside / target, spec_of(_member(document, "embeddings"), path)
 

@@ -6,11 +6,8 @@ Invariant: a file is replaced as a whole or left as it is, and only when its tex
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +18,7 @@ from omnigraph.cli.options import Json
 from omnigraph.cli.shapes import source_error_document
 from omnigraph.cli.terminal import painted, plain_errors, read_text, show, show_json
 from omnigraph.errors import BadRequest, OmnigraphError, ParseError
+from omnigraph.output_file import whole_file
 
 _STANDARD_INPUT = "-"
 _FIRST_WORD = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*(\w*)", re.DOTALL)
@@ -97,19 +95,11 @@ def _written(file: Formatted) -> Formatted:
     """Replace a file whose text changed; the new one appears whole and with the old one's mode."""
     if file.error is not None or not file.changed or file.path == _STANDARD_INPUT:
         return file
-    target = Path(file.path).resolve()
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(file.after.encode())
-            shutil.copymode(target, name)
-            os.replace(name, target)
-        except BaseException:
-            os.unlink(name)
-            raise
-    except OSError as cause:
-        return Formatted(file.path, error=BadRequest(f"cannot write: {cause.strerror or cause}"))
+        with whole_file(file.path) as stream:
+            stream.write(file.after.encode())
+    except BadRequest as cause:
+        return Formatted(file.path, error=cause)
     return file
 
 

@@ -10,7 +10,17 @@ import typer
 from omnigraph.cli import lanes
 from omnigraph.cli.address import graph_uri
 from omnigraph.cli.engine import open_graph
-from omnigraph.cli.options import MAIN, Branch, CommitId, GraphPath, Json, Store, Uri
+from omnigraph.cli.options import (
+    MAIN,
+    Branch,
+    BranchOrMain,
+    CommitId,
+    GraphPath,
+    Json,
+    Store,
+    Uri,
+    exclusive,
+)
 from omnigraph.cli.shapes import commit_document, recovery_document, snapshot_document
 from omnigraph.cli.terminal import painted, plain_errors, show, show_json
 
@@ -30,7 +40,7 @@ _FILTER = "actor="
 @commit_app.command(name="list")
 def list_(
     path: GraphPath = None,
-    branch: Branch = MAIN,
+    branch: BranchOrMain = None,
     filter: Annotated[
         str | None, typer.Option("--filter", metavar="actor=NAME", help="Only these commits.")
     ] = None,
@@ -40,23 +50,26 @@ def list_(
     graph_: Annotated[
         bool, typer.Option("--graph", help="Draw the history, with what was merged into it.")
     ] = False,
-    every: Annotated[bool, typer.Option("--all", help="With --graph: of every branch.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all-branches", "--all", help="Of every branch.")
+    ] = False,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
 ) -> None:
-    """List the commits of a branch, newest first."""
+    """List the commits of a branch, or of all, newest first."""
     with plain_errors():
         actor = _actor(filter)
+        exclusive(branch=branch, **{"all-branches": every})
         if graph_ and (json or actor is not None):
             raise typer.BadParameter("--graph goes with neither --json nor --filter")
-        if every and not graph_:
-            raise typer.BadParameter("--all goes with --graph")
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
             if graph_:
-                _draw(graph, None if every else branch, limit)
+                _draw(graph, None if every else branch or MAIN, limit)
                 return
-            commits = graph.commits.list(branch, actor=actor, limit=limit)
+            commits = graph.commits.list(
+                branch or MAIN, actor=actor, limit=limit, all_branches=every
+            )
         if json:
             show_json({"commits": [commit_document(commit) for commit in commits]})
             return

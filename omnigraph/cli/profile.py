@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
 
+from omnigraph import environment
 from omnigraph.cli.config import Config, GraphProfile, config
 from omnigraph.cli.options import Json
 from omnigraph.cli.terminal import plain_errors, show_json
@@ -25,7 +25,7 @@ def list_(json: Json = False) -> None:
     """List the profiles."""
     with plain_errors():
         settings = config()
-        active = os.environ.get("OMNIGRAPH_PROFILE")
+        active = environment.PROFILE.read()
         documents = [_listed(settings, one, active) for one in settings.profiles.values()]
         if json:
             show_json(documents)
@@ -46,7 +46,7 @@ def show(
     """Show where a profile leads."""
     with plain_errors():
         settings = config()
-        chosen = name or os.environ.get("OMNIGRAPH_PROFILE")
+        chosen = name or environment.PROFILE.read()
         profile = settings.defaults if chosen is None else settings.profile(chosen)
         document = {
             "name": profile.name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,7 +30,7 @@ def package(
     from omnigraph.pipeline.package import build, executor_settings, submit_line
 
     with plain_errors():
-        path = build(Path(out))
+        path = build(out)
         if json:
             size = path.stat().st_size
             settings = executor_settings(str(path))

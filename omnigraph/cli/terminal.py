@@ -18,6 +18,7 @@ from typing import IO, NoReturn
 
 import typer
 
+from omnigraph import environment
 from omnigraph.cli.scope import scope
 from omnigraph.cli.start import INTERRUPTED
 from omnigraph.errors import BadRequest, NotFound, OmnigraphError
@@ -101,7 +102,7 @@ def painted(text: str, style: str, stream: IO[str] | None = None) -> str:
 
 def colours(stream: IO[str]) -> bool:
     """Whether a stream shows colours."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return stream.isatty() and not environment.NO_COLOR.read() and environment.TERM.read() != "dumb"
 
 
 def fail(text: str) -> NoReturn:

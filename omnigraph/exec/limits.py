@@ -6,7 +6,6 @@ naming the operator, while the process is still well. Bytes that a query reads c
 runs, also where they are kept for later queries.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,38 +13,28 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Self
 
-from omnigraph.errors import BadRequest, LimitExceeded
+from omnigraph import environment
+from omnigraph.errors import LimitExceeded
 from omnigraph.exec.profile import line_of
 from omnigraph.plan import ir
-
-_MEGABYTE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds of one query, and of the cache that is kept in memory between queries."""
 
-    memory_bytes_max: int = 4096 * _MEGABYTE
-    time_ms_max: int = 60_000
-    cache_bytes_max: int = 2048 * _MEGABYTE
+    memory_bytes_max: int = environment.QUERY_MEMORY.default
+    time_ms_max: int = environment.QUERY_TIME.default
+    cache_bytes_max: int = environment.CACHE.default
 
     @classmethod
     def from_environment(cls) -> Self:
         """The defaults, or the values that the environment sets instead."""
         return cls(
-            memory_bytes_max=_number("OMNIGRAPH_QUERY_MEMORY_BYTES_MAX", cls().memory_bytes_max),
-            time_ms_max=_number("OMNIGRAPH_QUERY_TIME_MS_MAX", cls().time_ms_max),
-            cache_bytes_max=_number("OMNIGRAPH_CACHE_BYTES_MAX", cls().cache_bytes_max),
+            memory_bytes_max=environment.QUERY_MEMORY.read(),
+            time_ms_max=environment.QUERY_TIME.read(),
+            cache_bytes_max=environment.CACHE.read(),
         )
-
-
-def _number(name: str, default: int) -> int:
-    text = os.environ.get(name)
-    if text is None:
-        return default
-    if not text.isascii() or not text.isdigit():
-        raise BadRequest(f"{name} is '{text}'", "set it to a whole number, or unset it")
-    return int(text)
 
 
 class Watch:
@@ -73,7 +62,7 @@ class Watch:
                 total,
                 self._limits.memory_bytes_max,
                 "narrow the pattern before this operator, or raise "
-                "OMNIGRAPH_QUERY_MEMORY_BYTES_MAX",
+                f"{environment.QUERY_MEMORY.name}",
             )
         self.tick()
 
@@ -90,7 +79,7 @@ class Watch:
                 f"query time in ms at `{self._where}`",
                 int((now - self._started) * 1000),
                 self._limits.time_ms_max,
-                "narrow the pattern before this operator, or raise OMNIGRAPH_QUERY_TIME_MS_MAX",
+                f"narrow the pattern before this operator, or raise {environment.QUERY_TIME.name}",
             )
 
     def cancel(self) -> None:

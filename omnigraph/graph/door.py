@@ -8,10 +8,10 @@ none, and init can be run again.
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from omnigraph.arguments import checked, require_address
 from omnigraph.catalog.accept import accept
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound, TypeCheckError
@@ -75,9 +75,10 @@ class Graph:
         """Whether this handle refuses to write."""
         return self._store.read_only
 
+    @checked
     def query(
         self,
-        query: str | Path,
+        query: str | os.PathLike[str],
         params: Mapping[str, Any] | None = None,
         name: str | None = None,
         branch: str | None = None,
@@ -122,14 +123,16 @@ class Graph:
                 raise
             return plan, seen_under(pinned, schema.catalog, today.catalog)
 
+    @checked
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
         """Every table with its version and row count, now or at a commit."""
         snapshot = self._store.snapshot(branch, commit=commit)
         return replace(snapshot, tables=dict(snapshot.tables))  # the store shares its own
 
+    @checked
     def mutate(
         self,
-        query: str | Path,
+        query: str | os.PathLike[str],
         params: Mapping[str, Any] | None = None,
         name: str | None = None,
         branch: str = MAIN,
@@ -158,6 +161,7 @@ class Graph:
 
         return under_schema(self._schemas, attempt)
 
+    @checked
     def diff(
         self,
         before: str,
@@ -182,6 +186,7 @@ class Graph:
         except NotFound:
             raise NotFound("branch or commit", name) from None
 
+    @checked
     def load(
         self,
         source: Any,
@@ -229,6 +234,7 @@ class Graph:
         )
         return load(self._store, self._schemas.current().catalog, order)
 
+    @checked
     def export(
         self,
         target: str | os.PathLike[str] | IO[bytes],
@@ -248,6 +254,7 @@ class Graph:
         order = ExportOrder(target, format, types, branch, snapshot, engine, spark, progress)
         return export(self._store, self._schemas, order)
 
+    @checked
     def blob(
         self,
         kind: str,
@@ -265,21 +272,25 @@ class Graph:
         catalog = self._schemas.of(pinned).catalog
         return find_blob(self._store, catalog, pinned, (kind, type, id, property))
 
+    @checked
     def branch(self, name: str) -> BranchHandle:
         """A handle whose reads and writes are on one branch, which must exist."""
         self._store.snapshot(name)
         return BranchHandle(self, name)
 
+    @checked
     def transaction(self, actor: str | None = None) -> Transaction:
         """A block whose writes become one commit of main, or none."""
         return Transaction(self, actor)
 
+    @checked
     def ensure_indices(self, branch: str = MAIN) -> IndexReport:
         """Build the indexes that the schema asks for and that are missing or behind."""
         return under_schema(
             self._schemas, lambda catalog: ensure_indices(self._store, catalog, branch)
         )
 
+    @checked
     def optimize(
         self,
         branch: str = MAIN,
@@ -303,6 +314,7 @@ class Graph:
             ),
         )
 
+    @checked
     def cleanup(
         self,
         keep: int | None = None,
@@ -328,6 +340,7 @@ class Graph:
             spark=spark,
         )
 
+    @checked
     def repair(
         self,
         confirm: bool = False,
@@ -374,6 +387,7 @@ class Graph:
         self.close()
 
 
+@checked
 def init(
     uri: str | os.PathLike[str],
     schema: str | os.PathLike[str],
@@ -383,6 +397,7 @@ def init(
     external_blobs: Iterable[str] = (),
 ) -> Graph:
     """A new graph. `schema` is the path of a `.pg` file, or its text."""
+    require_address(uri)
     text = schema_text(schema)
     first = accepted(text, accept(text))
     store = create(
@@ -396,14 +411,17 @@ def init(
     return Graph(store)
 
 
+@checked
 def check_at(
     uri: str | os.PathLike[str], *, storage_options: dict[str, str] | None = None
 ) -> CheckReport:
     """Check a graph that may be too damaged to be opened."""
+    require_address(uri)
     store = open_store(uri, read_only=True, storage_options=storage_options)
     return check(store, lambda: stored_catalog(store))
 
 
+@checked
 def open(
     uri: str | os.PathLike[str],
     *,
@@ -418,6 +436,7 @@ def open(
     the address of a file below one of `external_blobs`, such as `file:///photos/` or
     `s3://bucket/photos/`; its bytes are copied in.
     """
+    require_address(uri)
     settings = Settings(fold=fold, external_blobs=tuple(external_blobs))
     store = open_store(uri, read_only=read_only, storage_options=storage_options, settings=settings)
     return Graph(store)

@@ -7,12 +7,12 @@ branch for the length of a block: merged at its end or deleted, never left.
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from ulid import ULID
 
+from omnigraph.arguments import checked
 from omnigraph.errors import OmnigraphError
 from omnigraph.exec.changes.export import ExportResult
 from omnigraph.exec.load.request import LoadResult
@@ -35,9 +35,10 @@ class BranchHandle:
         self._graph = graph
         self.name = name
 
+    @checked
     def mutate(
         self,
-        query: str | Path,
+        query: str | os.PathLike[str],
         params: Mapping[str, Any] | None = None,
         name: str | None = None,
         actor: str | None = None,
@@ -48,9 +49,10 @@ class BranchHandle:
             query, params, name, branch=self.name, actor=actor, if_commit=if_commit
         )
 
+    @checked
     def query(
         self,
-        query: str | Path,
+        query: str | os.PathLike[str],
         params: Mapping[str, Any] | None = None,
         name: str | None = None,
         engine: str = "auto",
@@ -58,6 +60,7 @@ class BranchHandle:
         """The rows of a read, from the head of this branch."""
         return self._graph.query(query, params, name, branch=self.name, engine=engine)
 
+    @checked
     def merge_into(
         self,
         target: str = MAIN,
@@ -79,10 +82,12 @@ class BranchHandle:
             progress=progress,
         )
 
+    @checked
     def load(self, source: Any, mode: str, **options: Any) -> LoadResult:
         """Load bulk data into this branch as one commit; `options` are those of `Graph.load`."""
         return self._graph.load(source, mode, branch=self.name, **options)
 
+    @checked
     def export(
         self,
         target: str | os.PathLike[str] | IO[bytes],
@@ -137,18 +142,20 @@ class Transaction:
         with contextlib.suppress(OmnigraphError):
             self._graph.branches.delete(self._name)
 
+    @checked
     def mutate(
         self,
-        query: str | Path,
+        query: str | os.PathLike[str],
         params: Mapping[str, Any] | None = None,
         name: str | None = None,
     ) -> MutationResult:
         """Run a mutation inside the transaction."""
         return self._graph.mutate(query, params, name, branch=self._name, actor=self._actor)
 
+    @checked
     def query(
         self,
-        query: str | Path,
+        query: str | os.PathLike[str],
         params: Mapping[str, Any] | None = None,
         name: str | None = None,
         engine: str = "auto",
@@ -156,6 +163,7 @@ class Transaction:
         """The rows of a read, which sees what the transaction wrote."""
         return self._graph.query(query, params, name, branch=self._name, engine=engine)
 
+    @checked
     def load(self, source: Any, mode: str, **options: Any) -> LoadResult:
         """Load bulk data inside the transaction; `options` are those of `Graph.load`."""
         return self._graph.load(source, mode, branch=self._name, actor=self._actor, **options)

@@ -7,6 +7,7 @@ nothing; an apply plans again inside its own turn, so it never makes a change of
 import os
 from collections.abc import Callable, Mapping
 
+from omnigraph.arguments import checked
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.schema_diff import MigrationPlan, plan_migration
 from omnigraph.errors import StorageFailed
@@ -32,10 +33,12 @@ class SchemaView:
     def catalog(self) -> Catalog:
         return self._schemas.current().catalog
 
+    @checked
     def at(self, commit: str) -> Accepted:
         """The schema that held at a commit."""
         return self._schemas.of(self._store.snapshot(commit=commit))
 
+    @checked
     def plan(
         self,
         desired: str | os.PathLike[str],
@@ -54,6 +57,7 @@ class SchemaView:
             backfill=backfill,
         )
 
+    @checked
     def apply(
         self,
         desired: str | os.PathLike[str],

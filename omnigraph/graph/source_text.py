@@ -22,6 +22,6 @@ def _file_text(kind: str, path: str | os.PathLike[str]) -> str:
         raise BadRequest(f"cannot read the {kind} '{os.fspath(path)}': {cause}") from cause
 
 
-def query_text(query: str | Path) -> str:
+def query_text(query: str | os.PathLike[str]) -> str:
     """The text of a query; a `Path` is a file."""
     return query if isinstance(query, str) else _file_text("query file", query)

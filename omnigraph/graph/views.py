@@ -5,6 +5,8 @@ Invariant: a view asks one part and keeps nothing.
 
 from collections.abc import Callable, Collection
 
+from omnigraph.arguments import checked
+from omnigraph.errors import BadRequest
 from omnigraph.exec.changes.baseline import Baseline
 from omnigraph.exec.changes.diff import PAGE_CHANGES, Changes, commit_changes, filters, readable
 from omnigraph.exec.changes.feed import POLL_COMMITS, Feed, FeedPage
@@ -24,6 +26,7 @@ class BranchesView:
         self._store = store
         self._schemas = schemas
 
+    @checked
     def create(self, name: str, from_: str = MAIN) -> str:
         """A new branch at the head of another; its name, trimmed."""
         return self._store.branches.create(name, source=from_)
@@ -32,10 +35,12 @@ class BranchesView:
         """Every branch, sorted by name."""
         return self._store.branches.list()
 
+    @checked
     def delete(self, name: str) -> None:
         """Remove a branch no other depends on."""
         self._store.branches.delete(name)
 
+    @checked
     def merge(
         self,
         source: str,
@@ -60,16 +65,30 @@ class CommitsView:
         self._store = store
         self._schemas = schemas
 
+    @checked
     def list(
-        self, branch: str = MAIN, *, actor: str | None = None, limit: int | None = None
+        self,
+        branch: str = MAIN,
+        *,
+        actor: str | None = None,
+        limit: int | None = None,
+        all_branches: bool = False,
     ) -> tuple[Commit, ...]:
-        """The commits of a branch, inherited ones included, newest first."""
-        return self._store.history.list(branch, actor=actor, limit=limit)
+        """The commits of a branch, inherited ones included, or of every branch; newest first."""
+        if limit is not None and limit < 0:
+            raise BadRequest(f"limit is {limit}", "give a whole number from 0 on")
+        if not all_branches:
+            return self._store.history.list(branch, actor=actor, limit=limit)
+        if branch != MAIN:
+            raise BadRequest("all_branches= leaves no branch to choose", "pass one of the two")
+        return self._store.history.list_all(actor=actor, limit=limit)
 
+    @checked
     def get(self, commit_id: str) -> Commit:
         """One commit of any branch."""
         return self._store.history.get(commit_id)
 
+    @checked
     def changes(
         self,
         commit_id: str,
@@ -93,6 +112,7 @@ class ChangesView:
         self._store = store
         self._schemas = schemas
 
+    @checked
     def poll(
         self,
         branch: str = MAIN,
@@ -116,6 +136,7 @@ class ChangesView:
             start=start, cursor=cursor, page_token=page_token, limit=limit, commits=commits
         )
 
+    @checked
     def baseline(
         self,
         branch: str = MAIN,

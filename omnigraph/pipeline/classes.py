@@ -8,23 +8,22 @@ JVM ignores an archive that it cannot use.
 """
 
 import hashlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from omnigraph import environment
 from omnigraph.pipeline.java import Java
 from omnigraph.user_cache import cache_folder
-
-SWITCH = "OMNIGRAPH_CLASS_ARCHIVE"
-"""Set to `off`, no archive is made or used."""
 
 # A JVM that cannot use an archive logs a warning and goes on without: the log is noise.
 _QUIET = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
 
 
-def archive_options(java: Java, jars: Path, env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+def archive_options(
+    java: Java, jars: Path, env: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
     """JVM options: use the archive, or write one at exit."""
-    if env.get(SWITCH, "").lower() == "off" or not jars.is_dir():
+    if environment.CLASS_ARCHIVE.read(env) == "off" or not jars.is_dir():
         return ()
     folder = cache_folder(env) / "classes"
     archive = folder / f"{_key(java, jars)}.jsa"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from omnigraph.arguments import checked
 from omnigraph.catalog.model import EdgeType
 from omnigraph.errors import BadRequest
 from omnigraph.exec.changes.export import choose_owners
@@ -32,6 +33,7 @@ class Frames:
         self._store = store
         self._schemas = schemas
 
+    @checked
     def tables(
         self,
         types: Iterable[str] | None = None,
@@ -48,6 +50,7 @@ class Frames:
         register(running)
         return self._frames(running, owners, pinned)
 
+    @checked
     def sql(
         self,
         statement: str,

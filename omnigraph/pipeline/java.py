@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from omnigraph import environment
 from omnigraph.errors import NotInstalled
 from omnigraph.user_cache import cache_folder
 
@@ -63,7 +64,7 @@ class _JavaRejected(Exception):
     """Why a candidate cannot be used."""
 
 
-def find_java(env: Mapping[str, str] = os.environ) -> Java:
+def find_java(env: Mapping[str, str] | None = None) -> Java:
     """The first Java that can run Spark, or `NotInstalled` with what was wrong with each."""
     reasons: list[str] = []
     for candidate in _candidates(env):
@@ -80,11 +81,11 @@ def find_java(env: Mapping[str, str] = os.environ) -> Java:
     )
 
 
-def _candidates(env: Mapping[str, str]) -> Iterator[_Candidate]:
-    home = env.get("JAVA_HOME")
+def _candidates(env: Mapping[str, str] | None) -> Iterator[_Candidate]:
+    home = environment.JAVA_HOME.read(env)
     if home:
         yield _Candidate(Path(home) / "bin" / "java", f"JAVA_HOME={home}", Path(home))
-    for folder in dict.fromkeys(env.get("PATH", "").split(os.pathsep)):
+    for folder in dict.fromkeys((environment.PATH.read(env) or "").split(os.pathsep)):
         program = Path(folder) / "java"
         if folder and program.is_file():
             yield _Candidate(program, str(program))
@@ -101,7 +102,7 @@ def _packaged_home() -> Path | None:
     return home
 
 
-def _accept(candidate: _Candidate, env: Mapping[str, str]) -> Java:
+def _accept(candidate: _Candidate, env: Mapping[str, str] | None) -> Java:
     needs_shim = False
     try:
         answer = _ask(candidate.program, _VECTOR_MODULE)
@@ -155,7 +156,7 @@ def _home(answer: str, program: Path) -> Path:
     return home
 
 
-def _shim(java: Path, env: Mapping[str, str]) -> Path:
+def _shim(java: Path, env: Mapping[str, str] | None) -> Path:
     """A home whose `bin/java` starts `java` without the vector module."""
     text = _SHIM.format(flag=shlex.quote(_VECTOR_MODULE), java=shlex.quote(str(java)))
     home = cache_folder(env) / "java" / hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -8,9 +8,9 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
+from omnigraph import environment
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.load.files import Options
@@ -20,16 +20,14 @@ from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.request import MODES, LoadRequest, LoadResult, OnDuplicate
 from omnigraph.exec.progress import Progress
 from omnigraph.extras import has_spark, require_spark
-from omnigraph.storage.names import MAIN
+from omnigraph.output_file import folder_path
+from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.protocol.intent import AlreadyMarked
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
 from omnigraph.types import Kind, counts_of_kind
 
 Engine = Literal["auto", "local", "spark"]
-LOCAL_BYTES_VARIABLE = "OMNIGRAPH_LOCAL_BYTES_MAX"
-LOCAL_BYTES_MAX = 64 << 20
-"""Inputs up to this size are loaded in this process unless Spark is there already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +119,9 @@ def _opened(order: Order, options: Options) -> Input:
 
 
 def _request(store: Store, catalog: Catalog, order: Order) -> LoadRequest:
+    if order.once is not None:
+        require_text("the name of a load `once`", order.once)
+    environment.LOAD_CONCURRENCY.read()  # refused before a branch is created for the load
     if order.mode not in MODES:
         raise BadRequest(f"unknown load mode '{order.mode}'", f"use {', '.join(MODES)}")
     order_by = _order_by(order)
@@ -129,7 +130,7 @@ def _request(store: Store, catalog: Catalog, order: Order) -> LoadRequest:
         branch=order.branch,
         owner=_owner(catalog, order),
         columns=dict(order.columns),
-        rejects=None if order.rejects is None else Path(order.rejects),
+        rejects=None if order.rejects is None else folder_path(order.rejects, "rejects"),
         actor=order.actor,
         progress=order.progress,
         permissive=order.permissive,
@@ -207,8 +208,8 @@ def choose_engine(order: Order, input: Input, *, is_frame: bool) -> Literal["loc
                 require_spark()  # before a branch is created for the load
             return "spark"
         case "auto":
-            limit = int(os.environ.get(LOCAL_BYTES_VARIABLE) or LOCAL_BYTES_MAX)
-            is_small = input.size_bytes is not None and input.size_bytes <= limit
+            size_max = environment.LOCAL_BYTES.read()
+            is_small = input.size_bytes is not None and input.size_bytes <= size_max
             if is_frame or order.spark is not None or _session_is_active():
                 return "spark"
             # A stream of records passes through this process on either engine.

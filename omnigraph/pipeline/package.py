@@ -4,6 +4,7 @@ Invariant: with the unpacked archive's `lib` on the path, the same Python versio
 platform can run every task. Spark and Java are not in it: a cluster has its own.
 """
 
+import os
 import re
 import sys
 import sysconfig
@@ -12,8 +13,9 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from omnigraph.errors import AlreadyExists, NotInstalled, StorageFailed
+from omnigraph.errors import AlreadyExists, NotInstalled
 from omnigraph.extras import require_spark
+from omnigraph.output_file import local_path, whole_file
 
 FOLDER = "omnigraph"
 """The name under which executors unpack the archive."""
@@ -30,22 +32,19 @@ def archive_name() -> str:
     return f"omnigraph-{metadata.version('omnigraph')}-{python}-{platform}.tar.gz"
 
 
-def build(target: Path) -> Path:
+def build(target: str | os.PathLike[str]) -> Path:
     """Write the archive, which appears when it is whole. A folder gets one by its own name."""
     require_spark()  # tasks need pandas, which comes with it
-    path = target / archive_name() if target.is_dir() else target
-    if path.exists():
+    path = local_path(target, "the archive")
+    path = path / archive_name() if os.path.isdir(path) else path
+    if os.path.exists(path):
         raise AlreadyExists("archive", str(path), "remove it, or name another")
-    unfinished = path.with_name(f".{path.name}.part")
-    try:
-        with tarfile.open(unfinished, "w:gz", compresslevel=_COMPRESSION) as archive:
-            for file, name in _files():
-                archive.add(file, f"{LIBRARY}/{name}", recursive=False)
-        unfinished.replace(path)
-    except OSError as cause:
-        raise StorageFailed(f"wrote {path}", str(cause)) from cause
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with (
+        whole_file(path, "the archive") as stream,
+        tarfile.open(fileobj=stream, mode="w:gz", compresslevel=_COMPRESSION) as archive,
+    ):
+        for file, name in _files():
+            archive.add(file, f"{LIBRARY}/{name}", recursive=False)
     return path
 
 

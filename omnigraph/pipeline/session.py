@@ -9,11 +9,11 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
 
+from omnigraph import environment
 from omnigraph.extras import require_spark
 from omnigraph.pipeline.classes import archive_options
 from omnigraph.pipeline.java import Java, find_java
@@ -65,7 +65,7 @@ def session(
         if active is not None:
             register(active)
             return active
-        if "PYSPARK_GATEWAY_PORT" in os.environ:
+        if environment.GATEWAY_PORT.read() is not None:
             # spark-submit started the JVM and this process, with every setting.
             made = spark_session.builder.appName(app_name).getOrCreate()
         else:
@@ -105,7 +105,7 @@ def _make(
     java = find_java()
     for key, value in {**settings(profile, master, java), **config}.items():
         builder = builder.config(key, value)
-    with _environment(_launch_variables(master, java)):
+    with environment.borrowed(_launch_variables(master, java)):
         made = builder.getOrCreate()
     _quieten()
     return made
@@ -164,20 +164,5 @@ def _launch_variables(master: str, java: Java) -> dict[str, str]:
     if _is_local(master):
         variables["SPARK_LOCAL_IP"] = _LOOPBACK
         # Workers must have the packages this process has; Spark would take `python3` on the path.
-        variables["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or sys.executable
+        variables["PYSPARK_PYTHON"] = environment.PYSPARK_PYTHON.read() or sys.executable
     return variables
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Add `variables` to the environment that a process started meanwhile inherits."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

@@ -6,16 +6,14 @@ Invariant: the folder lies beside the graph unless the caller names another.
 import os
 import tempfile
 
+from omnigraph import environment
 from omnigraph.errors import BadRequest
 from omnigraph.storage.store import Store
-
-SCRATCH_VARIABLE = "OMNIGRAPH_SCRATCH"
-"""A folder that the driver and all workers reach, for keys and spooled rows."""
 
 
 def scratch_parent(store: Store, *, is_local: bool = True) -> str:
     """The folder for scratch folders, there when this returns."""
-    folder = os.environ.get(SCRATCH_VARIABLE)
+    folder = environment.SCRATCH.read()
     if folder:
         os.makedirs(folder, exist_ok=True)
         return folder
@@ -27,5 +25,5 @@ def scratch_parent(store: Store, *, is_local: bool = True) -> str:
         return tempfile.gettempdir()
     raise BadRequest(
         "a load on a cluster needs a folder that all workers reach",
-        f"set {SCRATCH_VARIABLE} to one",
+        f"set {environment.SCRATCH.name} to one",
     )

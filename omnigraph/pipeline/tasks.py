@@ -99,7 +99,8 @@ def _sink(job: LoadJob, folder: Path) -> FragmentSink | RowSink:
         return RowSink(Spill(folder, job.buckets, FRAGMENT_BYTES))
     store = open_store(job.uri, read_only=True, storage_options=job.storage_options)
     replacing = job.request.mode == "overwrite"
-    return FragmentSink(store.tables, job.pins.__getitem__, replacing=replacing)
+    # Tasks are what runs at once on Spark, and each has the memory for one fragment.
+    return FragmentSink(store.tables, job.pins.__getitem__, replacing=replacing, threads=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from omnigraph import environment
+from omnigraph.errors import BadRequest
+
 COMMIT = (
     "commit.locked",
     "commit.checked",
@@ -59,8 +62,6 @@ NAMES = frozenset(
     {*COMMIT, *CONFIRM, *FORK, *RECOVER, *BRANCH, *FOLD, *UPKEEP, *REPAIR, *CLEANUP}
     | {*PROMOTE, *RECLAIM, *INIT}
 )
-
-VARIABLE = "OMNIGRAPH_FAILPOINTS"
 
 
 class Injected(OSError):
@@ -120,7 +121,12 @@ def _arm_from_environment(text: str) -> None:
     for part in filter(None, text.split(";")):
         name, _, rest = part.partition("=")
         action, _, nth = rest.partition("@")
-        arm(name.strip(), action.strip(), int(nth or 1))
+        try:
+            arm(name.strip(), action.strip(), int(nth or 1))
+        except ValueError:
+            raise BadRequest(
+                f"{environment.FAILPOINTS.name} is '{text}'", "unset it: it is for tests"
+            ) from None
 
 
-_arm_from_environment(os.environ.get(VARIABLE, ""))
+_arm_from_environment(environment.FAILPOINTS.read() or "")

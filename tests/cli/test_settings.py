@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph import environment
 from tests.cli.program import document, lines, run
 
 WHO = "query who() { match { $p: Person } return { $p.name as name } order { name } limit 1 }"
@@ -189,3 +190,73 @@ def test_a_fault_of_ours_is_one_sentence_too(people: Path, monkeypatch: pytest.M
         "error: the program failed unexpectedly (RuntimeError: boom); "
         "run it again with --debug and report it\n"
     )
+
+
+# Environment variables
+
+
+@pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
+@pytest.mark.parametrize("value", ["abc", "0", "-1"])
+def test_a_load_names_the_variable_it_cannot_use_and_does_nothing(
+    people: Path, monkeypatch: pytest.MonkeyPatch, mode: str, value: str
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_LOAD_CONCURRENCY", value)
+    load = ("load", "g.omni", "--data", "people.jsonl", "--mode", mode)
+    done = run(*load, "--branch", "new", "--from", "main", cwd=people)
+    assert done.returncode == 1
+    assert f"error: OMNIGRAPH_LOAD_CONCURRENCY is '{value}'; set it to" in done.stderr
+    assert lines("branch", "list", "g.omni", cwd=people) == ["main"]
+
+
+def test_a_frontier_that_is_no_number_is_not_passed_over(
+    people: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER", "many")
+    done = run("query", "g.omni", "-e", WHO, cwd=people)
+    assert "OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER is 'many'" in done.stderr
+
+
+def test_a_size_that_is_no_number_is_named(people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_LOCAL_BYTES_MAX", "64M")
+    done = run("load", "g.omni", "--data", "people.jsonl", "--mode", "merge", cwd=people)
+    assert "error: OMNIGRAPH_LOCAL_BYTES_MAX is '64M'" in done.stderr
+
+
+def test_config_env_lists_every_variable_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_MAINTENANCE_CONCURRENCY", "3")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    monkeypatch.setenv("OMNIGRAPH_LOAD_CONCURENCY", "3")
+    listed = document("config", "--env")
+    by_name = {variable["name"]: variable for variable in listed["variables"]}
+    assert set(by_name) == {variable.name for variable in environment.TABLE}
+    assert by_name["OMNIGRAPH_MAINTENANCE_CONCURRENCY"] == {
+        "name": "OMNIGRAPH_MAINTENANCE_CONCURRENCY",
+        "value": "3",
+        "default": "8",
+        "allowed": "from 1 to 1024",
+        "use": "tasks of optimize and cleanup at once in one process",
+        "error": None,
+    }
+    assert by_name["OMNIGRAPH_LOAD_CONCURRENCY"]["default"] == "8"
+    assert by_name["OMNIGRAPH_LOAD_CONCURRENCY"]["value"] is None
+    assert by_name["OPENAI_API_KEY"]["value"] == "(set)"
+    assert listed["unknown"] == ["OMNIGRAPH_LOAD_CONCURENCY"]
+    text = lines("config", "--env")
+    assert "sk-very-secret" not in "\n".join(text)
+    assert any(line.startswith("OMNIGRAPH_MAINTENANCE_CONCURRENCY=3: ") for line in text)
+
+
+def test_config_env_shows_a_value_that_cannot_be_used_and_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "fast")
+    done = run("config", "--env")
+    assert done.returncode == 1
+    assert "  error: OMNIGRAPH_TRAVERSAL_MODE is 'fast'; use auto, indexed, csr" in done.stdout
+
+
+def test_config_shows_the_settings(no_settings: Path) -> None:
+    path = write(no_settings, "operator: {actor: act-ada}\ndefaults: {store: x.omni}\n")
+    shown = document("config")
+    assert (shown["path"], shown["actor"], shown["store"]) == (str(path), "act-ada", "x.omni")
+    assert f"path: {path}" in lines("config")

@@ -8,7 +8,9 @@ from typing import Any
 import lance
 import pytest
 
+from omnigraph.errors import RecoveryRequired
 from omnigraph.graph import Graph
+from omnigraph.storage import failpoints
 from omnigraph.storage.manifest import manifest
 from tests.cli.program import run
 from tests.exec.upkeep_world import PERSON, add, foreign_append, fragments, made
@@ -62,6 +64,22 @@ def test_optimize_as_json(graph: Graph) -> None:
     } in (person["pending_indexes"])
     assert dataset(document, "__manifest")["fragments_added"] == 1
     assert fragments(graph) == 1
+
+
+def test_repair_shows_a_write_that_stopped_half_way_and_changes_nothing(graph: Graph) -> None:
+    with failpoints.armed("publish.before"), pytest.raises(RecoveryRequired):
+        add(graph, 1_000, 1_005)
+    graph.close()
+    for _ in range(2):  # looking settles nothing
+        person = dataset(told("repair", graph.uri))
+        assert (person["classification"], person["action"]) == ("pending", "recover")
+        assert person["lance_head_version"] > person["published_dataset_version"]
+    done = run("repair", graph.uri)
+    assert done.returncode == 0
+    assert "pending: would recover: recovery required for operation " in done.stdout
+    assert "pass --confirm" in done.stderr
+    assert dataset(told("repair", graph.uri, "--confirm"))["action"] == "none"
+    assert "no drift" in run("repair", graph.uri).stdout
 
 
 def test_repair_previews_and_exits_with_what_it_refuses(graph: Graph) -> None:

@@ -74,7 +74,7 @@ def _work(call: dict[str, Any], streams: list[int]) -> NoReturn:
     os.chdir(call["folder"])
     os.environ.clear()
     os.environ.update(call["env"])
-    failpoints._arm_from_environment(os.environ.get(failpoints.VARIABLE, ""))
+    failpoints._arm_from_environment(os.environ.get("OMNIGRAPH_FAILPOINTS", ""))
     sys.argv = ["omnigraph", *call["words"]]
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
     sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)

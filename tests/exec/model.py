@@ -23,9 +23,12 @@ class Model:
     companies: set[str] = field(default_factory=set)
     knows: list[tuple[str, str]] = field(default_factory=list)
     works: list[tuple[str, str]] = field(default_factory=list)
+    touched: set[tuple[str, str]] = field(default_factory=set)  # nodes, by the mutation under way
 
     def copy(self) -> "Model":
-        return deepcopy(self)
+        copied = deepcopy(self)
+        copied.touched = set()
+        return copied
 
     def seen(self) -> object:
         """The state in a form in which order does not matter."""
@@ -48,16 +51,21 @@ class Model:
         if len({source for source, _ in self.works}) < len(self.works):
             raise Refused("works")
 
-    # Statements: each gives the rows it wrote, nodes and edges
+    # Statements: each gives the rows it was the first of its mutation to touch, nodes and edges
+
+    def _first(self, kind: str, name: str) -> int:
+        is_first = (kind, name) not in self.touched
+        self.touched.add((kind, name))
+        return int(is_first)
 
     def insert_person(self, name: str, age: int | None, email: str | None) -> tuple[int, int]:
         given = {"age": age, "email": email}
         self.people[name] = {key: value for key, value in given.items() if value is not None}
-        return 1, 0
+        return self._first("person", name), 0
 
     def insert_company(self, name: str) -> tuple[int, int]:
         self.companies.add(name)
-        return 1, 0
+        return self._first("company", name), 0
 
     def insert_knows(self, source: str, target: str) -> tuple[int, int]:
         self.knows.append((source, target))
@@ -68,16 +76,16 @@ class Model:
         return 0, 1
 
     def update_age(self, age: int, below: int) -> tuple[int, int]:
-        matched = [p for p in self.people.values() if "age" in p and int(p["age"]) < below]
-        for person in matched:
-            person["age"] = age
-        return len(matched), 0
+        matched = [n for n, p in self.people.items() if "age" in p and int(p["age"]) < below]
+        for name in matched:
+            self.people[name]["age"] = age
+        return sum(self._first("person", name) for name in matched), 0
 
     def update_email(self, email: str, name: str) -> tuple[int, int]:
         if name not in self.people:
             return 0, 0
         self.people[name]["email"] = email
-        return 1, 0
+        return self._first("person", name), 0
 
     def delete_person(self, age: int) -> tuple[int, int]:
         return self._forget({n for n, p in self.people.items() if int(p.get("age", -1)) >= age})

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import omnigraph as og
 from omnigraph.errors import BadRequest
 from omnigraph.graph import Graph
 from omnigraph.language.query.parser import parse_queries
@@ -264,3 +265,31 @@ def test_a_golden_query_runs(
         result = graph.query(path, {p.name: _sample(p) for p in plan.parameters}, name=name)
         assert result.columns == [column.name for column in plan.columns]
         assert result.to_arrow().num_rows == len(result) == len(result.rows)
+
+
+@pytest.mark.parametrize(
+    ("hops", "names"),
+    [
+        ("", ["Ada", "Bob"]),
+        ("{1,1}", ["Ada", "Bob"]),
+        ("{1,3}", ["Ada", "Bob"]),
+        ("{2,2}", ["Bob"]),
+        ("{2,3}", ["Bob"]),
+    ],
+)
+@pytest.mark.usefixtures("mode")
+def test_hop_ranges_over_self_edges_are_as_the_page_says(
+    tmp_path: Path, hops: str, names: list[str]
+) -> None:
+    schema = "node Person { name: String @key }\nedge Knows: Person -> Person"
+    ends = [("Ada", "Bob"), ("Ada", "Ada"), ("Bob", "Bob")]
+    records = [{"type": "Person", "data": {"name": name}} for name in ("Ada", "Bob")]
+    records += [{"edge": "Knows", "from": a, "to": b} for a, b in ends]
+    with og.init(tmp_path / "g", schema) as graph:
+        graph.load(records, "append", engine="local")
+        rows = graph.query(from_(f"{ADA}  $a knows{hops} $b", rest="order { n }")).rows
+    assert [row["n"] for row in rows] == names
+    page = (Path(__file__).parents[2] / "docs" / "query-language.md").read_text(encoding="utf-8")
+    [row] = [r for r in page.splitlines() if f"`knows{hops}`" in r and r.startswith("| `knows")]
+    produced = row.rpartition(";")[0] or row  # after the semicolon stands who is not
+    assert all(f"`{name}`" in produced for name in names)

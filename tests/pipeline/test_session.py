@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from omnigraph import environment
 from omnigraph.errors import NotInstalled
-from omnigraph.pipeline import session as module
 from omnigraph.pipeline.session import Profile, session, settings
 from tests.pipeline import jobs
 
@@ -75,7 +75,7 @@ def test_variables_are_restored_after_a_failure(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("OMNIGRAPH_B", raising=False)
 
     def fail() -> None:
-        with module._environment({"OMNIGRAPH_A": "during", "OMNIGRAPH_B": "during"}):
+        with environment.borrowed({"OMNIGRAPH_A": "during", "OMNIGRAPH_B": "during"}):
             assert os.environ["OMNIGRAPH_B"] == "during"
             raise NotInstalled("a", "b", "c")
 

@@ -7,7 +7,6 @@ every change after the cursor give each later commit. Memory holds a batch of ro
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -44,7 +43,7 @@ class Baseline:
     def to_file(self, path: str | os.PathLike[str]) -> ExportResult:
         """Write the records without the handshake to a file that appears when it is durable."""
         with readable(self.commit_id):
-            return self._exporting.to_file(Path(path))
+            return self._exporting.to_file(path)
 
     def to_json(self) -> dict[str, Any]:
         """The handshake."""

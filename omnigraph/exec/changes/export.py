@@ -4,6 +4,7 @@ Invariant: one snapshot throughout. Edges come before nodes, types in name order
 and every property of every row is there, so that loading the export gives the same graph.
 """
 
+import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.values.json_text import ndjson_line
 from omnigraph.exec.values.scalars import JsonForm
 from omnigraph.exec.values.to_json import json_column
+from omnigraph.output_file import folder_path, local_path, whole_file, writing
 from omnigraph.storage.lance.columns import BLOB_BYTES
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import Snapshot
@@ -64,23 +66,15 @@ class Exporting:
         """Everything as NDJSON, one type after the other."""
         return self._each(lambda owner: write_lines(stream, self._batches(owner), owner))
 
-    def to_file(self, path: Path) -> ExportResult:
+    def to_file(self, path: str | os.PathLike[str]) -> ExportResult:
         """Everything as one NDJSON file, which appears when it is whole."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            with unfinished.open("wb") as stream:
-                done = self.to_stream(stream)
-                stream.flush()
-                os.fsync(stream.fileno())
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
-        return done
+        with whole_file(path, "the export") as stream:
+            return self.to_stream(stream)
 
     def to_folder(self, folder: Path, format: str) -> ExportResult:
         """A file of NDJSON a type, or a folder of Parquet files a type."""
-        folder.mkdir(parents=True, exist_ok=True)
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise AlreadyExists("export", str(folder), "give an empty folder")
         if format == "parquet":
@@ -221,8 +215,10 @@ def export(
     if not isinstance(target, str | os.PathLike):
         if format == "parquet":
             raise BadRequest("Parquet goes to a folder", "give a path")
+        if isinstance(target, io.TextIOBase):
+            raise BadRequest("an export is bytes, not text", "open the file with mode 'wb'")
         return exporting.to_stream(target)
-    path = Path(target)
-    if format == "parquet" or os.fspath(target).endswith("/") or path.is_dir():
-        return exporting.to_folder(path, format)
+    path = local_path(target, "the export")
+    if format == "parquet" or os.fspath(target).endswith("/") or os.path.isdir(path):
+        return exporting.to_folder(folder_path(path, "the export"), format)
     return exporting.to_file(path)

@@ -59,7 +59,7 @@ def _named(
     if isinstance(owner, EdgeType):
         allowed |= {"src", "dst"}
     columns: dict[str, pa.Array] = {}
-    for name in table.column_names:
+    for index, name in enumerate(table.column_names):
         target = rename.get(name, name)
         if isinstance(owner, EdgeType):
             target = _ENDS.get(target, target)
@@ -70,7 +70,7 @@ def _named(
             text = f"two columns fill {owner.name}.{target}"
             reading.fault(None, bad("property", text, owner=owner.name, prop=target).violation)
         else:
-            columns[target] = table.column(name).combine_chunks()
+            columns[target] = table.column(index).combine_chunks()
     return None if reading.wrong else columns
 
 

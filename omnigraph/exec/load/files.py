@@ -3,11 +3,13 @@
 Invariant: a name and its options open the same file in every process.
 """
 
-import os
 from collections.abc import Mapping
 from urllib.parse import urlparse
 
 import pyarrow.fs as pfs
+
+from omnigraph import environment
+from omnigraph.errors import BadRequest
 
 Options = tuple[tuple[str, str], ...]
 """A graph's `storage_options` for an object store; environment variables fill what is left out."""
@@ -24,14 +26,20 @@ def opened(name: str, options: Options = ()) -> tuple[pfs.FileSystem, str]:
         return pfs.LocalFileSystem(), name.removeprefix("file://")
     if name.startswith("s3://"):
         return _s3(dict(options)), name.removeprefix("s3://")
-    files, path = pfs.FileSystem.from_uri(name)
+    try:
+        files, path = pfs.FileSystem.from_uri(name)
+    except (ValueError, NotImplementedError) as cause:  # Arrow's own are among them
+        raise BadRequest(
+            f"'{name}' is in no file system that can be reached", "give a path, file:// or s3://"
+        ) from cause
     return files, str(path)
 
 
 def _s3(options: Mapping[str, str]) -> pfs.S3FileSystem:
     def option(*names: str) -> str | None:
         for name in names:
-            value = options.get(name) or os.environ.get(name.upper())
+            variable = environment.AWS.get(name.upper())
+            value = options.get(name) or (variable.read() if variable is not None else None)
             if value:
                 return value
         return None

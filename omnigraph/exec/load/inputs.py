@@ -110,12 +110,22 @@ def _columns(source: Any) -> tuple[Iterable[pa.Table], int | None] | None:
         return (pa.Table.from_batches([batch]) for batch in source), None
     library = type(source).__module__.partition(".")[0]
     if library == "pandas":
-        table = pa.Table.from_pandas(source, preserve_index=False)
+        table = _of_pandas(source)
         return [table], table.nbytes
     if library == "polars":
         table = source.to_arrow()
         return [table], table.nbytes
     return None
+
+
+def _of_pandas(source: Any) -> pa.Table:
+    try:
+        return pa.Table.from_pandas(source, preserve_index=False)
+    except (ValueError, TypeError, OverflowError, pa.ArrowException) as cause:
+        raise BadRequest(
+            f"the pandas table has no Arrow form: {cause}",
+            "name each column once, and give a column one type",
+        ) from cause
 
 
 def _tables(tables: Iterable[pa.Table]) -> Iterator[Piece]:

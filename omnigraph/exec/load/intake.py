@@ -4,7 +4,6 @@ Invariant: rows reach a sink only while the input has no fault. Files that a sin
 its result and nowhere else, so a task that ran twice counts once.
 """
 
-import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -28,7 +27,6 @@ from omnigraph.types import TableKey
 
 FRAGMENT_ROWS = 1 << 20
 FRAGMENT_BYTES = 96 << 20
-CONCURRENCY_VARIABLE = "OMNIGRAPH_LOAD_CONCURRENCY"
 _REJECTS_SHOWN = 1_000
 
 
@@ -95,13 +93,19 @@ class FragmentSink:
     """Writes uncommitted fragments while the input is read: for append and overwrite."""
 
     def __init__(
-        self, tables: TableStaging, base: Callable[[TableKey], TablePin], *, replacing: bool
+        self,
+        tables: TableStaging,
+        base: Callable[[TableKey], TablePin],
+        *,
+        replacing: bool,
+        threads: int,
     ) -> None:
         self._tables = tables
         self._base = base
         self._replacing = replacing
         self._unwritten: dict[TableKey, list[pa.Table]] = {}
-        self._writing: Jobs[tuple[TableKey, Fragments]] = Jobs(concurrency())
+        self._threads = threads
+        self._writing: Jobs[tuple[TableKey, Fragments]] = Jobs(threads)
         self.written: dict[TableKey, Fragments] = {}
 
     def add(self, rows: TypedRows, part: int) -> None:
@@ -125,7 +129,7 @@ class FragmentSink:
     def _write(self, table: TableKey) -> None:
         rows = pa.concat_tables(self._unwritten.pop(table))
         base = self._base(table)
-        self._settle(concurrency())
+        self._settle(self._threads)
         stage = partial(self._tables.write_fragments, base, rows, replacing=self._replacing)
         self._writing.start(lambda: (table, stage()))
 
@@ -133,11 +137,6 @@ class FragmentSink:
         """Wait until at most `waiting_max` fragments are being written, which bounds memory."""
         for table, fragments in self._writing.results(left=waiting_max):
             self.written[table] = (*self.written.get(table, ()), *fragments)
-
-
-def concurrency() -> int:
-    """How many fragments are written at once."""
-    return max(1, int(os.environ.get(CONCURRENCY_VARIABLE) or 1))
 
 
 @dataclass(slots=True)

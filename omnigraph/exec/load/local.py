@@ -16,6 +16,7 @@ from omnigraph.exec.load.pieces import Piece, ready_piece
 from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.scratch import scratch_folder
 from omnigraph.exec.load.spill import Spill
+from omnigraph.exec.load.upsert import write_threads
 from omnigraph.exec.progress import Meter
 from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.threads import in_order
@@ -80,7 +81,12 @@ class Loading:
         sink = (
             RowSink(Spill(self._folder, self._keys.buckets, FRAGMENT_BYTES))
             if request.mode == "merge"
-            else FragmentSink(self._store.tables, write.base, replacing=request.mode == "overwrite")
+            else FragmentSink(
+                self._store.tables,
+                write.base,
+                replacing=request.mode == "overwrite",
+                threads=write_threads(),
+            )
         )
         intake = Intake(self._keys, sink, Faults(request.rejects is not None))
 

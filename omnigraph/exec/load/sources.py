@@ -93,9 +93,9 @@ def _files(name: str, options: Options) -> Iterator[FileFacts]:
         yield from _remote(name, options)
         return
     path = name.removeprefix("file://")
-    if Path(path).is_dir():
+    if os.path.isdir(path):
         matches = [str(p) for p in Path(path).rglob("*") if p.is_file() and _is_data(p)]
-    elif Path(path).exists():
+    elif os.path.exists(path):
         matches = [path]
     else:
         matches = [m for m in glob.glob(path, recursive=True) if _is_data(Path(m))]

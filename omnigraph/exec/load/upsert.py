@@ -9,6 +9,7 @@ of the table. The fragments of a bucket are reused by a later attempt that repla
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph import environment
 from omnigraph.exec.load.checks import id_keys
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.spill import ORIGIN, KeyFile, KeySet, Spill, read_keys
@@ -30,7 +32,6 @@ from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store, open_store
 from omnigraph.types import TableKey
 
-_THREADS = 2
 FRAGMENTS_ROWS = 1 << 20
 """Rows, roughly, in the fragments of one job."""
 
@@ -40,9 +41,14 @@ RunJobs = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 Item = TypeVar("Item")
 
 
+def write_threads() -> int:
+    """How many files a load in this process writes at once: encoding them is work for a core."""
+    return min(environment.LOAD_CONCURRENCY.read(), max(2, os.cpu_count() or 1))
+
+
 def in_process(work: Callable[[Item], Any], items: Sequence[Item]) -> list[Any]:
     """Run every job in threads of this process; the results in the order of the items."""
-    return list(in_order(work, items, threads=_THREADS))
+    return list(in_order(work, items, threads=write_threads()))
 
 
 def row_keys(table: TableKey) -> KeySet:

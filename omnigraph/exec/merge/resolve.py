@@ -213,7 +213,7 @@ def _cells(merge: TypeMerge, row: pa.Table, name: str, value: Any) -> pa.Array:
     if name == "id" or name in owner.key:
         raise BadRequest(f"a resolution cannot change {owner.name}.{name}", "leave out the key")
     value_type = _type_of(owner, name)
-    index = row.schema.get_field_index(name)
+    index = -1 if value_type is None else row.schema.get_field_index(name)
     if value_type is None or index < 0:
         raise BadRequest(f"{owner.name} has no property '{name}'")
     field = row.schema.field(index)

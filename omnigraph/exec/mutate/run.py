@@ -175,9 +175,8 @@ def _run_and_commit(
     """Run the statements through an open write, and commit it."""
     staging = Staging(write, catalog, asked.given)
     values = partial(_stored, asked.given, asked.external.read)
-    counts = {Kind.NODE: 0, Kind.EDGE: 0}
     for statement in asked.plan.statements:
-        counts[parse_table_key(statement.table)[0]] += _run(staging, catalog, values, statement)
+        _run(staging, catalog, values, statement)
     validate(staging).require_none()
     commit = None
     if staging.changes_anything():
@@ -186,8 +185,8 @@ def _run_and_commit(
     return MutationResult(
         branch=asked.branch,
         query_name=asked.plan.name,
-        affected_nodes=counts[Kind.NODE] + staging.removed_count(Kind.NODE),
-        affected_edges=counts[Kind.EDGE] + staging.removed_count(Kind.EDGE),
+        affected_nodes=staging.affected_count(Kind.NODE),
+        affected_edges=staging.affected_count(Kind.EDGE),
         actor_id=asked.actor,
         commit=commit,
     )
@@ -198,25 +197,24 @@ def _run_and_commit(
 
 def _run(
     staging: Staging, catalog: Catalog, given: Stored, statement: mutation_ir.StatementOp
-) -> int:
-    """Run one statement; returns the rows written. Removed rows are counted at the end."""
+) -> None:
+    """Run one statement into the pending rows."""
     match statement:
         case mutation_ir.InsertNode():
-            return _insert_node(staging, catalog, given, statement)
+            _insert_node(staging, catalog, given, statement)
         case mutation_ir.InsertEdge():
-            return _insert_edge(staging, given, statement)
+            _insert_edge(staging, given, statement)
         case mutation_ir.UpdateRows(table=table, sets=sets, where=where):
-            return staging.table(table).update(where, _values(given, table, sets))
+            staging.table(table).update(where, _values(given, table, sets))
         case mutation_ir.DeleteRows(table=table, where=where, cascades=cascades):
             staging.delete(table, where, cascades)
-            return 0
         case _:
             assert_never(statement)
 
 
 def _insert_node(
     staging: Staging, catalog: Catalog, given: Stored, statement: mutation_ir.InsertNode
-) -> int:
+) -> None:
     node = catalog.of(statement.table)
     assert isinstance(node, NodeType)
     values = _values(given, statement.table, statement.sets)
@@ -224,7 +222,6 @@ def _insert_node(
     derived = entity_id(node, values)
     row = {"id": str(ULID()) if derived is None else derived, **values}
     staging.table(statement.table).insert(row, strict=derived is None)
-    return 1
 
 
 def _require_key(node: NodeType, values: Mapping[str, Any]) -> None:
@@ -236,7 +233,7 @@ def _require_key(node: NodeType, values: Mapping[str, Any]) -> None:
             raise ConstraintViolated((broken,), 1)
 
 
-def _insert_edge(staging: Staging, given: Stored, statement: mutation_ir.InsertEdge) -> int:
+def _insert_edge(staging: Staging, given: Stored, statement: mutation_ir.InsertEdge) -> None:
     row = {
         "id": str(ULID()),
         "src": given(statement.source, ID_TYPE, "from"),
@@ -244,7 +241,6 @@ def _insert_edge(staging: Staging, given: Stored, statement: mutation_ir.InsertE
         **_values(given, statement.table, statement.sets),
     }
     staging.table(statement.table).insert(row, strict=True)
-    return 1
 
 
 def _values(

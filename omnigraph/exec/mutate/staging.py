@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Type
+from omnigraph.catalog.model import Catalog, NodeType, Type
 from omnigraph.exec.values.columns import with_columns
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.selection import (
@@ -170,11 +170,10 @@ class Staging:
         """Every table read or changed so far, in the order of the first touch."""
         return tuple(self._tables.values())
 
-    def removed_count(self, kind: Kind) -> int:
-        """How many nodes, or edges, the statements removed, without duplicates."""
-        owner_type = NodeType if kind is Kind.NODE else EdgeType
-        tables = (t for t in self._tables.values() if isinstance(t.owner, owner_type))
-        return sum(t.removed.num_rows for t in tables)
+    def affected_count(self, kind: Kind) -> int:
+        """How many nodes, or edges, the statements wrote or removed, without duplicates."""
+        tables = (t for t in self._tables.values() if t.owner.kind is kind)
+        return sum(t.rows().num_rows + t.removed.num_rows for t in tables)
 
     def changes_anything(self) -> bool:
         """Whether there is anything to commit."""

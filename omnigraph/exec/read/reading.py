@@ -5,14 +5,13 @@ that snapshot for an epoch of the cache, and its prepared plan. A plan whose res
 runs in the caller's thread; everything that may take longer runs under guard.
 """
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
-from omnigraph.errors import BadRequest
+from omnigraph import environment
 from omnigraph.exec.limits import Limits, Watch
 from omnigraph.exec.memory.view import Holdings, TablesView
 from omnigraph.exec.profile import Profile, side_by_side
@@ -33,7 +32,6 @@ from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
 
 _FEW_ROWS_MAX = 128
-_FRONTIER_MAX = 1024
 _PLANS_MAX = 1024
 _VIEWS_MAX = 8
 
@@ -116,8 +114,8 @@ class Reading:
             tables,
             Evaluator(given, ranker.text_matches),
             Watch(self.limits),
-            _mode(),
-            _frontier_max(),
+            TraversalMode(environment.TRAVERSAL.read()),
+            environment.FRONTIER.read(),
             prepared.columns_read,
         )
         return Run(prepared, context, ranker, self.few_rows_max, share)
@@ -160,17 +158,3 @@ def _as_slots(answers: Sequence[ShareResult], watch: Watch) -> Rows:
     whole = pa.concat_tables(answer.columns for answer in answers)
     slots = {ir.Slot(name): whole[name].combine_chunks() for name in whole.column_names}
     return Rows(sum(answer.length for answer in answers), {}, slots)
-
-
-def _mode() -> TraversalMode:
-    text = os.environ.get("OMNIGRAPH_TRAVERSAL_MODE", "auto")
-    try:
-        return TraversalMode(text)
-    except ValueError:
-        modes = ", ".join(TraversalMode)
-        raise BadRequest(f"OMNIGRAPH_TRAVERSAL_MODE is '{text}'", f"use {modes}") from None
-
-
-def _frontier_max() -> int:
-    text = os.environ.get("OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER")
-    return int(text) if text is not None and text.isdigit() else _FRONTIER_MAX

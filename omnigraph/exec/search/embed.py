@@ -6,7 +6,6 @@ error text holds it.
 """
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from omnigraph import environment
 from omnigraph.errors import BadRequest
 from omnigraph.exec.search.embed_http import Client, Patience
 
@@ -48,7 +48,7 @@ def embed_query(
     if model is not None and resolved.model != model:
         raise BadRequest(
             f"the property is embedded with model '{model}', the provider uses '{resolved.model}'",
-            "set OMNIGRAPH_EMBED_MODEL to the property's model, or give a vector",
+            f"set {environment.EMBED_MODEL.name} to the property's model, or give a vector",
         )
     return resolved.embed([text], dimension, Purpose.QUERY)[0]
 
@@ -157,7 +157,7 @@ def _checked(vector: list[Any], dimension: int, client: Client) -> Vector:
 class _ProviderKind:
     base_url: str
     model: str
-    key_variable: str
+    key_variable: environment.TextVariable
     key_header: str
     key_prefix: str = ""
 
@@ -167,35 +167,31 @@ _KINDS = {
     "openai-compatible": _ProviderKind(
         "https://openrouter.ai/api/v1",
         "openai/text-embedding-3-large",
-        "OPENROUTER_API_KEY",
+        environment.OPENROUTER_KEY,
         *_BEARER,
     ),
     "openai": _ProviderKind(
-        "https://api.openai.com/v1", "text-embedding-3-large", "OPENAI_API_KEY", *_BEARER
+        "https://api.openai.com/v1", "text-embedding-3-large", environment.OPENAI_KEY, *_BEARER
     ),
     "gemini": _ProviderKind(
         "https://generativelanguage.googleapis.com/v1beta",
         "gemini-embedding-2",
-        "GEMINI_API_KEY",
+        environment.GEMINI_KEY,
         "x-goog-api-key",
     ),
 }
-_TRUE = frozenset({"1", "true", "yes", "on"})
 
 
-def provider_from_env(environment: Mapping[str, str] | None = None) -> Provider:
+def provider_from_env(env: Mapping[str, str] | None = None) -> Provider:
     """The provider that the environment configures."""
-    values = os.environ if environment is None else environment
-    kind = values.get("OMNIGRAPH_EMBED_PROVIDER", "") or "openai-compatible"
-    if values.get("OMNIGRAPH_EMBEDDINGS_MOCK", "").strip().lower() in _TRUE:
-        kind = "mock"
-    key = values.get(_KINDS[kind].key_variable) if kind in _KINDS else None
+    forced = environment.EMBED_MOCK.read(env)
+    kind = "mock" if forced else environment.EMBED_PROVIDER.read(env)
     return make_provider(
         kind,
-        key=key,
-        base_url=values.get("OMNIGRAPH_EMBED_BASE_URL"),
-        model=values.get("OMNIGRAPH_EMBED_MODEL"),
-        patience=Patience.from_environment(values),
+        key=_KINDS[kind].key_variable.read(env) if kind in _KINDS else None,
+        base_url=environment.EMBED_BASE_URL.read(env),
+        model=environment.EMBED_MODEL.read(env),
+        patience=Patience.from_environment(env),
     )
 
 
@@ -217,7 +213,8 @@ def make_provider(
     if not key:
         raise BadRequest(
             f"the embedding provider '{kind}' has no key",
-            f"set {known.key_variable}, or OMNIGRAPH_EMBED_PROVIDER=mock to work offline",
+            f"set {known.key_variable.name}, or {environment.EMBED_PROVIDER.name}=mock "
+            "to work offline",
         )
     client = Client(
         base_url=(base_url or known.base_url).rstrip("/"),

@@ -15,6 +15,7 @@ from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_o
 
 import orjson
 
+from omnigraph import environment
 from omnigraph.errors import BadRequest, EmbeddingFailed
 
 _ANSWER_BYTES_MAX = 64 << 20
@@ -25,32 +26,20 @@ _EXCERPT_CHARACTERS = 200
 class Patience:
     """Timeout, deadline and retries of a request. A deadline of 0 is none."""
 
-    timeout_ms: int = 30_000
-    deadline_ms: int = 60_000
-    attempts: int = 4
-    backoff_ms: int = 200
+    timeout_ms: int = environment.EMBED_TIMEOUT.default
+    deadline_ms: int = environment.EMBED_DEADLINE.default
+    attempts: int = environment.EMBED_ATTEMPTS.default
+    backoff_ms: int = environment.EMBED_BACKOFF.default
 
     @classmethod
-    def from_environment(cls, values: Mapping[str, str]) -> Self:
+    def from_environment(cls, env: Mapping[str, str] | None = None) -> Self:
         """The defaults, or what the environment says instead."""
-        default = cls()
         return cls(
-            timeout_ms=_number(values, "OMNIGRAPH_EMBED_TIMEOUT_MS", default.timeout_ms, 1),
-            deadline_ms=_number(values, "OMNIGRAPH_EMBED_DEADLINE_MS", default.deadline_ms, 0),
-            attempts=_number(values, "OMNIGRAPH_EMBED_RETRY_ATTEMPTS", default.attempts, 1),
-            backoff_ms=_number(values, "OMNIGRAPH_EMBED_RETRY_BACKOFF_MS", default.backoff_ms, 0),
+            timeout_ms=environment.EMBED_TIMEOUT.read(env),
+            deadline_ms=environment.EMBED_DEADLINE.read(env),
+            attempts=environment.EMBED_ATTEMPTS.read(env),
+            backoff_ms=environment.EMBED_BACKOFF.read(env),
         )
-
-
-def _number(values: Mapping[str, str], name: str, default: int, least: int) -> int:
-    text = values.get(name, "")
-    if not text:
-        return default
-    if not (text.isascii() and text.isdigit()) or int(text) < least:
-        raise BadRequest(
-            f"{name} is '{text}'", f"set it to a whole number from {least} on, or unset it"
-        )
-    return int(text)
 
 
 class _Again(Exception):
@@ -80,7 +69,7 @@ class Client:
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise BadRequest(
                 f"'{self.base_url}' is no address of an embedding provider",
-                "set OMNIGRAPH_EMBED_BASE_URL to an http or https address",
+                f"set {environment.EMBED_BASE_URL.name} to an http or https address",
             )
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:

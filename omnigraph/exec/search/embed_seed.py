@@ -4,7 +4,6 @@ Invariant: a line that is no node record of a selected type is copied byte for b
 appears atomically, and the order of lines never changes.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,6 +14,7 @@ import orjson
 
 from omnigraph.errors import BadRequest
 from omnigraph.exec.search.embed import Provider, Purpose
+from omnigraph.output_file import file_path, whole_file
 from omnigraph.types import VECTOR_DIMENSION_MAX
 
 _TEXTS_A_CALL = 64
@@ -96,16 +96,10 @@ class _SeedRun:
     done: SeedResult = field(default_factory=SeedResult)
 
     def write(self) -> SeedResult:
-        unfinished = self.order.target.with_name(self.order.target.name + ".tmp")
-        unfinished.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with self.order.source.open("rb") as source, unfinished.open("wb") as out:
-                for group in _grouped(self._line(raw, n) for n, raw in enumerate(source, 1)):
-                    self._embed(group)
-                    out.writelines(_bytes(line) for line in group)
-            os.replace(unfinished, self.order.target)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        with self.order.source.open("rb") as source, whole_file(self.order.target) as out:
+            for group in _grouped(self._line(raw, n) for n, raw in enumerate(source, 1)):
+                self._embed(group)
+                out.writelines(_bytes(line) for line in group)
         return self.done
 
     def _line(self, raw: bytes, number: int) -> _Line:
@@ -162,7 +156,7 @@ def embed_seed(order: SeedOrder, provider: Provider | None) -> SeedResult:
     """Copy the file with vectors added."""
     if not order.source.is_file():
         raise BadRequest(f"input file '{order.source}' not found", "give a file that is there")
-    if order.source.resolve() == order.target.resolve():
+    if order.source.resolve() == file_path(order.target).resolve():
         raise BadRequest("input and output are the same file", "give another --output")
     return _SeedRun(order, provider).write()
 

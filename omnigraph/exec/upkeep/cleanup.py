@@ -16,10 +16,10 @@ from datetime import timedelta
 from functools import partial
 from itertools import combinations
 
+from omnigraph import environment
 from omnigraph.errors import BadRequest
 from omnigraph.exec.merge.ancestry import lookup_in, meeting
 from omnigraph.exec.threads import in_order
-from omnigraph.exec.upkeep.optimize import concurrency
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, CommitId
 from omnigraph.storage.store import Store
@@ -128,7 +128,8 @@ def _cleanup(
 
 def _here(store: Store, tasks: Sequence[LineTask]) -> list[TableCleanup]:
     """Run tasks in threads of this process, which mostly wait for the store."""
-    return list(in_order(store.reclaimer.run, tasks, threads=concurrency())) if tasks else []
+    threads = environment.MAINTENANCE_CONCURRENCY.read()
+    return list(in_order(store.reclaimer.run, tasks, threads=threads)) if tasks else []
 
 
 def _recent(line: Iterable[Commit], window_s: float) -> Iterator[Commit]:

@@ -7,12 +7,12 @@ was in order. Writers go on meanwhile: appends cost no repetition, and a table t
 again and again meanwhile is reported as skipped.
 """
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from omnigraph import environment
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, OmnigraphError, VersionMismatch
+from omnigraph.errors import OmnigraphError, VersionMismatch
 from omnigraph.exec.progress import OnUpkeepProgress, UpkeepProgress
 from omnigraph.exec.search.schema_indexes import SchemaIndex, by_table, schema_indexes
 from omnigraph.exec.threads import in_order
@@ -27,8 +27,6 @@ from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.compaction import Outcome, TableDone, TablePlan, Task
 from omnigraph.types import TableKey
 
-CONCURRENCY_VARIABLE = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
-_CONCURRENCY = 8
 _ROUNDS = 3
 """Attempts for a table whose fragments changed meanwhile."""
 
@@ -169,7 +167,9 @@ class Optimizer:
         return list(self._run_here(tasks))
 
     def _run_here(self, tasks: Sequence[Task]) -> Iterable[Outcome]:
-        outcomes = in_order(self.store.compactor.run, tasks, threads=concurrency())
+        outcomes = in_order(
+            self.store.compactor.run, tasks, threads=environment.MAINTENANCE_CONCURRENCY.read()
+        )
         for number, outcome in enumerate(outcomes, start=1):
             self._tell("tasks", number, len(tasks), tasks[number - 1].base.table_key)
             yield outcome
@@ -282,11 +282,3 @@ class Optimizer:
     def _tell(self, stage: str, done: int, total: int, table: str = "") -> None:
         if self.progress is not None:
             self.progress(UpkeepProgress(stage, done, total, table))
-
-
-def concurrency() -> int:
-    """How many upkeep tasks run at once in this process."""
-    text = os.environ.get(CONCURRENCY_VARIABLE, "").strip() or str(_CONCURRENCY)
-    if not text.isdigit() or int(text) < 1:
-        raise BadRequest(f"{CONCURRENCY_VARIABLE} is '{text}'", "set it to a positive number")
-    return int(text)

@@ -54,9 +54,11 @@ class History:
         self, branch: str = MAIN, *, actor: str | None = None, limit: int | None = None
     ) -> tuple[Commit, ...]:
         """The commits a branch has and inherited, newest first."""
-        commits = (c for c in self.dag(branch).values() if actor is None or c.actor == actor)
-        newest = sorted(commits, key=_age, reverse=True)
-        return tuple(newest if limit is None else newest[:limit])
+        return _listed(self.dag(branch).values(), _age, actor, limit)
+
+    def list_all(self, *, actor: str | None = None, limit: int | None = None) -> tuple[Commit, ...]:
+        """The commits of every live branch, newest first."""
+        return _listed(self.everything().values(), _moment, actor, limit)
 
     def dag(self, branch: str) -> dict[CommitId, Commit]:
         """Every commit a branch can reach, by id."""
@@ -172,6 +174,22 @@ class History:
     def branches(self) -> tuple[str, ...]:
         """Every branch that has commits of its own, main first."""
         return (MAIN, *sorted(map(decode, self._datasets.refs(LOCATION))))
+
+
+def _listed(
+    commits: Iterable[Commit],
+    key: Callable[[Commit], tuple[int, int, str]],
+    actor: str | None,
+    limit: int | None,
+) -> tuple[Commit, ...]:
+    of_actor = (commit for commit in commits if actor is None or commit.actor == actor)
+    newest = sorted(of_actor, key=key, reverse=True)
+    return tuple(newest if limit is None else newest[:limit])
+
+
+def _moment(commit: Commit) -> tuple[int, int, str]:
+    # Versions of two branches' manifests do not compare.
+    return commit.created_at, commit.manifest_version, commit.id
 
 
 def _age(commit: Commit) -> tuple[int, int, str]:

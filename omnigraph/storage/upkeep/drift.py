@@ -80,7 +80,7 @@ class Drifts:
         pin = self._pin(branch, table_key)
         if pin is None or (head := self.head(pin)) == pin.version:
             return None
-        sidecar = self._explained(branch, table_key)
+        sidecar = self.explained(branch, table_key)
         if sidecar is not None:
             raise RecoveryRequired(
                 sidecar.operation_id, f"it left {table_key} at version {head}, unpublished"
@@ -102,7 +102,8 @@ class Drifts:
         pin = self._manifest.state(branch).pins.get(table_key)
         return pin if pin is not None and pin.branch == owner_of(branch) else None
 
-    def _explained(self, branch: str, table_key: TableKey) -> Sidecar | None:
+    def explained(self, branch: str, table_key: TableKey) -> Sidecar | None:
+        """The pending sidecar that names a table of a branch."""
         for operation in self._sidecars.pending():
             sidecar = self._sidecars.read(operation)
             if sidecar is None or sidecar.branch != branch:

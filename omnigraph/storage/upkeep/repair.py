@@ -4,6 +4,7 @@
     suspicious             rows or columns were written                     ─▶ refuse, or undo
     unverifiable           what was written cannot be told                  ─▶ refuse, or undo
     behind                 published versions are gone                      ─▶ refuse
+    pending                a sidecar explains it (a preview alone sees it)  ─▶ recover first
 
 Invariant: what becomes visible is what was visible before, row by row. To undo is to restore the
 published content, by the same protocol as recovery: sidecar first, one publish, one audit row. The
@@ -34,6 +35,7 @@ from omnigraph.types import TableKey
 
 NO_DRIFT, MAINTENANCE = "none", "verified_maintenance"
 SUSPICIOUS, UNVERIFIABLE, BEHIND = "suspicious", "unverifiable", "behind"
+PENDING = "pending"
 
 _KEEPS_ROWS = frozenset({"Rewrite", "CreateIndex", "ReserveFragments"})
 
@@ -42,7 +44,7 @@ _KEEPS_ROWS = frozenset({"Rewrite", "CreateIndex", "ReserveFragments"})
 class TableRepair:
     """One table of one branch: how its head compares with what is published, and what was done.
 
-    `action` is none, heal, undo or refused; without confirmation it is what would be done.
+    `action` is none, heal, undo, recover or refused; without confirmation it is what would be done.
     """
 
     table: TableKey
@@ -62,6 +64,7 @@ class Look:
     branch: str
     table: TableKey
     force: bool
+    confirm: bool = False
 
 
 RunLooks = Callable[[Sequence[Look]], Sequence[TableRepair]]
@@ -120,7 +123,9 @@ class Repairer:
         require_actor(actor)
         tables: list[TableRepair] = []
         commits: list[str] = []
-        looks = [Look(branch, key, force) for branch in branches for key in self._own(branch)]
+        looks = [
+            Look(branch, key, force, confirm) for branch in branches for key in self._own(branch)
+        ]
         seen = run(looks) if run is not None else [self.look(each) for each in looks]
         for branch in branches:
             looked = [table for table in seen if table.branch == branch]
@@ -145,9 +150,12 @@ class Repairer:
             drift = self._drifts.of(branch, key)
         except RecoveryRequired as cause:
             pin = self._manifest.state(branch).pins[key]
-            return TableRepair(
-                key, branch, pin.version, self._drifts.head(pin), action="refused", error=str(cause)
-            )
+            report = TableRepair(key, branch, pin.version, self._drifts.head(pin))
+            sidecar = None if asked.confirm else self._drifts.explained(branch, key)
+            if sidecar is None:
+                return replace(report, action="refused", error=str(cause))
+            # A confirmed repair recovers it before it looks.
+            return replace(report, classification=PENDING, action="recover", error=str(cause))
         if drift is None:
             pin = self._manifest.state(branch).pins[key]
             return TableRepair(key, branch, pin.version, pin.version)

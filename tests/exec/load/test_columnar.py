@@ -92,6 +92,26 @@ def test_csv_cells_are_text(graph: Graph, tmp_path: Path) -> None:
     assert (people["007"]["ok"], people["007"]["email"]) == (False, "a,b@c")
 
 
+def test_a_column_that_comes_twice_is_refused(graph: Graph, tmp_path: Path) -> None:
+    twice = pa.Table.from_arrays(
+        [pa.array(["a"]), pa.array([1]), pa.array([2])], ["name", *["age"] * 2]
+    )
+    error = refused(graph, twice, type="Person")
+    assert [(v.rule, v.text) for v in error.violations] == [
+        ("property", "two columns fill Person.age")
+    ]
+    (tmp_path / "p.csv").write_text("name,age,age\nAda,1,2\n")
+    assert "two columns fill Person.age" in str(refused(graph, tmp_path / "p.csv", type="Person"))
+    pq.write_table(twice, tmp_path / "p.parquet")
+    error = refused(graph, tmp_path / "p.parquet", type="Person")
+    assert "two columns fill Person.age" in str(error)
+    frame = pd.DataFrame([["a", 1, 2]], columns=["name", "age", "age"])
+    with pytest.raises(og.BadRequest, match="pandas"):
+        graph.load(frame, "append", type="Person")
+    reader = pa.RecordBatchReader.from_batches(twice.schema, twice.to_batches())
+    assert "two columns fill Person.age" in str(refused(graph, reader, type="Person"))
+
+
 def test_a_bad_cell_names_its_file_and_row(graph: Graph, tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("name,age\nAda,1\nBob,old\nCy,300\n")
     error = refused(graph, tmp_path / "p.csv", type="Person")

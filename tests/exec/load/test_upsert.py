@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import omnigraph as og
 from omnigraph.exec.load import finish, upsert
 from omnigraph.exec.load import local as loading
+from omnigraph.exec.threads import in_order
 from omnigraph.graph import Graph
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.tables import Tables
@@ -156,3 +157,20 @@ def test_new_graphs_merge_too(tmp_path: Path) -> None:
     graph = new_graph(tmp_path)
     graph.load(lines(*(person(name) for name in NAMES)), "merge", engine="local")
     assert set(by_name(graph, "node:Person")) == set(NAMES)
+
+
+@pytest.mark.parametrize(("value", "at_once"), [("1", 1), ("2", 2)])
+def test_a_merge_writes_as_many_files_at_once_as_it_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, at_once: int
+) -> None:
+    graph = filled(tmp_path)
+    monkeypatch.setenv("OMNIGRAPH_LOAD_CONCURRENCY", value)
+    pools: list[int] = []
+
+    def noted(work: Any, items: Any, *, threads: int, **options: Any) -> Any:
+        pools.append(threads)
+        return in_order(work, items, threads=threads, **options)
+
+    monkeypatch.setattr(upsert, "in_order", noted)
+    graph.load(lines(*(person(f"New {n}") for n in range(40))), "merge", engine="local")
+    assert set(pools) == {at_once}

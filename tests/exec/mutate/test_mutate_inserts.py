@@ -97,9 +97,9 @@ def test_new_and_known_keys_in_one_query(people: Graph) -> None:
     }
 
 
-def test_the_last_write_to_an_id_wins_and_each_counts(people: Graph) -> None:
+def test_the_last_write_to_an_id_wins_and_it_counts_once(people: Graph) -> None:
     done = do(people, 'insert Company { name: "A", size: 1 } insert Company { name: "A" }')
-    assert done.affected_nodes == 2
+    assert done.affected_nodes == 1
     assert rows(people, COMPANY) == {"A": {"name": "A"}}
 
 

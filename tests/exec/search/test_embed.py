@@ -210,9 +210,15 @@ def _from(**values: str) -> Callable[[], Provider]:
         (_from(), "has no key; set OPENROUTER_API_KEY"),
         (_from(EMBED_PROVIDER="openai"), "has no key; set OPENAI_API_KEY"),
         (_from(EMBED_PROVIDER="gemini"), "has no key; set GEMINI_API_KEY"),
-        (_from(EMBED_PROVIDER="acme"), "unknown embedding provider 'acme'"),
+        (
+            _from(EMBED_PROVIDER="acme"),
+            "OMNIGRAPH_EMBED_PROVIDER is 'acme'; use openai-compatible, openai",
+        ),
         (_from(EMBED_TIMEOUT_MS="soon", EMBED_PROVIDER="mock"), "EMBED_TIMEOUT_MS is 'soon'"),
-        (_from(EMBED_RETRY_ATTEMPTS="0", EMBED_PROVIDER="mock"), "from 1 on"),
+        (
+            _from(EMBED_RETRY_ATTEMPTS="0", EMBED_PROVIDER="mock"),
+            "EMBED_RETRY_ATTEMPTS is '0'; set it to a whole number from 1 to 1024",
+        ),
     ],
 )
 def test_a_configuration_that_cannot_work_says_what_to_set(

@@ -11,7 +11,6 @@ import omnigraph as og
 from omnigraph.catalog.indexes import IndexKind
 from omnigraph.errors import BadRequest, RecoveryRequired, StorageFailed
 from omnigraph.exec.progress import UpkeepProgress
-from omnigraph.exec.upkeep import optimize as optimizing
 from omnigraph.exec.upkeep.optimize import OptimizeReport, TableReport
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
@@ -358,9 +357,12 @@ def test_an_empty_graph_has_nothing_to_optimize(tmp_path: Path) -> None:
 
 
 def test_the_number_of_threads_is_checked(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(optimizing.CONCURRENCY_VARIABLE, "many")
-    with pytest.raises(BadRequest, match="positive number"):
+    monkeypatch.setenv("OMNIGRAPH_MAINTENANCE_CONCURRENCY", "many")
+    with pytest.raises(
+        BadRequest,
+        match="OMNIGRAPH_MAINTENANCE_CONCURRENCY is 'many'; set it to a whole number from 1",
+    ):
         graph.optimize()
-    monkeypatch.setenv(optimizing.CONCURRENCY_VARIABLE, "1")
+    monkeypatch.setenv("OMNIGRAPH_MAINTENANCE_CONCURRENCY", "1")
     assert graph.optimize().commit_id
     assert fragments(graph, PLACE) == 0

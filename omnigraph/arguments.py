@@ -1,0 +1,149 @@
+"""Argument validation of the public API: types are checked against the annotations of a method.
+
+Invariant: a value of another type than the method declares is `BadRequest` that names the argument,
+before anything is opened or written, never an exception from deep inside.
+"""
+
+import inspect
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from types import NoneType, UnionType
+from typing import IO, Any, ParamSpec, TypeVar, Union, get_args, get_origin
+
+from omnigraph.errors import BadRequest
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_WORDS = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    os.PathLike: "a path",
+    Mapping: "a mapping",
+    dict: "a dict",
+    NoneType: "None",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """The types that an argument may have, and those of its items, if it has any."""
+
+    types: tuple[type, ...]
+    items: type | None = None
+    is_callable: bool = False
+    attribute: str = ""  # of a stream or a session, whose classes are many
+    words: str = ""
+
+    def fits(self, value: object) -> bool:
+        """Whether a value may be passed."""
+        if isinstance(value, bool):
+            return bool in self.types
+        if isinstance(value, self.types):
+            return self._items_fit(value)
+        if int in self.types and hasattr(type(value), "__index__"):
+            return True
+        if self.is_callable and callable(value):
+            return True
+        return bool(self.attribute) and callable(getattr(value, self.attribute, None))
+
+    def _items_fit(self, value: object) -> bool:
+        if self.items is None or value is None:
+            return True
+        if isinstance(value, Mapping):
+            return all(isinstance(key, str) and isinstance(value[key], self.items) for key in value)
+        if isinstance(value, str | bytes):
+            return str in self.types and isinstance(value, str)
+        if isinstance(value, list | tuple | set | frozenset):
+            return all(isinstance(item, self.items) for item in value)
+        return True  # an iterator is read once, by its user
+
+
+def checked(call: Callable[P, R]) -> Callable[P, R]:
+    """A function that refuses arguments of other types than it declares."""
+    parameters = inspect.signature(call).parameters
+    names = tuple(parameters)
+    kinds = {
+        name: kind
+        for name, parameter in parameters.items()
+        if (kind := _kind(name, parameter.annotation)) is not None
+    }
+
+    @wraps(call)
+    def door(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name, value in zip(names, args, strict=False):
+            if name in kinds and not kinds[name].fits(value):
+                raise _wrong(name, value, kinds[name])
+        for name, value in kwargs.items():
+            if name in kinds and not kinds[name].fits(value):
+                raise _wrong(name, value, kinds[name])
+        return call(*args, **kwargs)
+
+    return door
+
+
+def require_address(uri: str | os.PathLike[str]) -> None:
+    """Pass for the address of a graph that can be looked for."""
+    text = os.fspath(uri)
+    try:
+        if text and "://" not in text:
+            os.stat(text)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        pass  # whoever opens it says more
+    except (OSError, ValueError) as cause:  # too long, a NUL, half a sign
+        raise BadRequest(f"{text[:60]!r} is no address of a graph ({cause.args[-1]})") from cause
+    if not text or "\0" in text:
+        raise BadRequest(f"{text!r} is no address of a graph", "give a path, file:// or s3://")
+
+
+def _wrong(name: str, value: object, kind: _Kind) -> BadRequest:
+    return BadRequest(f"{name} is {kind.words}, not {_described(value)}", "pass another value")
+
+
+def _described(value: object) -> str:
+    return "None" if value is None else f"{type(value).__name__} {repr(value)[:60]}"
+
+
+def _kind(name: str, annotation: Any) -> _Kind | None:
+    """The kind of a parameter; None where anything may be passed."""
+    if name == "params":
+        return None  # binding them to a query says more
+    if name == "spark":
+        return _Kind((NoneType,), attribute="createDataFrame", words="a Spark session or None")
+    if annotation in (inspect.Parameter.empty, Any) or isinstance(annotation, str):
+        return None
+    members = (
+        get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    )
+    types: list[type] = []
+    items: type | None = None
+    is_callable, attribute = False, ""
+    words = []
+    for member in members:
+        origin = get_origin(member) or member
+        if origin in (Any, object) or isinstance(member, str | TypeVar):
+            return None
+        if origin is Callable:
+            is_callable = True
+            words.append("a function")
+        elif origin is IO:
+            attribute = "write"
+            words.append("a stream")
+        else:
+            types.append(origin)
+            args = get_args(member)
+            if origin in (Collection, Iterable, Mapping, dict) and args[-1] is str:
+                items = str
+            words.append(_words(origin, items))
+    known = tuple(types)
+    return _Kind(known, items, is_callable, attribute, " or ".join(words))
+
+
+def _words(origin: Any, items: type | None) -> str:
+    if origin in (Collection, Iterable):
+        return "a list of texts" if items is str else "a list"
+    return _WORDS.get(origin, f"a {getattr(origin, '__name__', origin)}")

@@ -1,0 +1,276 @@
+"""Environment variables: one table of every variable that is read, with its default and bounds.
+
+Invariant: no other module reads or changes the environment of the process. A value that cannot be
+used is refused by the name of its variable, never guessed at; an empty one counts as unset.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from omnigraph.errors import BadRequest
+
+_PREFIX = "OMNIGRAPH_"
+_INTEGER_MAX = (1 << 63) - 1
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+
+
+@dataclass(frozen=True, slots=True)
+class NumberVariable:
+    """A whole number within bounds."""
+
+    name: str
+    default: int
+    use: str
+    least: int = 0
+    most: int = _INTEGER_MAX
+
+    def read(self, env: Mapping[str, str] | None = None) -> int:
+        """The value, or the default."""
+        text = _stripped(self.name, env)
+        if not text:
+            return self.default
+        is_number = text.isascii() and text.isdigit() and len(text) <= len(str(_INTEGER_MAX))
+        if not is_number or not self.least <= int(text) <= self.most:
+            raise _unusable(self.name, text, f"set it to a whole number {self.allowed}")
+        return int(text)
+
+    @property
+    def allowed(self) -> str:
+        """The bounds in words."""
+        upper = "on" if self.most == _INTEGER_MAX else f"to {self.most}"
+        return f"from {self.least} {upper}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceVariable:
+    """One of a few words."""
+
+    name: str
+    default: str
+    use: str
+    words: tuple[str, ...]
+
+    def read(self, env: Mapping[str, str] | None = None) -> str:
+        """The word, or the default."""
+        text = _stripped(self.name, env)
+        if not text:
+            return self.default
+        if text not in self.words:
+            raise _unusable(self.name, text, f"use {self.allowed}")
+        return text
+
+    @property
+    def allowed(self) -> str:
+        """The words."""
+        return ", ".join(self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class FlagVariable:
+    """On or off; off by default."""
+
+    name: str
+    use: str
+
+    def read(self, env: Mapping[str, str] | None = None) -> bool:
+        """Whether it is on."""
+        text = _stripped(self.name, env).lower()
+        if text in _TRUE:
+            return True
+        if text and text not in _FALSE:
+            raise _unusable(self.name, text, f"use {self.allowed}")
+        return False
+
+    @property
+    def default(self) -> str:
+        """Off, in words."""
+        return "off"
+
+    @property
+    def allowed(self) -> str:
+        """The words that turn it on and off."""
+        return "1, true, yes, on, or 0, false, no, off"
+
+
+@dataclass(frozen=True, slots=True)
+class TextVariable:
+    """Any text: a name, an address or a folder."""
+
+    name: str
+    use: str
+    is_secret: bool = False
+    default = ""
+    allowed = ""
+
+    def read(self, env: Mapping[str, str] | None = None) -> str | None:
+        """The text as it is, if there is one."""
+        return _given(self.name, env) or None
+
+
+Variable = NumberVariable | ChoiceVariable | FlagVariable | TextVariable
+
+
+# Settings.
+HOME = TextVariable(
+    "OMNIGRAPH_HOME", "folder of config.yaml and the shell's history, else ~/.omnigraph"
+)
+PROFILE = TextVariable("OMNIGRAPH_PROFILE", "profile of config.yaml that names the graph")
+
+# Bounds of a read.
+QUERY_MEMORY = NumberVariable(
+    "OMNIGRAPH_QUERY_MEMORY_BYTES_MAX", 4 << 30, "bytes that one query may hold in memory"
+)
+QUERY_TIME = NumberVariable(
+    "OMNIGRAPH_QUERY_TIME_MS_MAX", 60_000, "milliseconds that one query may take", most=10**12
+)
+CACHE = NumberVariable("OMNIGRAPH_CACHE_BYTES_MAX", 2 << 30, "bytes kept in memory between queries")
+TRAVERSAL = ChoiceVariable(
+    "OMNIGRAPH_TRAVERSAL_MODE",
+    "auto",
+    "how edges are read, never which",
+    ("auto", "indexed", "csr"),
+)
+FRONTIER = NumberVariable(
+    "OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER", 1024, "sources that are looked up one by one"
+)
+
+# Bulk work.
+LOAD_CONCURRENCY = NumberVariable(
+    "OMNIGRAPH_LOAD_CONCURRENCY",
+    8,
+    "files that a load in one process writes at once; no more than it has cores, or 2",
+    least=1,
+    most=1024,
+)
+MAINTENANCE_CONCURRENCY = NumberVariable(
+    "OMNIGRAPH_MAINTENANCE_CONCURRENCY",
+    8,
+    "tasks of optimize and cleanup at once in one process",
+    least=1,
+    most=1024,
+)
+LOCAL_BYTES = NumberVariable(
+    "OMNIGRAPH_LOCAL_BYTES_MAX", 64 << 20, "bytes of input up to which a load does without Spark"
+)
+SCRATCH = TextVariable("OMNIGRAPH_SCRATCH", "folder for scratch files that all of a cluster reach")
+CLASS_ARCHIVE = ChoiceVariable(
+    "OMNIGRAPH_CLASS_ARCHIVE",
+    "on",
+    "whether Spark starts from an archive of its classes",
+    ("on", "off"),
+)
+
+# Embeddings.
+EMBED_PROVIDER = ChoiceVariable(
+    "OMNIGRAPH_EMBED_PROVIDER",
+    "openai-compatible",
+    "service that makes vectors; mock works offline",
+    ("openai-compatible", "openai", "gemini", "mock"),
+)
+EMBED_MODEL = TextVariable("OMNIGRAPH_EMBED_MODEL", "its model, else the service's default")
+EMBED_BASE_URL = TextVariable("OMNIGRAPH_EMBED_BASE_URL", "its address, else the service's own")
+EMBED_TIMEOUT = NumberVariable(
+    "OMNIGRAPH_EMBED_TIMEOUT_MS", 30_000, "milliseconds for one request", least=1, most=10**12
+)
+EMBED_DEADLINE = NumberVariable(
+    "OMNIGRAPH_EMBED_DEADLINE_MS", 60_000, "milliseconds with all retries; 0 is no end", most=10**12
+)
+EMBED_ATTEMPTS = NumberVariable(
+    "OMNIGRAPH_EMBED_RETRY_ATTEMPTS", 4, "attempts of one request", least=1, most=1024
+)
+EMBED_BACKOFF = NumberVariable(
+    "OMNIGRAPH_EMBED_RETRY_BACKOFF_MS",
+    200,
+    "milliseconds before the second attempt; doubled for each further one",
+    most=10**9,
+)
+EMBED_MOCK = FlagVariable("OMNIGRAPH_EMBEDDINGS_MOCK", "the provider mock, whatever is configured")
+OPENROUTER_KEY = TextVariable("OPENROUTER_API_KEY", "key of openai-compatible", is_secret=True)
+OPENAI_KEY = TextVariable("OPENAI_API_KEY", "key of openai", is_secret=True)
+GEMINI_KEY = TextVariable("GEMINI_API_KEY", "key of gemini", is_secret=True)
+
+# Object stores. Lance reads these by itself; here they are read for files of loads and exports.
+AWS = {
+    variable.name: variable
+    for variable in (
+        TextVariable("AWS_ACCESS_KEY_ID", "access to S3", is_secret=True),
+        TextVariable("AWS_SECRET_ACCESS_KEY", "access to S3", is_secret=True),
+        TextVariable("AWS_SESSION_TOKEN", "access to S3", is_secret=True),
+        TextVariable("AWS_REGION", "region of S3"),
+        TextVariable("AWS_DEFAULT_REGION", "region of S3 if AWS_REGION is unset"),
+        TextVariable("AWS_ENDPOINT", "address of another store that speaks S3"),
+        TextVariable("AWS_ENDPOINT_URL", "the same if AWS_ENDPOINT is unset"),
+    )
+}
+
+# Java and Spark.
+JAVA_HOME = TextVariable("JAVA_HOME", "Java that runs Spark, else the one on the path")
+PYSPARK_PYTHON = TextVariable("PYSPARK_PYTHON", "Python of Spark's workers, else this one")
+GATEWAY_PORT = TextVariable("PYSPARK_GATEWAY_PORT", "set by spark-submit: its JVM is used")
+
+# The machine.
+PATH = TextVariable("PATH", "where java is looked for")
+CACHE_HOME = TextVariable("XDG_CACHE_HOME", "folder of cached files, else ~/.cache")
+USER_HOME = TextVariable("HOME", "folder of the user")
+NO_COLOR = TextVariable("NO_COLOR", "anything: no colours")
+TERM = TextVariable("TERM", "dumb: no colours")
+
+# Ours, for tests and shells.
+FAILPOINTS = TextVariable("OMNIGRAPH_FAILPOINTS", "for tests: where the program stops, `name=kill`")
+COMPLETE = TextVariable("_OMNIGRAPH_COMPLETE", "set by a shell that completes a command")
+
+TABLE: tuple[Variable, ...] = (
+    HOME, PROFILE,
+    QUERY_MEMORY, QUERY_TIME, CACHE, TRAVERSAL, FRONTIER,
+    LOAD_CONCURRENCY, MAINTENANCE_CONCURRENCY, LOCAL_BYTES, SCRATCH, CLASS_ARCHIVE,
+    EMBED_PROVIDER, EMBED_MODEL, EMBED_BASE_URL, EMBED_TIMEOUT, EMBED_DEADLINE, EMBED_ATTEMPTS,
+    EMBED_BACKOFF, EMBED_MOCK, OPENROUTER_KEY, OPENAI_KEY, GEMINI_KEY,
+    *AWS.values(),
+    JAVA_HOME, PYSPARK_PYTHON, GATEWAY_PORT,
+    PATH, CACHE_HOME, USER_HOME, NO_COLOR, TERM,
+    FAILPOINTS, COMPLETE,
+)  # fmt: skip
+"""Every variable, in the order in which they are listed."""
+
+
+def current() -> Mapping[str, str]:
+    """The environment of this process, for a process that it starts."""
+    return os.environ
+
+
+def unknown(env: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Variables that are set and look like ours, but that nothing reads: misspelt, most likely."""
+    names = {variable.name for variable in TABLE}
+    given = os.environ if env is None else env
+    return tuple(sorted(n for n in given if n.startswith(_PREFIX) and n not in names))
+
+
+@contextmanager
+def borrowed(variables: Mapping[str, str]) -> Iterator[None]:
+    """Add variables to the environment that a process started meanwhile inherits."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _given(name: str, env: Mapping[str, str] | None) -> str:
+    return (os.environ if env is None else env).get(name) or ""
+
+
+def _stripped(name: str, env: Mapping[str, str] | None) -> str:
+    return _given(name, env).strip()
+
+
+def _unusable(name: str, text: str, hint: str) -> BadRequest:
+    shown = text if len(text) <= 60 else f"{text[:59]}…"
+    return BadRequest(f"{name} is '{shown}'", f"{hint}, or unset it")

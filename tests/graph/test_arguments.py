@@ -1,0 +1,141 @@
+"""The public door refuses what it cannot use with an error of ours, whatever is passed."""
+
+import inspect
+import io
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+from omnigraph.graph import Graph, check_at
+
+SCHEMA = "node Person { name: String @key  age: I32?  photo: Blob? }\nedge Knows: Person -> Person"
+READ = "query q() { match { $p: Person } return { $p.name } }"
+WRITE = 'query w() { insert Person { name: "Ada" } }'
+ODD: tuple[Any, ...] = (
+    None, 5, -1, 2.5, True, b"", b"x", "", "x", "\0", "\ud800", [], [5], [None], (), {}, {5: 5},
+    {"x": object()}, object(), str, lambda *_: None, float("nan"), io.StringIO("x"),
+    Path("nowhere"), 1 << 70, "x" * 5_000,
+)  # fmt: skip
+FITTING: dict[str, Any] = {
+    "query": READ, "before": "main", "after": "main", "source": b"", "mode": "append",
+    "kind": "node", "type": "Person", "id": "Ada", "property": "photo", "name": "work",
+    "desired": SCHEMA, "schema": SCHEMA, "commit_id": "01X", "commit": "01X", "keep": 1,
+    "statement": "select 1",
+}  # fmt: skip
+LEFT_OUT = {"close", "sql", "tables"}
+"""Calls of Spark start a session, and a closed graph answers nothing."""
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Iterator[Graph]:
+    with og.init(tmp_path / "g.omni", SCHEMA) as made:
+        made.branches.create("work")
+        made.mutate(WRITE)
+        yield made
+
+
+def methods(owner: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name, method in inspect.getmembers(owner, callable):
+        if not name.startswith("_") and name not in LEFT_OUT:
+            yield name, method
+
+
+def required(method: Callable[..., Any], folder: Path) -> dict[str, Any]:
+    """Arguments with which a call makes sense."""
+    chosen = {"target": folder / "out.jsonl", "uri": folder / "new.omni", **FITTING}
+    return {
+        name: chosen[name]
+        for name, parameter in inspect.signature(method).parameters.items()
+        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+    }
+
+
+def raw_failures(method: Callable[..., Any], folder: Path) -> list[str]:
+    """The calls with one odd argument that ended with an exception that is not ours."""
+    failures = []
+    given = required(method, folder)
+    for name, parameter in inspect.signature(method).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        for odd in ODD:
+            if name == "engine" and odd == "spark":
+                continue
+            try:
+                method(**{**given, name: odd})
+            except og.OmnigraphError:
+                continue
+            except Exception as raw:  # noqa: BLE001  # they are what is looked for
+                failures.append(f"{name}={odd!r:.40}: {type(raw).__name__}: {raw}"[:200])
+    return failures
+
+
+OWNERS: dict[str, Callable[[Graph], Any]] = {
+    "graph": lambda graph: graph,
+    "graph.branches": lambda graph: graph.branches,
+    "graph.commits": lambda graph: graph.commits,
+    "graph.changes": lambda graph: graph.changes,
+    "graph.recoveries": lambda graph: graph.recoveries,
+    "graph.schema": lambda graph: graph.schema,
+    "graph.branch": lambda graph: graph.branch("main"),
+}
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_no_argument_makes_a_method_raise_a_raw_exception(
+    owner: str, graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrong = {}
+    for name, method in methods(OWNERS[owner](graph)):
+        failures = raw_failures(method, tmp_path)
+        if failures:
+            wrong[name] = failures
+    assert wrong == {}
+    assert graph.query(READ).rows  # the graph is as well as before
+
+
+@pytest.mark.parametrize("function", [og.open, og.init, check_at])
+def test_no_argument_makes_a_function_raise_a_raw_exception(
+    function: Callable[..., Any],
+    graph: Graph,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert raw_failures(function, tmp_path) == []
+
+
+def test_a_transaction_refuses_what_a_graph_does(graph: Graph, tmp_path: Path) -> None:
+    with suppress(og.OmnigraphError), graph.transaction() as transaction:
+        for _, method in methods(transaction):
+            assert raw_failures(method, tmp_path) == []
+    with pytest.raises(og.BadRequest, match="actor is a text or None, not int 5"):
+        graph.transaction(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda g: g.query(READ, branch=5), "branch is a text or None, not int 5"),
+        (lambda g: g.query(b"query"), "query is a text or a path, not bytes b'query'"),
+        (lambda g: g.query(READ, params=[]), "must be a JSON object"),
+        (lambda g: g.mutate(WRITE, branch=None), "branch is a text, not None"),
+        (lambda g: g.export(5), "target is a text or a path or a stream, not int 5"),
+        (lambda g: g.diff("main", "main", types="Person"), "types is a list of texts, not str"),
+        (lambda g: g.cleanup(keep="1"), "keep is a whole number or None, not str '1'"),
+        (lambda g: g.repair(confirm="no"), "confirm is True or False, not str 'no'"),
+        (lambda g: g.query(READ, spark=5), "spark is a Spark session or None, not int 5"),
+        (lambda g: g.commits.list(limit=-1), "limit is -1"),
+        (lambda g: og.open(None), "uri is a text or a path, not None"),  # type: ignore[arg-type]
+        (lambda g: og.open(""), "'' is no address of a graph"),
+    ],
+)
+def test_a_wrong_argument_is_named(
+    graph: Graph, call: Callable[[Graph], Any], complaint: str
+) -> None:
+    with pytest.raises(og.BadRequest, match=complaint):
+        call(graph)
