@@ -37,6 +37,7 @@ from omnigraph.cli.options import (
     exclusive,
 )
 from omnigraph.cli.progress import following
+from omnigraph.cli.shapes import rounded_lines
 from omnigraph.cli.terminal import plain_errors, show, show_json
 
 if TYPE_CHECKING:
@@ -144,5 +145,7 @@ def _show(uri: str, done: LoadResult, *, as_json: bool, quiet: bool) -> None:
         f"loaded {uri} on branch {done.branch} with {done.mode}: "
         f"{done.total_entities} entities across {kinds}"
     )
+    for line in rounded_lines(done.rounded):
+        show(line)
     if done.branch_created:
         show(f"branch {done.branch} created from {done.base_branch}")

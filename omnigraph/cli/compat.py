@@ -14,6 +14,7 @@ from omnigraph.cli import schema
 from omnigraph.cli.address import graph_uri
 from omnigraph.cli.load_call import BASE_OPTION, MODE_OPTION, Mode, load_document, run_load
 from omnigraph.cli.options import MAIN, Actor, Branch, Data, GraphPath, Json, Quiet, Store
+from omnigraph.cli.shapes import rounded_lines
 from omnigraph.cli.terminal import plain_errors, show, show_json, warn
 
 if TYPE_CHECKING:
@@ -111,9 +112,12 @@ def ingest(
         for kind, counts in (("node", done.nodes), ("edge", done.edges)):
             for name, count in counts.items():
                 show(f"{kind} type '{name}': {count}")
+        for line in rounded_lines(done.rounded):
+            show(line)
 
 
 def _ingest_document(uri: str, base: str, actor: str | None, done: LoadResult) -> dict[str, Any]:
     document = {**load_document(uri, done), "base_branch": base, "actor_id": actor}
-    words = ("uri", "branch", "base_branch", "branch_created", "mode", "nodes", "edges")
-    return {word: document[word] for word in (*words, "total_entities", "actor_id", "commit")}
+    first = ("uri", "branch", "base_branch", "branch_created", "mode", "nodes", "edges")
+    words = (*first, "total_entities", "rounded", "actor_id", "commit")
+    return {word: document[word] for word in words if word in document}

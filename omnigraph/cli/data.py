@@ -33,7 +33,7 @@ from omnigraph.cli.options import (
     exclusive,
 )
 from omnigraph.cli.render import Format, QueryRows, TableStyle, lines_of
-from omnigraph.cli.shapes import commit_document
+from omnigraph.cli.shapes import commit_document, rounded_document, rounded_lines
 from omnigraph.cli.terminal import plain_errors, read_text, show, show_json
 from omnigraph.errors import BadRequest, PreconditionFailed
 
@@ -188,12 +188,15 @@ def _show_mutation(done: MutationResult, *, as_json: bool) -> None:
                 "affected_nodes": done.affected_nodes,
                 "affected_edges": done.affected_edges,
                 "actor_id": done.actor_id,
+                **rounded_document(done.rounded),
                 "commit": None if done.commit is None else commit_document(done.commit),
             }
         )
         return
     counts = f"{done.affected_nodes} nodes, {done.affected_edges} edges"
     show(f"changed {done.branch} via {done.query_name}: {counts}")
+    for line in rounded_lines(done.rounded):
+        show(line)
     if done.actor_id is not None:
         show(f"actor_id: {done.actor_id}")
 

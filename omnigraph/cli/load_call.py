@@ -15,7 +15,7 @@ import typer
 from omnigraph.cli.address import confirm_destructive, write_target
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.progress import following
-from omnigraph.cli.shapes import commit_document
+from omnigraph.cli.shapes import commit_document, rounded_document
 
 if TYPE_CHECKING:
     from omnigraph.exec.load.request import LoadResult
@@ -67,5 +67,6 @@ def load_document(uri: str, done: LoadResult) -> dict[str, Any]:
         "nodes": [{"name": n, "entities_loaded": c} for n, c in done.nodes.items()],
         "edges": [{"name": n, "entities_loaded": c} for n, c in done.edges.items()],
         "total_entities": done.total_entities,
+        **rounded_document(done.rounded),
         "commit": commit_document(done.commit),
     }

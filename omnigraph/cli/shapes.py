@@ -1,7 +1,9 @@
-"""JSON documents of commits, snapshots, recoveries and source errors, as the wire has them."""
+"""JSON documents of commits, snapshots, recoveries, roundings and source errors, as the wire has
+them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from omnigraph.types import parse_table_key
@@ -22,6 +24,19 @@ def commit_document(commit: Commit) -> dict[str, object]:
         "actor_id": commit.actor,
         "created_at": commit.created_at,
     }
+
+
+def rounded_document(rounded: Mapping[str, int]) -> dict[str, object]:
+    """The member of a write's document that says which values were rounded; none if none was."""
+    return {"rounded": dict(rounded)} if rounded else {}
+
+
+def rounded_lines(rounded: Mapping[str, int]) -> list[str]:
+    """A sentence for each property of which a write rounded values."""
+    return [
+        f"rounded {count} {'value' if count == 1 else 'values'} of {name} to milliseconds"
+        for name, count in rounded.items()
+    ]
 
 
 def snapshot_document(snapshot: Snapshot) -> dict[str, object]:

@@ -19,6 +19,7 @@ from omnigraph.cli.data import show_answer
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import MAIN, Actor, Branch, GraphPath, Store, Uri
 from omnigraph.cli.render import Format, QueryRows
+from omnigraph.cli.shapes import rounded_lines
 from omnigraph.cli.shell_words import is_whole
 from omnigraph.cli.terminal import painted, plain_errors, show
 from omnigraph.errors import BadRequest, OmnigraphError
@@ -82,6 +83,8 @@ class Session:
         done = self.graph.mutate(text, given, branch=self.branch, actor=self.actor)
         counts = f"{done.affected_nodes} nodes, {done.affected_edges} edges"
         show(f"changed {done.branch}: {counts}")
+        for line in rounded_lines(done.rounded):
+            show(line)
 
     def _command(self, line: str) -> None:
         name, _, rest = line.partition(" ")

@@ -1,10 +1,12 @@
 """Dates and timestamps: ISO 8601 text, and the epoch numbers they are stored as.
 
 Invariant: a Date is whole days and a DateTime whole milliseconds since 1970-01-01 UTC, both within
-the years 1 to 9999 of UTC. What the readers accept, the writers print back to the same number.
+the years 1 to 9999 of UTC. What the readers accept, the writers print back to the same number. A
+moment finer than a millisecond is cut toward the past (floor), and its number says so: `CutMoment`.
 """
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 
 _EPOCH_DAY = date(1970, 1, 1)
@@ -31,6 +33,23 @@ _DATETIME = re.compile(
 )
 
 
+class CutMoment(int):
+    """Milliseconds since the epoch of a moment that was finer: the parts of one were cut off.
+
+    An integer like any other, so that whoever stores it can count what was lost.
+    """
+
+    __slots__ = ()
+
+
+def cut_count(values: Iterable[object]) -> int:
+    """How many of the values, and of the items of lists among them, are moments that were cut."""
+    return sum(
+        cut_count(value) if isinstance(value, list) else isinstance(value, CutMoment)
+        for value in values
+    )
+
+
 def parse_date(text: str) -> int:
     """Days since the epoch of `YYYY-MM-DD`. ValueError when it is no date."""
     if not _DATE.fullmatch(text):
@@ -44,18 +63,18 @@ def parse_date(text: str) -> int:
 def parse_datetime(text: str) -> int:
     """Milliseconds since the epoch of an ISO-8601 moment; without an offset it is UTC.
 
-    ValueError when it is no moment, and when it is finer than a millisecond.
+    Digits past the millisecond are cut off (`CutMoment`). ValueError when it is no moment.
     """
     shape = _DATETIME.fullmatch(text)
     if shape is None:
         raise ValueError(f"'{text}' is not a moment like 2024-01-31T10:00:00Z")
-    if (shape["fraction"] or "")[3:].strip("0"):
-        raise ValueError(f"'{text}' is finer than a millisecond")
     try:
         moment = datetime.fromisoformat(text.replace("z", "Z"))
     except ValueError as cause:
         raise ValueError(f"'{text}' is not a moment: {cause}") from None
-    return milliseconds_of(moment, said=text)
+    number = milliseconds_of(moment, said=text)
+    # Python's datetime ends at microseconds, and the text may not.
+    return CutMoment(number) if (shape["fraction"] or "")[3:].strip("0") else number
 
 
 def days_of(day: date) -> int:
@@ -66,22 +85,20 @@ def days_of(day: date) -> int:
 def milliseconds_of(moment: datetime, *, said: str | None = None) -> int:
     """Milliseconds since the epoch; a moment without a zone is UTC.
 
-    ValueError, which calls the moment `said`, when its offset leads out of the years 1 to 9999, and
-    when it is finer than a millisecond.
+    Parts of a millisecond are cut off (`CutMoment`). ValueError, which calls the moment `said`,
+    when its offset leads out of the years 1 to 9999.
     """
     text = moment if said is None else said
     if moment != moment:  # NaT of pandas, which is a datetime
         raise ValueError(f"'{text}' is not a moment")
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    if moment.microsecond % 1_000 or getattr(moment, "nanosecond", 0):
-        raise ValueError(f"'{text}' is finer than a millisecond")
     try:
-        number = int((aware - _EPOCH) // _MILLISECOND)
+        number, rest = divmod(aware - _EPOCH, _MILLISECOND)
     except (OverflowError, ValueError):
         raise ValueError(f"'{text}' is not a moment that can be stored") from None
     if not MILLISECONDS[0] <= number <= MILLISECONDS[1]:
         raise ValueError(f"'{text}' lies outside the years 1 to 9999")
-    return number
+    return CutMoment(number) if rest else int(number)
 
 
 def format_date(days: int) -> str:

@@ -95,20 +95,21 @@ def _loaded(store: Store, catalog: Catalog, order: Order, request: LoadRequest) 
         from omnigraph.pipeline.spark_load import load_spark  # noqa: PLC0415
 
         frame = order.source if is_frame else None
-        commit, counts = load_spark(store, catalog, request, input, frame=frame, spark=order.spark)
+        commit, taken = load_spark(store, catalog, request, input, frame=frame, spark=order.spark)
     else:
         size, pieces = input.rows_bytes, input.pieces()
-        commit, counts = load_local(store, catalog, request, pieces, size_bytes=size)
+        commit, taken = load_local(store, catalog, request, pieces, size_bytes=size)
     return LoadResult(
         branch=order.branch,
         base_branch=order.from_branch,
         branch_created=created,
         mode=request.mode,
-        nodes=dict(sorted(counts_of_kind(counts, Kind.NODE).items())),
-        edges=dict(sorted(counts_of_kind(counts, Kind.EDGE).items())),
+        nodes=dict(sorted(counts_of_kind(taken.counts, Kind.NODE).items())),
+        edges=dict(sorted(counts_of_kind(taken.counts, Kind.EDGE).items())),
         engine=engine,
         actor_id=order.actor,
         commit=commit,
+        rounded=dict(sorted(taken.rounded.items())),
     )
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 from omnigraph.catalog.model import Catalog
 from omnigraph.exec.load.checks import KeyCheck
 from omnigraph.exec.load.committed import Planned
-from omnigraph.exec.load.finish import Finish, Losers, add_outcome
+from omnigraph.exec.load.finish import Finish, IntakeResult, Losers, add_outcome
 from omnigraph.exec.load.inputs import Input
 from omnigraph.exec.load.local import bucket_count
 from omnigraph.exec.load.ndjson import Owner
@@ -49,7 +49,6 @@ from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
-from omnigraph.types import TableKey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,7 +65,7 @@ def load_spark(
     *,
     frame: "DataFrame | None",
     spark: "SparkSession | None",
-) -> tuple[Commit, dict[TableKey, int]]:
+) -> tuple[Commit, IntakeResult]:
     """Load on Spark: in the session given, the active one, or a new one."""
     running = spark or (frame.sparkSession if frame is not None else session(_profile(input)))
     is_local = str(running.sparkContext.master).startswith("local[")
@@ -98,7 +97,7 @@ class SparkLoad:
         self._folder = folder
         self._started = time.monotonic()
 
-    def run(self, input: Input, frame: "DataFrame | None") -> tuple[Commit, dict[TableKey, int]]:
+    def run(self, input: Input, frame: "DataFrame | None") -> tuple[Commit, IntakeResult]:
         """Read everything, check everything, commit once."""
         request = self._request
         schema = self._catalog.schema_id
@@ -127,7 +126,7 @@ class SparkLoad:
             run_checks=self._run_checks,
             run_jobs=self._in_tasks,
         )
-        return finish.commit(write, self._progress), taken.counts
+        return finish.commit(write, self._progress), taken
 
     def _job(self, write: Write, buckets: int) -> LoadJob:
         owners: tuple[Owner, ...] = (*self._catalog.nodes.values(), *self._catalog.edges.values())

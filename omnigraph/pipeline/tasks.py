@@ -51,6 +51,7 @@ class PartDone:
     index: int
     lines: int = 0
     counts: Counter[TableKey] = field(default_factory=Counter)
+    rounded: Counter[str] = field(default_factory=Counter)
     faults: Faults = field(default_factory=Faults)
     fragments: dict[TableKey, Fragments] = field(default_factory=dict)
     rows: list[KeyFile] = field(default_factory=list)
@@ -69,7 +70,7 @@ def run_pieces(job: LoadJob, index: int, pieces: Iterator[Piece]) -> PartDone:
     folder = Path(job.folder)
     sink = _sink(job, folder)
     spill = Spill(folder, job.buckets)
-    intake = Intake(spill, sink, done.faults, done.counts)
+    intake = Intake(spill, sink, done.faults, done.counts, done.rounded)
     try:
         for piece in pieces:
             faults, rows = ready_piece(job.catalog, job.request, piece, job.buckets)
@@ -153,6 +154,7 @@ def gathered(
     counts: Counter[TableKey] = Counter()
     for result in done:
         counts.update(result.counts)
+        taken.rounded.update(result.rounded)
         for table, fragments in result.fragments.items():
             taken.fragments[table] = (*taken.fragments.get(table, ()), *fragments)
     taken.counts = dict(counts)

@@ -55,6 +55,33 @@ def test_the_json_of_a_load(uri: str, tmp_path: Path) -> None:
     assert (found["base_branch"], found["branch_created"]) == ("main", True)
 
 
+FINE = person("Cy", seen="2024-01-31T10:00:00.123456Z")
+
+
+def test_a_load_that_cut_moments_says_so(uri: str, tmp_path: Path) -> None:
+    file = tmp_path / "fine.jsonl"
+    file.write_bytes(lines(FINE, person("Di", seen="1969-12-31T23:59:59.9999Z"), person("Ed")))
+    words = ("load", uri, "--data", str(file), "--engine", "local", "--mode", "merge")
+    said = run(*words)
+    assert said.stdout.splitlines()[1:] == ["rounded 2 values of Person.seen to milliseconds"]
+    assert json.loads(run(*words, "--json").stdout)["rounded"] == {"Person.seen": 2}
+    file.write_bytes(lines(FINE))
+    ingest = ("ingest", uri, "--data", str(file))
+    assert run(*ingest).stdout.splitlines()[-1] == "rounded 1 value of Person.seen to milliseconds"
+    assert json.loads(run(*ingest, "--json").stdout)["rounded"] == {"Person.seen": 1}
+
+
+def test_a_mutation_that_cut_a_moment_says_so(uri: str) -> None:
+    text = 'query add($t: DateTime) { insert Person { name: "x", seen: $t } }'
+    words = ("mutate", "--store", uri, "-e", text, "--params")
+    fine, whole = '{"t": "2024-01-31T10:00:00.123456Z"}', '{"t": "2024-01-31T10:00:00.123Z"}'
+    said = run(*words, fine).stdout.splitlines()
+    assert said[1:] == ["rounded 1 value of Person.seen to milliseconds"]
+    assert json.loads(run(*words, fine, "--json").stdout)["rounded"] == {"Person.seen": 1}
+    assert len(run(*words, whole).stdout.splitlines()) == 1
+    assert "rounded" not in json.loads(run(*words, whole, "--json").stdout)
+
+
 def test_a_key_that_comes_twice_counts_once_or_is_refused(uri: str, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_bytes(lines(person("Ada", age=1), person("Ada", age=2)))
     words = ("load", uri, "--data", str(tmp_path / "in.jsonl"), "--engine", "local", "--mode")

@@ -60,7 +60,7 @@ def outcome(graph: Graph, source: Any, mode: str, **options: Any) -> Any:
         key: sorted(MADE_UP.sub("…", repr(sorted(row.items()))) for row in rows)
         for key, rows in contents(graph, options["branch"]).items()
     }
-    return done.nodes, done.edges, rows
+    return done.nodes, done.edges, rows, done.rounded
 
 
 @pytest.fixture
@@ -99,6 +99,24 @@ def test_SP1_both_engines_answer_alike(
 ) -> None:
     local, on_spark = both(graph, lines(*records), mode)
     assert on_spark == local
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_SP1_moments_cut_in_several_tasks_are_counted_as_one_process_counts_them(
+    spark: SparkSession, graph: Graph, tmp_path: Path
+) -> None:
+    records = (person(f"p{n}", seen=f"1969-12-31T23:59:59.{n}999Z") for n in range(100, 110))
+    (tmp_path / "in.jsonl").write_bytes(lines(*records, person("q", seen=0)))
+    local, on_spark = both(graph, tmp_path / "in.jsonl", "append")
+    assert on_spark == local
+    assert local[-1] == {"Person.seen": 10}
+    frame = spark.createDataFrame([("a", "2024-01-31T10:00:00.123456Z")], ["name", "seen"])
+    assert graph.load(frame, "merge", type="Person").rounded == {"Person.seen": 1}
+    moments = frame.selectExpr("name", "cast(seen as timestamp) as seen")
+    with pytest.raises(og.ConstraintViolated, match="date_trunc"):
+        graph.load(moments, "merge", type="Person")
+    cut = moments.selectExpr("name", "date_trunc('millisecond', seen) as seen")
+    assert graph.load(cut, "merge", type="Person").rounded == {}
 
 
 @pytest.mark.parametrize("mode", MODES)

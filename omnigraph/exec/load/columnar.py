@@ -17,10 +17,10 @@ from omnigraph.errors import Violation
 from omnigraph.exec.load.json_columns import derived_ids
 from omnigraph.exec.load.ndjson import Owner, TypedRows, bad, end_id
 from omnigraph.exec.rules.faults import Faults
-from omnigraph.exec.values.from_columns import converted, is_string
+from omnigraph.exec.values.from_columns import converted, is_string, whole_moment
 from omnigraph.exec.values.from_input import json_type_name, no_external
 from omnigraph.exec.values.mint import ulids
-from omnigraph.exec.values.scalars import ReadExternal
+from omnigraph.exec.values.scalars import Moment, ReadExternal
 from omnigraph.types import ValueType
 
 _ENDS = {"from": "src", "to": "dst"}
@@ -87,6 +87,7 @@ class _ColumnsReading:
         self._is_text = is_text
         self._columns: dict[str, pa.Array] = {}
         self._given = pa.repeat(pa.scalar(True), count)
+        self._rounded: dict[str, int] = {}
         self.wrong: list[tuple[int | None, Violation]] = []
 
     def fault(self, row: int | None, violation: Violation) -> None:
@@ -112,17 +113,19 @@ class _ColumnsReading:
         schema = self._owner.schema
         table = pa.Table.from_arrays([self._columns[n] for n in schema.names], schema=schema)
         lines = pa.array(np.arange(first, first + self._count, dtype=np.int64))
-        return TypedRows(self._owner, table, lines, self._given)
+        return TypedRows(self._owner, table, lines, self._given, self._rounded)
 
     def _typed(self, name: str, value_type: ValueType, values: pa.Array) -> pa.Array:
-        cells, wrong = converted(values, value_type, self._external, is_text=self._is_text)
-        for each in wrong:
+        done = converted(values, value_type, self._external, is_text=self._is_text)
+        if done.rounded:
+            self._rounded[name] = done.rounded
+        for each in done.bad:
             text = f"{self._owner.name}.{name} {each.unfit.text}"
             owner, rule = self._owner.name, each.unfit.rule
             self.fault(
                 each.row, bad(rule, text, owner=owner, prop=name, value=each.value).violation
             )
-        return cells
+        return done.cells
 
     def _ends(self, word: str, node: NodeType, values: pa.Array | None) -> pa.Array:
         if values is None:
@@ -132,12 +135,13 @@ class _ColumnsReading:
             return pa.nulls(self._count, pa.utf8())
         if is_string(values.type) and not values.null_count:
             return values.cast(pa.utf8())
-        kept = [end_id(node, value) for value in values.to_pylist()]
+        kept = [end_id(node, whole_moment(value)) for value in values.to_pylist()]
         for row, end in enumerate(kept):
             if not isinstance(end, str):
                 rule = "required" if end is None else "type"
                 kind = json_type_name(end)
-                text = f"{self._owner.name} needs `{word}`, a string or a key, not {kind}"
+                why = f"{end} {end.why}" if isinstance(end, Moment) else f"not {kind}"
+                text = f"{self._owner.name} needs `{word}`, a string or a key, {why}"
                 wrong = bad(rule, text, owner=self._owner.name, prop=word, value=end)
                 self.fault(row, wrong.violation)
         return pa.array([end if isinstance(end, str) else None for end in kept], pa.utf8())

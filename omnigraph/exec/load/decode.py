@@ -177,7 +177,7 @@ def _last_of_line(rows: TypedRows) -> TypedRows:
         return rows
     kept = pa.array(sorted(last.values()))
     table, given = rows.table.take(kept), rows.given.take(kept)
-    return TypedRows(rows.owner, table, rows.lines.take(kept), given)
+    return replace(rows, table=table, lines=rows.lines.take(kept), given=given)
 
 
 def _values(data: bytes) -> Iterator[tuple[Any, int]]:

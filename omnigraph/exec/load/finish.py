@@ -7,6 +7,7 @@ reused by the next one where they still apply.
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -51,6 +52,7 @@ class IntakeResult:
     faults: Faults
     fragments: dict[TableKey, Fragments] = field(default_factory=dict)
     rows: Spill | None = None  # of a merge
+    rounded: Counter[str] = field(default_factory=Counter)  # values cut, by `Type.property`
 
 
 @dataclass(slots=True)

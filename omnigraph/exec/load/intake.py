@@ -72,16 +72,19 @@ def made_ready(
 
 @dataclass(slots=True)
 class Intake:
-    """Counts rows, spills their keys, and passes the rows to the sink."""
+    """Counts rows and rounded values, spills keys, and passes the rows to the sink."""
 
     spill: Spill
     sink: Sink
     faults: Faults
     counts: Counter[TableKey] = field(default_factory=Counter)
+    rounded: Counter[str] = field(default_factory=Counter)  # by `Type.property`
 
     def take(self, ready: Ready, part: int) -> None:
         """Take rows of one part of the input."""
         self.counts[ready.rows.owner.table] += ready.rows.table.num_rows
+        for name, count in ready.rows.rounded.items():
+            self.rounded[f"{ready.rows.owner.name}.{name}"] += count
         self.faults.merge(ready.faults)
         for keys in ready.keys:
             self.spill.take(keys)

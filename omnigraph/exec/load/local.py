@@ -24,7 +24,6 @@ from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
-from omnigraph.types import TableKey
 
 BUCKET_BYTES = 64 << 20
 _UNKNOWN_BYTES = 1 << 30
@@ -37,7 +36,7 @@ def load_local(
     pieces: Iterator[Piece],
     *,
     size_bytes: int | None,
-) -> tuple[Commit, dict[TableKey, int]]:
+) -> tuple[Commit, IntakeResult]:
     """Load in this process. `size_bytes` estimates the rows of the input; None is unknown."""
     if size_bytes is None:
         begin = tuple(islice(pieces, 2))
@@ -62,7 +61,7 @@ class Loading:
         self._files: list[str | None] = []
         self._meter = Meter(request.progress)
 
-    def run(self, pieces: Iterator[Piece]) -> tuple[Commit, dict[TableKey, int]]:
+    def run(self, pieces: Iterator[Piece]) -> tuple[Commit, IntakeResult]:
         """Read everything, check everything, commit once."""
         request = self._request
         schema = self._catalog.schema_id
@@ -74,7 +73,7 @@ class Loading:
             self._store, self._catalog, request, self._keys, taken, self._folder, self._files
         )
         commit = finish.commit(write, self._meter.report)
-        return commit, taken.counts
+        return commit, taken
 
     def _take(self, write: Write, pieces: Iterator[Piece]) -> IntakeResult:
         request = self._request
@@ -101,7 +100,7 @@ class Loading:
                 intake.take(rows, piece.part)
             self._meter.report("read", intake.counts.total())
         sink.finish()
-        taken = IntakeResult(dict(intake.counts), intake.faults)
+        taken = IntakeResult(dict(intake.counts), intake.faults, rounded=intake.rounded)
         if isinstance(sink, RowSink):
             taken.rows = sink.spill
         else:

@@ -16,6 +16,7 @@ from omnigraph.errors import BadRequest, Violation
 from omnigraph.exec.values.from_input import Unfit, column, json_type_name, no_external, stored
 from omnigraph.exec.values.mint import ulids
 from omnigraph.exec.values.scalars import ReadExternal, writable
+from omnigraph.language.moments import cut_count
 from omnigraph.types import Scalar, TableKey, ValueType
 
 Owner = Type
@@ -25,12 +26,14 @@ _SHOWN_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class TypedRows:
-    """Typed rows of one type. `given` is false where the id was minted here."""
+    """Typed rows of one type. `given` is false where the id was minted here; `rounded` counts
+    values that were cut to the millisecond, by property."""
 
     owner: Owner
     table: pa.Table
     lines: pa.Array  # int64: the line of each row, counted in its part of the input
     given: pa.Array
+    rounded: dict[str, int] = field(default_factory=dict)
 
 
 class BadRecord(Exception):
@@ -257,12 +260,15 @@ class Records:
                 columns[name] = pa.array([spelled.get(end, end) for end in kept], pa.utf8())
         for prop in owner.properties:
             columns[prop.name] = column(pending.values[prop.name], prop.type)
+        moments = [prop.name for prop in owner.properties if prop.type.scalar is Scalar.DATETIME]
+        cut = {name: cut_count(pending.values[name]) for name in moments}
         schema = owner.schema
         return TypedRows(
             owner,
             pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema),
             pa.array(pending.lines, pa.int64()),
             pa.array([entity is not None for entity in pending.ids], pa.bool_()),
+            {name: count for name, count in cut.items() if count},
         )
 
 

@@ -42,7 +42,8 @@ class LoadRequest:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """Result of a load. `nodes` and `edges` count input rows by type, in name order."""
+    """Result of a load. `nodes` and `edges` count input rows by type, in name order; `rounded`
+    counts values of the input that were cut to the millisecond, by `Type.property`."""
 
     branch: str
     base_branch: str | None
@@ -54,6 +55,7 @@ class LoadResult:
     actor_id: str | None
     commit: Commit
     repeated: bool = False  # nothing was done: the commit is that of an earlier load `once`
+    rounded: dict[str, int] = field(default_factory=dict)
 
     @property
     def total_entities(self) -> int:

@@ -10,6 +10,7 @@ writer came first.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,6 +33,7 @@ from omnigraph.exec.mutate.validate import validate
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.from_params import require_text, stored
 from omnigraph.exec.values.scalars import ReadExternal
+from omnigraph.language.moments import cut_count
 from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.external import ExternalBlobs
@@ -40,7 +42,7 @@ from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit, CommitId
 from omnigraph.storage.store import Store
-from omnigraph.types import ID_TYPE, Kind, TableKey, ValueType, parse_table_key
+from omnigraph.types import ID_TYPE, Kind, Scalar, TableKey, ValueType, parse_table_key
 
 Stored = Callable[[ir.Expr, ValueType, str], Any]
 """Evaluates an expression to a stored value of a type; the text names the property in errors."""
@@ -48,7 +50,8 @@ Stored = Callable[[ir.Expr, ValueType, str], Any]
 
 @dataclass(frozen=True, slots=True)
 class MutationResult:
-    """Result of a mutation. `commit` is None when it changed nothing."""
+    """Result of a mutation. `commit` is None when it changed nothing; `rounded` counts values
+    given that were cut to the millisecond, by `Type.property`."""
 
     branch: str
     query_name: str
@@ -56,6 +59,7 @@ class MutationResult:
     affected_edges: int
     actor_id: str | None
     commit: Commit | None
+    rounded: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +178,8 @@ def _run_and_commit(
 ) -> MutationResult:
     """Run the statements through an open write, and commit it."""
     staging = Staging(write, catalog, asked.given)
-    values = partial(_stored, asked.given, asked.external.read)
+    rounded: Counter[str] = Counter()
+    values = partial(_stored, asked.given, asked.external.read, rounded)
     for statement in asked.plan.statements:
         _run(staging, catalog, values, statement)
     validate(staging).require_none()
@@ -189,6 +194,7 @@ def _run_and_commit(
         affected_edges=staging.affected_count(Kind.EDGE),
         actor_id=asked.actor,
         commit=commit,
+        rounded=dict(sorted((+rounded).items())),
     )
 
 
@@ -250,5 +256,15 @@ def _values(
     return {s.name: given(s.value, s.type, f"{type_name}.{s.name}") for s in sets}
 
 
-def _stored(given: Given, read: ReadExternal, value: ir.Expr, target: ValueType, what: str) -> Any:
-    return stored(given.of(value), target, what=what, read=read)
+def _stored(
+    given: Given,
+    read: ReadExternal,
+    rounded: Counter[str],
+    value: ir.Expr,
+    target: ValueType,
+    what: str,
+) -> Any:
+    cell = stored(given.of(value), target, what=what, read=read)
+    if target.scalar is Scalar.DATETIME:
+        rounded[what] += cut_count([cell])
+    return cell

@@ -66,11 +66,11 @@ class Filling:
     def _value(self, rows: pa.RecordBatch, prop: Property) -> pa.Array:
         expression = self.expressions[prop.name]
         try:
-            cells, bad = converted(evaluated(rows, self._fixed(expression)), prop.type)
-            if bad:
-                entity = rows.column("id")[bad[0].row].as_py()
-                raise ValueError(f"for '{entity}': it {bad[0].unfit.text}")
-            return cells
+            done = converted(evaluated(rows, self._fixed(expression)), prop.type)
+            if done.bad:
+                entity = rows.column("id")[done.bad[0].row].as_py()
+                raise ValueError(f"for '{entity}': it {done.bad[0].unfit.text}")
+            return done.cells
         except Exception as cause:
             reason = str(cause).splitlines()[0].removeprefix("DataFusion error: ")
             raise BadRequest(

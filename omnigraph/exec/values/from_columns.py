@@ -2,7 +2,8 @@
 
 Invariant: a value means here what `from_input.stored` says it means. A column is cast as a whole
 where Arrow gives the same for every value, and otherwise read value by value. Formats with types of
-their own may also bring dates, timestamps and bytes, and whole numbers as floats.
+their own may also bring dates, timestamps and bytes, and whole numbers as floats. Timestamps finer
+than a millisecond are refused: a column says its unit, so cutting it is for its owner to ask for.
 """
 
 import json
@@ -10,6 +11,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, assert_never
 
@@ -19,7 +21,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.exec.values.from_input import Unfit, column, no_external, stored
 from omnigraph.exec.values.scalars import Moment, ReadExternal
-from omnigraph.language.moments import DAYS, MILLISECONDS
+from omnigraph.language.moments import DAYS, MILLISECONDS, cut_count
 from omnigraph.types import FLOATS, INTEGERS, Scalar, ValueType
 
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
@@ -27,6 +29,11 @@ _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
 _INTEGERS_EXACT_BELOW = float(2**53)
 """A double of this size or more may have been another integer in its text."""
+
+_FINER = (
+    "is finer than a millisecond: cut the column first, with date_trunc('millisecond', t) "
+    "of Spark and SQL or dt.floor('ms') of pandas"
+)
 
 
 class NotSure(Exception):
@@ -42,19 +49,27 @@ class BadCell:
     unfit: Unfit
 
 
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A column as the property stores it, null where a value does not fit, and those values."""
+
+    cells: pa.Array
+    bad: list[BadCell]
+    rounded: int = 0
+    """Texts of moments that were cut to the millisecond."""
+
+
 def converted(
     values: pa.Array,
     value_type: ValueType,
     read: ReadExternal = no_external,
     *,
     is_text: bool = False,
-) -> tuple[pa.Array, list[BadCell]]:
-    """The column as the property stores it, null where a value does not fit, and those values.
-
-    The cells of a format without types are text, and `is_text` says so.
-    """
+) -> Converted:
+    """The column as the property stores it. The cells of a format without types are text, and
+    `is_text` says so."""
     try:
-        return _whole(values, value_type, is_text), []
+        return Converted(_whole(values, value_type, is_text), [])
     except (NotSure, pa.ArrowException):
         pass
     spelled = _text_reader(value_type) if is_text else _value_reader(value_type)
@@ -66,7 +81,7 @@ def converted(
         except Unfit as unfit:
             kept.append(None)
             bad.append(BadCell(row, value, unfit))
-    return column(kept, value_type), bad
+    return Converted(column(kept, value_type), bad, cut_count(kept))
 
 
 def is_string(kind: pa.DataType) -> bool:
@@ -161,10 +176,18 @@ def _cell(value: pa.Scalar) -> Any:
         if isinstance(value, pa.ListScalar):
             return [_cell(item) for item in value.values]
         is_nanoseconds = pa.types.is_timestamp(value.type) and value.type.unit == "ns"
-        why = (
-            "is finer than a millisecond" if is_nanoseconds else "lies outside the years 1 to 9999"
-        )
+        why = _FINER if is_nanoseconds else "lies outside the years 1 to 9999"
         return Moment(_spelled(value), why)
+
+
+def whole_moment(value: Any) -> Any:
+    """A cell of a column of timestamps, and `Moment` for what is finer than a millisecond."""
+    if isinstance(value, list):
+        return [whole_moment(item) for item in value]
+    if not isinstance(value, datetime):
+        return value
+    is_finer = value.microsecond % 1_000 or getattr(value, "nanosecond", 0)
+    return Moment(str(value), _FINER) if is_finer else value
 
 
 def _spelled(value: pa.Scalar) -> str:
@@ -177,6 +200,8 @@ def _spelled(value: pa.Scalar) -> str:
 def _value_reader(value_type: ValueType) -> Callable[[Any], Any]:
     if value_type.scalar in INTEGERS and not value_type.is_list:
         return _whole_number
+    if value_type.scalar is Scalar.DATETIME:
+        return whole_moment
     return lambda value: value
 
 

@@ -1,5 +1,6 @@
 """What a line of graph NDJSON means, and that reading many at once means the same."""
 
+from collections import Counter
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -168,7 +169,6 @@ def test_mixed_types_keep_their_line_numbers() -> None:
         (b'{"type":"Person","data":{"name":"a","height":1e400}}', "out_of_range"),
         (b'{"type":"Person","data":{"name":"a","score":16777217}}', "inexact"),
         (b'{"type":"Person","data":{"name":"a","height":9007199254740993}}', "inexact"),
-        (b'{"type":"Person","data":{"name":"a","seen":"2024-01-31T10:00:00.0001Z"}}', "date"),
         (b'{"type":"Person","data":{"name":"a","ok":1}}', "type"),
         (b'{"type":"Person","data":{"name":"a","born":"2024-02-30"}}', "date"),
         (b'{"type":"Person","data":{"name":"a","born":"0000-01-01"}}', "date"),
@@ -313,6 +313,11 @@ def test_reading_many_lines_at_once_means_the_same(records: list[Any]) -> None:
         alone = decoded(data)
     assert _by_line(together) == _by_line(alone)
     assert together.faults.counts == alone.faults.counts
+    assert _rounded(together) == _rounded(alone)
+
+
+def _rounded(done: Decoded) -> Counter[str]:
+    return sum((Counter(part.rounded) for part in done.rows), Counter())
 
 
 def _by_line(done: Decoded) -> dict[int, Any]:
