@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed, unpublished
+from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed, VersionMismatch, unpublished
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.staging import StagedWrite
 from omnigraph.storage.lance.tables import Tables
@@ -25,7 +25,7 @@ from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.publish import Publisher
 from omnigraph.storage.manifest.queries import Queries
 from omnigraph.storage.manifest.state import publish_lock
-from omnigraph.storage.names import lock_name
+from omnigraph.storage.names import MAIN, lock_name
 from omnigraph.storage.protocol.auto_compaction import Folding
 from omnigraph.storage.protocol.intent import AlreadyMarked, Intent, change_of
 from omnigraph.storage.protocol.promote import Promotions
@@ -67,6 +67,18 @@ class Prepared:
         dropped = {stone.table_key: stone.version for stone in self.intent.tombstones}
         relied_on = {key: pin.version for key, pin in self.relied_on.items()}
         return {**relied_on, **dropped, **written}
+
+    @property
+    def changes_rows_alone(self) -> bool:
+        """True for a write that stays valid under another schema as long as its own tables stand
+        still: a schema change moves the head of every table whose type it touches."""
+        return (
+            self.intent.branch == MAIN
+            and not self.is_serial
+            and not self.intent.new_tables
+            and not self.intent.tombstones
+            and not self.files
+        )
 
     @property
     def is_serial(self) -> bool:
@@ -170,9 +182,12 @@ class Committer:
             marked = self._queries.marked(state, intent.mark)
             if marked is not None:
                 raise AlreadyMarked(marked)
-        state.require(
-            prepared.expected_table_versions, prepared.expected_head, prepared.base_schema
-        )
+        schema = None if prepared.changes_rows_alone else prepared.base_schema
+        try:
+            state.require(prepared.expected_table_versions, prepared.expected_head, schema)
+        except VersionMismatch:
+            state.require_schema(prepared.base_schema)  # a schema change moved the table
+            raise
 
     def _note(self, prepared: Prepared) -> Sidecar:
         intent = prepared.intent
