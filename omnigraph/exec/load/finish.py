@@ -80,13 +80,18 @@ class Finish:
 
         def attempt(turn: Turn) -> Commit:
             request = self.request
-            current = next(attempts, None) or self.store.begin(
-                request.branch,
-                kind=WriterKind.LOAD,
-                actor=request.actor,
-                schema=self.catalog.schema_id,
-            )
-            current.turn = turn
+            current = next(attempts, None)
+            if current is not None:
+                current.turn = turn
+            else:
+                # Inside its turn a write settles dead writers whose locks it keeps.
+                current = self.store.begin(
+                    request.branch,
+                    kind=WriterKind.LOAD,
+                    actor=request.actor,
+                    schema=self.catalog.schema_id,
+                    turn=turn,
+                )
             report("check", sum(self.taken.counts.values()))
             self._check(current)
             report("stage", sum(self.taken.counts.values()))
