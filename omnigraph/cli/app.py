@@ -16,12 +16,14 @@ from omnigraph.cli import (
     branch,
     bulk,
     changes,
+    cleanup,
     compat,
     completion,
     data,
     demo,
     diff,
     embed,
+    feed_consumers,
     fmt,
     history,
     later,
@@ -68,13 +70,14 @@ app.command()(bulk.export)
 app.add_typer(branch.app)
 app.command()(diff.diff)
 app.add_typer(history.commit_app)
+changes.app.add_typer(feed_consumers.app)
 app.add_typer(changes.app)
 app.command()(history.snapshot)
 app.command()(history.recoveries)
 app.add_typer(schema.app)
 app.command()(upkeep.optimize)
 app.command()(upkeep.repair)
-app.command()(upkeep.cleanup)
+app.command()(cleanup.cleanup)
 app.command()(upkeep.check)
 app.add_typer(spark.app)
 app.command()(queries.lint)

@@ -32,6 +32,7 @@ from omnigraph.storage.locks.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold
 from omnigraph.storage.locks.turns import Turn, Turns
 from omnigraph.storage.manifest import publish
 from omnigraph.storage.manifest.branches import BRANCHES_LOCK, Branches
+from omnigraph.storage.manifest.feed_claims import FeedClaims
 from omnigraph.storage.manifest.history import History
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.publish import Publisher
@@ -104,6 +105,7 @@ class Store:
         self.branches = Branches(
             self.datasets, self.manifest, self.locks, self.stats, self.require_writable
         )
+        self.feed_claims = FeedClaims(where, self.objects, self.locks, self.require_writable)
         self.sidecars = Sidecars(self.objects, self.stats)
         self.audit = Audit(self.datasets, self.tables)
         self.drifts = Drifts(

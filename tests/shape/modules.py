@@ -31,7 +31,7 @@ SAME_NAME_MODULES = {
     "literals": "language: one a language",
     "run": "exec: one a verb, the folder is the verb",
     "check": "plan: types of a query; exec/upkeep: a graph on disk",
-    "cleanup": "storage: of one table; exec: of a graph",
+    "cleanup": "storage: of one table; exec: of a graph; cli: its command",
     "columns": "exec/values: of a type; storage/lance: Lance's own",
     "diff": "exec/changes: of rows; cli: its command",
     "embed": "exec/search: vectors of texts; cli: its command",

@@ -26,6 +26,7 @@ DOORS = {
     "lance.spans": {"AFTER", "BEFORE"},
     "lance.staging": {"Fragments", "StagedWrite", "TableStaging"},
     "locks.turns": {"Turn"},
+    "manifest.feed_claims": {"FeedClaim", "Lapse", "checked_consumer"},
     "manifest.history": {"History"},
     "manifest.state": {"LOCATION"},
     "names": {"MAIN", "owner_of", "require_actor", "require_text"},

@@ -120,6 +120,10 @@ class Datasets:
             return known
         return self.head(location, branch)
 
+    def has_version(self, pin: TablePin) -> bool:
+        """Whether a version's own file is there, by one look."""
+        return self._objects.has(f"{self.folder(pin)}/_versions/{version_file(pin.version)}")
+
     def head(self, location: str, branch: str | None) -> int:
         """The head of a dataset or branch, by opening it."""
         return int(self.open(location, branch).version)
@@ -218,7 +222,10 @@ def version_file(version: int) -> str:
 
 
 # Only the last folders of a path tell: a graph may lie below a folder called `data` too.
-_FILE = r"/(data/\w+\.lance|_deletions/\d+-\d+-\d+\.(arrow|bin)|_indices/[0-9a-f-]{36}/\w+\.\w+)"
+_FILE = (
+    r"/(data/\w+(\.lance|/\w+\.blob)|_deletions/\d+-\d+-\d+\.(arrow|bin)"
+    r"|_indices/[0-9a-f-]{36}/\w+\.\w+)"
+)
 _MISSING_FILE = re.compile(rf"not found.*{_FILE}(?![\w/])", re.I | re.S)
 
 

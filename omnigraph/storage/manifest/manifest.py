@@ -157,7 +157,7 @@ class Manifest:
         try:
             handle = self._datasets.open(LOCATION, commit.branch, commit.manifest_version)
         except NotFound as cause:
-            raise Reclaimed("commit", f"'{commit.id}'") from cause
+            raise Reclaimed("commit", commit.id) from cause
         state = self._past_state(commit, handle)
         return replace(self._snapshot(state), commit_id=commit.id)
 
