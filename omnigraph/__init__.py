@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import (
     AlreadyExists,
+    AmbiguousPoint,
     BadRequest,
     ChangeFeedGap,
     Conflict,
@@ -39,6 +40,7 @@ from omnigraph.errors import (
     SourceError,
     StorageFailed,
     TypeCheckError,
+    UnknownPoint,
     UnsupportedVersion,
     VersionMismatch,
     Violation,
@@ -68,6 +70,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AlreadyExists",
+    "AmbiguousPoint",
     "BadRequest",
     "Baseline",
     "BlobCell",
@@ -117,6 +120,7 @@ __all__ = [
     "SourceError",
     "StorageFailed",
     "TypeCheckError",
+    "UnknownPoint",
     "UnsupportedVersion",
     "VersionMismatch",
     "Violation",

@@ -96,7 +96,7 @@ def poll(
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option("--start", metavar="PLACE", help="now, beginning or after:COMMIT."),
+        typer.Option("--start", metavar="PLACE", help="now, beginning or after:POINT."),
     ] = None,
     limit: Limit = _LIMIT,
     kind: Kinds = None,
@@ -115,7 +115,7 @@ def poll(
     if ack and consumer is None:
         raise typer.BadParameter("--ack acknowledges for a --consumer: name it")
     if start is not None and start not in ("now", "beginning") and not start.startswith("after:"):
-        raise typer.BadParameter(f"'{start}' is no place: write now, beginning or after:COMMIT")
+        raise typer.BadParameter(f"'{start}' is no place: write now, beginning or after:POINT")
     with plain_errors():
         narrowed = change_filter(kind, type_, op)
         with open_graph(graph_uri(path, uri, store), read_only=not ack) as graph:

@@ -29,6 +29,7 @@ DOORS = {
     "manifest.feed_claims": {"FeedClaim", "Lapse", "checked_consumer"},
     "manifest.history": {"History"},
     "manifest.state": {"LOCATION"},
+    "manifest.tags": {"Tag"},
     "names": {"MAIN", "owner_of", "require_actor", "require_text"},
     "protocol.intent": {"AlreadyMarked", "WriterKind"},
     "protocol.schema_write": {"SchemaWrite"},

@@ -192,7 +192,7 @@ class Consumers:
             raise BadRequest(f"max_lag_commits is {max_commits}", "allow at least 1 commit")
         # What is older than the head may be going this moment, unless cleanup waits.
         is_now = start is None or start == NOW
-        with nullcontext() if is_now else self._store.upkeep():
+        with nullcontext() if is_now else self._store.unreclaimed():
             change_filter = filters(self._schemas.current().catalog, kinds, types, ops)
             feed = Feed(self._store, self._schemas, branch, change_filter)
             commit = feed.start_at(start)
@@ -263,7 +263,7 @@ class Consumers:
 
         try:
             # A lapsed claim on older commits begins again: cleanup must not be removing them.
-            with self._store.upkeep() if was_lapsed else nullcontext():
+            with self._store.unreclaimed() if was_lapsed else nullcontext():
                 if was_lapsed:
                     self._store.history.lost.require_readable([reached, *feed.after(reached.id)])
                 changed = self._store.feed_claims.change(name, decide)

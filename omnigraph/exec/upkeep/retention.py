@@ -154,6 +154,7 @@ def retain(store: Store, policy: Policy) -> Retained:
                 reasons.add(commit, cause, branch)
         own = [c.manifest_version for c in recent if (c.branch or MAIN) == branch]
         floors[branch] = min(own, default=store.snapshot(branch).manifest_version)
+    _tagged(store, lines, reasons)
     _branch_points(store, lines, reasons)
     _merge_bases(store, lines, reasons)
     losing = _consumers(store, reasons)
@@ -176,6 +177,15 @@ def _recent(line: Iterable[Commit], policy: Policy) -> Iterator[tuple[Commit, Wh
         if replaced_s <= policy.window_s:
             yield commit, policy.cause(replaced_s)
         ended = commit.created_at
+
+
+def _tagged(store: Store, lines: Mapping[str, tuple[Commit, ...]], reasons: _Reasons) -> None:
+    """The commits that tags name."""
+    commits = {commit.id: commit for line in lines.values() for commit in line}
+    for name, tag in store.tags.list().items():
+        commit = commits.get(CommitId(tag.commit_id))
+        if commit is not None:
+            reasons.add(commit, Why.TAG, name)
 
 
 def _branch_points(

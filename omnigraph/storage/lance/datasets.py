@@ -108,6 +108,10 @@ class Datasets:
 
     # Versions
 
+    def has_version(self, pin: TablePin) -> bool:
+        """Whether a published version is on disk, by one look."""
+        return self._objects.has(f"{self.folder(pin)}/_versions/{version_file(pin.version)}")
+
     def latest_version(self, location: str, branch: str | None, known: int) -> int:
         """The head of a dataset or branch whose version `known` was seen.
 
@@ -119,10 +123,6 @@ class Datasets:
         if self._objects.is_newest(*names):
             return known
         return self.head(location, branch)
-
-    def has_version(self, pin: TablePin) -> bool:
-        """Whether a version's own file is there, by one look."""
-        return self._objects.has(f"{self.folder(pin)}/_versions/{version_file(pin.version)}")
 
     def head(self, location: str, branch: str | None) -> int:
         """The head of a dataset or branch, by opening it."""

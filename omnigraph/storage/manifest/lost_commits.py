@@ -34,18 +34,23 @@ class LostCommits:
         self._commits = commits  # of a branch, newest first
 
     @contextmanager
-    def reading(self, snapshot: Snapshot) -> Iterator[None]:
-        """Raise `Reclaimed` for the snapshot's commit when data that a read of it needs is gone,
-        also in the middle of the read."""
+    def reading(self, subject: Snapshot | Commit) -> Iterator[None]:
+        """Raise `Reclaimed` for a commit when data that a read of it needs is gone, also in the
+        middle of the read."""
+        commit_id = subject.commit_id if isinstance(subject, Snapshot) else subject.id
         try:
             yield
         except ChangeFeedGap:
             raise
-        except (NotFound, Reclaimed) as gone:
-            of_data = gone.kind == DATASET if isinstance(gone, NotFound) else gone.kind != "commit"
-            if not of_data:
+        except Reclaimed as gone:
+            if gone.kind == "commit" and gone.branch is not None:
+                raise  # it says more
+            lost = CommitId(gone.name) if gone.kind == "commit" else commit_id
+            raise self.reclaimed(lost, subject.branch or MAIN) from gone
+        except NotFound as missing:
+            if missing.kind != DATASET:
                 raise
-            raise self.reclaimed(snapshot.commit_id, snapshot.branch) from gone
+            raise self.reclaimed(commit_id, subject.branch or MAIN) from missing
 
     def reclaimed(self, commit_id: CommitId, branch: str) -> Reclaimed:
         """The error for a commit whose data was removed: it names what can still be read."""

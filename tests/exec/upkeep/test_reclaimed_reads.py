@@ -56,7 +56,7 @@ def graph(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Graph]:
 
 
 def reopened(graph: Graph) -> Graph:
-    return og.open(graph.uri, read_only=True, storage_options=graph._store.where.storage_options)
+    return og.open(graph.uri, storage_options=graph._store.where.storage_options)
 
 
 def clean(graph: Graph) -> None:
@@ -74,6 +74,8 @@ def doors(graph: Graph, commit: str) -> dict[str, Callable[[], object]]:
         "diff to": lambda: list(graph.diff("main", commit)),
         "changes": lambda: list(graph.commits.changes(commit)),
         "feed": lambda: graph.changes.poll(start=f"after:{commit}"),
+        "branch": lambda: graph.branches.create("again", from_=commit),
+        "tag": lambda: graph.tags.create("again", commit),
         "blob": lambda: graph.blob("node", "Person", "p0", "photo", snapshot=commit).read(),
     }
 

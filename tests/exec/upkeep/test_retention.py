@@ -77,6 +77,27 @@ def test_a_branch_point_stays_whole(graph: Graph) -> None:
         assert again.check().ok
 
 
+def test_a_tagged_commit_stays_whole_until_its_tag_goes(graph: Graph) -> None:
+    graph.branches.create("side")
+    tagged = add(graph, 100, 104, branch="side")
+    add(graph, 104, 108, branch="side")
+    first = graph.commits.list()[2].id
+    graph.tags.create("release/1", tagged)
+    graph.tags.create("first", first)
+    seen = {id_: content(graph, commit=id_) for id_ in (tagged, first)}
+    graph.optimize()
+    kept = reasons(cleaned(graph))
+    assert (kept[tagged], kept[first]) == (["tag release/1"], ["tag first"])
+    with og.open(graph.uri) as again:
+        for id_, then in seen.items():
+            assert content(again, commit=id_) == then
+        assert again.check().ok
+        again.tags.delete("first")
+        assert first not in reasons(cleaned(again))
+        with pytest.raises(og.Reclaimed):
+            again.snapshot(commit=first)
+
+
 def test_a_merge_base_stays_while_both_branches_live(graph: Graph) -> None:
     graph.branches.create("side")
     add(graph, 100, 104, branch="side")
