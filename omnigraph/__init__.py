@@ -50,6 +50,7 @@ from omnigraph.extras import defer_pandas
 if TYPE_CHECKING:
     from omnigraph.exec.changes.baseline import Baseline
     from omnigraph.exec.changes.blobs import BlobCell
+    from omnigraph.exec.changes.consumers import FeedConsumer
     from omnigraph.exec.changes.diff import Change, ChangedType, Changes
     from omnigraph.exec.changes.export import ExportResult
     from omnigraph.exec.changes.feed import FeedPage
@@ -59,11 +60,12 @@ if TYPE_CHECKING:
     from omnigraph.exec.mutate.run import MutationResult
     from omnigraph.exec.read.result import QueryResult
     from omnigraph.exec.schema.migrate import SchemaApplied
+    from omnigraph.exec.upkeep.backup import BackupReport
     from omnigraph.exec.upkeep.check import CheckReport
     from omnigraph.exec.upkeep.cleanup import CleanupReport
     from omnigraph.exec.upkeep.findings import Finding
     from omnigraph.exec.upkeep.optimize import OptimizeReport
-    from omnigraph.graph import Graph, init, open
+    from omnigraph.graph import Graph, backup, init, open
     from omnigraph.storage.upkeep.repair import RepairReport
 
 __version__ = "0.1.0"
@@ -71,6 +73,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AlreadyExists",
     "AmbiguousPoint",
+    "BackupReport",
     "BadRequest",
     "Baseline",
     "BlobCell",
@@ -87,6 +90,7 @@ __all__ = [
     "ExportResult",
     "ExternalBlobDenied",
     "ExternalBlobUnreadable",
+    "FeedConsumer",
     "FeedPage",
     "Finding",
     "Forbidden",
@@ -125,11 +129,13 @@ __all__ = [
     "VersionMismatch",
     "Violation",
     "__version__",
+    "backup",
     "init",
     "open",
 ]
 
 _LOADED_LATER = {
+    "BackupReport": "exec.upkeep.backup",
     "Baseline": "exec.changes.baseline",
     "BlobCell": "exec.changes.blobs",
     "Change": "exec.changes.diff",
@@ -138,6 +144,7 @@ _LOADED_LATER = {
     "CheckReport": "exec.upkeep.check",
     "CleanupReport": "exec.upkeep.cleanup",
     "ExportResult": "exec.changes.export",
+    "FeedConsumer": "exec.changes.consumers",
     "FeedPage": "exec.changes.feed",
     "Finding": "exec.upkeep.findings",
     "Graph": "graph",
@@ -149,6 +156,7 @@ _LOADED_LATER = {
     "QueryResult": "exec.read.result",
     "RepairReport": "storage.upkeep.repair",
     "SchemaApplied": "exec.schema.migrate",
+    "backup": "graph",
     "init": "graph",
     "open": "graph",
 }

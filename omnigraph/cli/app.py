@@ -12,6 +12,7 @@ import typer
 
 from omnigraph import __version__
 from omnigraph.cli import (
+    backup,
     blob,
     branch,
     bulk,
@@ -79,6 +80,7 @@ app.command()(upkeep.optimize)
 app.command()(upkeep.repair)
 app.command()(cleanup.cleanup)
 app.command()(upkeep.check)
+app.command()(backup.backup)
 app.add_typer(spark.app)
 app.command()(queries.lint)
 app.command()(queries.explain)

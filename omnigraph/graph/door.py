@@ -14,7 +14,7 @@ from typing import IO, Any, Self
 from omnigraph.arguments import checked, require_address
 from omnigraph.catalog.accept import accept
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, TypeCheckError
+from omnigraph.errors import BadRequest, StorageFailed, TypeCheckError
 from omnigraph.exec.changes.blobs import BlobCell, find_blob
 from omnigraph.exec.changes.diff import Changes, changes_between, filters
 from omnigraph.exec.changes.export import ExportResult
@@ -25,6 +25,7 @@ from omnigraph.exec.progress import Progress, UpkeepProgress
 from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas, accepted, schema_tables, seen_under, under_schema
+from omnigraph.exec.upkeep.backup import BackupReport, run_backup
 from omnigraph.exec.upkeep.build_indexes import IndexReport, ensure_indices
 from omnigraph.exec.upkeep.check import CheckReport, check
 from omnigraph.exec.upkeep.cleanup import GRACE, CleanupReport, Duration
@@ -330,6 +331,29 @@ class Graph:
         )
 
     @checked
+    def backup(
+        self,
+        target: str | os.PathLike[str],
+        *,
+        storage_options: dict[str, str] | None = None,
+        check: bool = True,
+        dry_run: bool = False,
+        progress: Callable[[UpkeepProgress], None] | None = None,
+    ) -> BackupReport:
+        """Copy the graph at one moment, with its branches, tags and commits, to an empty folder or
+        bucket prefix, or bring an earlier backup there up to date: only new files are copied.
+
+        The copy is checked at the end. To restore it is to open it.
+        """
+        require_address(target)
+        uri = os.fspath(target)
+        options = storage_options or self._store.where.storage_options
+        report = run_backup(self._store, uri, options, dry_run=dry_run, progress=progress)
+        if dry_run or not check:
+            return report
+        return replace(report, check=check_at(uri, storage_options=options))
+
+    @checked
     def repair(
         self,
         confirm: bool = False,
@@ -429,3 +453,33 @@ def open(
     settings = Settings(fold=fold, external_blobs=tuple(external_blobs))
     store = open_store(uri, read_only=read_only, storage_options=storage_options, settings=settings)
     return Graph(store)
+
+
+@checked
+def backup(
+    uri: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    storage_options: dict[str, str] | None = None,
+    target_options: dict[str, str] | None = None,
+    check: bool = True,
+    dry_run: bool = False,
+    progress: Callable[[UpkeepProgress], None] | None = None,
+) -> BackupReport:
+    """Copy a graph to an empty folder or bucket prefix, or bring an earlier backup up to date.
+
+    As `Graph.backup`. A graph that may not be written to is copied without a lock, so a cleanup of
+    it meanwhile can make the copy fail.
+    """
+    try:
+        graph = open(uri, storage_options=storage_options, read_only=dry_run)
+    except StorageFailed:
+        graph = open(uri, storage_options=storage_options, read_only=True)
+    with graph:
+        return graph.backup(
+            target,
+            storage_options=target_options,
+            check=check,
+            dry_run=dry_run,
+            progress=progress,
+        )

@@ -30,6 +30,7 @@ SAME_NAME_MODULES = {
     "format": "language: one a language",
     "literals": "language: one a language",
     "run": "exec: one a verb, the folder is the verb",
+    "backup": "exec: of a graph; cli: its command",
     "check": "plan: types of a query; exec/upkeep: a graph on disk",
     "cleanup": "storage: of one table; exec: of a graph; cli: its command",
     "columns": "exec/values: of a type; storage/lance: Lance's own",

@@ -17,6 +17,7 @@ STORAGE = "omnigraph.storage"
 DOORS = {
     "external": {"ExternalBlobs"},
     "inspect": {"inspect_branch", "inspect_graph"},
+    "graph_copy": {"copy_graph"},
     "lance.columns": {"ADDRESS", "BLOB_BYTES", "BLOB_SIZE", "BLOB_URI", "CREATED", "ROW_ID"},
     "lance.evolution": {"Evolution"},
     "lance.foreign": {"look_at", "read_batches"},

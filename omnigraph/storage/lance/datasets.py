@@ -18,8 +18,9 @@ from lance.dataset import Transaction
 from lance.fragment import LanceFragment
 from lance.lance import _Session as Session
 
-from omnigraph.errors import AlreadyExists, NotFound, Reclaimed, StorageFailed
+from omnigraph.errors import AlreadyExists, GraphMoved, NotFound, Reclaimed, StorageFailed
 from omnigraph.lru import Lru
+from omnigraph.storage.lance.base_paths import is_root, split
 from omnigraph.storage.lance.refs import Ref, listed_ref, read_ref, read_refs
 from omnigraph.storage.names import encode
 from omnigraph.storage.objects import Objects, Root
@@ -45,6 +46,7 @@ class Datasets:
         self._objects = objects
         self._stats = stats
         self._session = Session()
+        self._homes: set[str] = set()  # roots of base paths that are this graph's root
         self._handles: Lru[_VersionKey, Handle] = Lru(_HANDLES_MAX)
 
     # Opening
@@ -70,12 +72,26 @@ class Datasets:
         listing, making and deleting branches."""
         uri = self._where.branching(location) if branching else self.uri(location, branch)
         with self.lance_call("open", f"{location} on {branch or 'main'}"):
-            return lance.dataset(
+            handle = lance.dataset(
                 uri,
                 version=version,
                 storage_options=self._where.storage_options,
                 session=self._session,
             )
+        if branch is not None:
+            self._require_at_home(handle, location)
+        return handle
+
+    def _require_at_home(self, handle: Handle, location: str) -> None:
+        """Refuse a branch that names files below another root: its folder was copied or moved, and
+        it would read the old one."""
+        for base in handle.base_paths().values():
+            recorded, _ = split(base.path, location)
+            if recorded in self._homes:
+                continue
+            if not is_root(recorded, self._where):
+                raise GraphMoved(self._where.uri, recorded)
+            self._homes.add(recorded)
 
     def handle(self, pin: TablePin) -> Handle:
         """The handle of a published version, opened at most once while it is in use."""
