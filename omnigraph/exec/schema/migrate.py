@@ -12,8 +12,10 @@ there. The commit names the new schema and holds only if no table moved since it
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
+
 from omnigraph.catalog.annotations import METADATA
-from omnigraph.catalog.arrow import property_field
+from omnigraph.catalog.arrow import arrow_type, property_field
 from omnigraph.catalog.model import Annotation, EdgeType, NodeType
 from omnigraph.catalog.schema_diff import MigrationPlan
 from omnigraph.catalog.steps import Step
@@ -33,8 +35,11 @@ from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.schema_write import SchemaWrite
 from omnigraph.storage.records import Commit, TablePin
 from omnigraph.storage.store import Store
+from omnigraph.types import PropertyId
 
 Owner = NodeType | EdgeType
+
+_WIDE = "omnigraph wide "  # no name of a property
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,7 @@ class _Migration:
                     write.reclaim(owner.table)
         for old, new in same:
             if self._meaning_changes(old, new):
-                _change_table(write, old, new, filled.get(new.id), hard=self.plan.allows_data_loss)
+                change_table(write, old, new, filled.get(new.id), hard=self.plan.allows_data_loss)
         for type_id, owner in after.items():
             if type_id not in before:
                 write.create_table(owner.table, owner.schema)
@@ -149,16 +154,15 @@ def _violations(
     return broken(write.read(old.table), old, new, filling, rules)
 
 
-def _change_table(
-    write: SchemaWrite, old: Owner, new: Owner, filling: Filling | None, *, hard: bool
+def change_table(
+    write: SchemaWrite, old: Owner, new: Owner, filling: Filling | None, *, hard: bool = False
 ) -> None:
     """Stage the change of one table as a new version, even without new columns: the version fences
     writers that planned under the old schema."""
-    change = evolution(old, new)
-    if filling is not None and write.read(old.table).count():
-        names = set(filling.expressions)
-        rest = replace(change, adds=tuple(f for f in change.adds if f.name not in names))
-        write.fill_columns(old.table, filling.fields, list(filling.columns), filling.values)
+    change, columns = evolution(old, new), NewColumns(old, new, filling)
+    if columns and write.read(old.table).count():
+        rest = columns.then(change)
+        write.fill_columns(old.table, columns.fields, columns.read, columns.values)
         write.then(old.table, lambda tables, pin: tables.stage_evolve(pin, rest))
     else:
         write.evolve_table(old.table, change)
@@ -170,6 +174,67 @@ def _change_table(
         write.then(old.table, indexes.staged)
     if old.name != new.name:
         write.rename_table(old.table, new.table)
+
+
+def widened_columns(old: Owner, new: Owner) -> dict[PropertyId, tuple[str, str]]:
+    """The properties whose column gets another Arrow type: their names after and before."""
+    before = {prop.id: prop for prop in old.properties}
+    return {
+        prop.id: (prop.name, before[prop.id].name)
+        for prop in new.properties
+        if prop.id in before and arrow_type(prop.type) != arrow_type(before[prop.id].type)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class NewColumns:
+    """The columns of a type that are written for every row: backfilled ones, and those that are
+    cast to a wider type, which have a name of their own until the old column is gone."""
+
+    old: Owner
+    new: Owner
+    filling: Filling | None
+
+    def __bool__(self) -> bool:
+        return self.filling is not None or bool(widened_columns(self.old, self.new))
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        """The written columns as the table first has them."""
+        filled = () if self.filling is None else self.filling.fields
+        return [*filled, *(field.with_name(_WIDE + field.name) for field, _ in self._widened())]
+
+    @property
+    def read(self) -> list[str]:
+        """The columns of the table that the values are made from."""
+        if self.filling is not None:
+            return list(self.filling.columns)
+        return [before for _, before in self._widened()]
+
+    def values(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The written columns for a batch of the table before the change."""
+        filled = () if self.filling is None else self.filling.values(batch).columns
+        wide = (batch.column(before).cast(field.type) for field, before in self._widened())
+        schema = pa.schema([field.with_nullable(True) for field in self.fields])
+        return pa.RecordBatch.from_arrays([*filled, *wide], schema=schema)
+
+    def then(self, change: Evolution) -> Evolution:
+        """The rest of the change once these columns are there."""
+        wide = {field.name for field, _ in self._widened()}
+        written = wide if self.filling is None else wide | self.filling.names
+        return replace(
+            change,
+            adds=tuple(field for field in change.adds if field.name not in written),
+            renames={**change.renames, **{_WIDE + name: name for name in wide}},
+        )
+
+    def _widened(self) -> list[tuple[pa.Field, str]]:
+        named = widened_columns(self.old, self.new)
+        return [
+            (property_field(prop), named[prop.id][1])
+            for prop in sorted(self.new.properties, key=lambda prop: prop.id)
+            if prop.id in named
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +266,13 @@ def _index_change(old: Owner, new: Owner) -> _IndexChange:
     after = {index.name: index for index in indexes_of(new)}
     were, are = ({prop.id: prop.name for prop in each.properties} for each in (old, new))
     kept = {(were[number], are[number]) for number in were.keys() & are.keys()}
+    written = {name for name, _ in widened_columns(old, new).values()}  # and their index is gone
     return _IndexChange(
-        tuple(w for n, w in after.items() if n not in before and w.column in {b for _, b in kept}),
+        tuple(
+            w
+            for n, w in after.items()
+            if (n not in before or w.column in written) and w.column in {b for _, b in kept}
+        ),
         frozenset(
             n for n, w in before.items() if n not in after and w.column in {a for a, _ in kept}
         ),
@@ -210,16 +280,24 @@ def _index_change(old: Owner, new: Owner) -> _IndexChange:
 
 
 def evolution(old: Owner, new: Owner) -> Evolution:
-    """The column renames, drops and additions of a type's table."""
+    """The column renames, drops and additions of a type's table. A column of another Arrow type is
+    dropped and added."""
     before = {prop.id: prop for prop in old.properties}
     after = {prop.id: prop for prop in sorted(new.properties, key=lambda prop: prop.id)}
+    widened = widened_columns(old, new)
+    kept = {number: prop for number, prop in after.items() if number in before.keys() - widened}
     return Evolution(
         renames={
             before[number].name: prop.name
-            for number, prop in after.items()
-            if number in before and before[number].name != prop.name
+            for number, prop in kept.items()
+            if before[number].name != prop.name
         },
-        drops=frozenset(prop.name for number, prop in before.items() if number not in after),
-        adds=tuple(property_field(prop) for number, prop in after.items() if number not in before),
+        drops=frozenset(prop.name for number, prop in before.items() if number not in kept),
+        adds=tuple(property_field(prop) for number, prop in after.items() if number not in kept),
         order=tuple(new.schema.names),
+        nullable=frozenset(
+            before[number].name
+            for number, prop in kept.items()
+            if prop.type.nullable and not before[number].type.nullable
+        ),
     )
