@@ -14,9 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.catalog.additive import narrowing_steps
 from omnigraph.catalog.annotations import METADATA
 from omnigraph.catalog.arrow import arrow_type, property_field
-from omnigraph.catalog.model import Annotation, EdgeType, NodeType
+from omnigraph.catalog.model import Annotation, Catalog, EdgeType, NodeType
 from omnigraph.catalog.schema_diff import MigrationPlan
 from omnigraph.catalog.steps import Step
 from omnigraph.errors import SchemaHeld
@@ -69,22 +70,27 @@ class SchemaApplied:
 
 
 def apply_migration(
-    store: Store, schemas: Schemas, plan: MigrationPlan, text: str, actor: str | None
+    store: Store,
+    schemas: Schemas,
+    plan: MigrationPlan,
+    text: str,
+    actor: str | None,
+    branch: str = MAIN,
 ) -> SchemaApplied:
-    """Apply a migration plan. The caller holds the lock under which it was planned."""
+    """Apply a migration plan to a branch. The caller holds the lock under which it was planned."""
     plan.require_supported()
     if not plan.steps:
-        return SchemaApplied((), None, store.snapshot().manifest_version)
-    others = tuple(name for name in store.branches.list() if name != MAIN)
-    if others:
-        raise SchemaHeld(others)
-    old, new = schemas.current(), accepted(text, plan.catalog)
+        return SchemaApplied((), None, store.snapshot(branch).manifest_version)
+    old, new = schemas.current(branch), accepted(text, plan.catalog)
+    others = tuple(name for name in store.branches.list() if name != branch)
+    if others and (narrowing := narrowing_steps(plan, old.catalog)):
+        raise SchemaHeld(others, str(narrowing[0]))
     schemas.archive(old)
     schemas.archive(new)
     commit = store.turns.prepared_again(
-        lambda turn: _Migration(old, new, plan).commit(store, actor, turn)
+        lambda turn: _Migration(old, new, plan, branch).commit(store, actor, turn)
     )
-    schemas.current()
+    schemas.current(branch)
     return SchemaApplied(plan.steps, commit, commit.manifest_version)
 
 
@@ -95,9 +101,10 @@ class _Migration:
     old: Accepted
     new: Accepted
     plan: MigrationPlan
+    branch: str
 
     def commit(self, store: Store, actor: str | None, turn: Turn) -> Commit:
-        write = store.begin_schema_change(actor=actor, schema=self.old.id, turn=turn)
+        write = store.begin_schema_change(self.branch, actor=actor, schema=self.old.id, turn=turn)
         before = {owner.id: owner for owner in self.old.catalog.types}
         after = {owner.id: owner for owner in self.new.catalog.types}
         filled = fillings(self.plan, before)
@@ -117,16 +124,19 @@ class _Migration:
             if type_id not in before:
                 write.create_table(owner.table, owner.schema)
         write.replace_schema(self.new.id)
-        for path, data in self.new.files().items():
-            write.replace_file(path, data)
+        if self.branch == MAIN:
+            for path, data in self.new.files().items():
+                write.replace_file(path, data)
         return store.commit(write)
 
     def _meaning_changes(self, old: Owner, new: Owner) -> bool:
-        """Whether a write planned for the old schema could be wrong for this table: then its
-        version moves, so that the write is refused wherever it is on its way."""
-        return _meaning(old) != _meaning(new) or _incident(self.old, old) != _incident(
-            self.new, new
-        )
+        return meaning_changes(self.old.catalog, old, self.new.catalog, new)
+
+
+def meaning_changes(before: Catalog, old: Owner, after: Catalog, new: Owner) -> bool:
+    """Whether a write planned for the old schema could be wrong for this table: then its version
+    moves, so that the write is refused wherever it is on its way."""
+    return _meaning(old) != _meaning(new) or _incident(before, old) != _incident(after, new)
 
 
 def _meaning(owner: Owner) -> Owner:
@@ -139,9 +149,9 @@ def _rules(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
     return tuple(each for each in annotations if each.name not in METADATA)
 
 
-def _incident(schema: Accepted, owner: Owner) -> list[Owner]:
+def _incident(catalog: Catalog, owner: Owner) -> list[Owner]:
     """The edge types that a delete of this node type cascades to."""
-    edges = schema.catalog.edges.values()
+    edges = catalog.edges.values()
     return [_meaning(edge) for edge in edges if owner.name in (edge.source, edge.target)]
 
 
