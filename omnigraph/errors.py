@@ -474,15 +474,17 @@ class SchemaChanged(Conflict):
 
 @dataclass(eq=False)
 class SchemaHeld(Conflict):
-    """Branches that keep the schema as it is. Nothing was changed."""
+    """A schema change that narrows or removes, beside other branches. Nothing was changed."""
 
     branches: tuple[str, ...]
+    step: str = ""
 
     def __str__(self) -> str:
         names = ", ".join(f"'{name}'" for name in self.branches)
+        what = f" ({self.step})" if self.step else ""
         return (
-            f"the schema can change only while 'main' is the only branch, and there is {names}; "
-            "merge or delete what is not main, then apply again"
+            f"a change that does more than add or widen{what} needs 'main' to be the only branch, "
+            f"and there is {names}; merge or delete what is not main, then apply to main"
         )
 
 

@@ -96,7 +96,8 @@ class Graph:
         if engine not in _ENGINES:
             raise BadRequest(f"'{engine}' is no engine", f"use {', '.join(_ENGINES)}")
         pinned = self._points.pinned(branch, snapshot)
-        plan, pinned = self._planned(query_text(query), name, pinned)
+        is_head = snapshot is None and branch in (None, pinned.branch)
+        plan, pinned = self._planned(query_text(query), name, pinned, is_head=is_head)
         if not isinstance(plan, ReadPlan):
             raise BadRequest(
                 f"query '{plan.name}' contains mutations (insert/update/delete); use graph.mutate"
@@ -106,15 +107,17 @@ class Graph:
             return query_on_spark(self._store, self._reading, plan, given, pinned, spark)
         return self._reading.run(plan, given, pinned)
 
-    def _planned(self, text: str, name: str | None, pinned: Snapshot) -> tuple[Plan, Snapshot]:
-        """A query as the schema of its snapshot reads it. One that only today's schema understands
-        sees the old data under today's names."""
+    def _planned(
+        self, text: str, name: str | None, pinned: Snapshot, *, is_head: bool
+    ) -> tuple[Plan, Snapshot]:
+        """A query as the schema of its snapshot reads it. At an earlier commit, one that only
+        today's schema understands sees the old data under today's names."""
         schema = self._schemas.of(pinned)
         try:
             return compile_query(text, schema.catalog, name), pinned
         except TypeCheckError:
             today = self._schemas.current()
-            if today.id == schema.id:
+            if is_head or today.id == schema.id:
                 raise
             try:
                 plan = compile_query(text, today.catalog, name)
@@ -160,7 +163,7 @@ class Graph:
             )
             return run_mutation(self._store, catalog, asked)
 
-        return under_schema(self._schemas, attempt)
+        return under_schema(self._schemas, attempt, branch)
 
     @checked
     def diff(
@@ -223,7 +226,16 @@ class Graph:
             on_duplicate=on_duplicate,
             order_by=order_by,
         )
-        return load(self._store, self._schemas.current().catalog, order)
+        return load(self._store, self._loaded_under(branch, from_branch), order)
+
+    def _loaded_under(self, branch: str, from_branch: str | None) -> Catalog:
+        """The schema of a branch that a load may be about to create."""
+        if from_branch is None:
+            return self._schemas.current(branch).catalog
+        try:
+            return self._schemas.current(branch).catalog
+        except NotFound:
+            return self._schemas.current(from_branch).catalog
 
     @checked
     def export(
@@ -276,7 +288,7 @@ class Graph:
     def ensure_indices(self, branch: str = MAIN) -> IndexReport:
         """Build the indexes that the schema asks for and that are missing or behind."""
         return under_schema(
-            self._schemas, lambda catalog: ensure_indices(self._store, catalog, branch)
+            self._schemas, lambda catalog: ensure_indices(self._store, catalog, branch), branch
         )
 
     @checked
@@ -301,6 +313,7 @@ class Graph:
                 actor=actor,
                 progress=progress,
             ),
+            branch,
         )
 
     @checked
@@ -347,7 +360,7 @@ class Graph:
 
     def check(self) -> CheckReport:
         """Whether everything on disk fits together: reads all of it, writes nothing."""
-        return check(self._store, lambda: stored_catalog(self._store))
+        return check(self._store, self._schemas, lambda: stored_catalog(self._store))
 
     def refresh(self) -> None:
         """Settle what dead writers left, and see what others changed."""
@@ -407,7 +420,7 @@ def check_at(
     """Check a graph that may be too damaged to be opened."""
     require_address(uri)
     store = open_store(uri, read_only=True, storage_options=storage_options)
-    return check(store, lambda: stored_catalog(store))
+    return check(store, Schemas(store), lambda: stored_catalog(store))
 
 
 @checked

@@ -160,7 +160,7 @@ class ChangesView:
 
         `start` is `now`, `beginning` or `after:<point>`; a `cursor` goes on where a poll ended.
         """
-        change_filter = filters(self._schemas.current().catalog, kinds, types, ops)
+        change_filter = filters(self._schemas.current(branch).catalog, kinds, types, ops)
         feed = Feed(self._store, self._schemas, branch, change_filter)
         return feed.poll(
             start=start, cursor=cursor, page_token=page_token, limit=limit, commits=commits
@@ -179,7 +179,7 @@ class ChangesView:
 
         `ops` narrows the changes that the cursor tells, not the baseline.
         """
-        change_filter = filters(self._schemas.current().catalog, kinds, types, ops)
+        change_filter = filters(self._schemas.current(branch).catalog, kinds, types, ops)
         return Feed(self._store, self._schemas, branch, change_filter).baseline()
 
 

@@ -31,6 +31,7 @@ from omnigraph.errors import (
 from omnigraph.exec.mutate.staging import Staging
 from omnigraph.exec.mutate.validate import validate
 from omnigraph.exec.values.constants import Given
+from omnigraph.exec.values.default_cells import default_values
 from omnigraph.exec.values.from_params import require_text, stored
 from omnigraph.exec.values.scalars import ReadExternal
 from omnigraph.language.moments import cut_count
@@ -209,7 +210,7 @@ def _run(
         case mutation_ir.InsertNode():
             _insert_node(staging, catalog, given, statement)
         case mutation_ir.InsertEdge():
-            _insert_edge(staging, given, statement)
+            _insert_edge(staging, catalog, given, statement)
         case mutation_ir.UpdateRows(table=table, sets=sets, where=where):
             staging.table(table).update(where, _values(given, table, sets))
         case mutation_ir.DeleteRows(table=table, where=where, cascades=cascades):
@@ -226,7 +227,8 @@ def _insert_node(
     values = _values(given, statement.table, statement.sets)
     _require_key(node, values)
     derived = entity_id(node, values)
-    row = {"id": str(ULID()) if derived is None else derived, **values}
+    name = str(ULID()) if derived is None else derived
+    row = {"id": name, **default_values(node), **values}
     staging.table(statement.table).insert(row, strict=derived is None)
 
 
@@ -239,11 +241,14 @@ def _require_key(node: NodeType, values: Mapping[str, Any]) -> None:
             raise ConstraintViolated((broken,), 1)
 
 
-def _insert_edge(staging: Staging, given: Stored, statement: mutation_ir.InsertEdge) -> None:
+def _insert_edge(
+    staging: Staging, catalog: Catalog, given: Stored, statement: mutation_ir.InsertEdge
+) -> None:
     row = {
         "id": str(ULID()),
         "src": given(statement.source, ID_TYPE, "from"),
         "dst": given(statement.target, ID_TYPE, "to"),
+        **default_values(catalog.of(statement.table)),
         **_values(given, statement.table, statement.sets),
     }
     staging.table(statement.table).insert(row, strict=True)
