@@ -424,7 +424,9 @@ class VersionMismatch(Conflict):
 
     def __str__(self) -> str:
         moved = f"{self.table_key} is at version {self.actual}, not {self.expected}"
-        return f"{moved}; read again and retry"
+        return (
+            f"{moved}; read again and retry (a mutation does so by itself with retries=, --retry)"
+        )
 
 
 @dataclass(eq=False)

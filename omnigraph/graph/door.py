@@ -142,8 +142,13 @@ class Graph:
         branch: str = MAIN,
         actor: str | None = None,
         if_commit: str | None = None,
+        retries: int | None = None,
     ) -> MutationResult:
-        """Run a mutation as one commit; with `if_commit` only on that head of the branch."""
+        """Run a mutation as one commit; with `if_commit` only on that head of the branch.
+
+        An update or delete that lost to another writer runs again, whole and on the new head, up to
+        `retries` times; by default `OMNIGRAPH_WRITE_RETRIES`, which is 0.
+        """
         text = query_text(query)
 
         def attempt(catalog: Catalog) -> MutationResult:
@@ -159,6 +164,7 @@ class Graph:
                 branch=branch,
                 actor=actor,
                 if_commit=if_commit,
+                retries=retries,
                 external=self._store.external_blobs(),
             )
             return run_mutation(self._store, catalog, asked)
