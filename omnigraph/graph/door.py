@@ -31,6 +31,7 @@ from omnigraph.exec.upkeep.optimize import OptimizeReport
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text, schema_text
+from omnigraph.graph.undo_verbs import UndoVerbs
 from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView
 from omnigraph.pipeline import upkeep
 from omnigraph.pipeline.export import ExportOrder, export
@@ -50,7 +51,7 @@ from omnigraph.storage.upkeep.repair import RepairReport
 _ENGINES = ("auto", "local", "spark")
 
 
-class Graph:
+class Graph(UndoVerbs):
     """One open graph, safe to share between threads."""
 
     def __init__(self, store: Store) -> None:
