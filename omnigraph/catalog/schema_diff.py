@@ -96,6 +96,11 @@ def plan_migration(
     return MigrationPlan(steps, admission.diagnostics, new, allow_data_loss)
 
 
+def steps_between(old: Catalog, new: Catalog) -> tuple[Step, ...]:
+    """The steps from one accepted schema of a graph to another one of the same graph."""
+    return tuple(_Diff(old, new, SOFT, {}).steps())
+
+
 def _fillings(new: Catalog, admission: Admission, given: Mapping[str, str]) -> dict[str, str]:
     """The backfill expression of each entity that has one. A caller's wins over an annotation."""
     expressions = {name: _as_sql(value) for name, value in admission.backfills.items()}

@@ -14,7 +14,7 @@ from typing import IO, Any, Self
 from omnigraph.arguments import checked, require_address
 from omnigraph.catalog.accept import accept
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, TypeCheckError
+from omnigraph.errors import BadRequest, NotFound, TypeCheckError
 from omnigraph.exec.changes.blobs import BlobCell, find_blob
 from omnigraph.exec.changes.diff import Changes, changes_between, filters
 from omnigraph.exec.changes.export import ExportResult
@@ -32,6 +32,7 @@ from omnigraph.exec.upkeep.optimize import OptimizeReport
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text, schema_text
+from omnigraph.graph.undo_verbs import UndoVerbs
 from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView, TagsView
 from omnigraph.pipeline import upkeep
 from omnigraph.pipeline.export import ExportOrder, export
@@ -51,7 +52,7 @@ from omnigraph.storage.upkeep.repair import RepairReport
 _ENGINES = ("auto", "local", "spark")
 
 
-class Graph:
+class Graph(UndoVerbs):
     """One open graph, safe to share between threads."""
 
     def __init__(self, store: Store) -> None:
