@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.upkeep.findings import Finding
     from omnigraph.exec.upkeep.optimize import OptimizeReport
     from omnigraph.graph import Graph, init, open
+    from omnigraph.storage.manifest.tags import Tag
     from omnigraph.storage.upkeep.repair import RepairReport
 
 __version__ = "0.1.0"
@@ -120,6 +121,7 @@ __all__ = [
     "SchemaHeld",
     "SourceError",
     "StorageFailed",
+    "Tag",
     "TypeCheckError",
     "UndoOutcome",
     "UnknownPoint",
@@ -151,6 +153,7 @@ _LOADED_LATER = {
     "QueryResult": "exec.read.result",
     "RepairReport": "storage.upkeep.repair",
     "SchemaApplied": "exec.schema.migrate",
+    "Tag": "storage.manifest.tags",
     "UndoOutcome": "exec.merge.undo",
     "init": "graph",
     "open": "graph",

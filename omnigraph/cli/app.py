@@ -32,6 +32,7 @@ from omnigraph.cli import (
     settings,
     shell,
     spark,
+    tag,
     upkeep,
 )
 from omnigraph.cli.options import Json
@@ -66,6 +67,7 @@ app.command()(shell.shell)
 app.command()(bulk.load)
 app.command()(bulk.export)
 app.add_typer(branch.app)
+app.add_typer(tag.app)
 app.command()(diff.diff)
 app.add_typer(history.commit_app)
 app.add_typer(changes.app)
