@@ -29,6 +29,7 @@ from omnigraph.errors import (
     NoChanges,
     NotFound,
     NotInstalled,
+    NotRevertible,
     OmnigraphError,
     ParseError,
     PreconditionFailed,
@@ -36,6 +37,7 @@ from omnigraph.errors import (
     RecoveryRequired,
     Refused,
     SchemaChanged,
+    SchemaDiffers,
     SchemaHeld,
     SourceError,
     StorageFailed,
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.changes.images import Image
     from omnigraph.exec.load.request import LoadResult
     from omnigraph.exec.merge.run import MergeOutcome
+    from omnigraph.exec.merge.undo import UndoOutcome
     from omnigraph.exec.mutate.run import MutationResult
     from omnigraph.exec.read.result import QueryResult
     from omnigraph.exec.schema.migrate import SchemaApplied
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.upkeep.findings import Finding
     from omnigraph.exec.upkeep.optimize import OptimizeReport
     from omnigraph.graph import Graph, backup, init, open
+    from omnigraph.storage.manifest.tags import Tag
     from omnigraph.storage.upkeep.repair import RepairReport
 
 __version__ = "0.1.0"
@@ -109,6 +113,7 @@ __all__ = [
     "NoChanges",
     "NotFound",
     "NotInstalled",
+    "NotRevertible",
     "OmnigraphError",
     "OptimizeReport",
     "ParseError",
@@ -120,10 +125,13 @@ __all__ = [
     "RepairReport",
     "SchemaApplied",
     "SchemaChanged",
+    "SchemaDiffers",
     "SchemaHeld",
     "SourceError",
     "StorageFailed",
+    "Tag",
     "TypeCheckError",
+    "UndoOutcome",
     "UnknownPoint",
     "UnsupportedVersion",
     "VersionMismatch",
@@ -156,6 +164,8 @@ _LOADED_LATER = {
     "QueryResult": "exec.read.result",
     "RepairReport": "storage.upkeep.repair",
     "SchemaApplied": "exec.schema.migrate",
+    "Tag": "storage.manifest.tags",
+    "UndoOutcome": "exec.merge.undo",
     "backup": "graph",
     "init": "graph",
     "open": "graph",

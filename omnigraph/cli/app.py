@@ -35,6 +35,7 @@ from omnigraph.cli import (
     settings,
     shell,
     spark,
+    tag,
     upkeep,
 )
 from omnigraph.cli.options import Json
@@ -69,6 +70,7 @@ app.command()(shell.shell)
 app.command()(bulk.load)
 app.command()(bulk.export)
 app.add_typer(branch.app)
+app.add_typer(tag.app)
 app.command()(diff.diff)
 app.add_typer(history.commit_app)
 changes.app.add_typer(feed_consumers.app)

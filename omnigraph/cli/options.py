@@ -73,6 +73,12 @@ CommitId = Annotated[
 Actor = Annotated[
     str | None, typer.Option("--as", metavar="ACTOR", help="Who writes.", callback=_actor)
 ]
+Retry = Annotated[
+    int | None,
+    typer.Option(
+        "--retry", metavar="N", min=0, help="Prepare it again when another writer came first."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Do not say where a write goes.")]
 EngineOption = Annotated[Engine, typer.Option("--engine", help="Where the work is done.")]

@@ -14,7 +14,7 @@ from typing import IO, Any, Self
 from omnigraph.arguments import checked, require_address
 from omnigraph.catalog.accept import accept
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, StorageFailed, TypeCheckError
+from omnigraph.errors import BadRequest, NotFound, StorageFailed, TypeCheckError
 from omnigraph.exec.changes.blobs import BlobCell, find_blob
 from omnigraph.exec.changes.diff import Changes, changes_between, filters
 from omnigraph.exec.changes.export import ExportResult
@@ -25,14 +25,16 @@ from omnigraph.exec.progress import Progress, UpkeepProgress
 from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas, accepted, schema_tables, seen_under, under_schema
-from omnigraph.exec.upkeep.backup import BackupReport, run_backup
+from omnigraph.exec.upkeep.backup import BackupReport
 from omnigraph.exec.upkeep.build_indexes import IndexReport, ensure_indices
 from omnigraph.exec.upkeep.check import CheckReport, check
 from omnigraph.exec.upkeep.cleanup import GRACE, CleanupReport, Duration
 from omnigraph.exec.upkeep.optimize import OptimizeReport
+from omnigraph.graph.backup_verb import BackupVerb
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text, schema_text
+from omnigraph.graph.undo_verbs import UndoVerbs
 from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView, TagsView
 from omnigraph.pipeline import upkeep
 from omnigraph.pipeline.export import ExportOrder, export
@@ -52,7 +54,7 @@ from omnigraph.storage.upkeep.repair import RepairReport
 _ENGINES = ("auto", "local", "spark")
 
 
-class Graph:
+class Graph(UndoVerbs, BackupVerb):
     """One open graph, safe to share between threads."""
 
     def __init__(self, store: Store) -> None:
@@ -97,7 +99,8 @@ class Graph:
         if engine not in _ENGINES:
             raise BadRequest(f"'{engine}' is no engine", f"use {', '.join(_ENGINES)}")
         pinned = self._points.pinned(branch, snapshot)
-        plan, pinned = self._planned(query_text(query), name, pinned)
+        is_head = snapshot is None and branch in (None, pinned.branch)
+        plan, pinned = self._planned(query_text(query), name, pinned, is_head=is_head)
         if not isinstance(plan, ReadPlan):
             raise BadRequest(
                 f"query '{plan.name}' contains mutations (insert/update/delete); use graph.mutate"
@@ -107,15 +110,17 @@ class Graph:
             return query_on_spark(self._store, self._reading, plan, given, pinned, spark)
         return self._reading.run(plan, given, pinned)
 
-    def _planned(self, text: str, name: str | None, pinned: Snapshot) -> tuple[Plan, Snapshot]:
-        """A query as the schema of its snapshot reads it. One that only today's schema understands
-        sees the old data under today's names."""
+    def _planned(
+        self, text: str, name: str | None, pinned: Snapshot, *, is_head: bool
+    ) -> tuple[Plan, Snapshot]:
+        """A query as the schema of its snapshot reads it. At an earlier commit, one that only
+        today's schema understands sees the old data under today's names."""
         schema = self._schemas.of(pinned)
         try:
             return compile_query(text, schema.catalog, name), pinned
         except TypeCheckError:
             today = self._schemas.current()
-            if today.id == schema.id:
+            if is_head or today.id == schema.id:
                 raise
             try:
                 plan = compile_query(text, today.catalog, name)
@@ -140,8 +145,13 @@ class Graph:
         branch: str = MAIN,
         actor: str | None = None,
         if_commit: str | None = None,
+        retries: int | None = None,
     ) -> MutationResult:
-        """Run a mutation as one commit; with `if_commit` only on that head of the branch."""
+        """Run a mutation as one commit; with `if_commit` only on that head of the branch.
+
+        An update or delete that lost to another writer runs again, whole and on the new head, up to
+        `retries` times; by default `OMNIGRAPH_WRITE_RETRIES`, which is 0.
+        """
         text = query_text(query)
 
         def attempt(catalog: Catalog) -> MutationResult:
@@ -157,11 +167,12 @@ class Graph:
                 branch=branch,
                 actor=actor,
                 if_commit=if_commit,
+                retries=retries,
                 external=self._store.external_blobs(),
             )
             return run_mutation(self._store, catalog, asked)
 
-        return under_schema(self._schemas, attempt)
+        return under_schema(self._schemas, attempt, branch)
 
     @checked
     def diff(
@@ -224,7 +235,16 @@ class Graph:
             on_duplicate=on_duplicate,
             order_by=order_by,
         )
-        return load(self._store, self._schemas.current().catalog, order)
+        return load(self._store, self._loaded_under(branch, from_branch), order)
+
+    def _loaded_under(self, branch: str, from_branch: str | None) -> Catalog:
+        """The schema of a branch that a load may be about to create."""
+        if from_branch is None:
+            return self._schemas.current(branch).catalog
+        try:
+            return self._schemas.current(branch).catalog
+        except NotFound:
+            return self._schemas.current(from_branch).catalog
 
     @checked
     def export(
@@ -277,7 +297,7 @@ class Graph:
     def ensure_indices(self, branch: str = MAIN) -> IndexReport:
         """Build the indexes that the schema asks for and that are missing or behind."""
         return under_schema(
-            self._schemas, lambda catalog: ensure_indices(self._store, catalog, branch)
+            self._schemas, lambda catalog: ensure_indices(self._store, catalog, branch), branch
         )
 
     @checked
@@ -302,6 +322,7 @@ class Graph:
                 actor=actor,
                 progress=progress,
             ),
+            branch,
         )
 
     @checked
@@ -331,29 +352,6 @@ class Graph:
         )
 
     @checked
-    def backup(
-        self,
-        target: str | os.PathLike[str],
-        *,
-        storage_options: dict[str, str] | None = None,
-        check: bool = True,
-        dry_run: bool = False,
-        progress: Callable[[UpkeepProgress], None] | None = None,
-    ) -> BackupReport:
-        """Copy the graph at one moment, with its branches, tags and commits, to an empty folder or
-        bucket prefix, or bring an earlier backup there up to date: only new files are copied.
-
-        The copy is checked at the end. To restore it is to open it.
-        """
-        require_address(target)
-        uri = os.fspath(target)
-        options = storage_options or self._store.where.storage_options
-        report = run_backup(self._store, uri, options, dry_run=dry_run, progress=progress)
-        if dry_run or not check:
-            return report
-        return replace(report, check=check_at(uri, storage_options=options))
-
-    @checked
     def repair(
         self,
         confirm: bool = False,
@@ -371,7 +369,7 @@ class Graph:
 
     def check(self) -> CheckReport:
         """Whether everything on disk fits together: reads all of it, writes nothing."""
-        return check(self._store, lambda: stored_catalog(self._store))
+        return check(self._store, self._schemas, lambda: stored_catalog(self._store))
 
     def refresh(self) -> None:
         """Settle what dead writers left, and see what others changed."""
@@ -431,7 +429,7 @@ def check_at(
     """Check a graph that may be too damaged to be opened."""
     require_address(uri)
     store = open_store(uri, read_only=True, storage_options=storage_options)
-    return check(store, lambda: stored_catalog(store))
+    return check(store, Schemas(store), lambda: stored_catalog(store))
 
 
 @checked

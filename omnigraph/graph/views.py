@@ -55,10 +55,12 @@ class BranchesView:
         by: str = "entity",
         resolve: Resolve = None,
         progress: Callable[[Progress], None] | None = None,
+        dry_run: bool = False,
     ) -> MergeOutcome:
         """Merge a branch into another as one commit, or raise `MergeConflicts`. `progress` gets
-        the rows compared so far."""
-        asked = MergeRequest(source, into, actor, delete_source, by, resolve, progress)
+        the rows compared so far. `dry_run` writes nothing: its outcome has the changes, the
+        conflicts and the edges that answers keep."""
+        asked = MergeRequest(source, into, actor, delete_source, by, resolve, progress, dry_run)
         return under_schema(self._schemas, lambda catalog: run_merge(self._store, catalog, asked))
 
 
@@ -181,7 +183,7 @@ class ChangesView:
     def _feed(
         self, branch: str, kinds: Collection[str], types: Collection[str], ops: Collection[str]
     ) -> Feed:
-        change_filter = filters(self._schemas.current().catalog, kinds, types, ops)
+        change_filter = filters(self._schemas.current(branch).catalog, kinds, types, ops)
         return Feed(self._store, self._schemas, branch, change_filter)
 
     @checked

@@ -192,8 +192,8 @@ class Consumers:
             raise BadRequest(f"max_lag_commits is {max_commits}", "allow at least 1 commit")
         # What is older than the head may be going this moment, unless cleanup waits.
         is_now = start is None or start == NOW
-        with nullcontext() if is_now else self._store.unreclaimed():
-            change_filter = filters(self._schemas.current().catalog, kinds, types, ops)
+        with nullcontext() if is_now else self._store.feed_claims.on_the_past():
+            change_filter = filters(self._schemas.current(branch).catalog, kinds, types, ops)
             feed = Feed(self._store, self._schemas, branch, change_filter)
             commit = feed.start_at(start)
             self._store.history.lost.require_readable([commit, *feed.after(commit.id)])
@@ -224,7 +224,7 @@ class Consumers:
         if self._store.branches.identity(claim.branch) != claim.identity:
             hint = f"remove the consumer '{name}' and register it again"
             raise NotFound("branch", claim.branch, f"it was deleted and made again; {hint}")
-        catalog = self._schemas.current().catalog
+        catalog = self._schemas.current(claim.branch).catalog
         change_filter = filters(catalog, claim.kinds, claim.types, claim.ops)
         return Feed(self._store, self._schemas, claim.branch, change_filter), claim
 
@@ -263,7 +263,7 @@ class Consumers:
 
         try:
             # A lapsed claim on older commits begins again: cleanup must not be removing them.
-            with self._store.unreclaimed() if was_lapsed else nullcontext():
+            with self._store.feed_claims.on_the_past() if was_lapsed else nullcontext():
                 if was_lapsed:
                     self._store.history.lost.require_readable([reached, *feed.after(reached.id)])
                 changed = self._store.feed_claims.change(name, decide)

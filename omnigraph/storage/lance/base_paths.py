@@ -13,9 +13,12 @@ refused, never changed by a guess.
 
 import os
 import struct
+from collections.abc import Iterable
 from urllib.parse import unquote
 
-from omnigraph.errors import StorageFailed
+from lance import DatasetBasePath
+
+from omnigraph.errors import GraphMoved, StorageFailed
 from omnigraph.storage.lance.protobuf import Message, decoded, encoded
 from omnigraph.storage.objects import LOCAL_SCHEME, Root
 
@@ -79,6 +82,25 @@ def split(path: str, location: str) -> tuple[str, str]:
     if not separator or (tail and not tail.startswith("/tree/")):
         raise _strange(f"its base path '{path}' lies in no table of this graph")
     return head, tail
+
+
+class Homes:
+    """The roots below which branches of one graph name files: all must be its own."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._known: set[str] = set()
+
+    def require(self, location: str, bases: Iterable[DatasetBasePath]) -> None:
+        """Refuse a branch that names files below another root: its graph was moved or copied as
+        files, and it would read the old folder."""
+        for base in bases:
+            recorded, _ = split(base.path, location)
+            if recorded in self._known:
+                continue
+            if not is_root(recorded, self._root):
+                raise GraphMoved(self._root.uri, recorded)
+            self._known.add(recorded)
 
 
 def is_root(recorded: str, root: Root) -> bool:

@@ -18,9 +18,9 @@ from lance.dataset import Transaction
 from lance.fragment import LanceFragment
 from lance.lance import _Session as Session
 
-from omnigraph.errors import AlreadyExists, GraphMoved, NotFound, Reclaimed, StorageFailed
+from omnigraph.errors import AlreadyExists, NotFound, Reclaimed, StorageFailed
 from omnigraph.lru import Lru
-from omnigraph.storage.lance.base_paths import is_root, split
+from omnigraph.storage.lance.base_paths import Homes
 from omnigraph.storage.lance.refs import Ref, listed_ref, read_ref, read_refs
 from omnigraph.storage.names import encode
 from omnigraph.storage.objects import Objects, Root
@@ -46,7 +46,7 @@ class Datasets:
         self._objects = objects
         self._stats = stats
         self._session = Session()
-        self._homes: set[str] = set()  # roots of base paths that are this graph's root
+        self._homes = Homes(where)
         self._handles: Lru[_VersionKey, Handle] = Lru(_HANDLES_MAX)
 
     # Opening
@@ -79,19 +79,8 @@ class Datasets:
                 session=self._session,
             )
         if branch is not None:
-            self._require_at_home(handle, location)
+            self._homes.require(location, handle.base_paths().values())
         return handle
-
-    def _require_at_home(self, handle: Handle, location: str) -> None:
-        """Refuse a branch that names files below another root: its folder was copied or moved, and
-        it would read the old one."""
-        for base in handle.base_paths().values():
-            recorded, _ = split(base.path, location)
-            if recorded in self._homes:
-                continue
-            if not is_root(recorded, self._where):
-                raise GraphMoved(self._where.uri, recorded)
-            self._homes.add(recorded)
 
     def handle(self, pin: TablePin) -> Handle:
         """The handle of a published version, opened at most once while it is in use."""
@@ -104,6 +93,11 @@ class Datasets:
             raise Reclaimed("version", f"{pin.version} of {pin.table_key}") from cause
         self.keep(pin, handle)
         return handle
+
+    def is_there(self, location: str) -> bool:
+        """Whether there is anything in a dataset's folder."""
+        parent, _, name = location.rpartition("/")
+        return name in self._objects.folders(parent)
 
     def own(self, pin: TablePin) -> Handle:
         """A new handle that is not shared: building an index locks other threads out of its

@@ -6,7 +6,8 @@ Invariant: a claim is no part of any commit. A change of a claim names the claim
 from, so of two that change it at once one decides again; a reader sees a whole claim or none.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ import orjson
 
 from omnigraph.errors import AlreadyExists, BadRequest, NotFound, StorageFailed
 from omnigraph.storage.locks.locks import Locks, hold
+from omnigraph.storage.manifest.branches import RETENTION_LOCK
 from omnigraph.storage.names import encode, lock_name
 from omnigraph.storage.objects import Objects, Root, Stored
 from omnigraph.storage.records import CommitId
@@ -69,6 +71,13 @@ class FeedClaims:
         self._objects = objects
         self._locks = locks
         self._require_writable = require_writable
+
+    @contextmanager
+    def on_the_past(self) -> Iterator[None]:
+        """A block that may claim commits older than a head: no cleanup removes them meanwhile."""
+        self._require_writable()
+        with hold(self._locks, [RETENTION_LOCK]):
+            yield
 
     def list(self) -> tuple[FeedClaim, ...]:
         """Every claim, sorted by name."""
