@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import (
     AlreadyExists,
+    AmbiguousPoint,
     BadRequest,
     ChangeFeedGap,
     Conflict,
@@ -39,6 +40,7 @@ from omnigraph.errors import (
     SourceError,
     StorageFailed,
     TypeCheckError,
+    UnknownPoint,
     UnsupportedVersion,
     VersionMismatch,
     Violation,
@@ -63,12 +65,14 @@ if TYPE_CHECKING:
     from omnigraph.exec.upkeep.findings import Finding
     from omnigraph.exec.upkeep.optimize import OptimizeReport
     from omnigraph.graph import Graph, init, open
+    from omnigraph.storage.manifest.tags import Tag
     from omnigraph.storage.upkeep.repair import RepairReport
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AlreadyExists",
+    "AmbiguousPoint",
     "BadRequest",
     "Baseline",
     "BlobCell",
@@ -117,8 +121,10 @@ __all__ = [
     "SchemaHeld",
     "SourceError",
     "StorageFailed",
+    "Tag",
     "TypeCheckError",
     "UndoOutcome",
+    "UnknownPoint",
     "UnsupportedVersion",
     "VersionMismatch",
     "Violation",
@@ -147,6 +153,7 @@ _LOADED_LATER = {
     "QueryResult": "exec.read.result",
     "RepairReport": "storage.upkeep.repair",
     "SchemaApplied": "exec.schema.migrate",
+    "Tag": "storage.manifest.tags",
     "UndoOutcome": "exec.merge.undo",
     "init": "graph",
     "open": "graph",

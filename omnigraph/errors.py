@@ -2,7 +2,8 @@
 
 OmnigraphError
 ├── SourceError        fix the text             ParseError, TypeCheckError (both carry a position)
-├── Refused            change the request       BadRequest, NotFound, Reclaimed, AlreadyExists,
+├── Refused            change the request       BadRequest, NotFound, UnknownPoint,
+│                                               AmbiguousPoint, Reclaimed, AlreadyExists,
 │                                               InUse, LimitExceeded, ConstraintViolated,
 │                                               ExternalBlobDenied, ExternalBlobUnreadable,
 │                                               MigrationUnsupported, UnsupportedVersion,
@@ -184,6 +185,36 @@ class NotFound(Refused):
 
 
 @dataclass(eq=False)
+class UnknownPoint(NotFound):
+    """A text that names no branch, tag or commit. `near` are names and ids that resemble it."""
+
+    near: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return _with_hint(text, f"did you mean {_either(self.near)}?") if self.near else text
+
+
+@dataclass(eq=False)
+class AmbiguousPoint(Refused):
+    """The beginning of several commit ids. `candidates` are the first of them."""
+
+    name: str
+    candidates: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"'{self.name}' is the beginning of several commits: {_either(self.candidates)}; "
+            "give more of the id"
+        )
+
+
+def _either(names: tuple[str, ...]) -> str:
+    quoted = [f"'{name}'" for name in names]
+    return " or ".join(filter(None, (", ".join(quoted[:-1]), quoted[-1])))
+
+
+@dataclass(eq=False)
 class Reclaimed(Refused):
     """Old data that cleanup removed, or that is missing on disk. Newer data is whole."""
 
@@ -216,13 +247,20 @@ class AlreadyExists(Refused):
 
 @dataclass(eq=False)
 class InUse(Refused):
-    """A deletion refused because another branch depends on its target. Nothing was changed."""
+    """A deletion refused because another branch, or a tag, depends on its target. Nothing was
+    changed."""
 
     kind: str
     name: str
     by: str
+    by_kind: str = ""  # the same as `kind`, unless it says another
 
     def __str__(self) -> str:
+        if self.by_kind:
+            return (
+                f"cannot delete {self.kind} '{self.name}' because {self.by_kind} '{self.by}' names "
+                f"a commit of it; delete the {self.by_kind} first, or keep the {self.kind}"
+            )
         return (
             f"cannot delete {self.kind} '{self.name}' because descendant {self.kind} '{self.by}' "
             "still depends on it"

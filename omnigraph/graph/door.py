@@ -14,12 +14,13 @@ from typing import IO, Any, Self
 from omnigraph.arguments import checked, require_address
 from omnigraph.catalog.accept import accept
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, NotFound, TypeCheckError
+from omnigraph.errors import BadRequest, TypeCheckError
 from omnigraph.exec.changes.blobs import BlobCell, find_blob
 from omnigraph.exec.changes.diff import Changes, changes_between, filters
 from omnigraph.exec.changes.export import ExportResult
 from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.mutate.run import MutationResult, request, run_mutation
+from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress, UpkeepProgress
 from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
@@ -32,7 +33,7 @@ from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text, schema_text
 from omnigraph.graph.undo_verbs import UndoVerbs
-from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView
+from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView, TagsView
 from omnigraph.pipeline import upkeep
 from omnigraph.pipeline.export import ExportOrder, export
 from omnigraph.pipeline.frames import Frames
@@ -58,9 +59,11 @@ class Graph(UndoVerbs):
         self._store = store
         self._reading = Reading(store)
         self._schemas = Schemas(store)
+        self._points = Points(store)
         self._schemas.current()
         self.schema = SchemaView(store, self._schemas, self._reading.holdings.cache.clear)
         self.branches = BranchesView(store, self._schemas)
+        self.tags = TagsView(store)
         self.commits = CommitsView(store, self._schemas)
         self.recoveries = RecoveriesView(store)
         self.changes = ChangesView(store, self._schemas)
@@ -93,9 +96,7 @@ class Graph(UndoVerbs):
         """
         if engine not in _ENGINES:
             raise BadRequest(f"'{engine}' is no engine", f"use {', '.join(_ENGINES)}")
-        if branch is not None and snapshot is not None:
-            raise BadRequest("request may specify branch or snapshot, not both")
-        pinned = self._store.snapshot(branch or MAIN, commit=snapshot)
+        pinned = self._points.pinned(branch, snapshot)
         plan, pinned = self._planned(query_text(query), name, pinned)
         if not isinstance(plan, ReadPlan):
             raise BadRequest(
@@ -127,7 +128,7 @@ class Graph(UndoVerbs):
     @checked
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
         """Every table with its version and row count, now or at a commit."""
-        snapshot = self._store.snapshot(branch, commit=commit)
+        snapshot = self._points.pinned(branch if commit is None else None, commit)
         return replace(snapshot, tables=dict(snapshot.tables))  # the store shares its own
 
     @checked
@@ -172,20 +173,10 @@ class Graph(UndoVerbs):
         types: Collection[str] = (),
         ops: Collection[str] = (),
     ) -> Changes:
-        """Changes that turn one point into another. A point is a branch or the id of a commit."""
-        old, new = self._point(before), self._point(after)
+        """Changes that turn one point in time into another."""
+        old, new = self._points.snapshot(before), self._points.snapshot(after)
         change_filter = filters(self._schemas.of(new).catalog, kinds, types, ops)
         return changes_between(self._store, self._schemas, old, new, change_filter)
-
-    def _point(self, name: str) -> Snapshot:
-        try:
-            return self._store.snapshot(name)
-        except NotFound:
-            pass
-        try:
-            return self._store.snapshot(commit=name)
-        except NotFound:
-            raise NotFound("branch or commit", name) from None
 
     @checked
     def load(
@@ -267,9 +258,7 @@ class Graph(UndoVerbs):
         snapshot: str | None = None,
     ) -> BlobCell:
         """One blob: what is known about it, and its bytes when they are asked for."""
-        if branch is not None and snapshot is not None:
-            raise BadRequest("request may specify branch or snapshot, not both")
-        pinned = self._store.snapshot(branch or MAIN, commit=snapshot)
+        pinned = self._points.pinned(branch, snapshot)
         catalog = self._schemas.of(pinned).catalog
         return find_blob(self._store, catalog, pinned, (kind, type, id, property))
 
