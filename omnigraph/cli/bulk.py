@@ -144,6 +144,7 @@ def _show(uri: str, done: LoadResult, *, as_json: bool, quiet: bool) -> None:
     show(
         f"loaded {uri} on branch {done.branch} with {done.mode}: "
         f"{done.total_entities} entities across {kinds}"
+        + (f", {done.inserted} inserted, {done.updated} updated" if done.mode == "patch" else "")
     )
     for line in rounded_lines(done.rounded):
         show(line)

@@ -147,9 +147,10 @@ def _never_updated(file: ast.QueryFile, catalog: Catalog) -> Iterator[LintFindin
     assigned = dict[str, set[str]]()
     for query in file.queries:
         for statement in query.body.statements if isinstance(query.body, ast.Mutation) else ():
-            if isinstance(statement, ast.Update):
+            if isinstance(statement, ast.Update | ast.Upsert):
                 type_name = statement.type_name.text
-                updaters.setdefault(type_name, []).append(query.name.text)
+                if isinstance(statement, ast.Update):
+                    updaters.setdefault(type_name, []).append(query.name.text)
                 names = {assignment.property.text for assignment in statement.assignments}
                 assigned.setdefault(type_name, set()).update(names)
     for type_name in sorted(updaters):

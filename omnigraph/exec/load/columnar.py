@@ -37,6 +37,7 @@ def rows_of(
     part: int = 0,
     file: str | None = None,
     keep_rejects: bool = False,
+    patch: bool = False,
     read: ReadExternal = no_external,
 ) -> tuple[TypedRows | None, Faults]:
     """The typed rows of a table of columns, or the faults that refuse it."""
@@ -48,7 +49,16 @@ def rows_of(
     for row, violation in reading.wrong:
         where = replace(violation, file=file, line=None if row is None else first + row)
         faults.add(part, where)
-    return reading.rows(first) if not faults and named is not None else None, faults
+    if faults or named is None:
+        return None, faults
+    rows = reading.rows(first)
+    return replace(rows, absent=_missing(owner, table, named)) if patch else rows, faults
+
+
+def _missing(owner: Owner, table: pa.Table, named: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """Properties without a column, which no row of a patch gives."""
+    every = pa.repeat(pa.scalar(True), table.num_rows)
+    return {prop.name: every for prop in owner.properties if prop.name not in named}
 
 
 def _named(

@@ -27,13 +27,15 @@ _SHOWN_CHARS = 200
 @dataclass(frozen=True, slots=True)
 class TypedRows:
     """Typed rows of one type. `given` is false where the id was minted here; `rounded` counts
-    values that were cut to the millisecond, by property."""
+    values that were cut to the millisecond, by property. `absent` marks, by property, rows of a
+    patch that do not give it; a property that every row gives is not in it."""
 
     owner: Owner
     table: pa.Table
     lines: pa.Array  # int64: the line of each row, counted in its part of the input
     given: pa.Array
     rounded: dict[str, int] = field(default_factory=dict)
+    absent: dict[str, pa.Array] = field(default_factory=dict)
 
 
 class BadRecord(Exception):
@@ -67,14 +69,22 @@ class _Pending:
     ends: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
     values: dict[str, list[Any]] = field(default_factory=dict)
     lines: list[int] = field(default_factory=list)
+    absent: dict[str, list[bool]] = field(default_factory=dict)
 
 
 class Records:
-    """Checks records and collects them into typed rows. `permissive` reads the older format."""
+    """Checks records and collects them into typed rows. `permissive` reads the older format;
+    `patch` notes which properties a record leaves out."""
 
     def __init__(
-        self, catalog: Catalog, *, permissive: bool = False, read: ReadExternal = no_external
+        self,
+        catalog: Catalog,
+        *,
+        permissive: bool = False,
+        patch: bool = False,
+        read: ReadExternal = no_external,
     ) -> None:
+        self._patch = patch
         self._catalog = catalog
         self._external = read
         self._permissive = permissive
@@ -173,6 +183,8 @@ class Records:
             kept.append(end)
         for prop in owner.properties:
             pending.values.setdefault(prop.name, []).append(values.get(prop.name))
+            if self._patch:
+                pending.absent.setdefault(prop.name, []).append(prop.name not in values)
 
     def _values(
         self, owner: Owner, data: Mapping[str, Any], faults: list[Violation]
@@ -269,6 +281,7 @@ class Records:
             pa.array(pending.lines, pa.int64()),
             pa.array([entity is not None for entity in pending.ids], pa.bool_()),
             {name: count for name, count in cut.items() if count},
+            {name: pa.array(marks) for name, marks in pending.absent.items() if any(marks)},
         )
 
 

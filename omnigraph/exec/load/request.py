@@ -15,7 +15,10 @@ from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit
 
-MODES: tuple[Mode, ...] = ("append", "merge", "overwrite")
+MODES: tuple[Mode, ...] = ("append", "merge", "patch", "overwrite")
+
+BY_ID: frozenset[Mode] = frozenset({"merge", "patch"})
+"""Modes whose rows meet committed ones by id."""
 
 OnDuplicate = Literal["last", "refuse"]
 """What an id that comes twice in the input means: the last row counts, or the load is refused."""
@@ -61,3 +64,13 @@ class LoadResult:
     def total_entities(self) -> int:
         """Nodes and edges together."""
         return sum(self.nodes.values()) + sum(self.edges.values())
+
+    @property
+    def inserted(self) -> int:
+        """Entities that were not there before."""
+        return sum(count.inserted for count in self.commit.counts.values())
+
+    @property
+    def updated(self) -> int:
+        """Entities that were there before and got the values of the input."""
+        return sum(count.updated for count in self.commit.counts.values())
