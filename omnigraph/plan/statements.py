@@ -148,7 +148,7 @@ def _require_updatable(names: Names, target: Type, assignment: ast.Assignment) -
     if isinstance(target, EdgeType) and name in _ENDS:
         text = f"the endpoints of {target.name} cannot be updated"
         raise names.fail(assignment.span, text, code="T16", hint="delete the edge and insert it")
-    if isinstance(target, NodeType) and name in target.key:
+    if name in target.key:
         text = f"cannot update @key property '{name}'; delete and re-insert"
         raise names.fail(assignment.span, text)
 
@@ -162,8 +162,7 @@ def _set(names: Names, owner: Type, assignment: ast.Assignment) -> mutation_ir.S
 def _property(names: Names, owner: Type, name: ast.Name) -> Property:
     if name.text == "id" and owner.property("id") is None:
         text = f"the id of a {owner.name} cannot be assigned"
-        keyed = isinstance(owner, NodeType) and owner.key
-        hint = "it follows from the key" if keyed else "it is generated"
+        hint = "it follows from the key" if owner.key else "it is generated"
         raise names.fail(name.span, text, code="T11", hint=hint)
     return names.property(owner, name, "T11")
 

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import Violation
-from omnigraph.exec.load.json_columns import derived_ids
 from omnigraph.exec.load.ndjson import Owner, TypedRows, bad, end_id
 from omnigraph.exec.rules.faults import Faults
+from omnigraph.exec.values.derived_ids import derived_ids
 from omnigraph.exec.values.from_columns import converted, is_string, whole_moment
 from omnigraph.exec.values.from_input import json_type_name, no_external
 from omnigraph.exec.values.mint import ulids
@@ -165,7 +165,7 @@ class _ColumnsReading:
             self.fault(None, bad("type", text, owner=owner.name, prop="id").violation)
             return
         stated = stated.cast(pa.utf8())
-        if isinstance(owner, NodeType) and owner.key:
+        if owner.key:
             self._keyed(owner, stated)
             return
         self._columns["id"] = pc.replace_with_mask(
@@ -173,7 +173,7 @@ class _ColumnsReading:
         )
         self._given = stated.is_valid()
 
-    def _keyed(self, owner: NodeType, stated: pa.Array) -> None:
+    def _keyed(self, owner: Owner, stated: pa.Array) -> None:
         for name in owner.key:
             for row in pc.indices_nonzero(self._columns[name].is_null()).to_pylist():
                 text = f"{owner.name}.{name} is non-nullable: a @key property cannot contain null"

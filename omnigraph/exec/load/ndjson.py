@@ -13,6 +13,7 @@ import pyarrow as pa
 from omnigraph.catalog.ids import canonical_text, entity_id
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Type
 from omnigraph.errors import BadRequest, Violation
+from omnigraph.exec.values.derived_ids import derived_ids
 from omnigraph.exec.values.from_input import Unfit, column, json_type_name, no_external, stored
 from omnigraph.exec.values.mint import ulids
 from omnigraph.exec.values.scalars import ReadExternal, writable
@@ -170,7 +171,8 @@ class Records:
         entity: str | None = None
         if not faults:
             try:
-                entity = self._id(owner, values, data.get("id"), "id" in data)
+                keyed = {**values, **dict(zip(("src", "dst"), end_ids, strict=False))}
+                entity = self._id(owner, keyed, data.get("id"), "id" in data)
             except BadRecord as wrong:
                 faults.append(wrong.violation)
         if faults:
@@ -241,7 +243,7 @@ class Records:
         return derived
 
     def _derived(self, owner: Owner, values: Mapping[str, Any]) -> str | None:
-        if isinstance(owner, EdgeType) or not owner.key:
+        if not owner.key:
             return None
         for name in owner.key:
             if values.get(name) is None:
@@ -272,6 +274,8 @@ class Records:
                 columns[name] = pa.array([spelled.get(end, end) for end in kept], pa.utf8())
         for prop in owner.properties:
             columns[prop.name] = column(pending.values[prop.name], prop.type)
+        if isinstance(owner, EdgeType) and owner.key and self._spelled:
+            columns["id"] = derived_ids(owner, columns)  # of the ends as they are now
         moments = [prop.name for prop in owner.properties if prop.type.scalar is Scalar.DATETIME]
         cut = {name: cut_count(pending.values[name]) for name in moments}
         schema = owner.schema
