@@ -36,7 +36,9 @@ BranchName = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
 def create(
     name: BranchName,
     path: GraphPath = None,
-    from_: Annotated[str, typer.Option("--from", metavar="BRANCH", help="Where to fork.")] = MAIN,
+    from_: Annotated[
+        str, typer.Option("--from", metavar="POINT", help="Where to fork: main, v1, main~3.")
+    ] = MAIN,
     actor: Actor = None,
     json: Json = False,
     uri: Uri = None,

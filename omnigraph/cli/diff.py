@@ -34,8 +34,8 @@ class DiffFormat(StrEnum):
 
 
 def diff(
-    before: Annotated[str, typer.Argument(metavar="BEFORE", help="A branch, or a commit's id.")],
-    after: Annotated[str, typer.Argument(metavar="AFTER", help="A branch, or a commit's id.")],
+    before: Annotated[str, typer.Argument(metavar="BEFORE", help="A branch or any point: main~3.")],
+    after: Annotated[str, typer.Argument(metavar="AFTER", help="A branch or any point: a tag.")],
     path: GraphPath = None,
     kind: Kinds = None,
     type_: Types = None,

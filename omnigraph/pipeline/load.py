@@ -18,6 +18,7 @@ from omnigraph.exec.load.inputs import Input, open_input, open_whole
 from omnigraph.exec.load.local import load_local
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.request import BY_ID, MODES, LoadRequest, LoadResult, OnDuplicate
+from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
 from omnigraph.extras import has_spark, require_spark
 from omnigraph.output_file import folder_path
@@ -237,6 +238,11 @@ def _ready_branch(store: Store, order: Order) -> bool:
     if order.branch == MAIN or order.branch in store.branches.list():
         return False
     if order.from_branch is None:
-        raise NotFound("branch", order.branch, "pass `from` to create it")
-    store.branches.create(order.branch, source=order.from_branch)
+        try:
+            store.branches.identity(order.branch)
+        except NotFound as missing:
+            hint = missing.hint or "pass `from` to create it"
+            raise NotFound("branch", order.branch, hint) from None
+        return False  # another process created it just now
+    Points(store).branch_from(order.branch, order.from_branch)
     return True

@@ -128,7 +128,7 @@ def _upsert(names: Names, statement: ast.Upsert, target: Type) -> mutation_ir.Up
 def _require_all(names: Names, statement: ast.Insert, owner: Type, assigned: set[str]) -> None:
     """T12 for a required property that is left out."""
     for declared in owner.properties:
-        if declared.type.nullable or declared.name in assigned:
+        if declared.type.nullable or declared.default is not None or declared.name in assigned:
             continue
         if declared.embed is not None and declared.embed.source in assigned:
             continue

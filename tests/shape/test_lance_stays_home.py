@@ -28,6 +28,7 @@ DOORS = {
     "locks.turns": {"Turn"},
     "manifest.history": {"History"},
     "manifest.state": {"LOCATION"},
+    "manifest.tags": {"Tag"},
     "names": {"MAIN", "owner_of", "require_actor", "require_text"},
     "protocol.intent": {"AlreadyMarked", "WriterKind"},
     "protocol.schema_write": {"SchemaWrite"},

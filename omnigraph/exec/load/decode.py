@@ -114,6 +114,8 @@ class Decoder:
             owner = _owner_of(self._catalog, sample[0])
             if owner is None:
                 return None
+            if self._patch and any(prop.default is not None for prop in owner.properties):
+                return None  # nor a default from a value
             table, given = read_lines(owner, data, sample)
         except (NotSure, ValueError, RecursionError):
             return None

@@ -3,9 +3,9 @@
     rows of one id ─▶ folded in input order ─▶ absent properties from ─▶ a merge of whole rows
                       (the last value given)   the committed row         (`finish`)
 
-Invariant: a property that is absent keeps its committed value, and a null sets null. Rules see
-whole rows alone. Committed rows are read at the version that the commit is fenced to, so every
-attempt completes anew. A job owns one bucket of ids, in any process.
+Invariant: a property that is absent keeps its committed value, or in a new row takes its default,
+and a null sets null. Rules see whole rows alone. Committed rows are read at the version that the
+commit is fenced to, so every attempt completes anew. A job owns one bucket of ids, in any process.
 """
 
 from collections.abc import Sequence
@@ -124,8 +124,10 @@ def folded(owner: Owner, rows: pa.Table) -> pa.Table:
         gives = np.flatnonzero(~rows[mark].to_numpy())
         chosen = np.full(count, -1)
         chosen[codes[gives]] = positions[gives]
-        values = rows[prop.name].take(pa.array(chosen, mask=chosen < 0))
-        newest = _with(newest, prop.name, values)
+        # A cell that no row gives holds the default.
+        newest = _with(
+            newest, prop.name, rows[prop.name].take(pa.array(np.where(chosen < 0, last, chosen)))
+        )
         newest = _with(newest, mark, pa.array(chosen < 0))
     return newest
 
@@ -153,10 +155,10 @@ def _whole(job: CompleteJob, rows: pa.Table) -> pa.Table:
     committed = _read(reader, known[ROW_ID].combine_chunks(), incomplete)
     in_committed = pc.index_in(rows["id"].combine_chunks(), known["id"].combine_chunks())
     others = pc.add(in_committed.cast(pa.int64()), rows.num_rows)
-    own = pa.array(np.arange(rows.num_rows))
+    is_there, own = in_committed.is_valid(), pa.array(np.arange(rows.num_rows))
     for name in incomplete:
         values = [*whole[name].chunks, *committed[name].cast(schema.field(name).type).chunks]
-        chosen = pc.if_else(pa.array(absent[name]), others, own)
+        chosen = pc.if_else(pc.and_(pa.array(absent[name]), is_there), others, own)
         whole = _with(whole, name, pa.chunked_array(values, schema.field(name).type).take(chosen))
     return whole
 

@@ -33,6 +33,7 @@ from omnigraph.errors import (
 from omnigraph.exec.mutate.staging import Staging
 from omnigraph.exec.mutate.validate import validate
 from omnigraph.exec.values.constants import Given
+from omnigraph.exec.values.default_cells import default_values
 from omnigraph.exec.values.from_params import require_text, stored
 from omnigraph.exec.values.scalars import ReadExternal
 from omnigraph.language.moments import cut_count
@@ -269,7 +270,8 @@ def _insert_node(
     values = _values(given, statement.table, statement.sets)
     _require_key(node, values)
     derived = entity_id(node, values)
-    row = {"id": str(ULID()) if derived is None else derived, **values}
+    name = str(ULID()) if derived is None else derived
+    row = {"id": name, **default_values(node), **values}
     staging.table(statement.table).insert(row, strict=derived is None)
 
 
@@ -289,6 +291,7 @@ def _insert_edge(
     values = {
         "src": given(statement.source, ID_TYPE, "from"),
         "dst": given(statement.target, ID_TYPE, "to"),
+        **default_values(edge),
         **_values(given, statement.table, statement.sets),
     }
     _require_key(edge, values)
@@ -306,7 +309,8 @@ def _upsert(
         values["src"] = given(statement.source, ID_TYPE, "from")
         values["dst"] = given(statement.target, ID_TYPE, "to")
     _require_key(owner, values)
-    staging.table(statement.table).upsert({"id": entity_id(owner, values), **values}, key=owner.key)
+    values["id"] = entity_id(owner, values)
+    staging.table(statement.table).upsert(values, key=owner.key, defaults=default_values(owner))
 
 
 def _values(

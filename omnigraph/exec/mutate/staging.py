@@ -77,13 +77,13 @@ class PendingTable:
         self.changed.update(sets)
         return int(after.num_rows)
 
-    def upsert(self, row: Row, *, key: Sequence[str]) -> None:
+    def upsert(self, row: Row, *, key: Sequence[str], defaults: Row) -> None:
         """Set the columns of the row of an id, which keeps its others; or insert it."""
         sets = {name: value for name, value in row.items() if name != "id" and name not in key}
         entity = ir.Const(row["id"], ID_TYPE)
         named = ir.Compare(ir.CompareOp.EQ, ir.EntityId(ir.SELF, ID_TYPE), entity)
         if self._is_new(row["id"]) or not self.update(named, sets):
-            self.insert(row, strict=True)
+            self.insert({**defaults, **row}, strict=True)
 
     def _is_new(self, entity: str) -> bool:
         """Whether it is known without a lookup that no row has this id."""
