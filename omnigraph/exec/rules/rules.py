@@ -104,6 +104,7 @@ class Unique:
 
     type_name: str
     columns: tuple[str, ...]
+    word: str = "unique"  # or key, while rows get ids that follow from it
 
     @property
     def label(self) -> str:
