@@ -70,5 +70,6 @@ def load_document(uri: str, done: LoadResult) -> dict[str, Any]:
         "total_entities": done.total_entities,
         **({"inserted": done.inserted, "updated": done.updated} if done.mode == "patch" else {}),
         **rounded_document(done.rounded),
+        **({"beside_equal": done.beside_equal} if done.beside_equal else {}),
         "commit": commit_document(done.commit),
     }

@@ -111,6 +111,7 @@ def _loaded(store: Store, catalog: Catalog, order: Order, request: LoadRequest) 
         actor_id=order.actor,
         commit=commit,
         rounded=dict(sorted(taken.rounded.items())),
+        beside_equal=dict(sorted((+taken.beside_equal).items())),
     )
 
 

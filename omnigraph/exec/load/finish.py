@@ -16,9 +16,10 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 
-from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.exec.load.checks import CheckOutcome, id_keys, losers_of, run_check, without_losers
 from omnigraph.exec.load.committed import Committed, Planned
+from omnigraph.exec.load.parallel_edges import beside_equal
 from omnigraph.exec.load.recheck import Rechecked, inserted_since
 from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.spill import Spill, part_and_line
@@ -55,6 +56,7 @@ class IntakeResult:
     fragments: dict[TableKey, Fragments] = field(default_factory=dict)
     rows: Spill | None = None  # of a merge
     rounded: Counter[str] = field(default_factory=Counter)  # values cut, by `Type.property`
+    beside_equal: Counter[str] = field(default_factory=Counter)  # new edges, by type
 
 
 @dataclass(slots=True)
@@ -155,6 +157,10 @@ class Finish:
         if count <= KEYS_MAX:
             # A few rows are found by the index of their ids.
             few = kept_rows(owner, rows.every(row_keys(table).name), losers)
+            if isinstance(owner, EdgeType) and not owner.key:
+                stated = self.keys.every(id_keys(table).name)
+                beside = beside_equal(owner, few, stated, write.read(table))
+                self.taken.beside_equal[owner.name] = beside
             (write.upsert if replaces else write.append)(table, few)
             return
         if self._upsert is None:

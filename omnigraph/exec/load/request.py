@@ -46,7 +46,8 @@ class LoadRequest:
 @dataclass(frozen=True, slots=True)
 class LoadResult:
     """Result of a load. `nodes` and `edges` count input rows by type, in name order; `rounded`
-    counts values of the input that were cut to the millisecond, by `Type.property`."""
+    counts values of the input that were cut to the millisecond, by `Type.property`; `beside_equal`
+    edges that a merge of at most 10,000 added although an equal one was there, by type."""
 
     branch: str
     base_branch: str | None
@@ -59,6 +60,7 @@ class LoadResult:
     commit: Commit
     repeated: bool = False  # nothing was done: the commit is that of an earlier load `once`
     rounded: dict[str, int] = field(default_factory=dict)
+    beside_equal: dict[str, int] = field(default_factory=dict)
 
     @property
     def total_entities(self) -> int:
