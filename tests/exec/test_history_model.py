@@ -125,7 +125,9 @@ class Model:
     def name(self, point: Point, number: int) -> str:
         """One of the names of a commit."""
         names = [point.id, point.id[:20], f"{point.id}~0"]
-        names += [name for name, id_ in (*self.heads.items(), *self.tags.items()) if id_ == point.id]
+        names += [
+            name for name, id_ in (*self.heads.items(), *self.tags.items()) if id_ == point.id
+        ]
         return names[number % len(names)]
 
     def ancestors(self, id_: str) -> dict[str, None]:
