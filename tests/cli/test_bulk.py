@@ -172,7 +172,7 @@ def test_edges_beside_equal_ones_are_told(uri: str, tmp_path: Path) -> None:
         )
     )
     words = ("load", uri, "--data", str(file), "--mode", "merge", "--engine", "local")
-    assert "beside" not in run(*words).stdout
+    assert "beside equal" not in run(*words).stdout
     assert "1 Wrote edge was added beside equal ones; a @key(src, dst)" in run(*words).stdout
 
 
