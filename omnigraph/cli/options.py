@@ -79,6 +79,9 @@ Retry = Annotated[
         "--retry", metavar="N", min=0, help="Prepare it again when another writer came first."
     ),
 ]
+Message = Annotated[
+    str | None, typer.Option("-m", "--message", metavar="TEXT", help="What the commit is for.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Do not say where a write goes.")]
 EngineOption = Annotated[Engine, typer.Option("--engine", help="Where the work is done.")]

@@ -7,16 +7,15 @@ from collections.abc import Callable, Collection, Mapping
 
 from omnigraph.arguments import checked
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import NotFound
 from omnigraph.exec.merge.decide import Answers
 from omnigraph.exec.merge.resolve import ENTITY, Resolve
 from omnigraph.exec.merge.restore import restore_message, run_restore
 from omnigraph.exec.merge.revert import CommitRange, run_revert
 from omnigraph.exec.merge.undo import UndoOutcome, UndoRequest, not_reclaimed
+from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.schemas import Schemas, under_schema
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.records import Commit, Snapshot
 from omnigraph.storage.store import Store
 
 
@@ -25,6 +24,7 @@ class UndoVerbs:
 
     _store: Store
     _schemas: Schemas
+    _points: Points
 
     @checked
     def revert(
@@ -43,12 +43,13 @@ class UndoVerbs:
     ) -> UndoOutcome:
         """Undo a commit as one new commit of a branch, or raise `MergeConflicts` where entities
         were changed again since. With `to`, undo the commits after the first one up to that one.
+        Each is named by any point in time.
 
         Conflicts are answered as in a merge: `ours` is the branch, `theirs` the state before.
         """
-        commits = CommitRange(self._commit(commit))
+        commits = CommitRange(self._points.resolve(commit, kind="commit"))
         if to is not None:
-            commits = CommitRange(self._commit(to), since=commits.last)
+            commits = CommitRange(self._points.resolve(to, kind="commit"), since=commits.last)
         stated = commits.message() if message is None else message
 
         def attempt(catalog: Catalog) -> UndoOutcome:
@@ -73,23 +74,10 @@ class UndoVerbs:
     ) -> UndoOutcome:
         """Make a branch's content that of a point, or that of some types, as one new commit."""
         with not_reclaimed(point):
-            past = self._past(point)
+            past = self._points.snapshot(point)
         stated = restore_message(past, types) if message is None else message
         asked = UndoRequest(branch, Answers(), dry_run, actor, stated, metadata, progress)
         return under_schema(
             self._schemas,
             lambda catalog: run_restore(self._store, self._schemas, catalog, past, types, asked),
         )
-
-    def _commit(self, name: str) -> Commit:
-        return self._store.history.get(name)
-
-    def _past(self, name: str) -> Snapshot:
-        try:
-            return self._store.snapshot(name)
-        except NotFound:
-            pass
-        try:
-            return self._store.snapshot(commit=name)
-        except NotFound:
-            raise NotFound("branch or commit", name) from None
