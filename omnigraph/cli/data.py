@@ -22,6 +22,8 @@ from omnigraph.cli.options import (
     Engine,
     EngineOption,
     Json,
+    Message,
+    Meta,
     Params,
     ParamsFile,
     QueryFile,
@@ -31,6 +33,7 @@ from omnigraph.cli.options import (
     Store,
     Words,
     exclusive,
+    metadata,
 )
 from omnigraph.cli.render import Format, QueryRows, TableStyle, lines_of
 from omnigraph.cli.shapes import commit_document, rounded_document, rounded_lines
@@ -113,6 +116,8 @@ def mutate(
         typer.Option("--if-commit", metavar="COMMIT", help="Only if the branch is there."),
     ] = None,
     actor: Actor = None,
+    message: Message = None,
+    meta: Meta = None,
     json: Json = False,
     store: Store = None,
     quiet: Quiet = False,
@@ -132,6 +137,8 @@ def mutate(
                     name=query_name,
                     branch=branch,
                     actor=actor,
+                    message=message,
+                    metadata=metadata(meta),
                     if_commit=if_commit,
                 )
         except PreconditionFailed as cause:

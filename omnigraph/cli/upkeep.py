@@ -23,9 +23,12 @@ from omnigraph.cli.options import (
     Grace,
     GraphPath,
     Json,
+    Message,
+    Meta,
     OlderThan,
     Quiet,
     Store,
+    metadata,
 )
 from omnigraph.cli.terminal import plain_errors, show, show_json
 
@@ -48,6 +51,8 @@ def optimize(
     branch: Branch = MAIN,
     engine: EngineOption = Engine.AUTO,
     actor: Actor = None,
+    message: Message = None,
+    meta: Meta = None,
     json: Json = False,
     store: Store = None,
     quiet: Quiet = False,
@@ -58,7 +63,12 @@ def optimize(
         write_target("optimize", where, quiet=quiet)
         with open_graph(where) as graph:
             report = graph.optimize(
-                branch, engine=str(engine), actor=actor, progress=_progress(quiet)
+                branch,
+                engine=str(engine),
+                actor=actor,
+                message=message,
+                metadata=metadata(meta),
+                progress=_progress(quiet),
             )
         if json:
             show_json(optimize_document(where, report))
@@ -130,6 +140,8 @@ def repair(
     ] = False,
     engine: EngineOption = Engine.AUTO,
     actor: Actor = None,
+    message: Message = None,
+    meta: Meta = None,
     json: Json = False,
     store: Store = None,
     quiet: Quiet = False,
@@ -139,7 +151,14 @@ def repair(
         where = graph_uri(uri, store)
         write_target("repair", where, quiet=quiet)
         with open_graph(where, read_only=not confirm) as graph:
-            report = graph.repair(confirm, force, actor=actor, engine=str(engine))
+            report = graph.repair(
+                confirm,
+                force,
+                actor=actor,
+                message=message,
+                metadata=metadata(meta),
+                engine=str(engine),
+            )
             version = graph.snapshot().manifest_version
         if json:
             show_json(repair_document(where, report, version))

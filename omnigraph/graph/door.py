@@ -43,6 +43,7 @@ from omnigraph.plan.ir import ReadPlan
 from omnigraph.plan.mutation_ir import Plan
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.stats import StatsView
 from omnigraph.storage.store import Settings, Store, create, open_store
@@ -139,9 +140,16 @@ class Graph:
         branch: str = MAIN,
         actor: str | None = None,
         if_commit: str | None = None,
+        *,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
     ) -> MutationResult:
-        """Run a mutation as one commit; with `if_commit` only on that head of the branch."""
+        """Run a mutation as one commit; with `if_commit` only on that head of the branch.
+
+        `message` and `metadata`, a map of texts, are kept with the commit.
+        """
         text = query_text(query)
+        note = noted(actor, message, metadata)
 
         def attempt(catalog: Catalog) -> MutationResult:
             plan = compile_query(text, catalog, name)
@@ -154,7 +162,7 @@ class Graph:
                 plan,
                 params,
                 branch=branch,
-                actor=actor,
+                note=note,
                 if_commit=if_commit,
                 external=self._store.external_blobs(),
             )
@@ -193,6 +201,8 @@ class Graph:
         rejects: str | os.PathLike[str] | None = None,
         progress: Callable[[Progress], None] | None = None,
         actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
         permissive: bool = False,
         once: str | None = None,
         on_duplicate: str | None = None,
@@ -217,7 +227,7 @@ class Graph:
             columns=columns or {},
             rejects=rejects,
             progress=progress,
-            actor=actor,
+            note=noted(actor, message, metadata),
             permissive=permissive,
             once=once,
             on_duplicate=on_duplicate,
@@ -268,15 +278,29 @@ class Graph:
         return BranchHandle(self, name)
 
     @checked
-    def transaction(self, actor: str | None = None) -> Transaction:
+    def transaction(
+        self,
+        actor: str | None = None,
+        *,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Transaction:
         """A block whose writes become one commit of main, or none."""
-        return Transaction(self, actor)
+        return Transaction(self, noted(actor, message, metadata))
 
     @checked
-    def ensure_indices(self, branch: str = MAIN) -> IndexReport:
+    def ensure_indices(
+        self,
+        branch: str = MAIN,
+        *,
+        actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> IndexReport:
         """Build the indexes that the schema asks for and that are missing or behind."""
+        note = noted(actor, message, metadata)
         return under_schema(
-            self._schemas, lambda catalog: ensure_indices(self._store, catalog, branch)
+            self._schemas, lambda catalog: ensure_indices(self._store, catalog, branch, note=note)
         )
 
     @checked
@@ -287,9 +311,12 @@ class Graph:
         engine: str = "auto",
         spark: Any = None,
         actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
         progress: Callable[[UpkeepProgress], None] | None = None,
     ) -> OptimizeReport:
         """Few fragments, whole indexes, a folded manifest: one commit that changes no row."""
+        note = noted(actor, message, metadata)
         return under_schema(
             self._schemas,
             lambda catalog: upkeep.optimize(
@@ -298,7 +325,7 @@ class Graph:
                 branch,
                 engine=engine,
                 spark=spark,
-                actor=actor,
+                note=note,
                 progress=progress,
             ),
         )
@@ -336,13 +363,20 @@ class Graph:
         force: bool = False,
         *,
         actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
         engine: str = "auto",
         spark: Any = None,
     ) -> RepairReport:
         """Look for table heads that no commit explains; with `confirm` publish those that only
         upkeep moved, and with `force` set the others back to what is published."""
         return upkeep.repair(
-            self._store, confirm=confirm, force=force, actor=actor, engine=engine, spark=spark
+            self._store,
+            confirm=confirm,
+            force=force,
+            note=noted(actor, message, metadata),
+            engine=engine,
+            spark=spark,
         )
 
     def check(self) -> CheckReport:

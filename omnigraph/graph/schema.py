@@ -15,6 +15,7 @@ from omnigraph.exec.points import Points
 from omnigraph.exec.schema.migrate import SchemaApplied, apply_migration
 from omnigraph.exec.schemas import Accepted, Schemas
 from omnigraph.graph.source_text import schema_text
+from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.store import Store
 
 
@@ -66,6 +67,8 @@ class SchemaView:
         allow_data_loss: bool = False,
         backfill: Mapping[str, str] | None = None,
         actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
     ) -> SchemaApplied:
         """Change the schema, and the data with it, as one commit.
 
@@ -73,11 +76,11 @@ class SchemaView:
         when the data breaks a rule that it adds, and with `SchemaHeld` while there are other
         branches than main.
         """
-        text = schema_text(desired)
+        text, note = schema_text(desired), noted(actor, message, metadata)
         with self._store.schema_change():
             plan = self.plan(text, allow_data_loss=allow_data_loss, backfill=backfill)
             try:
-                return apply_migration(self._store, self._schemas, plan, text, actor)
+                return apply_migration(self._store, self._schemas, plan, text, note)
             finally:
                 if allow_data_loss:
                     self._forget()

@@ -88,7 +88,7 @@ class Finish:
                 current = self.store.begin(
                     request.branch,
                     kind=WriterKind.LOAD,
-                    actor=request.actor,
+                    **request.note.stated,
                     schema=self.catalog.schema_id,
                     turn=turn,
                 )

@@ -45,7 +45,7 @@ from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
-from omnigraph.storage.records import Commit, CommitId, Snapshot, TablePin
+from omnigraph.storage.records import NO_NOTE, Commit, CommitId, CommitNote, Snapshot, TablePin
 from omnigraph.storage.retry import MERGE
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
@@ -93,7 +93,7 @@ class MergeRequest:
 
     source: str
     into: str = MAIN
-    actor: str | None = None
+    note: CommitNote = NO_NOTE
     delete_source: bool = False
     by: str = ENTITY
     resolve: Resolve = None
@@ -118,7 +118,7 @@ def run_merge(store: Store, catalog: Catalog, asked: MergeRequest) -> MergeOutco
     )
     meter.add(0, "done")
     deleted, error = _delete_source(store, theirs) if asked.delete_source else (None, None)
-    return MergeOutcome(kind, source, target, commit, asked.actor, deleted, error)
+    return MergeOutcome(kind, source, target, commit, asked.note.actor, deleted, error)
 
 
 def _beside_deletions() -> Callable[[Exception], bool]:
@@ -163,7 +163,7 @@ def _merge(
     write = store.begin(
         ours.branch,
         kind=WriterKind.BRANCH_MERGE,
-        actor=asked.actor,
+        **asked.note.stated,
         schema=catalog.schema_id,
         turn=turn,
     )

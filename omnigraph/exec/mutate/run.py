@@ -40,7 +40,7 @@ from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
-from omnigraph.storage.records import Commit, CommitId
+from omnigraph.storage.records import NO_NOTE, Commit, CommitId, CommitNote
 from omnigraph.storage.store import Store
 from omnigraph.types import ID_TYPE, Kind, Scalar, TableKey, ValueType, parse_table_key
 
@@ -69,7 +69,7 @@ class Request:
     plan: mutation_ir.MutationPlan
     given: Given
     branch: str
-    actor: str | None = None
+    note: CommitNote = NO_NOTE
     if_commit: str | None = None
     external: ExternalBlobs = field(default_factory=lambda: ExternalBlobs(()))
 
@@ -79,7 +79,7 @@ def request(
     params: object,
     *,
     branch: str,
-    actor: str | None = None,
+    note: CommitNote = NO_NOTE,
     if_commit: str | None = None,
     external: ExternalBlobs | None = None,
 ) -> Request:
@@ -87,7 +87,7 @@ def request(
     values = bind_parameters(plan.parameters, params)
     require_text(values)
     given = Given(values, time.time_ns() // 1_000_000)
-    return Request(plan, given, branch, actor, if_commit, external or ExternalBlobs(()))
+    return Request(plan, given, branch, note, if_commit, external or ExternalBlobs(()))
 
 
 def run_mutation(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
@@ -162,7 +162,7 @@ def _begun(
     return store.begin(
         asked.branch,
         kind=WriterKind.MUTATION,
-        actor=asked.actor,
+        **asked.note.stated,
         schema=catalog.schema_id,
         recent=recent,
         turn=turn,
@@ -192,7 +192,7 @@ def _run_and_commit(
         query_name=asked.plan.name,
         affected_nodes=staging.affected_count(Kind.NODE),
         affected_edges=staging.affected_count(Kind.EDGE),
-        actor_id=asked.actor,
+        actor_id=asked.note.actor,
         commit=commit,
         rounded=dict(sorted((+rounded).items())),
     )

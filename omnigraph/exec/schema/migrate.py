@@ -31,7 +31,7 @@ from omnigraph.storage.lance.staging import StagedWrite, TableStaging
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.schema_write import SchemaWrite
-from omnigraph.storage.records import Commit, TablePin
+from omnigraph.storage.records import NO_NOTE, Commit, CommitNote, TablePin
 from omnigraph.storage.store import Store
 
 Owner = NodeType | EdgeType
@@ -64,7 +64,7 @@ class SchemaApplied:
 
 
 def apply_migration(
-    store: Store, schemas: Schemas, plan: MigrationPlan, text: str, actor: str | None
+    store: Store, schemas: Schemas, plan: MigrationPlan, text: str, note: CommitNote = NO_NOTE
 ) -> SchemaApplied:
     """Apply a migration plan. The caller holds the lock under which it was planned."""
     plan.require_supported()
@@ -77,7 +77,7 @@ def apply_migration(
     schemas.archive(old)
     schemas.archive(new)
     commit = store.turns.prepared_again(
-        lambda turn: _Migration(old, new, plan).commit(store, actor, turn)
+        lambda turn: _Migration(old, new, plan).commit(store, note, turn)
     )
     schemas.current()
     return SchemaApplied(plan.steps, commit, commit.manifest_version)
@@ -91,8 +91,8 @@ class _Migration:
     new: Accepted
     plan: MigrationPlan
 
-    def commit(self, store: Store, actor: str | None, turn: Turn) -> Commit:
-        write = store.begin_schema_change(actor=actor, schema=self.old.id, turn=turn)
+    def commit(self, store: Store, note: CommitNote, turn: Turn) -> Commit:
+        write = store.begin_schema_change(**note.stated, schema=self.old.id, turn=turn)
         before = {owner.id: owner for owner in self.old.catalog.types}
         after = {owner.id: owner for owner in self.new.catalog.types}
         filled = fillings(self.plan, before)
