@@ -27,6 +27,7 @@ from omnigraph.errors import (
     NoChanges,
     NotFound,
     NotInstalled,
+    NotRevertible,
     OmnigraphError,
     ParseError,
     PreconditionFailed,
@@ -34,6 +35,7 @@ from omnigraph.errors import (
     RecoveryRequired,
     Refused,
     SchemaChanged,
+    SchemaDiffers,
     SchemaHeld,
     SourceError,
     StorageFailed,
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.changes.images import Image
     from omnigraph.exec.load.request import LoadResult
     from omnigraph.exec.merge.run import MergeOutcome
+    from omnigraph.exec.merge.undo import UndoOutcome
     from omnigraph.exec.mutate.run import MutationResult
     from omnigraph.exec.read.result import QueryResult
     from omnigraph.exec.schema.migrate import SchemaApplied
@@ -102,6 +105,7 @@ __all__ = [
     "NoChanges",
     "NotFound",
     "NotInstalled",
+    "NotRevertible",
     "OmnigraphError",
     "OptimizeReport",
     "ParseError",
@@ -113,11 +117,13 @@ __all__ = [
     "RepairReport",
     "SchemaApplied",
     "SchemaChanged",
+    "SchemaDiffers",
     "SchemaHeld",
     "SourceError",
     "StorageFailed",
     "Tag",
     "TypeCheckError",
+    "UndoOutcome",
     "UnknownPoint",
     "UnsupportedVersion",
     "VersionMismatch",
@@ -148,6 +154,7 @@ _LOADED_LATER = {
     "RepairReport": "storage.upkeep.repair",
     "SchemaApplied": "exec.schema.migrate",
     "Tag": "storage.manifest.tags",
+    "UndoOutcome": "exec.merge.undo",
     "init": "graph",
     "open": "graph",
 }

@@ -5,7 +5,7 @@ given out twice. A new type numbers its properties in order of their names; prop
 follow, again by name.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -49,6 +49,20 @@ def identify(draft: Draft, accepted: Catalog | None) -> tuple[Catalog, tuple[Not
         fingerprint(nodes, edges, interfaces),
     )
     return catalog, tuple(mint.notes)
+
+
+def numbered_above(catalog: Catalog, others: Iterable[Catalog]) -> Catalog:
+    """The catalog with counters above those of others: what it is given next, none of them has.
+
+    Branches keep schemas of their own, so an id that is new on one must be new on all.
+    """
+    next_type_id, next_ids = catalog.next_type_id, dict(catalog.next_property_ids)
+    for other in others:
+        next_type_id = max(next_type_id, other.next_type_id)
+        for type_id, next_id in other.next_property_ids.items():
+            if type_id in next_ids:
+                next_ids[type_id] = max(next_ids[type_id], next_id)
+    return replace(catalog, next_type_id=next_type_id, next_property_ids=next_ids)
 
 
 def _with_ordered_key(node: NodeType) -> NodeType:

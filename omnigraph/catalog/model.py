@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 Literal = str | int | float | bool
 
+Default = Literal | tuple[Literal, ...]
+"""The value of a property that is left out: a literal, or the items of a list."""
+
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
@@ -81,6 +84,7 @@ class Property:
     annotations: tuple[Annotation, ...] = ()  # without @key, @unique, @index and @rename_from
     embed: Embed | None = None
     injected_from: str | None = None  # an interface, when the node itself is silent
+    default: Default | None = None  # the value where an insert or a load leaves it out
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,12 @@ Meta = Annotated[
     list[str] | None,
     typer.Option("--meta", metavar="KEY=TEXT", help="A text kept with the commit; repeatable."),
 ]
+Retry = Annotated[
+    int | None,
+    typer.Option(
+        "--retry", metavar="N", min=0, help="Prepare it again when another writer came first."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="As the storage has it.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Do not say where a write goes.")]

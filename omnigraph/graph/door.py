@@ -14,7 +14,7 @@ from typing import IO, Any, Self
 from omnigraph.arguments import checked, require_address
 from omnigraph.catalog.accept import accept
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, TypeCheckError
+from omnigraph.errors import BadRequest, NotFound, TypeCheckError
 from omnigraph.exec.changes.blobs import BlobCell, find_blob
 from omnigraph.exec.changes.diff import Changes, changes_between, filters
 from omnigraph.exec.changes.export import ExportResult
@@ -32,6 +32,7 @@ from omnigraph.exec.upkeep.optimize import OptimizeReport
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text, schema_text
+from omnigraph.graph.undo_verbs import UndoVerbs
 from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView, TagsView
 from omnigraph.pipeline import upkeep
 from omnigraph.pipeline.export import ExportOrder, export
@@ -52,7 +53,7 @@ from omnigraph.storage.upkeep.repair import RepairReport
 _ENGINES = ("auto", "local", "spark")
 
 
-class Graph:
+class Graph(UndoVerbs):
     """One open graph, safe to share between threads."""
 
     def __init__(self, store: Store) -> None:
@@ -97,7 +98,8 @@ class Graph:
         if engine not in _ENGINES:
             raise BadRequest(f"'{engine}' is no engine", f"use {', '.join(_ENGINES)}")
         pinned = self._points.pinned(branch, snapshot)
-        plan, pinned = self._planned(query_text(query), name, pinned)
+        is_head = snapshot is None and branch in (None, pinned.branch)
+        plan, pinned = self._planned(query_text(query), name, pinned, is_head=is_head)
         if not isinstance(plan, ReadPlan):
             raise BadRequest(
                 f"query '{plan.name}' contains mutations (insert/update/delete); use graph.mutate"
@@ -107,15 +109,17 @@ class Graph:
             return query_on_spark(self._store, self._reading, plan, given, pinned, spark)
         return self._reading.run(plan, given, pinned)
 
-    def _planned(self, text: str, name: str | None, pinned: Snapshot) -> tuple[Plan, Snapshot]:
-        """A query as the schema of its snapshot reads it. One that only today's schema understands
-        sees the old data under today's names."""
+    def _planned(
+        self, text: str, name: str | None, pinned: Snapshot, *, is_head: bool
+    ) -> tuple[Plan, Snapshot]:
+        """A query as the schema of its snapshot reads it. At an earlier commit, one that only
+        today's schema understands sees the old data under today's names."""
         schema = self._schemas.of(pinned)
         try:
             return compile_query(text, schema.catalog, name), pinned
         except TypeCheckError:
             today = self._schemas.current()
-            if today.id == schema.id:
+            if is_head or today.id == schema.id:
                 raise
             try:
                 plan = compile_query(text, today.catalog, name)
@@ -140,13 +144,16 @@ class Graph:
         branch: str = MAIN,
         actor: str | None = None,
         if_commit: str | None = None,
+        retries: int | None = None,
         *,
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> MutationResult:
         """Run a mutation as one commit; with `if_commit` only on that head of the branch.
 
-        `message` and `metadata`, a map of texts, are kept with the commit.
+        An update or delete that lost to another writer runs again, whole and on the new head, up to
+        `retries` times; by default `OMNIGRAPH_WRITE_RETRIES`, which is 0. `message` and `metadata`,
+        a map of texts, are kept with the commit.
         """
         text = query_text(query)
         note = noted(actor, message, metadata)
@@ -164,11 +171,12 @@ class Graph:
                 branch=branch,
                 note=note,
                 if_commit=if_commit,
+                retries=retries,
                 external=self._store.external_blobs(),
             )
             return run_mutation(self._store, catalog, asked)
 
-        return under_schema(self._schemas, attempt)
+        return under_schema(self._schemas, attempt, branch)
 
     @checked
     def diff(
@@ -233,7 +241,16 @@ class Graph:
             on_duplicate=on_duplicate,
             order_by=order_by,
         )
-        return load(self._store, self._schemas.current().catalog, order)
+        return load(self._store, self._loaded_under(branch, from_branch), order)
+
+    def _loaded_under(self, branch: str, from_branch: str | None) -> Catalog:
+        """The schema of a branch that a load may be about to create."""
+        if from_branch is None:
+            return self._schemas.current(branch).catalog
+        try:
+            return self._schemas.current(branch).catalog
+        except NotFound:
+            return self._schemas.of(self._points.snapshot(from_branch, kind="branch")).catalog
 
     @checked
     def export(
@@ -300,7 +317,9 @@ class Graph:
         """Build the indexes that the schema asks for and that are missing or behind."""
         note = noted(actor, message, metadata)
         return under_schema(
-            self._schemas, lambda catalog: ensure_indices(self._store, catalog, branch, note=note)
+            self._schemas,
+            lambda catalog: ensure_indices(self._store, catalog, branch, note=note),
+            branch,
         )
 
     @checked
@@ -328,6 +347,7 @@ class Graph:
                 note=note,
                 progress=progress,
             ),
+            branch,
         )
 
     @checked
@@ -381,7 +401,7 @@ class Graph:
 
     def check(self) -> CheckReport:
         """Whether everything on disk fits together: reads all of it, writes nothing."""
-        return check(self._store, lambda: stored_catalog(self._store))
+        return check(self._store, self._schemas, lambda: stored_catalog(self._store))
 
     def refresh(self) -> None:
         """Settle what dead writers left, and see what others changed."""
@@ -441,7 +461,7 @@ def check_at(
     """Check a graph that may be too damaged to be opened."""
     require_address(uri)
     store = open_store(uri, read_only=True, storage_options=storage_options)
-    return check(store, lambda: stored_catalog(store))
+    return check(store, Schemas(store), lambda: stored_catalog(store))
 
 
 @checked

@@ -56,11 +56,13 @@ class BranchesView:
         by: str = "entity",
         resolve: Resolve = None,
         progress: Callable[[Progress], None] | None = None,
+        dry_run: bool = False,
     ) -> MergeOutcome:
         """Merge a branch into another as one commit, or raise `MergeConflicts`. `progress` gets
-        the rows compared so far."""
+        the rows compared so far. `dry_run` writes nothing: its outcome has the changes, the
+        conflicts and the edges that answers keep."""
         note = noted(actor, message, metadata)
-        asked = MergeRequest(source, into, note, delete_source, by, resolve, progress)
+        asked = MergeRequest(source, into, note, delete_source, by, resolve, progress, dry_run)
         return under_schema(self._schemas, lambda catalog: run_merge(self._store, catalog, asked))
 
 
@@ -168,7 +170,7 @@ class ChangesView:
 
         `start` is `now`, `beginning` or `after:<point>`; a `cursor` goes on where a poll ended.
         """
-        change_filter = filters(self._schemas.current().catalog, kinds, types, ops)
+        change_filter = filters(self._schemas.current(branch).catalog, kinds, types, ops)
         feed = Feed(self._store, self._schemas, branch, change_filter)
         return feed.poll(
             start=start, cursor=cursor, page_token=page_token, limit=limit, commits=commits
@@ -187,7 +189,7 @@ class ChangesView:
 
         `ops` narrows the changes that the cursor tells, not the baseline.
         """
-        change_filter = filters(self._schemas.current().catalog, kinds, types, ops)
+        change_filter = filters(self._schemas.current(branch).catalog, kinds, types, ops)
         return Feed(self._store, self._schemas, branch, change_filter).baseline()
 
 

@@ -78,7 +78,7 @@ class _LoadWriter:
     def _prepared(self) -> LoadJob:
         """The job that the tasks get. The branch has its own copy of the table from here on."""
         store, schemas = self._options.open(read_only=False)
-        catalog = schemas.current().catalog
+        catalog = schemas.current(self._options.branch).catalog
         request = self._request(catalog)
         assert request.owner is not None
         write = store.begin(
@@ -106,7 +106,7 @@ class _LoadWriter:
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None], once: str | None) -> None:
         store, schemas = self._options.open(read_only=False)
-        catalog = schemas.current().catalog
+        catalog = schemas.current(self._options.branch).catalog
         request = self._request(catalog, once)
         delivered = [message for message in messages if isinstance(message, Message)]
         if once is not None and store.marked(request.branch, once) is not None:

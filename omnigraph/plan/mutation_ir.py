@@ -24,7 +24,8 @@ class SetColumn:
 class InsertNode:
     """Write one node. With `key` it replaces the node of that id whole; without, the id is new.
 
-    Properties that are not set are null. `key` is in the order that makes the id.
+    Properties that are not set have their default, else null. `key` is in the order that makes the
+    id.
     """
 
     table: TableKey

@@ -92,7 +92,7 @@ def _insert_edge(names: Names, statement: ast.Insert, edge: EdgeType) -> mutatio
 def _require_all(names: Names, statement: ast.Insert, owner: Type, assigned: set[str]) -> None:
     """T12 for a required property that is left out."""
     for declared in owner.properties:
-        if declared.type.nullable or declared.name in assigned:
+        if declared.type.nullable or declared.default is not None or declared.name in assigned:
             continue
         if declared.embed is not None and declared.embed.source in assigned:
             continue

@@ -233,18 +233,19 @@ class Store:
 
     def begin_schema_change(
         self,
+        branch: str = MAIN,
         *,
+        kind: WriterKind = WriterKind.SCHEMA_APPLY,
         actor: str | None = None,
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
         schema: str | None = None,
         turn: Turn | None = None,
     ) -> SchemaWrite:
-        """Begin a write on main that may create, drop, rename and evolve tables."""
+        """Begin a write on a branch that may create, drop, rename and evolve tables."""
         facts = stated_facts(actor, message, metadata)
         turn = turn or Turn()
-        state = self._base_state(MAIN, schema, turn)
-        kind = WriterKind.SCHEMA_APPLY
+        state = self._base_state(branch, schema, turn)
         return SchemaWrite(state, self.tables, self.branches, facts, kind=kind, turn=turn)
 
     def _base_state(

@@ -22,7 +22,7 @@ from omnigraph.language.schema.ast import (
     RangeConstraint,
     Schema,
 )
-from omnigraph.language.schema.literals import format_interval, format_literal
+from omnigraph.language.schema.literals import format_default, format_interval, format_literal
 
 _INDENT = "  "
 _BARE_WORD = re.compile(r"(?!(?:true|false)\Z)[a-z_][A-Za-z0-9_]*\Z")
@@ -75,7 +75,9 @@ def _body(properties: tuple[Property, ...], constraints: tuple[Constraint, ...])
 
 
 def _property(prop: Property) -> str:
-    return " ".join([f"{prop.name}: {prop.type.value}", *map(format_annotation, prop.annotations)])
+    default = [] if prop.default is None else [f"= {format_default(prop.default.value)}"]
+    notes = map(format_annotation, prop.annotations)
+    return " ".join([f"{prop.name}: {prop.type.value}", *default, *notes])
 
 
 def _constraint(constraint: Constraint) -> str:

@@ -14,6 +14,7 @@ from omnigraph.language.schema.ast import (
     Columns,
     Constraint,
     Declaration,
+    DefaultExpr,
     Edge,
     Interface,
     Literal,
@@ -83,13 +84,18 @@ annotations = st.one_of(
     ),
 )
 flags = st.sampled_from(Columns).map(lambda flag: Annotation(str(flag), None, (), NOWHERE))
+signed = texts | st.integers(-(2**63), 2**64 - 1) | st.floats(-1e300, 1e300) | st.booleans()
+defaults = st.none() | (signed | st.lists(signed, max_size=3).map(tuple)).map(
+    lambda value: DefaultExpr(value, NOWHERE)
+)
 properties = st.builds(
-    lambda word, value_type, notes: Property(
-        word, TypeExpr(value_type, NOWHERE), tuple(notes), NOWHERE
+    lambda word, value_type, notes, default: Property(
+        word, TypeExpr(value_type, NOWHERE), tuple(notes), NOWHERE, default
     ),
     names,
     value_types(),
     st.lists(annotations | flags, max_size=2),
+    defaults,
 )
 
 

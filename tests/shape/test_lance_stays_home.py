@@ -45,7 +45,7 @@ DOORS = {
         "Snapshot",
         "TablePin",
     },
-    "retry": {"ENSURE_INDICES", "MERGE", "OPTIMIZE", "SCHEMA", "retried"},
+    "retry": {"ENSURE_INDICES", "MERGE", "OPTIMIZE", "SCHEMA", "change_budget", "retried"},
     "stamp": {"INTERNAL_SCHEMA_VERSION"},
     "stats": {"StatsView"},
     "store": {"Settings", "Store", "create", "open_store"},

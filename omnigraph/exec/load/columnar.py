@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import Violation
 from omnigraph.exec.load.json_columns import derived_ids
 from omnigraph.exec.load.ndjson import Owner, TypedRows, bad, end_id
 from omnigraph.exec.rules.faults import Faults
+from omnigraph.exec.values.default_cells import default_cells
 from omnigraph.exec.values.from_columns import converted, is_string, whole_moment
 from omnigraph.exec.values.from_input import json_type_name, no_external
 from omnigraph.exec.values.mint import ulids
@@ -102,7 +102,7 @@ class _ColumnsReading:
         for prop in owner.properties:
             values = named.get(prop.name)
             self._columns[prop.name] = (
-                pa.nulls(self._count, arrow_type(prop.type))
+                default_cells(prop, self._count)
                 if values is None
                 else self._typed(prop.name, prop.type, values)
             )

@@ -21,8 +21,9 @@ import pyarrow.json as pj
 
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.ids import entity_id
-from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.catalog.model import EdgeType, NodeType, Property
 from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.values.default_cells import default_cells
 from omnigraph.exec.values.from_columns import NotSure, floats
 from omnigraph.exec.values.mint import ulids
 from omnigraph.exec.values.scalars import BLOB_PREFIX
@@ -46,7 +47,7 @@ def read_lines(owner: Owner, data: bytes, sample: Sequence[Any]) -> tuple[pa.Tab
     if is_edge:
         columns |= {"src": _end(parsed, "from"), "dst": _end(parsed, "to")}
     for prop in owner.properties:
-        columns[prop.name] = _typed(inner[prop.name], prop.type)
+        columns[prop.name] = _filled(prop, _typed(inner[prop.name], prop.type), data)
     stated = inner["id"]
     columns["id"], given = _ids(owner, columns, stated, parsed.num_rows)
     schema = owner.schema
@@ -63,6 +64,17 @@ def _line_schema(owner: Owner, sample: Sequence[Any]) -> pa.Schema:
     if isinstance(owner, EdgeType):
         return pa.schema([("edge", pa.utf8()), ("from", pa.utf8()), ("to", pa.utf8()), *outer])
     return pa.schema([("type", pa.utf8()), *outer])
+
+
+def _filled(prop: Property, cells: pa.Array, data: bytes) -> pa.Array:
+    """Cells with the property's default where it is left out. Arrow reads a missing member and an
+    explicit null alike, so a column with nulls is left out of every line or `NotSure`."""
+    if prop.default is None or not cells.null_count:
+        return cells
+    # A name with an escape in it is spelled otherwise than it is.
+    if cells.null_count < len(cells) or prop.name.encode() in data or b"\\" in data:
+        raise NotSure
+    return default_cells(prop, len(cells))
 
 
 def _json_type(value_type: ValueType, seen: Any) -> pa.DataType:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from omnigraph.catalog.ids import canonical_text, entity_id
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Type
 from omnigraph.errors import BadRequest, Violation
+from omnigraph.exec.values.default_cells import default_values
 from omnigraph.exec.values.from_input import Unfit, column, json_type_name, no_external, stored
 from omnigraph.exec.values.mint import ulids
 from omnigraph.exec.values.scalars import ReadExternal, writable
@@ -79,6 +80,7 @@ class Records:
         self._external = read
         self._permissive = permissive
         self._pending: dict[TableKey, _Pending] = {}
+        self._default_values: dict[TableKey, dict[str, Any]] = {}
         # Spellings of an id and the canonical id, by node type, when permissive.
         self._spelled: dict[str, dict[str, str]] = {}
 
@@ -149,7 +151,7 @@ class Records:
         self, owner: Owner, ends: Mapping[str, Any], data: Mapping[str, Any], line: int
     ) -> Iterator[Violation]:
         faults: list[Violation] = []
-        values = self._values(owner, data, faults)
+        values = {**self._defaults(owner), **self._values(owner, data, faults)}
         end_ids: list[str] = []
         if isinstance(owner, EdgeType):
             for word, node_name in (("from", owner.source), ("to", owner.target)):
@@ -173,6 +175,11 @@ class Records:
             kept.append(end)
         for prop in owner.properties:
             pending.values.setdefault(prop.name, []).append(values.get(prop.name))
+
+    def _defaults(self, owner: Owner) -> Mapping[str, Any]:
+        if owner.table not in self._default_values:
+            self._default_values[owner.table] = default_values(owner)
+        return self._default_values[owner.table]
 
     def _values(
         self, owner: Owner, data: Mapping[str, Any], faults: list[Violation]

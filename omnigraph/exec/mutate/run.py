@@ -6,7 +6,7 @@
 
 Invariant: all statements or none. A mutation of inserts alone is retried from a newer base, because
 its rows do not depend on rows it read; updates and deletes raise `VersionMismatch` when another
-writer came first.
+writer came first, unless `retries` asks for the whole query to run again as if it had come later.
 """
 
 import time
@@ -18,9 +18,11 @@ from typing import Any, assert_never
 
 from ulid import ULID
 
+from omnigraph import environment
 from omnigraph.catalog.ids import entity_id
 from omnigraph.catalog.model import Catalog, NodeType
 from omnigraph.errors import (
+    BadRequest,
     Conflict,
     ConstraintViolated,
     PreconditionFailed,
@@ -31,6 +33,7 @@ from omnigraph.errors import (
 from omnigraph.exec.mutate.staging import Staging
 from omnigraph.exec.mutate.validate import validate
 from omnigraph.exec.values.constants import Given
+from omnigraph.exec.values.default_cells import default_values
 from omnigraph.exec.values.from_params import require_text, stored
 from omnigraph.exec.values.scalars import ReadExternal
 from omnigraph.language.moments import cut_count
@@ -41,6 +44,7 @@ from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import NO_NOTE, Commit, CommitId, CommitNote
+from omnigraph.storage.retry import change_budget
 from omnigraph.storage.store import Store
 from omnigraph.types import ID_TYPE, Kind, Scalar, TableKey, ValueType, parse_table_key
 
@@ -71,6 +75,7 @@ class Request:
     branch: str
     note: CommitNote = NO_NOTE
     if_commit: str | None = None
+    retries: int = 0
     external: ExternalBlobs = field(default_factory=lambda: ExternalBlobs(()))
 
 
@@ -81,13 +86,29 @@ def request(
     branch: str,
     note: CommitNote = NO_NOTE,
     if_commit: str | None = None,
+    retries: int | None = None,
     external: ExternalBlobs | None = None,
 ) -> Request:
-    """A request with bound parameters; `now()` is the current time."""
+    """A request with bound parameters; `now()` is the current time. Without `retries`, those of
+    the environment."""
     values = bind_parameters(plan.parameters, params)
     require_text(values)
     given = Given(values, time.time_ns() // 1_000_000)
-    return Request(plan, given, branch, note, if_commit, external or ExternalBlobs(()))
+    again = _checked_retries(retries, if_commit)
+    return Request(plan, given, branch, note, if_commit, again, external or ExternalBlobs(()))
+
+
+def _checked_retries(retries: int | None, if_commit: str | None) -> int:
+    if retries is not None and retries < 0:
+        raise BadRequest(f"retries is {retries}", "pass 0 or more")
+    if if_commit is None:
+        return environment.WRITE_RETRIES.read() if retries is None else retries
+    if retries:
+        raise BadRequest(
+            "retries does not go with if_commit: a write for one head is not prepared on another",
+            "pass one of them",
+        )
+    return 0
 
 
 def run_mutation(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
@@ -99,6 +120,8 @@ def run_mutation(store: Store, catalog: Catalog, asked: Request) -> MutationResu
         for s in asked.plan.statements
     ):
         return _insert(store, catalog, asked)
+    if asked.retries:
+        return _run_again(store, catalog, asked)
     return _attempt(store, catalog, asked)
 
 
@@ -116,6 +139,25 @@ def _insert(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
     return store.turns.prepared_again(
         lambda turn: _attempt(store, catalog, asked, turn=turn), kind=kind
     )
+
+
+def _run_again(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
+    """Run, and after a lost race again on the new head, up to `retries` times. A broken rule is a
+    lost race too when the head moved meanwhile: what broke it may be gone."""
+    kind = asked.branch, "again", tuple(statement.table for statement in asked.plan.statements)
+    write: Write | None = None
+
+    def attempt(turn: Turn) -> MutationResult:
+        nonlocal write
+        write = _begun(store, catalog, asked, turn=turn)
+        return _run_and_commit(store, write, catalog, asked)
+
+    def is_race(loss: Exception) -> bool:
+        broke_rule = isinstance(loss, ConstraintViolated)
+        return not (broke_rule and write is not None and store.is_current(write))
+
+    budget = change_budget(asked.retries)
+    return store.turns.prepared_again(attempt, budget=budget, kind=kind, counts=is_race)
 
 
 def _run_if(store: Store, catalog: Catalog, asked: Request, head: CommitId) -> MutationResult:
@@ -209,7 +251,7 @@ def _run(
         case mutation_ir.InsertNode():
             _insert_node(staging, catalog, given, statement)
         case mutation_ir.InsertEdge():
-            _insert_edge(staging, given, statement)
+            _insert_edge(staging, catalog, given, statement)
         case mutation_ir.UpdateRows(table=table, sets=sets, where=where):
             staging.table(table).update(where, _values(given, table, sets))
         case mutation_ir.DeleteRows(table=table, where=where, cascades=cascades):
@@ -226,7 +268,8 @@ def _insert_node(
     values = _values(given, statement.table, statement.sets)
     _require_key(node, values)
     derived = entity_id(node, values)
-    row = {"id": str(ULID()) if derived is None else derived, **values}
+    name = str(ULID()) if derived is None else derived
+    row = {"id": name, **default_values(node), **values}
     staging.table(statement.table).insert(row, strict=derived is None)
 
 
@@ -239,11 +282,14 @@ def _require_key(node: NodeType, values: Mapping[str, Any]) -> None:
             raise ConstraintViolated((broken,), 1)
 
 
-def _insert_edge(staging: Staging, given: Stored, statement: mutation_ir.InsertEdge) -> None:
+def _insert_edge(
+    staging: Staging, catalog: Catalog, given: Stored, statement: mutation_ir.InsertEdge
+) -> None:
     row = {
         "id": str(ULID()),
         "src": given(statement.source, ID_TYPE, "from"),
         "dst": given(statement.target, ID_TYPE, "to"),
+        **default_values(catalog.of(statement.table)),
         **_values(given, statement.table, statement.sets),
     }
     staging.table(statement.table).insert(row, strict=True)

@@ -58,7 +58,7 @@ def new_rules(old: Owner, new: Owner, filling: Filling | None) -> NewRules:
     enum can only be widened."""
     names = columns_after(old, new)
     before, after = rules_of(old), rules_of(new)
-    filled = set() if filling is None else set(filling.expressions)
+    filled = set() if filling is None else set(filling.names)
     known = {_translated(rule, new.name, names) for rule in before.rows}
     present = {*names.values(), *filled}
     return NewRules(

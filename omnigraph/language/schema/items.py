@@ -140,6 +140,17 @@ def _literal(token: Token) -> Literal:
     return value
 
 
+def default_literal(token: Token) -> Literal:
+    """The value of a literal that stands for a default. Unlike in an annotation it may be
+    negative."""
+    match token.type:
+        case "STRING":
+            return unquote(token)
+        case "TRUE" | "FALSE":
+            return str(token) == "true"
+    return _number(token, code="bad-default")
+
+
 # Annotations
 
 

@@ -16,6 +16,7 @@ from omnigraph.language.schema.ast import (
     Cardinality,
     Constraint,
     Declaration,
+    DefaultExpr,
     Edge,
     Interface,
     Name,
@@ -44,6 +45,7 @@ class _PropertyHead:
 
     name: Name
     type: TypeExpr
+    default: DefaultExpr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +102,12 @@ class _Members:
         """Close the open property, if there is one."""
         if self.head is None:
             return
-        name, type_expr = self.head.name, self.head.type
-        end = self.annotations[-1].span if self.annotations else type_expr.span
+        name, type_expr, default = self.head.name, self.head.type, self.head.default
+        end = type_expr.span if default is None else default.span
+        if self.annotations:
+            end = self.annotations[-1].span
         self.properties.append(
-            Property(name, type_expr, tuple(self.annotations), name.span.to(end))
+            Property(name, type_expr, tuple(self.annotations), name.span.to(end), default)
         )
         self.head = None
         self.annotations.clear()
@@ -204,8 +208,19 @@ class _SchemaBuilder(Transformer[Token, Schema]):
         )
 
     def head(self, children: Children) -> _PropertyHead:
-        name, type_expr = children
-        return _PropertyHead(_name(name), type_expr)
+        name, type_expr, default = children
+        return _PropertyHead(_name(name), type_expr, default)
+
+    def single_default(self, children: Children) -> DefaultExpr:
+        return DefaultExpr(items.default_literal(children[0]), token_span(children[0]))
+
+    def word_default(self, children: Children) -> DefaultExpr:
+        return DefaultExpr(str(children[0]), token_span(children[0]), is_word=True)
+
+    def list_default(self, children: Children) -> DefaultExpr:
+        open_, *values, shut = children
+        literals = tuple(items.default_literal(token) for token in values if token is not None)
+        return DefaultExpr(literals, token_span(open_).to(token_span(shut)))
 
     # Types
 

@@ -89,6 +89,11 @@ class Datasets:
         self.keep(pin, handle)
         return handle
 
+    def is_there(self, location: str) -> bool:
+        """Whether there is anything in a dataset's folder."""
+        parent, _, name = location.rpartition("/")
+        return name in self._objects.folders(parent)
+
     def own(self, pin: TablePin) -> Handle:
         """A new handle that is not shared: building an index locks other threads out of its
         handle."""

@@ -45,10 +45,11 @@ class SchemaWrite(Write):
         return table_key in self._state.pins and table_key not in self._dropped
 
     def _free_location(self, table_key: TableKey) -> str:
-        """A folder no table has or had: earlier commits read the old ones."""
+        """A folder no table has or had, on any branch: earlier commits read the old ones."""
         used = self._state.locations | {pin.location for pin in self._state.pins.values()}
+        used |= {pin.location for pin in self._new.values()}
         numbered = (table_location(table_key, nth) for nth in count(1))
-        return next(location for location in numbered if location not in used)
+        return next(n for n in numbered if n not in used and not self._tables.is_there(n))
 
     def drop_table(self, table_key: TableKey) -> None:
         """The end of a table. Its versions stay readable at earlier commits. Its head moves all the
