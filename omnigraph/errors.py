@@ -3,8 +3,9 @@
 OmnigraphError
 ├── SourceError        fix the text             ParseError, TypeCheckError (both carry a position)
 ├── Refused            change the request       BadRequest, NotFound, UnknownPoint,
-│                                               AmbiguousPoint, Reclaimed, AlreadyExists,
-│                                               InUse, LimitExceeded, ConstraintViolated,
+│                                               AmbiguousPoint, Reclaimed, GraphClosed,
+│                                               AlreadyExists, InUse, LimitExceeded,
+│                                               ConstraintViolated,
 │                                               ExternalBlobDenied, ExternalBlobUnreadable,
 │                                               MigrationUnsupported, UnsupportedVersion,
 │                                               ChangeFeedGap, NotRevertible, SchemaDiffers,
@@ -231,6 +232,16 @@ class Reclaimed(Refused):
             f"{self.kind} {self.name} was reclaimed and cannot be read any more; read a branch or "
             "a newer commit (`omnigraph check` tells whether anything is missing that is needed)"
         )
+
+
+@dataclass(eq=False)
+class GraphClosed(Refused):
+    """A call on a graph that was closed. Nothing was read or written."""
+
+    uri: str
+
+    def __str__(self) -> str:
+        return f"the graph '{self.uri}' was closed; open it again: omnigraph.open({self.uri!r})"
 
 
 @dataclass(eq=False)

@@ -401,6 +401,7 @@ class Graph(UndoVerbs):
 
     def check(self) -> CheckReport:
         """Whether everything on disk fits together: reads all of it, writes nothing."""
+        self._store.lifetime.require_open()  # else it would be told as damage
         return check(self._store, self._schemas, lambda: stored_catalog(self._store))
 
     def refresh(self) -> None:
@@ -414,9 +415,10 @@ class Graph(UndoVerbs):
         return self._store.stats.view()
 
     def close(self) -> None:
-        """Let go of everything held open."""
-        self._reading.close()
+        """Let go of everything held open, once commits under way have ended. A later call that
+        would read or write raises `GraphClosed`; to close again does nothing."""
         self._store.close()
+        self._reading.close()
 
     def __enter__(self) -> Self:
         return self

@@ -181,8 +181,10 @@ class Manifest:
         """Pass if a past commit can be read: its version of the manifest and of every table. A
         cleanup that was stopped may have removed a part."""
         for pin in self.at_commit(commit).tables.values():
-            if not self._datasets.has_version(pin):
-                raise Reclaimed("commit", f"'{commit.id}'")
+            try:
+                self._datasets.open(pin.location, pin.branch, pin.version)
+            except NotFound as cause:
+                raise Reclaimed("commit", f"'{commit.id}'") from cause
 
     def _past_state(self, commit: Commit, handle: Handle) -> State:
         """A branch as it was, read from an earlier state of it that was read before: a walk through

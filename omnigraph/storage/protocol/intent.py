@@ -101,7 +101,8 @@ def noted(
             raise BadRequest("a key of commit metadata is empty", "name what the text is")
     size = sum(len(f"{key}{value}".encode()) for key, value in (metadata or {}).items())
     _require_size("commit_metadata_bytes", size, METADATA_BYTES_MAX)
-    return CommitNote(actor, (message or "").strip() or None, dict(metadata or {}))
+    said = message if message is not None and message.strip() else None
+    return CommitNote(actor, said, dict(metadata or {}))
 
 
 def _require_plain_text(what: str, value: object) -> None:
