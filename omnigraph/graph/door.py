@@ -216,7 +216,8 @@ class Graph(UndoVerbs):
         on_duplicate: str | None = None,
         order_by: str | Sequence[str] | None = None,
     ) -> LoadResult:
-        """Load bulk data as one commit, of any size. `mode` is append, merge or overwrite.
+        """Load bulk data as one commit, of any size. `mode` is append, merge, patch or
+        overwrite; a patch sets the properties that a row gives and keeps the others.
 
         `once` names this load: if a commit of the branch has that name, it is returned and nothing
         is done. `permissive` reads the older format, which forgives, as one text. Of rows with one

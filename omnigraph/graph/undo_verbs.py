@@ -16,7 +16,6 @@ from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.schemas import Schemas, under_schema
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.records import Commit, Snapshot
 from omnigraph.storage.store import Store
 
 
@@ -25,6 +24,7 @@ class UndoVerbs:
 
     _store: Store
     _schemas: Schemas
+    _points: Points
 
     @checked
     def revert(
@@ -43,12 +43,13 @@ class UndoVerbs:
     ) -> UndoOutcome:
         """Undo a commit as one new commit of a branch, or raise `MergeConflicts` where entities
         were changed again since. With `to`, undo the commits after the first one up to that one.
+        Each is named by any point in time.
 
         Conflicts are answered as in a merge: `ours` is the branch, `theirs` the state before.
         """
-        commits = CommitRange(self._commit(commit))
+        commits = CommitRange(self._points.resolve(commit, kind="commit"))
         if to is not None:
-            commits = CommitRange(self._commit(to), since=commits.last)
+            commits = CommitRange(self._points.resolve(to, kind="commit"), since=commits.last)
         stated = commits.message() if message is None else message
 
         def attempt(catalog: Catalog) -> UndoOutcome:
@@ -73,16 +74,10 @@ class UndoVerbs:
     ) -> UndoOutcome:
         """Make a branch's content that of a point, or that of some types, as one new commit."""
         with not_reclaimed(point):
-            past = self._past(point)
+            past = self._points.snapshot(point)
         stated = restore_message(past, types) if message is None else message
         asked = UndoRequest(branch, Answers(), dry_run, actor, stated, metadata, progress)
         return under_schema(
             self._schemas,
             lambda catalog: run_restore(self._store, self._schemas, catalog, past, types, asked),
         )
-
-    def _commit(self, name: str) -> Commit:
-        return Points(self._store).resolve(name, kind="commit")
-
-    def _past(self, name: str) -> Snapshot:
-        return Points(self._store).snapshot(name)

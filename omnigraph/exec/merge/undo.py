@@ -38,9 +38,10 @@ from omnigraph.types import Kind, TableKey, table_key
 class UndoOutcome:
     """The outcome of a revert or a restore, or its preview.
 
-    `kind` is `reverted` or `restored`; `nothing_to_revert` or `nothing_to_restore` with a `reason`
-    and without a commit; `conflicts` in a preview that needs answers. `undone` names the commit
-    that was reverted, the two ends of a range, or the commit that was restored.
+    `kind` is `reverted` or `restored`; `nothing_to_revert` or `nothing_to_restore`, without a
+    commit; or `conflicts`, in a preview that needs answers. `reason` tells why nothing is left to
+    do, or what to do about conflicts. `undone` names the commit that was reverted, the two ends of
+    a range, or the commit that was restored.
     """
 
     kind: str
@@ -157,7 +158,7 @@ def _attempt(
         )
 
     if asked.dry_run and decision.conflicts:
-        return outcome(CONFLICTS)
+        return outcome(CONFLICTS, reason=what.hint)
     decision.require_settled(str(what.writer), what.hint)
     if not decision.changes:
         return outcome(what.nothing, reason=what.why_nothing())

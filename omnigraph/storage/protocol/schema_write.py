@@ -76,6 +76,12 @@ class SchemaWrite(Write):
         """Columns with values made from each row of a table that has rows."""
         self._keep(self._tables.stage_add_columns(self._base(table_key), fields, read, values))
 
+    def rewrite_rows(self, table_key: TableKey, rows: pa.RecordBatchReader) -> None:
+        """Other rows instead of all that a table has."""
+        base = self._base(table_key)
+        fragments = self._tables.write_fragments(base, rows, replacing=True)
+        self._keep(self._tables.stage_fragments(base, fragments, replacing=True))
+
     def rename_table(self, table_key: TableKey, to: TableKey) -> None:
         """The same table under another name. It needs a staged version of its own, so that a name
         that comes back is newer than its end."""
