@@ -9,7 +9,18 @@ import typer
 
 from omnigraph.cli.address import graph_uri, write_target
 from omnigraph.cli.engine import open_graph
-from omnigraph.cli.options import Actor, GraphPath, Json, NextSchema, Quiet, Store, Uri
+from omnigraph.cli.options import (
+    Actor,
+    GraphPath,
+    Json,
+    Message,
+    Meta,
+    NextSchema,
+    Quiet,
+    Store,
+    Uri,
+    metadata,
+)
 from omnigraph.cli.shapes import source_error_document
 from omnigraph.cli.terminal import plain_errors, read_text, show_json, warn
 from omnigraph.cli.terminal import show as show_text
@@ -127,6 +138,8 @@ def apply(
     ] = False,
     backfill: Backfill = None,
     actor: Actor = None,
+    message: Message = None,
+    meta: Meta = None,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
@@ -140,7 +153,12 @@ def apply(
         write_target("schema apply", where, quiet=quiet)
         with open_graph(where) as graph:
             done = graph.schema.apply(
-                text, allow_data_loss=allow_data_loss, backfill=given, actor=actor
+                text,
+                allow_data_loss=allow_data_loss,
+                backfill=given,
+                actor=actor,
+                message=message,
+                metadata=metadata(meta),
             )
         if json:
             show_json({"uri": where, **done.to_json()})

@@ -40,7 +40,7 @@ from omnigraph.exec.progress import Meter, Progress
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import WriterKind
-from omnigraph.storage.records import Commit, CommitId, Snapshot, TablePin
+from omnigraph.storage.records import NO_NOTE, Commit, CommitId, CommitNote, Snapshot, TablePin
 from omnigraph.storage.retry import MERGE
 from omnigraph.storage.store import Store
 
@@ -98,7 +98,7 @@ class MergeRequest:
 
     source: str
     into: str = MAIN
-    actor: str | None = None
+    note: CommitNote = NO_NOTE
     delete_source: bool = False
     by: str = ENTITY
     resolve: Resolve = None
@@ -127,7 +127,7 @@ def run_merge(store: Store, catalog: Catalog, asked: MergeRequest) -> MergeOutco
     deletes = asked.delete_source and not asked.dry_run
     deleted, error = _delete_source(store, theirs) if deletes else (None, None)
     outcome = MergeOutcome(
-        kind, source, target, commit, asked.actor, deleted, error, dry_run=asked.dry_run
+        kind, source, target, commit, asked.note.actor, deleted, error, dry_run=asked.dry_run
     )
     if decision is None:
         return outcome
@@ -184,7 +184,7 @@ def _merge(
     write = store.begin(
         ours.branch,
         kind=WriterKind.BRANCH_MERGE,
-        actor=asked.actor,
+        **asked.note.stated,
         schema=catalog.schema_id,
         turn=turn,
     )
