@@ -147,13 +147,6 @@ class Datasets:
                 storage_options=self._where.storage_options,
             )
 
-    def create_or_replace(self, location: str, rows: pa.Table) -> Handle:
-        """A new dataset, in place of one that an unfinished init left behind."""
-        try:
-            return self.create(location, rows)
-        except AlreadyExists:
-            return self.create(location, rows, replace=True)
-
     def commit(self, handle: Handle, transaction: Transaction) -> Handle:
         """Commit through exactly the handle it was staged on, without a retry by Lance."""
         with self.lance_call("commit", handle.uri):
@@ -210,6 +203,14 @@ class Datasets:
 def has_version(datasets: Datasets, pin: TablePin) -> bool:
     """Whether a published version is on disk, by one look."""
     return datasets.objects.has(f"{datasets.folder(pin)}/_versions/{version_file(pin.version)}")
+
+
+def create_or_replace(datasets: Datasets, location: str, rows: pa.Table) -> Handle:
+    """A new dataset, in place of one that an unfinished init left behind."""
+    try:
+        return datasets.create(location, rows)
+    except AlreadyExists:
+        return datasets.create(location, rows, replace=True)
 
 
 def files_of(fragment: LanceFragment) -> tuple[str, ...]:
