@@ -1,12 +1,11 @@
 """Random histories agree with a model that keeps every state.
 
 Writes, branches from any point, tags, merges, reverts, restores, schema changes on main and on
-branches, upkeep and cleanup: after each step every branch and every tag reads as the model says, and
-at the end every commit that was not cleaned up.
+branches, upkeep and cleanup: after each step every branch and every tag reads as the model says,
+and at the end every commit that was not cleaned up.
 """
 
 import io
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -181,6 +180,18 @@ def orphans(rows: State) -> set[Key]:
     return {key for key in edges if any(("Person", p) not in rows for p in key[1].split(">"))}
 
 
+def keys_of(refused: og.MergeConflicts) -> set[Key]:
+    """Conflicts by the keys of the model: an edge's id follows from its ends."""
+    keys = set[Key]()
+    for each in refused.conflicts:
+        assert each.entity_id is not None
+        if each.type_name == "Person":
+            keys.add(("Person", each.entity_id))
+        else:
+            keys.add(("Knows", ">".join(orjson.loads(each.entity_id))))
+    return keys
+
+
 # ---- both worlds, step by step
 
 
@@ -210,7 +221,8 @@ class History:
         if not head.extras or ("Person", name) not in head.rows:
             return
         extra = sorted(head.extras)[value % len(head.extras)]
-        text = f"query set($n: String, $v: I32) {{ update Person set {{ {extra}: $v }} where name = $n }}"
+        sets = f"update Person set {{ {extra}: $v }} where name = $n"
+        text = f"query set($n: String, $v: I32) {{ {sets} }}"
         self.graph.mutate(text, {"n": name, "v": value}, branch=branch)
         row = head.rows["Person", name] | {extra: value}
         self._wrote(branch, head.rows | {("Person", name): row})
@@ -287,23 +299,21 @@ class History:
             return
         ours, theirs = model.head(target), model.head(source)
         bases = model.bases(ours.id, theirs.id)
+        merged, conflicts = State(), None
+        if len(bases) == 1:
+            base = model.commits[bases[0]]
+            merged, conflicts = three_way(base.rows, theirs.rows, ours.rows)
         try:
             outcome = self.graph.branches.merge(source, into=target, resolve=resolve)
-        except og.MergeConflicts as refused:
-            assert refused.conflicts
-            if len(bases) == 1:
-                _, conflicts = three_way(model.commits[bases[0]].rows, theirs.rows, ours.rows)
-                assert self._keys(refused.conflicts) == conflicts or resolve is not None
+        except og.MergeConflicts as error:
+            refused = keys_of(error)
+            assert refused == conflicts or conflicts is None or resolve is not None
             return
         if outcome.commit is None:
             return
         rows = seen(self.graph, target)
-        if len(bases) == 1:
-            merged, conflicts = three_way(model.commits[bases[0]].rows, theirs.rows, ours.rows)
-            if not conflicts:
-                assert rows == merged
-            else:
-                assert resolve is not None
+        if conflicts is not None:
+            assert rows == merged if not conflicts else resolve is not None
         assert not orphans(rows)
         self._wrote(target, rows, extras=ours.extras | theirs.extras, merged=theirs.id)
 
@@ -317,8 +327,9 @@ class History:
         is_like = point.extras == before.extras == head.extras
         try:
             outcome = self.graph.revert(point.id, onto=branch)
-        except og.MergeConflicts as refused:
-            assert self._keys(refused.conflicts) == conflicts or not is_like
+        except og.MergeConflicts as error:
+            refused = keys_of(error)
+            assert refused == conflicts or not is_like
             return
         except OmnigraphError as error:
             if is_like:
@@ -376,16 +387,6 @@ class History:
         self.model.commits[now] = Point(now, rows, extras, parents, branch)
         self.model.heads[branch] = now
 
-    def _keys(self, conflicts: Any) -> set[Key]:
-        """Conflicts by the keys of the model: an edge's id follows from its ends."""
-        keys = set[Key]()
-        for each in conflicts:
-            if each.type_name == "Person":
-                keys.add(("Person", each.entity_id))
-            else:
-                keys.add(("Knows", ">".join(orjson.loads(each.entity_id))))
-        return keys
-
     def _is_gone(self, point: Point, error: OmnigraphError) -> None:
         """A step may fail because cleanup took a commit, and for no other reason."""
         parents = self.model.commits[point.id].parents
@@ -403,16 +404,16 @@ class History:
             try:
                 rows = seen(self.graph, point.id)
             except Reclaimed:
-                assert self.model.is_cleaned and point.id not in kept
+                assert self.model.is_cleaned
+                assert point.id not in kept
                 continue
             assert rows == point.rows, "a commit that can be read reads as it did"
 
 
 @pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody counts versions here, so that cleanup need not wait."""
     monkeypatch.setattr(manifest, "RECLAIM_AGE_S", 0.0)
-    yield
 
 
 def _run(steps: list[Step], path: Any) -> None:
