@@ -13,7 +13,7 @@ from omnigraph.exec.changes.feed import POLL_COMMITS, Feed, FeedPage
 from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.exec.merge.run import MergeOutcome, MergeRequest, run_merge
 from omnigraph.exec.progress import Progress
-from omnigraph.exec.schemas import Schemas, under_schema
+from omnigraph.exec.schemas import Schemas
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, Recovery
 from omnigraph.storage.store import Store
@@ -55,7 +55,7 @@ class BranchesView:
         """Merge a branch into another as one commit, or raise `MergeConflicts`. `progress` gets
         the rows compared so far."""
         asked = MergeRequest(source, into, actor, delete_source, by, resolve, progress)
-        return under_schema(self._schemas, lambda catalog: run_merge(self._store, catalog, asked))
+        return run_merge(self._store, self._schemas, asked)
 
 
 class CommitsView:

@@ -9,12 +9,14 @@ Invariant: a merge without a violation here leaves a graph the schema allows.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import EdgeType
 from omnigraph.errors import MergeConflict, Violation
+from omnigraph.exec.changes.entities import Entities
 from omnigraph.exec.merge.threeway import TypeMerge
 from omnigraph.exec.rules.key_rules import check_keys, missing_ends
 from omnigraph.exec.rules.row_rules import check_rows
@@ -22,6 +24,7 @@ from omnigraph.exec.rules.rules import EdgesPerSource, Endpoint, RuleViolations,
 from omnigraph.exec.values.selection import rows_by_key, rows_by_values, without_ids
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.spans import AFTER, BEFORE
+from omnigraph.storage.records import RowCounts
 from omnigraph.types import Kind, TableKey, table_key
 
 _KINDS = {
@@ -69,6 +72,34 @@ class Merged:
             return None
         return pa.concat_arrays([pa.array([], pa.uint64()), *known]).drop_null()
 
+    @property
+    def changes_rows(self) -> bool:
+        """Whether any row of the target is added, replaced or removed."""
+        return bool(len(self.leaving()) or len(self.source_rows.drop_null()) or self.made.num_rows)
+
+    @property
+    def counts(self) -> RowCounts:
+        """How many rows of the target are inserted, updated and deleted."""
+        added = len(self.source_rows.drop_null()) + self.made.num_rows
+        updated = self.updated_count()
+        return RowCounts(added - updated, updated, len(self.leaving()) - updated)
+
+    def added(self, target: Entities) -> pa.Table:
+        """The rows that come into the target, as its table holds them."""
+        incoming = self.merge.incoming(target)
+        if not self.made.num_rows:
+            return incoming
+        return pa.concat_tables([incoming, target.stored(self.made)])
+
+    def patch(self) -> dict[str, Any]:
+        """The arguments of a patch of the target's table."""
+        return {
+            "removed": self.leaving(),
+            "added": self.added(self.merge.target),
+            "updated": self.updated_count(),
+            "addresses": self.addresses(),
+        }
+
     def removed(self, columns: list[str]) -> pa.Table:
         """The target's rows that are removed for good."""
         gone = self.target_rows.filter(self.source_rows.is_null())
@@ -95,10 +126,11 @@ def violations(graph: MergedGraph, rules: Mapping[TableKey, TypeRules]) -> Itera
     for table, part in graph.parts.items():
         for broken in _broken(graph, part, rules[table]):
             for violation in broken.violations:
-                yield _conflict(part, violation)
+                yield conflict_of(part, violation)
 
 
-def _conflict(part: Merged, violation: Violation) -> MergeConflict:
+def conflict_of(part: Merged, violation: Violation) -> MergeConflict:
+    """A rule that the merged graph breaks, as a conflict."""
     kind = _KINDS.get(violation.rule, _VALUE)
     entity = None if kind == "cardinality_violation" else violation.id
     owner = part.merge.owner
@@ -122,7 +154,8 @@ def _unique(part: Merged, rule: Unique) -> RuleViolations:
     if not incoming.num_rows:
         return RuleViolations()
     committed = part.staying(columns)
-    if part.made.num_rows:
+    known = {*part.merge.target.reader.schema.names}
+    if part.made.num_rows and known.issuperset(columns):
         tuples = part.made.select(list(rule.columns)).drop_null()
         rivals = rows_by_values(part.merge.target.reader, part.merge.owner, tuples, columns)
         gone = part.merge.target.columns(part.leaving(), ["id"])

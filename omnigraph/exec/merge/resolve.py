@@ -183,8 +183,8 @@ def _clashes(undecided: Undecided) -> list[list[str]]:
 
 def _by_property(merge: TypeMerge, undecided: Undecided, positions: pa.Array) -> pa.Table:
     """The target's rows with the properties that the source changed."""
-    ours = merge.target.reader.stageable(undecided.target_rows.take(positions))
-    theirs = merge.source.reader.stageable(undecided.source_rows.take(positions))
+    ours = merge.target.stageable(undecided.target_rows.take(positions))
+    theirs = merge.source.stageable(undecided.source_rows.take(positions))
     count = len(positions)
     made = {}
     for name in undecided.ours.rows.column_names:
@@ -201,9 +201,9 @@ def _by_hand(
     """The target's row, or the source's where the target has none, with properties set."""
     target_rows = undecided.target_rows.slice(position, 1)
     if target_rows.null_count:
-        row = merge.source.reader.stageable(undecided.source_rows.slice(position, 1))
+        row = merge.source.stageable(undecided.source_rows.slice(position, 1))
     else:
-        row = merge.target.reader.stageable(target_rows)
+        row = merge.target.stageable(target_rows)
     return with_columns(row, {n: _cells(merge, row, n, value) for n, value in values.items()})
 
 

@@ -58,12 +58,20 @@ class CommitBase:
     """One commit."""
 
     def __init__(
-        self, store: Store, owner: Type, base: TablePin, *, source: TablePin, target: TablePin
+        self,
+        store: Store,
+        owner: Type,
+        base: TablePin,
+        *,
+        source: TablePin,
+        target: TablePin,
+        stored_as: Type | None = None,
     ) -> None:
-        self._entities = Entities(owner, store.tables.reader(base))
+        reader = store.tables.reader(base)
+        self._entities = Entities(owner, reader, stored_as=stored_as, defaults=True)
         columns = self._entities.read_by()
-        self._moved = store.deltas.touched(target, base, columns=columns)["id"].combine_chunks()
-        self._touched = store.deltas.touched(source, base, columns=columns)
+        self._moved = store.deltas.compared(target, base, columns=columns)["id"].combine_chunks()
+        self._touched = store.deltas.compared(source, base, columns=columns)
         self._ids = self._touched["id"].combine_chunks()
 
     def ids(self) -> pa.Array:
@@ -79,6 +87,26 @@ class CommitBase:
 
     def as_target(self, ids: pa.Array) -> Mask:
         """An id that the target did not write since has the base's content there."""
+        return ~mask_of(pc.is_in(ids, value_set=self._moved))
+
+
+class EmptyBase:
+    """A commit that did not have the type yet: both sides added whatever they have."""
+
+    def __init__(self, store: Store, owner: Type, *, source: TablePin, target: TablePin) -> None:
+        self._entities = Entities(owner, store.tables.reader(target), defaults=True)
+        self._ids = store.deltas.listed(source)["id"].combine_chunks()
+        self._moved = store.deltas.listed(target)["id"].combine_chunks()
+
+    def ids(self) -> pa.Array:
+        return self._ids
+
+    def entities_of(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
+        nothing = self._entities.pick(pa.nulls(len(ids), pa.uint64()), ids)
+        return nothing, np.zeros(len(ids), dtype=bool)
+
+    def as_target(self, ids: pa.Array) -> Mask:
+        """Where the target has no such entity either."""
         return ~mask_of(pc.is_in(ids, value_set=self._moved))
 
 
@@ -194,15 +222,23 @@ class TakenRows:
 
 
 class TypeMerge:
-    """One type with its three versions."""
+    """One type with its three versions. `stored_as` is the type as source and target have it, where
+    the owner is of the merged schema."""
 
     def __init__(
-        self, store: Store, owner: Type, base: Base, source: TablePin, target: TablePin
+        self,
+        store: Store,
+        owner: Type,
+        base: Base,
+        source: TablePin,
+        target: TablePin,
+        stored_as: "tuple[Type | None, Type | None]" = (None, None),
     ) -> None:
         self.owner = owner
-        self.source = Entities(owner, store.tables.reader(source))
-        self.target = Entities(owner, store.tables.reader(target))
-        self.touched = store.deltas.touched(source, target, columns=self.source.read_by())
+        theirs, ours = stored_as
+        self.source = Entities(owner, store.tables.reader(source), stored_as=theirs, defaults=True)
+        self.target = Entities(owner, store.tables.reader(target), stored_as=ours, defaults=True)
+        self.touched = store.deltas.compared(source, target, columns=self.source.read_by())
         """The ids in which the two sides may differ: `before` the source's rows, `after` the
         target's."""
         self.taken = TakenRows()
@@ -261,14 +297,16 @@ class TypeMerge:
         undecided = Undecided(ids, base, ours, theirs, baseless, theirs.row_ids, ours.row_ids)
         return source_moved & ~target_moved, undecided
 
-    def incoming(self) -> pa.Table:
-        """The rows that were taken, as the target's table holds them."""
+    def incoming(self, target: Entities | None = None) -> pa.Table:
+        """The rows that were taken, as the target's table holds them; `target` is its version with
+        the columns of the merged schema, where that is another one."""
+        target = target or self.target
         has_blobs = any(prop.type.is_blob for prop in self.owner.properties)
         if self.taken.kept is None or has_blobs:
             source_rows, _ = self.taken.rows()
-            return self.target.stored(self.source.stageable(source_rows.drop_null()))
-        nothing = self.target.reader.schema.empty_table()
-        return pa.concat_tables([nothing, *map(self.target.stored, self.taken.kept)])
+            return target.stored(self.source.stageable(source_rows.drop_null()))
+        nothing = target.reader.schema.empty_table()
+        return pa.concat_tables([nothing, *map(target.stored, self.taken.kept)])
 
 
 def _in_one(parts: Sequence[pa.Array]) -> pa.Array:

@@ -94,6 +94,11 @@ class Datasets:
         parent, _, name = location.rpartition("/")
         return name in self._objects.folders(parent)
 
+    def remove(self, location: str) -> None:
+        """Remove a dataset's folder."""
+        self.forget(location)
+        self._objects.delete_prefix(location)
+
     def own(self, pin: TablePin) -> Handle:
         """A new handle that is not shared: building an index locks other threads out of its
         handle."""

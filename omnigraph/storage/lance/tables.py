@@ -36,6 +36,10 @@ class Tables(TableStaging):
         """Whether a folder holds anything: a table of any branch, or what a crash left."""
         return self._datasets.is_there(location)
 
+    def remove(self, location: str) -> None:
+        """Remove the folder of a table that no manifest row names."""
+        self._datasets.remove(location)
+
     def commit_staged(self, staged: StagedWrite, operation: OperationId) -> TablePin:
         """Advance one table head by exactly one version, marked as this operation's."""
         transaction = staged.transaction

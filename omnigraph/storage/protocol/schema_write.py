@@ -5,18 +5,19 @@ and its files take their places with it or not at all.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.errors import AlreadyExists
+from omnigraph.errors import AlreadyExists, OmnigraphError
 from omnigraph.storage.lance.evolution import Evolution
 from omnigraph.storage.names import owner_of, table_location
 from omnigraph.storage.protocol.commit import Prepared
 from omnigraph.storage.protocol.write import Write
-from omnigraph.storage.records import SchemaId, TablePin, Tombstone
+from omnigraph.storage.records import RowCounts, SchemaId, TablePin, Tombstone
 from omnigraph.types import TableKey
 
 
@@ -38,6 +39,30 @@ class SchemaWrite(Write):
             raise AlreadyExists("table", table_key)
         location = self._free_location(table_key)
         self._new[table_key] = self._tables.create(table_key, schema, location)
+
+    @property
+    def new_tables(self) -> dict[TableKey, TablePin]:
+        """The tables that this write has made."""
+        return dict(self._new)
+
+    def fill_table(self, table_key: TableKey, rows: pa.Table) -> None:
+        """The first rows of a table that this write has made. No reader knows the table before the
+        commit, so its head may move."""
+        staged = self._tables.stage_append(self._new[table_key], rows)
+        self._new[table_key] = self._tables.commit_staged(staged, self._operation)
+
+    def count_rows(self, table_key: TableKey, counts: RowCounts) -> None:
+        """What the later steps of a table's write do to its rows."""
+        write = self._writes[table_key]
+        self._writes[table_key] = replace(write, staged=replace(write.staged, counts=counts))
+
+    def abandon(self) -> None:
+        """Remove the tables that this write has made and will not commit. Best effort: what stays
+        is reclaimed by cleanup."""
+        with suppress(OmnigraphError):
+            for pin in self._new.values():
+                self._tables.remove(pin.location)
+        self._new = {}
 
     def _is_taken(self, table_key: TableKey) -> bool:
         if table_key in self._new or table_key in self._renames.values():
@@ -100,8 +125,10 @@ class SchemaWrite(Write):
     def prepared(self, **conditions: Any) -> Prepared:
         """Everything that was staged, with the tables that come, go and get other names."""
         prepared = super().prepared(**conditions)
+        filled = {k: RowCounts(pin.row_count) for k, pin in self._new.items() if pin.row_count}
         intent = replace(
             prepared.intent,
+            counts={**prepared.intent.counts, **filled},
             new_tables=tuple(self._new.values()),
             tombstones=tuple(self._dropped.values()),
             schema=self._schema,
