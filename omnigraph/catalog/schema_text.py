@@ -2,11 +2,12 @@
 
 Invariant: `admit(schema_text(catalog), catalog)` has no step, so a schema that nobody wrote, like
 the result of a merge, has a text all the same. Declarations that a person wrote are taken as they
-are, with the comments before them.
+are, with the comments before them, and the others keep these comments.
 """
 
 from collections.abc import Iterator, Sequence
 
+from omnigraph.catalog.counterparts import kind_of
 from omnigraph.catalog.draft import AnyType
 from omnigraph.catalog.model import Cardinality, Catalog, EdgeType, Interface, NodeType, Property
 from omnigraph.catalog.steps import show_annotation
@@ -15,8 +16,9 @@ from omnigraph.language.schema.literals import format_default, format_interval
 from omnigraph.language.schema.parser import parse_schema
 from omnigraph.types import Kind
 
-Written = dict[tuple[Kind, str], str]
-"""The source of each declaration, by kind and name."""
+Written = dict[tuple[Kind, str], tuple[str, str | None]]
+"""By kind and name: the comments before a declaration, and its source; None where it is to be
+written anew."""
 
 
 def schema_text(catalog: Catalog, written: Written) -> str:
@@ -26,8 +28,11 @@ def schema_text(catalog: Catalog, written: Written) -> str:
         *catalog.nodes.values(),
         *catalog.edges.values(),
     ]
-    parts = (written.get((_kind(each), each.name)) or type_text(each) for each in declared)
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+    parts = []
+    for each in declared:
+        comment, source = written.get((kind_of(each), each.name), ("", None))
+        parts.append(f"{comment}\n{source or type_text(each)}".strip())
+    return "\n\n".join(parts) + "\n"
 
 
 def written_declarations(text: str) -> Written:
@@ -37,7 +42,8 @@ def written_declarations(text: str) -> Written:
     start = 0
     for each in declarations:
         kind = Kind(type(each).__name__.lower())
-        written[kind, each.name.text] = text[start : each.span.end].strip()
+        before, own = text[start : each.span.start], text[each.span.start : each.span.end]
+        written[kind, each.name.text] = before.strip(), own
         start = each.span.end
     return written
 
@@ -50,14 +56,15 @@ def type_text(each: AnyType) -> str:
             lines = [_flagged(prop, flags) for prop in each.properties]
             return f"interface {each.name} {_body(lines)}"
         case NodeType():
-            own = [property_text(p) for p in each.properties if p.injected_from is None]
+            own = [_flagged(p, _flags(each)) for p in each.properties if p.injected_from is None]
             implements = f" implements {', '.join(each.implements)}" if each.implements else ""
             head = f"node {each.name}{_notes(each)}{implements}"
             return f"{head} {_body([*own, *_constraints(each)])}"
         case EdgeType():
             card = "" if each.cardinality == Cardinality() else f" @card({each.cardinality})"
             head = f"edge {each.name}: {each.source} -> {each.target}{card}{_notes(each)}"
-            lines = [*map(property_text, each.properties), *_constraints(each)]
+            lines = [_flagged(prop, _flags(each)) for prop in each.properties]
+            lines += _constraints(each)
             return f"{head} {_body(lines)}" if lines else head
 
 
@@ -82,16 +89,23 @@ def _notes(each: NodeType | EdgeType) -> str:
     return "".join(f" {show_annotation(note)}" for note in each.annotations)
 
 
+def _flags(each: NodeType | EdgeType) -> dict[str, tuple[str, ...]]:
+    """The constraints that annotate one property."""
+    key = each.key if len(each.key) == 1 else ()
+    uniques = tuple(columns[0] for columns in each.uniques if len(columns) == 1)
+    return {"key": key, "unique": uniques, "index": each.indexes}
+
+
 def _constraints(each: NodeType | EdgeType) -> Iterator[str]:
-    inherited = {p.name for p in each.properties if p.injected_from is not None}
-    if each.key and not inherited.issuperset(each.key):
+    """The constraints that stand by themselves: of several columns, of an end, of a value. Those of
+    one property that an interface declares come with it."""
+    properties = {prop.name: prop for prop in each.properties}
+    if len(each.key) > 1:
         yield f"@key({', '.join(each.key)})"
-    yield from (
-        f"@unique({', '.join(columns)})"
-        for columns in each.uniques
-        if not (len(columns) == 1 and columns[0] in inherited)
-    )
-    yield from (f"@index({name})" for name in each.indexes if name not in inherited)
+    for columns in each.uniques:
+        if len(columns) > 1 or columns[0] not in properties:
+            yield f"@unique({', '.join(columns)})"
+    yield from (f"@index({name})" for name in each.indexes if name not in properties)
     if isinstance(each, NodeType):
         for bounds in each.ranges:
             yield f"@range({bounds.property}, {format_interval(bounds.low, bounds.high)})"
@@ -100,7 +114,3 @@ def _constraints(each: NodeType | EdgeType) -> Iterator[str]:
 
 def _body(lines: Sequence[str]) -> str:
     return "{\n" + "".join(f"  {line}\n" for line in lines) + "}"
-
-
-def _kind(each: AnyType) -> Kind:
-    return Kind.INTERFACE if isinstance(each, Interface) else each.kind

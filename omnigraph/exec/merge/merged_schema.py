@@ -93,8 +93,15 @@ def _text(catalog: Catalog, ours: Accepted, theirs: Accepted) -> str:
             kind, word = name
             declared = side.catalog.declared(kind).get(word)
             merged = catalog.declared(kind).get(word)
-            if declared is not None and merged is not None and same_definition(declared, merged):
+            if declared is None or merged is None:
+                continue
+            comment = source[0]
+            if same_definition(declared, merged):
                 written[name] = source
+            elif side is ours:
+                written[name] = comment, written.get(name, ("", None))[1]
+            else:
+                written[name] = comment, None
     text = schema_text(catalog, written)
     try:
         is_same = not plan_migration(catalog, text).steps
