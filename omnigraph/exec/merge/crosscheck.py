@@ -24,7 +24,6 @@ from omnigraph.exec.rules.rules import EdgesPerSource, Endpoint, RuleViolations,
 from omnigraph.exec.values.selection import rows_by_key, rows_by_values, without_ids
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.spans import AFTER, BEFORE
-from omnigraph.storage.records import RowCounts
 from omnigraph.types import Kind, TableKey, table_key
 
 _KINDS = {
@@ -78,11 +77,12 @@ class Merged:
         return bool(len(self.leaving()) or len(self.source_rows.drop_null()) or self.made.num_rows)
 
     @property
-    def counts(self) -> RowCounts:
+    def counts(self) -> dict[str, int]:
         """How many rows of the target are inserted, updated and deleted."""
         added = len(self.source_rows.drop_null()) + self.made.num_rows
         updated = self.updated_count()
-        return RowCounts(added - updated, updated, len(self.leaving()) - updated)
+        deleted = len(self.leaving()) - updated
+        return {"inserted": added - updated, "updated": updated, "deleted": deleted}
 
     def added(self, target: Entities) -> pa.Table:
         """The rows that come into the target, as its table holds them."""

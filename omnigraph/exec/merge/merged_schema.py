@@ -71,7 +71,7 @@ def merged_schema(
     origin, own, other = (schemas.of(each) for each in (base, ours, theirs))
     if own.id == other.id or other.id == origin.id:
         return MergedSchema(own, own, other)
-    if own.id == origin.id:
+    if own.id == origin.id and _same_identities(own.catalog, other.catalog):
         return MergedSchema(other, own, other)
     branches = (store.snapshot(name) for name in store.branches.list())
     catalogs = (schemas.of(each).catalog for each in branches)
@@ -82,6 +82,21 @@ def merged_schema(
         if result.catalog.fingerprint == side.catalog.fingerprint:
             return MergedSchema(side, own, other)
     return MergedSchema(accepted(_text(result.catalog, own, other), result.catalog), own, other)
+
+
+def _same_identities(ours: Catalog, theirs: Catalog) -> bool:
+    """Whether what the two schemas have in common has one identity: the target's tables are known
+    by the target's, so a schema that gave others to it cannot be taken as it is."""
+    for other in theirs.types:
+        own = type_counterpart(other, ours)
+        if own is None:
+            continue
+        pairs = property_counterparts(other, own)
+        if own.id != other.id or any(
+            prop.name in pairs and pairs[prop.name].id != prop.id for prop in other.properties
+        ):
+            return False
+    return True
 
 
 def _text(catalog: Catalog, ours: Accepted, theirs: Accepted) -> str:
@@ -153,10 +168,11 @@ def stage_schema(write: SchemaWrite, schema: MergedSchema, parts: dict[TableKey,
             change_table(write, own, owner, filling_of(own, owner, {}))
             if part is not None and part.changes_rows:
                 write.then(own.table, _patch(part))
-                write.count_rows(own.table, part.counts)
+                write.count_rows(own.table, **part.counts)
         elif part is not None and part.changes_rows:
             write.patch(own.table, **part.patch())
-    write.replace_schema(schema.merged.id)
+    # Both sides had their turn: whatever narrows was accepted on one of them.
+    write.replace_schema(schema.merged.id, narrows=False)
     if write.state.branch == MAIN:
         for path, data in schema.merged.files().items():
             write.replace_file(path, data)

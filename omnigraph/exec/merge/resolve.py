@@ -6,14 +6,14 @@ update when no property was changed on both sides to different values; everythin
 for an entity without a conflict is refused, never ignored.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.catalog.model import Catalog, Type
+from omnigraph.catalog.model import Type
 from omnigraph.errors import BadRequest, MergeConflict
 from omnigraph.exec.changes.entities import differ_in
 from omnigraph.exec.changes.images import Image, images
@@ -55,8 +55,9 @@ class Settled:
         self.made_rows.append(target_rows)
 
 
-def check_options(catalog: Catalog, by: str, resolve: Resolve) -> frozenset[EntityName]:
-    """The entities that answers are for; raises for options that mean nothing."""
+def check_options(types: Collection[str], by: str, resolve: Resolve) -> frozenset[EntityName]:
+    """The entities that answers are for; raises for options that mean nothing. `types` are those of
+    both sides."""
     if by not in (ENTITY, PROPERTY):
         raise BadRequest(f"a merge is by entity or by property, not by '{by}'")
     if isinstance(resolve, str) and resolve not in (OURS, THEIRS):
@@ -66,7 +67,6 @@ def check_options(catalog: Catalog, by: str, resolve: Resolve) -> frozenset[Enti
     for entity in resolve:
         if not (isinstance(entity, tuple) and list(map(type, entity)) == [str, str]):
             raise BadRequest(f"{entity!r} names no entity", 'answer by ("Type", "id")')
-    types = {owner.name for owner in catalog.types}
     unknown = frozenset(entity for entity in resolve if entity[0] not in types)
     if unknown:
         raise BadRequest(

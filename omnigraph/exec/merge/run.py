@@ -126,11 +126,14 @@ def run_merge(store: Store, schemas: Schemas, asked: MergeRequest) -> MergeOutco
         raise BadRequest(f"cannot merge branch '{source}' into itself", "name two branches")
     store.heal()
     theirs = store.snapshot(source)
+    catalogs = [schemas.of(each).catalog for each in (theirs, store.snapshot(target))]
+    types = {owner.name for catalog in catalogs for owner in catalog.types}
+    named = check_options(types, asked.by, asked.resolve)
     meter = Meter(asked.progress)
 
     def attempts(*, in_schema_turn: bool) -> Done:
         return store.turns.prepared_again(
-            lambda turn: _Merge(store, schemas, asked, theirs, meter, in_schema_turn).run(
+            lambda turn: _Merge(store, schemas, asked, named, theirs, meter, in_schema_turn).run(
                 store.snapshot(target), turn
             ),
             budget=MERGE,
@@ -173,6 +176,7 @@ class _Merge:
     store: Store
     schemas: Schemas
     asked: MergeRequest
+    named: frozenset[EntityName]
     theirs: Snapshot
     meter: Meter
     in_schema_turn: bool
@@ -191,7 +195,7 @@ class _Merge:
         kind = FAST_FORWARD if bases[0].id == ours.commit_id else MERGED
         read = _Bases(store, self.schemas, lookup, common)
         schema = self._schema(read.first(), ours)
-        merge = partial(self._decided, schema, read, ours)
+        merge = partial(_decided, self, schema, read, ours)
         write: Write
         if schema.changes:
             write = self._changed(schema, ours, turn, merge)
@@ -207,8 +211,7 @@ class _Merge:
             )
             _require_still(store, ours)
             for table_key, part in parts.items():
-                if part.changes_rows:
-                    write.patch(table_key, **part.patch())
+                _stage(write, table_key, part)
         source = lookup(CommitId(theirs.commit_id))
         commit = store.commit(
             write,
@@ -257,45 +260,46 @@ class _Merge:
             raise
         return write
 
-    # ---- deciding
 
-    def _decided(
-        self,
-        schema: MergedSchema,
-        bases: "_Bases",
-        ours: Snapshot,
-        new_tables: dict[TableKey, TablePin],
-    ) -> dict[TableKey, Merged]:
-        """Each type that differs, decided to the end, or every conflict at once."""
-        store, asked, meter = self.store, self.asked, self.meter
-        named = check_options(schema.catalog, asked.by, asked.resolve)
-        parts, conflicts, answered = {}, [], set[EntityName]()
-        targets = dict(_targets(schema, ours, new_tables))
-        for owner in owners(schema.catalog):
-            other = schema.in_theirs(owner)
-            source = None if other is None else self.theirs.tables.get(other.table)
-            target = targets.get(owner.table)
-            if source is None or target is None or _is_same(source, target):
-                continue
-            stored_as = other, schema.in_ours(owner)
-            base = bases.of(owner, source, target)
-            merge = TypeMerge(store, owner, base, source, target, stored_as)
-            settled = Settled()
-            for undecided in merge.decide(lambda rows: meter.add(rows, COMPARE)):
-                settle(merge, undecided, asked.by, asked.resolve, settled)
-            conflicts += settled.open
-            answered |= settled.asked
-            parts[owner.table] = _merged(merge, settled)
-        require_asked(named, answered)
-        if not conflicts:
-            meter.add(0, "check")
-            merged = MergedGraph(parts, lambda table_key: store.tables.reader(targets[table_key]))
-            conflicts = list(violations(merged, rules_by_table(schema.catalog)))
-        if not conflicts and schema.ours.id != schema.theirs.id:
-            conflicts = list(rule_conflicts(store, schema, parts))
-        if conflicts:
-            raise MergeConflicts(tuple(sorted(conflicts, key=_order)))
-        return parts
+# ---- deciding
+
+
+def _decided(
+    attempt: _Merge,
+    schema: MergedSchema,
+    bases: "_Bases",
+    ours: Snapshot,
+    new_tables: dict[TableKey, TablePin],
+) -> dict[TableKey, Merged]:
+    """Each type that differs, decided to the end, or every conflict at once."""
+    store, asked, meter = attempt.store, attempt.asked, attempt.meter
+    parts, conflicts, answered = {}, [], set[EntityName]()
+    targets = dict(_targets(schema, ours, new_tables))
+    for owner in owners(schema.catalog):
+        other = schema.in_theirs(owner)
+        source = None if other is None else attempt.theirs.tables.get(other.table)
+        target = targets.get(owner.table)
+        if source is None or target is None or _is_same(source, target):
+            continue
+        stored_as = other, schema.in_ours(owner)
+        base = bases.of(owner, source, target)
+        merge = TypeMerge(store, owner, base, source, target, stored_as)
+        settled = Settled()
+        for undecided in merge.decide(lambda rows: meter.add(rows, COMPARE)):
+            settle(merge, undecided, asked.by, asked.resolve, settled)
+        conflicts += settled.open
+        answered |= settled.asked
+        parts[owner.table] = _merged(merge, settled)
+    require_asked(attempt.named, answered)
+    if not conflicts:
+        meter.add(0, "check")
+        merged = MergedGraph(parts, lambda table_key: store.tables.reader(targets[table_key]))
+        conflicts = list(violations(merged, rules_by_table(schema.catalog)))
+    if not conflicts and schema.ours.id != schema.theirs.id:
+        conflicts = list(rule_conflicts(store, schema, parts))
+    if conflicts:
+        raise MergeConflicts(tuple(sorted(conflicts, key=_order)))
+    return parts
 
 
 def _targets(
@@ -350,9 +354,9 @@ class _Bases:
 
     def first(self) -> Snapshot:
         """The graph at the nearest base, whose schema is that of the schema merge."""
-        return self._at(self._meeting.bases[0])
+        return self._snapshot_of(self._meeting.bases[0])
 
-    def _at(self, commit: Commit) -> Snapshot:
+    def _snapshot_of(self, commit: Commit) -> Snapshot:
         if commit.id not in self._snapshots:
             self._snapshots[commit.id] = self._store.history.snapshot_at(commit)
         return self._snapshots[commit.id]
@@ -379,13 +383,22 @@ class _Bases:
         return joined
 
     def _one(self, owner: Type, sides: _Sides, commit: Commit) -> Base:
-        snapshot = self._at(commit)
+        snapshot = self._snapshot_of(commit)
         was = type_counterpart(owner, self._schemas.of(snapshot).catalog)
         pin = None if was is None else snapshot.tables.get(was.table)
         source, target = sides
         if pin is None:
             return EmptyBase(self._store, owner, source=source, target=target)
         return CommitBase(self._store, owner, pin, source=source, target=target, stored_as=was)
+
+
+# ---- staging
+
+
+def _stage(write: Write, table_key: TableKey, part: Merged) -> None:
+    """Stage the changes of one table, as one version."""
+    if part.changes_rows:
+        write.patch(table_key, **part.patch())
 
 
 # ---- afterwards

@@ -89,11 +89,6 @@ class Datasets:
         self.keep(pin, handle)
         return handle
 
-    def is_there(self, location: str) -> bool:
-        """Whether there is anything in a dataset's folder."""
-        parent, _, name = location.rpartition("/")
-        return name in self._objects.folders(parent)
-
     def remove(self, location: str) -> None:
         """Remove a dataset's folder."""
         self.forget(location)

@@ -27,6 +27,7 @@ class SchemaWrite(Write):
     def __init__(self, *parts: Any, **facts: Any) -> None:
         super().__init__(*parts, **facts)
         self._schema: SchemaId | None = None
+        self._narrows = False
         self._renames: dict[TableKey, TableKey] = {}
         self._new: dict[TableKey, TablePin] = {}
         self._dropped: dict[TableKey, Tombstone] = {}
@@ -51,9 +52,9 @@ class SchemaWrite(Write):
         staged = self._tables.stage_append(self._new[table_key], rows)
         self._new[table_key] = self._tables.commit_staged(staged, self._operation)
 
-    def count_rows(self, table_key: TableKey, counts: RowCounts) -> None:
+    def count_rows(self, table_key: TableKey, *, inserted: int, updated: int, deleted: int) -> None:
         """What the later steps of a table's write do to its rows."""
-        write = self._writes[table_key]
+        write, counts = self._writes[table_key], RowCounts(inserted, updated, deleted)
         self._writes[table_key] = replace(write, staged=replace(write.staged, counts=counts))
 
     def abandon(self) -> None:
@@ -74,7 +75,7 @@ class SchemaWrite(Write):
         used = self._state.locations | {pin.location for pin in self._state.pins.values()}
         used |= {pin.location for pin in self._new.values()}
         numbered = (table_location(table_key, nth) for nth in count(1))
-        return next(n for n in numbered if n not in used and not self._tables.is_there(n))
+        return next(n for n in numbered if n not in used and not self._tables.is_taken(n))
 
     def drop_table(self, table_key: TableKey) -> None:
         """The end of a table. Its versions stay readable at earlier commits. Its head moves all the
@@ -113,9 +114,11 @@ class SchemaWrite(Write):
         """Remove for good what earlier versions of a table hold, once this is published."""
         self._reclaim.append(self.read(table_key).pin.location)
 
-    def replace_schema(self, schema: SchemaId) -> None:
-        """Another schema from this commit on. The commit holds only if no table moved at all."""
+    def replace_schema(self, schema: SchemaId, *, narrows: bool) -> None:
+        """Another schema from this commit on. The commit holds only if no table moved at all. One
+        that narrows is not finished by recovery when branches came meanwhile."""
         self._schema = schema
+        self._narrows = narrows
         self._relied_on |= self._state.pins
 
     def replace_file(self, path: str, data: bytes) -> None:
@@ -132,6 +135,7 @@ class SchemaWrite(Write):
             new_tables=tuple(self._new.values()),
             tombstones=tuple(self._dropped.values()),
             schema=self._schema,
+            narrows=self._narrows,
             renames=dict(self._renames),
             reclaim=tuple(self._reclaim),
         )

@@ -316,3 +316,20 @@ def test_a_type_that_both_add_differently_is_a_conflict(graph: Graph) -> None:
     graph.schema.apply(wider(more=TOPIC.replace("I32", "I64")))
     assert graph.branches.merge("b").kind == "merged"
     assert graph.check().findings == ()
+
+
+def test_a_property_that_both_add_alike_keeps_its_values_both_ways(graph: Graph) -> None:
+    text = wider(("age: I32", 'age: I32  nick: String = "x"'))
+    graph.schema.apply(text)
+    graph.schema.apply(text, branch="b")
+    change(graph, 'update Person set { nick: "b" } where name = "Bob"', "b")
+    graph.branches.merge("b")
+    change(graph, 'update Person set { nick: "a" } where name = "Ada"')
+    graph.branches.merge("main", into="b")
+    expected = {"Ada": ("a",), "Bob": ("b",), "Cy": ("x",)}
+    assert people(graph, "nick") == people(graph, "nick", branch="b") == expected
+    change(graph, 'update Person set { nick: "c" } where name = "Cy"', "b")
+    graph.branches.merge("b")
+    assert people(graph, "nick")["Cy"] == ("c",)
+    assert list(graph.diff("main", "b")) == []
+    assert graph.check().findings == ()
