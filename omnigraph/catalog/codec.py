@@ -336,5 +336,6 @@ def _edge(value: Any, where: str) -> tuple[EdgeType, int]:
         uniques=tuple(record.items("uniques", _texts)),
         indexes=record.texts("indexes"),
         annotations=tuple(record.items("annotations", _annotation)),
+        key=record.texts("key") if "key" in record.fields else (),
     )
     return edge, _last_counter(record)

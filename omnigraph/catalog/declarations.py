@@ -136,7 +136,8 @@ class _Resolver:
         notes = read_type_notes(Kind.EDGE, declaration.annotations)
         declared = self._properties(Kind.EDGE, name, declaration.properties)
         owner = Owner(Kind.EDGE, name, _types(declared))
-        constraints = read_constraints(owner, declared, declaration.constraints)
+        header = () if declaration.key is None else (declaration.key,)
+        constraints = read_constraints(owner, declared, (*header, *declaration.constraints))
         self._keep_hints(Kind.EDGE, name, declared)
         if notes.hint:
             self.hints[entity(Kind.EDGE, name)] = notes.hint
@@ -151,6 +152,7 @@ class _Resolver:
             uniques=tuple(constraints.uniques.values()),
             indexes=tuple(constraints.indexes),
             annotations=notes.annotations,
+            key=constraints.keys[0] if constraints.keys else (),
         )
 
     def _properties(

@@ -139,7 +139,7 @@ def node_document(node: NodeType) -> Document:
 
 
 def edge_document(edge: EdgeType) -> Document:
-    """An edge type as catalogs write it."""
+    """An edge type as catalogs write it; without a key it is as before edges could have one."""
     return {
         "id": edge.id,
         "name": edge.name,
@@ -150,4 +150,5 @@ def edge_document(edge: EdgeType) -> Document:
         "uniques": [list(columns) for columns in edge.uniques],
         "indexes": list(edge.indexes),
         "annotations": _annotations(edge.annotations),
+        **({"key": list(edge.key)} if edge.key else {}),
     }

@@ -40,6 +40,7 @@ def identify(draft: Draft, accepted: Catalog | None) -> tuple[Catalog, tuple[Not
     nodes = mint.types(Kind.NODE, draft.nodes, mint.accepted.nodes)
     edges = mint.types(Kind.EDGE, draft.edges, mint.accepted.edges)
     nodes = {name: _with_ordered_key(node) for name, node in nodes.items()}
+    edges = {name: _with_ordered_edge_key(edge) for name, edge in edges.items()}
     catalog = Catalog(
         nodes,
         edges,
@@ -69,6 +70,13 @@ def _with_ordered_key(node: NodeType) -> NodeType:
     """A key's columns in order of property ids, which is the order inside composite ids."""
     order = {prop.name: prop.id for prop in node.properties}
     return replace(node, key=tuple(sorted(node.key, key=lambda name: order[name])))
+
+
+def _with_ordered_edge_key(edge: EdgeType) -> EdgeType:
+    """An edge's key: its ends, then its columns in order of property ids."""
+    order: dict[str, int] = {prop.name: prop.id for prop in edge.properties}
+    order |= {"src": -2, "dst": -1}
+    return replace(edge, key=tuple(sorted(edge.key, key=lambda name: order[name])))
 
 
 class _Mint:

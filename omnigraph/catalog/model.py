@@ -145,7 +145,7 @@ class NodeType:
 
 @dataclass(frozen=True, slots=True)
 class EdgeType:
-    """An edge type from one node type to another. Unique constraints may name `src` and `dst`."""
+    """An edge type from one node type to another. Constraints may name `src` and `dst`."""
 
     id: TypeId
     name: str
@@ -156,6 +156,7 @@ class EdgeType:
     uniques: tuple[tuple[str, ...], ...] = ()
     indexes: tuple[str, ...] = ()
     annotations: tuple[Annotation, ...] = ()
+    key: tuple[str, ...] = ()  # src, dst, then properties by id; empty: ids are generated
     _by_name: dict[str, Property] = field(init=False, repr=False, compare=False)
 
     @property
@@ -172,13 +173,8 @@ class EdgeType:
         return _table_schema(self)
 
     @property
-    def key(self) -> tuple[str, ...]:
-        """No properties: ids of edges are generated."""
-        return ()
-
-    @property
     def key_is_id(self) -> bool:
-        """Never: ids of edges are generated."""
+        """Never: a key of an edge has both ends."""
         return False
 
     def __post_init__(self) -> None:

@@ -96,6 +96,11 @@ def plan_migration(
     return MigrationPlan(steps, admission.diagnostics, new, allow_data_loss)
 
 
+def steps_between(old: Catalog, new: Catalog) -> tuple[Step, ...]:
+    """The steps from one accepted schema of a graph to another one of the same graph."""
+    return tuple(_Diff(old, new, SOFT, {}).steps())
+
+
 def _fillings(new: Catalog, admission: Admission, given: Mapping[str, str]) -> dict[str, str]:
     """The backfill expression of each entity that has one. A caller's wins over an annotation."""
     expressions = {name: _as_sql(value) for name, value in admission.backfills.items()}
@@ -305,6 +310,16 @@ def _difference(
     return gone + rest
 
 
+def _can_be_keyed(old: AnyType, new: AnyType) -> bool:
+    """Whether ids can be made from the key of the new type: no row refers to an edge by its id, and
+    every row has the properties already."""
+    if not (isinstance(old, EdgeType) and isinstance(new, EdgeType)):
+        return False
+    before = {prop.id for prop in old.properties}
+    key = (new.property(name) for name in new.key)
+    return all(prop is None or prop.id in before for prop in key)
+
+
 def _constraints(kind: Kind, old: AnyType, new: AnyType) -> Iterator[Step]:
     before, after = demands(old), demands(new)
     where = entity(kind, new.name)
@@ -313,7 +328,7 @@ def _constraints(kind: Kind, old: AnyType, new: AnyType) -> Iterator[Step]:
             continue
         if demand.name == "index":
             yield AddIndex(kind, new.name, shown.columns)
-        elif demand.name == "key":
+        elif demand.name == "key" and not _can_be_keyed(old, new):
             # Ids follow from the key, and edges from ids.
             reason = f"adding constraint {shown} to an existing type is not supported"
             yield UnsupportedChange(where, reason)
@@ -322,7 +337,7 @@ def _constraints(kind: Kind, old: AnyType, new: AnyType) -> Iterator[Step]:
     for demand, shown in before.items():
         if demand in after:
             continue
-        if demand.name == "key":
+        if demand.name == "key" and kind is not Kind.EDGE:
             yield UnsupportedChange(where, f"removing constraints is not supported: {shown}")
         else:
             yield DropConstraint(kind, new.name, shown)

@@ -194,9 +194,13 @@ class _Merging:
             if hasattr(ours, listed):
                 values = [columns.renamed(side, getattr(side, listed)) for side in sides]
                 rest[listed] = self._set(ours, listed, values, sides)
-        if isinstance(ours, NodeType):
+        if not isinstance(ours, Interface):
             keys = [columns.renamed(side, (getattr(side, "key"),))[0] for side in sides]  # noqa: B009
-            rest["key"] = self._one(ours, "@key", keys, sides)
+            if keys[1] != keys[2]:
+                # Ids follow from the key, so the rows of one side would have others.
+                text = f"{ours.name} has another @key on each side"
+                self.clash(ours, None, text, *sides)
+            rest["key"] = keys[1]
         if isinstance(ours, EdgeType):
             bounds = [getattr(side, "cardinality") for side in sides]  # noqa: B009
             rest["cardinality"] = self._one(ours, "@card", bounds, sides, _wider_cardinality)
@@ -246,7 +250,7 @@ class _Merging:
         """A property that theirs added, under an identity that is free in ours."""
         if ours.id == theirs.id and prop.id not in taken:
             return prop
-        number = max(self.next_ids.get(ours.id, 1), *(int(each) + 1 for each in taken))
+        number = max([self.next_ids.get(ours.id, 1), *(int(each) + 1 for each in taken)])
         self.next_ids[ours.id] = number + 1
         return replace(prop, id=PropertyId(number))
 
@@ -400,7 +404,7 @@ def _definition(each: AnyType) -> tuple[Any, ...]:
             )
         case EdgeType():
             rest = (
-                (each.source, each.target, each.cardinality),
+                (each.source, each.target, each.cardinality, frozenset(each.key)),
                 set(map(frozenset, each.uniques)),
                 set(each.indexes),
                 frozenset(map(repr, each.annotations)),

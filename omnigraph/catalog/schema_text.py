@@ -62,7 +62,8 @@ def type_text(each: AnyType) -> str:
             return f"{head} {_body([*own, *_constraints(each)])}"
         case EdgeType():
             card = "" if each.cardinality == Cardinality() else f" @card({each.cardinality})"
-            head = f"edge {each.name}: {each.source} -> {each.target}{card}{_notes(each)}"
+            key = f" @key({', '.join(each.key)})" if each.key else ""
+            head = f"edge {each.name}: {each.source} -> {each.target}{card}{key}{_notes(each)}"
             lines = [_flagged(prop, _flags(each)) for prop in each.properties]
             lines += _constraints(each)
             return f"{head} {_body(lines)}" if lines else head
@@ -100,7 +101,7 @@ def _constraints(each: NodeType | EdgeType) -> Iterator[str]:
     """The constraints that stand by themselves: of several columns, of an end, of a value. Those of
     one property that an interface declares come with it."""
     properties = {prop.name: prop for prop in each.properties}
-    if len(each.key) > 1:
+    if len(each.key) > 1 and isinstance(each, NodeType):
         yield f"@key({', '.join(each.key)})"
     for columns in each.uniques:
         if len(columns) > 1 or columns[0] not in properties:

@@ -20,6 +20,7 @@ from omnigraph.exec.changes.diff import Changes, changes_between, filters
 from omnigraph.exec.changes.export import ExportResult
 from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.mutate.run import MutationResult, request, run_mutation
+from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress, UpkeepProgress
 from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
@@ -31,7 +32,8 @@ from omnigraph.exec.upkeep.optimize import OptimizeReport
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text, schema_text
-from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView
+from omnigraph.graph.undo_verbs import UndoVerbs
+from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView, TagsView
 from omnigraph.pipeline import upkeep
 from omnigraph.pipeline.export import ExportOrder, export
 from omnigraph.pipeline.frames import Frames
@@ -50,16 +52,18 @@ from omnigraph.storage.upkeep.repair import RepairReport
 _ENGINES = ("auto", "local", "spark")
 
 
-class Graph:
+class Graph(UndoVerbs):
     """One open graph, safe to share between threads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._reading = Reading(store)
         self._schemas = Schemas(store)
+        self._points = Points(store)
         self._schemas.current()
         self.schema = SchemaView(store, self._schemas, self._reading.holdings.cache.clear)
         self.branches = BranchesView(store, self._schemas)
+        self.tags = TagsView(store)
         self.commits = CommitsView(store, self._schemas)
         self.recoveries = RecoveriesView(store)
         self.changes = ChangesView(store, self._schemas)
@@ -92,10 +96,9 @@ class Graph:
         """
         if engine not in _ENGINES:
             raise BadRequest(f"'{engine}' is no engine", f"use {', '.join(_ENGINES)}")
-        if branch is not None and snapshot is not None:
-            raise BadRequest("request may specify branch or snapshot, not both")
-        pinned = self._store.snapshot(branch or MAIN, commit=snapshot)
-        plan, pinned = self._planned(query_text(query), name, pinned, is_head=snapshot is None)
+        pinned = self._points.pinned(branch, snapshot)
+        is_head = snapshot is None and branch in (None, pinned.branch)
+        plan, pinned = self._planned(query_text(query), name, pinned, is_head=is_head)
         if not isinstance(plan, ReadPlan):
             raise BadRequest(
                 f"query '{plan.name}' contains mutations (insert/update/delete); use graph.mutate"
@@ -128,7 +131,7 @@ class Graph:
     @checked
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
         """Every table with its version and row count, now or at a commit."""
-        snapshot = self._store.snapshot(branch, commit=commit)
+        snapshot = self._points.pinned(branch if commit is None else None, commit)
         return replace(snapshot, tables=dict(snapshot.tables))  # the store shares its own
 
     @checked
@@ -140,8 +143,13 @@ class Graph:
         branch: str = MAIN,
         actor: str | None = None,
         if_commit: str | None = None,
+        retries: int | None = None,
     ) -> MutationResult:
-        """Run a mutation as one commit; with `if_commit` only on that head of the branch."""
+        """Run a mutation as one commit; with `if_commit` only on that head of the branch.
+
+        An update or delete that lost to another writer runs again, whole and on the new head, up to
+        `retries` times; by default `OMNIGRAPH_WRITE_RETRIES`, which is 0.
+        """
         text = query_text(query)
 
         def attempt(catalog: Catalog) -> MutationResult:
@@ -157,6 +165,7 @@ class Graph:
                 branch=branch,
                 actor=actor,
                 if_commit=if_commit,
+                retries=retries,
                 external=self._store.external_blobs(),
             )
             return run_mutation(self._store, catalog, asked)
@@ -173,20 +182,10 @@ class Graph:
         types: Collection[str] = (),
         ops: Collection[str] = (),
     ) -> Changes:
-        """Changes that turn one point into another. A point is a branch or the id of a commit."""
-        old, new = self._point(before), self._point(after)
+        """Changes that turn one point in time into another."""
+        old, new = self._points.snapshot(before), self._points.snapshot(after)
         change_filter = filters(self._schemas.of(new).catalog, kinds, types, ops)
         return changes_between(self._store, self._schemas, old, new, change_filter)
-
-    def _point(self, name: str) -> Snapshot:
-        try:
-            return self._store.snapshot(name)
-        except NotFound:
-            pass
-        try:
-            return self._store.snapshot(commit=name)
-        except NotFound:
-            raise NotFound("branch or commit", name) from None
 
     @checked
     def load(
@@ -209,7 +208,8 @@ class Graph:
         on_duplicate: str | None = None,
         order_by: str | Sequence[str] | None = None,
     ) -> LoadResult:
-        """Load bulk data as one commit, of any size. `mode` is append, merge or overwrite.
+        """Load bulk data as one commit, of any size. `mode` is append, merge, patch or
+        overwrite; a patch sets the properties that a row gives and keeps the others.
 
         `once` names this load: if a commit of the branch has that name, it is returned and nothing
         is done. `permissive` reads the older format, which forgives, as one text. Of rows with one
@@ -277,9 +277,7 @@ class Graph:
         snapshot: str | None = None,
     ) -> BlobCell:
         """One blob: what is known about it, and its bytes when they are asked for."""
-        if branch is not None and snapshot is not None:
-            raise BadRequest("request may specify branch or snapshot, not both")
-        pinned = self._store.snapshot(branch or MAIN, commit=snapshot)
+        pinned = self._points.pinned(branch, snapshot)
         catalog = self._schemas.of(pinned).catalog
         return find_blob(self._store, catalog, pinned, (kind, type, id, property))
 

@@ -13,6 +13,7 @@ from omnigraph.catalog.identity import numbered_above
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.schema_diff import MigrationPlan, plan_migration
 from omnigraph.errors import StorageFailed
+from omnigraph.exec.points import Points
 from omnigraph.exec.schema.migrate import SchemaApplied, apply_migration
 from omnigraph.exec.schemas import Accepted, Schemas
 from omnigraph.graph.source_text import schema_text
@@ -44,7 +45,7 @@ class SchemaView:
     @checked
     def at(self, commit: str) -> Accepted:
         """The schema that held at a commit."""
-        return self._schemas.of(self._store.snapshot(commit=commit))
+        return self._schemas.of(Points(self._store).snapshot(commit, kind="commit"))
 
     @checked
     def plan(

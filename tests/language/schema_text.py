@@ -62,6 +62,8 @@ def _edge_head(edge: Edge) -> str:
     if edge.cardinality is not None:
         high = "" if edge.cardinality.high is None else edge.cardinality.high
         parts.append(f"@card({edge.cardinality.low}..{high})")
+    if edge.key is not None:
+        parts.append(_constraint(edge.key))
     parts.extend(map(format_annotation, edge.annotations))
     return " ".join(parts)
 

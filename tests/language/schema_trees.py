@@ -237,6 +237,11 @@ def _edge(draw: st.DrawFn, type_name: str, nodes: Sequence[str]) -> Edge:
         Columns.INDEX: ends + columns.fitting(lambda t: not t.is_blob),
     }
     source, target = (draw(st.sampled_from(nodes)) for _ in range(2))
+    key = None
+    if draw(st.booleans()):
+        among = columns.fitting(lambda t: _single(t) and not t.nullable)
+        others = draw(st.lists(st.sampled_from(among), unique=True)) if among else []
+        key = ColumnConstraint(Columns.KEY, tuple(map(name, [*ends, *others])), NOWHERE)
     return Edge(
         name(type_name),
         name(source),
@@ -246,6 +251,7 @@ def _edge(draw: st.DrawFn, type_name: str, nodes: Sequence[str]) -> Edge:
         columns.properties,
         tuple(_some_constraints(draw, columns, kinds)),
         NOWHERE,
+        key,
     )
 
 

@@ -20,15 +20,15 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from omnigraph.catalog.arrow import arrow_type
-from omnigraph.catalog.ids import entity_id
-from omnigraph.catalog.model import EdgeType, NodeType, Property
+from omnigraph.catalog.model import EdgeType, Property
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.values.default_cells import default_cells
+from omnigraph.exec.values.derived_ids import derived_ids
 from omnigraph.exec.values.from_columns import NotSure, floats
 from omnigraph.exec.values.mint import ulids
 from omnigraph.exec.values.scalars import BLOB_PREFIX
 from omnigraph.language.moments import DAYS, MILLISECONDS
-from omnigraph.types import FLOATS, INTEGERS, Scalar, ValueType
+from omnigraph.types import FLOATS, Scalar, ValueType
 
 _BLOCK_BYTES = 1 << 20
 _DATE_TEXT = r"^\d{4}-\d{2}-\d{2}$"
@@ -221,7 +221,7 @@ def _blobs(values: pa.Array, target: pa.DataType) -> pa.Array:
 def _ids(
     owner: Owner, columns: dict[str, Any], stated: pa.Array, count: int
 ) -> tuple[pa.Array, pa.Array]:
-    if isinstance(owner, NodeType) and owner.key:
+    if owner.key:
         derived = derived_ids(owner, columns)
         if stated.null_count < count and not _all(pc.equal(stated, derived)):
             raise NotSure
@@ -233,28 +233,3 @@ def _ids(
         return fresh, pa.repeat(pa.scalar(False), count)
     missing = stated.is_null()
     return pc.replace_with_mask(stated, missing, fresh), stated.is_valid()
-
-
-def derived_ids(node: NodeType, columns: dict[str, pa.Array]) -> pa.Array:
-    """The ids that follow from key columns."""
-    keys = [columns[name] for name in node.key]
-    if any(key.null_count for key in keys):
-        raise NotSure
-    prop = node.property(node.key[0])
-    if node.key_is_id:
-        return keys[0]
-    if len(keys) == 1 and prop is not None and prop.type.scalar in INTEGERS:
-        return keys[0].cast(pa.utf8())
-    rows = zip(*(_plain_values(key) for key in keys), strict=True)
-    return pa.array(
-        (entity_id(node, dict(zip(node.key, row, strict=True))) for row in rows), pa.utf8()
-    )
-
-
-def _plain_values(key: pa.Array) -> list[Any]:
-    """Key values as ids spell them: dates and timestamps as numbers."""
-    if pa.types.is_date32(key.type):
-        key = key.cast(pa.int32())
-    elif pa.types.is_timestamp(key.type):
-        key = key.cast(pa.int64())
-    return list(key.to_pylist())

@@ -1,7 +1,7 @@
 """Merged schema of a branch merge: decided before any row, applied to the tables with the rows.
 
-    three-way schema merge ─▶ new tables, empty ─▶ rows decided under the ─▶ tables evolve and take
-    conflicts end here        nobody sees them     merged schema             their rows, one commit
+    three-way schema merge ─▶ rows decided under the ─▶ tables come, evolve and take
+    conflicts end here        merged schema             their rows, in one commit
 
 Invariant: a merge whose schemas are equal, or whose result is the target's own schema, changes no
 schema and takes no schema lock. Any other runs in the turn of a schema change, and its commit names
@@ -23,6 +23,7 @@ from omnigraph.catalog.schema_text import Written, schema_text, written_declarat
 from omnigraph.errors import MergeConflict, MergeConflicts, OmnigraphError
 from omnigraph.exec.changes.entities import Entities
 from omnigraph.exec.merge.crosscheck import Merged, conflict_of
+from omnigraph.exec.merge.decide import Sides, stage_part
 from omnigraph.exec.rules.rules import RuleViolations
 from omnigraph.exec.schema.backfill import filling_of
 from omnigraph.exec.schema.conform import NewRules, broken_by, new_rules
@@ -34,6 +35,8 @@ from omnigraph.storage.protocol.schema_write import SchemaWrite
 from omnigraph.storage.records import Snapshot, TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import PropertyId, TableKey
+
+SCHEMA_HINT = "change one of the two schemas with `schema apply`, and merge again"
 
 _CHUNK_ROWS = 10_000
 
@@ -51,6 +54,11 @@ class MergedSchema:
         return self.merged.catalog
 
     @property
+    def differs(self) -> bool:
+        """Whether the two sides have different schemas."""
+        return self.ours.id != self.theirs.id
+
+    @property
     def changes(self) -> bool:
         """Whether the target gets another schema."""
         return self.merged.id != self.ours.id
@@ -62,6 +70,25 @@ class MergedSchema:
     def in_theirs(self, owner: Type) -> Type | None:
         """A type of the merged schema as the source has it."""
         return type_counterpart(owner, self.theirs.catalog)
+
+    def sides(self, theirs: Snapshot, ours: Snapshot) -> Sides:
+        """The two versions of the graph, with their tables under the names of this schema."""
+        if not self.differs:
+            return Sides(theirs, ours)
+        return Sides(
+            self._named(theirs, self.in_theirs),
+            self._named(ours, self.in_ours),
+            stored_as=lambda owner: (self.in_theirs(owner), self.in_ours(owner)),
+        )
+
+    def _named(self, snapshot: Snapshot, own: Callable[[Type], Type | None]) -> Snapshot:
+        pairs = ((owner.table, own(owner)) for owner in self.catalog.types)
+        tables = {
+            name: replace(snapshot.tables[each.table], table_key=name)
+            for name, each in pairs
+            if each is not None and each.table in snapshot.tables
+        }
+        return replace(snapshot, tables=tables)
 
 
 def merged_schema(
@@ -77,7 +104,7 @@ def merged_schema(
     catalogs = (schemas.of(each).catalog for each in branches)
     result = merge_schemas(origin.catalog, numbered_above(own.catalog, catalogs), other.catalog)
     if result.conflicts:
-        raise MergeConflicts(result.conflicts)
+        raise MergeConflicts(result.conflicts, hint=SCHEMA_HINT)
     for side in (own, other):
         if result.catalog.fingerprint == side.catalog.fingerprint:
             return MergedSchema(side, own, other)
@@ -144,14 +171,6 @@ def lost_types(
 # ---- tables
 
 
-def create_tables(write: SchemaWrite, schema: MergedSchema) -> dict[TableKey, TablePin]:
-    """The tables of types that the target lacks, empty."""
-    for owner in schema.catalog.types:
-        if schema.in_ours(owner) is None:
-            write.create_table(owner.table, owner.schema)
-    return write.new_tables
-
-
 def stage_schema(write: SchemaWrite, schema: MergedSchema, parts: dict[TableKey, Merged]) -> None:
     """Stage every table under the merged schema, with the rows that it takes, and the schema."""
     for gone in schema.ours.catalog.types:
@@ -160,8 +179,9 @@ def stage_schema(write: SchemaWrite, schema: MergedSchema, parts: dict[TableKey,
     for owner in schema.catalog.types:
         own, part = schema.in_ours(owner), parts.get(owner.table)
         if own is None:
-            if part is not None:
-                _fill_new(write, part)
+            reader = write.create_table(owner.table, owner.schema)
+            if part is not None and part.changes_rows:
+                write.fill_table(owner.table, part.added(Entities(owner, reader)))
         elif own.name != owner.name or meaning_changes(
             schema.ours.catalog, own, schema.catalog, owner
         ):
@@ -170,18 +190,12 @@ def stage_schema(write: SchemaWrite, schema: MergedSchema, parts: dict[TableKey,
                 write.then(own.table, _patch(part))
                 write.count_rows(own.table, **part.counts)
         elif part is not None and part.changes_rows:
-            write.patch(own.table, **part.patch())
+            stage_part(write, own.table, part)
     # Both sides had their turn: whatever narrows was accepted on one of them.
     write.replace_schema(schema.merged.id, narrows=False)
     if write.state.branch == MAIN:
         for path, data in schema.merged.files().items():
             write.replace_file(path, data)
-
-
-def _fill_new(write: SchemaWrite, part: Merged) -> None:
-    rows = part.added(part.merge.target)
-    if rows.num_rows:
-        write.fill_table(part.merge.owner.table, rows)
 
 
 def _patch(part: Merged) -> Callable[[TableStaging, TablePin], StagedWrite | None]:
@@ -210,7 +224,7 @@ def rule_conflicts(
         stricter = [new_rules(_under(owner, side), owner, None) for side in sides if side]
         if any(stricter):
             for violation in _violations(store, part, stricter).violations:
-                yield conflict_of(part, violation)
+                yield conflict_of(owner, violation)
 
 
 def _under(owner: Type, side: Type) -> Type:

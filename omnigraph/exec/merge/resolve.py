@@ -6,7 +6,7 @@ update when no property was changed on both sides to different values; everythin
 for an entity without a conflict is refused, never ignored.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,13 @@ from omnigraph.catalog.model import Type
 from omnigraph.errors import BadRequest, MergeConflict
 from omnigraph.exec.changes.entities import differ_in
 from omnigraph.exec.changes.images import Image, images
-from omnigraph.exec.merge.threeway import DIVERGENT_UPDATE, TypeMerge, Undecided
+from omnigraph.exec.merge.threeway import (
+    DELETE_VS_UPDATE,
+    DIVERGENT_UPDATE,
+    TypeMerge,
+    Undecided,
+    one_column,
+)
 from omnigraph.exec.values.columns import with_columns
 from omnigraph.exec.values.from_input import Unfit, column, stored
 from omnigraph.types import ID_TYPE, Kind, ValueType
@@ -48,6 +54,8 @@ class Settled:
     made_rows: list[pa.Array] = field(default_factory=list)  # the target's row each replaces
     open: list[MergeConflict] = field(default_factory=list)
     asked: set[EntityName] = field(default_factory=set)  # conflicts that an answer was looked for
+    kept: dict[str, list[str]] = field(default_factory=dict)
+    """Entities that an answer keeps although one side deleted them, by that side."""
 
     def add(self, rows: pa.Table, target_rows: pa.Array) -> None:
         """Put rows that neither side has into the result."""
@@ -55,7 +63,7 @@ class Settled:
         self.made_rows.append(target_rows)
 
 
-def check_options(types: Collection[str], by: str, resolve: Resolve) -> frozenset[EntityName]:
+def check_options(types: Iterable[Type], by: str, resolve: Resolve) -> frozenset[EntityName]:
     """The entities that answers are for; raises for options that mean nothing. `types` are those of
     both sides."""
     if by not in (ENTITY, PROPERTY):
@@ -67,7 +75,8 @@ def check_options(types: Collection[str], by: str, resolve: Resolve) -> frozense
     for entity in resolve:
         if not (isinstance(entity, tuple) and list(map(type, entity)) == [str, str]):
             raise BadRequest(f"{entity!r} names no entity", 'answer by ("Type", "id")')
-    unknown = frozenset(entity for entity in resolve if entity[0] not in types)
+    names = {owner.name for owner in types}
+    unknown = frozenset(entity for entity in resolve if entity[0] not in names)
     if unknown:
         raise BadRequest(
             f"answers for types that the schema does not have: {_listed(unknown)}",
@@ -89,8 +98,21 @@ def _listed(entities: frozenset[EntityName]) -> str:
     return ", ".join(f"{type_name} '{entity}'" for type_name, entity in sorted(entities))
 
 
-def settle(merge: TypeMerge, undecided: Undecided, by: str, resolve: Resolve, to: Settled) -> None:
-    """Settle conflicts by the options, and list the rest as open."""
+def no_answer(conflict: MergeConflict) -> Answer:
+    """None: the conflict stays."""
+    return None
+
+
+def settle(
+    merge: TypeMerge,
+    undecided: Undecided,
+    by: str,
+    resolve: Resolve,
+    to: Settled,
+    unanswered: Callable[[MergeConflict], Answer],
+) -> None:
+    """Settle conflicts by the options, and list the rest as open. `unanswered` gives the answer to
+    a conflict that the options say nothing about."""
     clashes = _clashes(undecided) if by == PROPERTY else None
     fitting = []
     for position, conflict in enumerate(_conflicts(merge, undecided, clashes)):
@@ -98,7 +120,11 @@ def settle(merge: TypeMerge, undecided: Undecided, by: str, resolve: Resolve, to
             fitting.append(position)
         else:
             to.asked.add((conflict.type_name, conflict.entity_id or ""))
-            _apply(merge, undecided, position, conflict, _answer(resolve, conflict), to)
+            answer = _answer(resolve, conflict)
+            if answer is None:
+                answer = unanswered(conflict)
+            _apply(merge, undecided, position, conflict, answer, to)
+            _note_kept(conflict, answer, to)
     if fitting:
         positions = pa.array(fitting)
         to.add(_by_property(merge, undecided, positions), undecided.target_rows.take(positions))
@@ -164,6 +190,14 @@ def _apply(
             raise BadRequest(f"'{answer}' resolves nothing", "answer ours, theirs or properties")
 
 
+def _note_kept(conflict: MergeConflict, answer: Answer, to: Settled) -> None:
+    if conflict.kind != DELETE_VS_UPDATE or answer is None:
+        return
+    deleted_by = THEIRS if conflict.theirs is None else OURS
+    if answer != deleted_by:
+        to.kept.setdefault(deleted_by, []).append(conflict.entity_id or "")
+
+
 # ---- rows that neither side has
 
 
@@ -190,8 +224,7 @@ def _by_property(merge: TypeMerge, undecided: Undecided, positions: pa.Array) ->
     for name in undecided.ours.rows.column_names:
         from_source = differ_in(undecided.theirs, undecided.base, name)[positions.to_numpy()]
         chosen = pa.array(np.arange(count) + np.where(from_source, count, 0))
-        both = pa.chunked_array([*ours[name].chunks, *theirs[name].chunks])
-        made[name] = both.take(chosen)
+        made[name] = one_column(ours[name], theirs[name]).take(chosen)
     return with_columns(ours, made)
 
 

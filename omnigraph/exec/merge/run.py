@@ -10,12 +10,9 @@ decided on anew, a few times; the source stays pinned where it was. Rows are cop
 target reads afterwards belongs to the source.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
-
-import pyarrow as pa
 
 from omnigraph.catalog.counterparts import type_counterpart
 from omnigraph.catalog.model import Type
@@ -28,59 +25,57 @@ from omnigraph.errors import (
     PreconditionFailed,
     Reclaimed,
 )
-from omnigraph.exec.changes.diff import owners
 from omnigraph.exec.merge.ancestry import Lookup, Meeting, lookup_in, meeting, merge_bases
-from omnigraph.exec.merge.crosscheck import Merged, MergedGraph, violations
+from omnigraph.exec.merge.decide import (
+    COMPARE,
+    Answers,
+    Decision,
+    decided,
+    require_still,
+)
+from omnigraph.exec.merge.kept_edges import KeptEdge
 from omnigraph.exec.merge.merged_schema import (
+    SCHEMA_HINT,
     MergedSchema,
-    create_tables,
     lost_types,
     merged_schema,
     rule_conflicts,
     stage_schema,
 )
-from omnigraph.exec.merge.resolve import (
-    ENTITY,
-    EntityName,
-    Resolve,
-    Settled,
-    check_options,
-    require_asked,
-    settle,
-)
+from omnigraph.exec.merge.planned_changes import PlannedChanges, preview_document
+from omnigraph.exec.merge.resolve import ENTITY, Resolve
 from omnigraph.exec.merge.threeway import (
     Base,
     CommitBase,
     EmptyBase,
     ForgottenBase,
     MergedBase,
-    TypeMerge,
 )
 from omnigraph.exec.progress import Meter, Progress
-from omnigraph.exec.rules.rules import rules_by_table
 from omnigraph.exec.schemas import Schemas
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import WriterKind
-from omnigraph.storage.protocol.schema_write import SchemaWrite
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit, CommitId, Snapshot, TablePin
 from omnigraph.storage.retry import MERGE
 from omnigraph.storage.store import Store
-from omnigraph.types import TableKey
 
 ALREADY_UP_TO_DATE, FAST_FORWARD, MERGED = "already_up_to_date", "fast_forward", "merged"
-COMPARE = "compare"
+CONFLICTS = "conflicts"
+"""The kind of a preview that needs answers."""
 
-Done = tuple[str, Commit | None]
-"""The kind of a merge, and its commit."""
+Done = tuple[str, Decision | None, Commit | None]
+"""The kind of a merge, its decision and its commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeOutcome:
-    """The outcome of a merge. `commit` is None when the target had everything.
+    """The outcome of a merge, or its preview. `commit` is None when the target had everything, and
+    in a preview, whose kind is `conflicts` when it has some.
 
-    `branch_deleted` is None unless deleting the source was asked for.
+    `changes` are the entities that change on the target; `kept_edges` those that an answer keeps
+    with their node. `branch_deleted` is None unless deleting the source was asked for.
     """
 
     kind: str
@@ -90,6 +85,10 @@ class MergeOutcome:
     actor: str | None = None
     branch_deleted: bool | None = None
     branch_delete_error: str | None = None
+    changes: PlannedChanges = field(default_factory=PlannedChanges, compare=False)
+    kept_edges: tuple[KeptEdge, ...] = ()
+    conflicts: tuple[MergeConflict, ...] = ()
+    dry_run: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The outcome as a server sends it."""
@@ -103,6 +102,10 @@ class MergeOutcome:
             shown["branch_deleted"] = self.branch_deleted
         if self.branch_delete_error is not None:
             shown["branch_delete_error"] = self.branch_delete_error
+        if self.kept_edges:
+            shown["kept_edges"] = [edge.to_json() for edge in self.kept_edges]
+        if self.dry_run:
+            shown |= preview_document(self.changes, self.conflicts)
         return shown
 
 
@@ -117,6 +120,7 @@ class MergeRequest:
     by: str = ENTITY
     resolve: Resolve = None
     progress: Callable[[Progress], None] | None = None
+    dry_run: bool = False
 
 
 def run_merge(store: Store, schemas: Schemas, asked: MergeRequest) -> MergeOutcome:
@@ -124,33 +128,44 @@ def run_merge(store: Store, schemas: Schemas, asked: MergeRequest) -> MergeOutco
     source, target = asked.source.strip(), asked.into.strip()
     if source == target:
         raise BadRequest(f"cannot merge branch '{source}' into itself", "name two branches")
-    store.heal()
+    if not asked.dry_run:
+        store.heal()
     theirs = store.snapshot(source)
-    catalogs = [schemas.of(each).catalog for each in (theirs, store.snapshot(target))]
-    types = {owner.name for catalog in catalogs for owner in catalog.types}
-    named = check_options(types, asked.by, asked.resolve)
+    both = (schemas.of(each).catalog for each in (theirs, store.snapshot(target)))
+    types = [owner for catalog in both for owner in catalog.types]
+    answers = Answers.checked(types, asked.by, asked.resolve)
     meter = Meter(asked.progress)
 
     def attempts(*, in_schema_turn: bool) -> Done:
+        attempt = _Merge(store, schemas, asked, answers, theirs, meter, in_schema_turn)
         return store.turns.prepared_again(
-            lambda turn: _Merge(store, schemas, asked, named, theirs, meter, in_schema_turn).run(
-                store.snapshot(target), turn
-            ),
+            lambda turn: attempt.run(store.snapshot(target), turn),
             budget=MERGE,
-            counts=_beside_deletions(),
+            counts=beside_deletions(),
         )
 
     try:
-        kind, commit = attempts(in_schema_turn=False)
+        kind, decision, commit = attempts(in_schema_turn=False)
     except _ChangesSchema:
         with store.schema_change():
-            kind, commit = attempts(in_schema_turn=True)
+            kind, decision, commit = attempts(in_schema_turn=True)
     meter.add(0, "done")
-    deleted, error = _delete_source(store, theirs) if asked.delete_source else (None, None)
-    return MergeOutcome(kind, source, target, commit, asked.actor, deleted, error)
+    deletes = asked.delete_source and not asked.dry_run
+    deleted, error = _delete_source(store, theirs) if deletes else (None, None)
+    outcome = MergeOutcome(
+        kind, source, target, commit, asked.actor, deleted, error, dry_run=asked.dry_run
+    )
+    if decision is None:
+        return outcome
+    return replace(
+        outcome,
+        changes=decision.changes,
+        kept_edges=decision.kept_edges,
+        conflicts=decision.conflicts,
+    )
 
 
-def _beside_deletions() -> Callable[[Exception], bool]:
+def beside_deletions() -> Callable[[Exception], bool]:
     """Whether a loss is worth another attempt: a branch that history leads to may be deleted while
     it is read, and the next attempt does without it; what is missing twice is missing."""
     missing: set[str] = set()
@@ -171,18 +186,19 @@ class _ChangesSchema(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Merge:
-    """One attempt of a merge."""
+    """A merge under way: every attempt pins its target anew."""
 
     store: Store
     schemas: Schemas
     asked: MergeRequest
-    named: frozenset[EntityName]
+    answers: Answers
     theirs: Snapshot
     meter: Meter
     in_schema_turn: bool
 
     def run(self, ours: Snapshot, turn: Turn) -> Done:
-        store, theirs, meter = self.store, self.theirs, self.meter
+        """One attempt."""
+        store, asked, theirs, meter = self.store, self.asked, self.theirs, self.meter
         meter.rows = 0
         meter.add(0, COMPARE)
         lookup = lookup_in(store.history, theirs.branch, ours.branch)
@@ -191,27 +207,25 @@ class _Merge:
         if not bases:
             raise NotFound("common ancestor", f"{theirs.branch} and {ours.branch}")
         if bases[0].id == theirs.commit_id:
-            return ALREADY_UP_TO_DATE, None
+            return ALREADY_UP_TO_DATE, None, None
         kind = FAST_FORWARD if bases[0].id == ours.commit_id else MERGED
         read = _Bases(store, self.schemas, lookup, common)
-        schema = self._schema(read.first(), ours)
-        merge = partial(_decided, self, schema, read, ours)
-        write: Write
-        if schema.changes:
-            write = self._changed(schema, ours, turn, merge)
-        else:
-            parts = merge({})
-            meter.add(0, "write")
-            write = store.begin(
-                ours.branch,
-                kind=WriterKind.BRANCH_MERGE,
-                actor=self.asked.actor,
-                schema=schema.ours.id,
-                turn=turn,
-            )
-            _require_still(store, ours)
-            for table_key, part in parts.items():
-                _stage(write, table_key, part)
+        try:
+            schema = self._schema(read.first(), ours)
+        except MergeConflicts as clash:
+            if not asked.dry_run:
+                raise
+            return CONFLICTS, Decision({}, clash.conflicts, ()), None
+        sides = schema.sides(theirs, ours)
+        decision = decided(store, schema.catalog, self.answers, read, sides, meter)
+        if not decision.conflicts and schema.differs:
+            broken = tuple(rule_conflicts(store, schema, decision.parts))
+            decision = replace(decision, conflicts=broken)
+        if asked.dry_run:
+            return CONFLICTS if decision.conflicts else kind, decision, None
+        decision.require_settled()
+        meter.add(0, "write")
+        write = self._staged(schema, decision, ours, turn)
         source = lookup(CommitId(theirs.commit_id))
         commit = store.commit(
             write,
@@ -219,31 +233,38 @@ class _Merge:
             merged_parent=theirs.commit_id,
             merged_from=None if source is None else store.history.origin(source),
         )
-        return kind, commit
+        return kind, decision, commit
 
     def _schema(self, base: Snapshot, ours: Snapshot) -> MergedSchema:
         """The schema that rows are merged under, decided before them."""
         schema = merged_schema(self.store, self.schemas, base, ours, self.theirs)
-        if schema.ours.id != schema.theirs.id:
+        if schema.differs:
             of_base = self.schemas.of(base).catalog
             lost = tuple(lost_types(schema, base, ours, self.theirs, of_base))
             if lost:
-                raise MergeConflicts(lost)
-        if schema.changes and not self.in_schema_turn:
+                raise MergeConflicts(lost, hint=SCHEMA_HINT)
+        if schema.changes and not (self.in_schema_turn or self.asked.dry_run):
             raise _ChangesSchema
         return schema
 
-    def _changed(
-        self,
-        schema: MergedSchema,
-        ours: Snapshot,
-        turn: Turn,
-        decided: Callable[[dict[TableKey, TablePin]], dict[TableKey, Merged]],
-    ) -> SchemaWrite:
-        """The write of a merge that brings the target another schema."""
+    def _staged(
+        self, schema: MergedSchema, decision: Decision, ours: Snapshot, turn: Turn
+    ) -> Write:
+        """The write of the merge, with everything staged."""
+        if not schema.changes:
+            write = self.store.begin(
+                ours.branch,
+                kind=WriterKind.BRANCH_MERGE,
+                actor=self.asked.actor,
+                schema=schema.ours.id,
+                turn=turn,
+            )
+            require_still(self.store, ours)
+            decision.stage(write)
+            return write
         for each in (schema.ours, schema.merged):
             self.schemas.archive(each)
-        write = self.store.begin_schema_change(
+        changing = self.store.begin_schema_change(
             ours.branch,
             kind=WriterKind.BRANCH_MERGE,
             actor=self.asked.actor,
@@ -251,91 +272,15 @@ class _Merge:
             turn=turn,
         )
         try:
-            _require_still(self.store, ours)
-            parts = decided(create_tables(write, schema))
-            self.meter.add(0, "write")
-            stage_schema(write, schema, parts)
+            require_still(self.store, ours)
+            stage_schema(changing, schema, decision.parts)
         except BaseException:
-            write.abandon()
+            changing.abandon()
             raise
-        return write
+        return changing
 
 
-# ---- deciding
-
-
-def _decided(
-    attempt: _Merge,
-    schema: MergedSchema,
-    bases: "_Bases",
-    ours: Snapshot,
-    new_tables: dict[TableKey, TablePin],
-) -> dict[TableKey, Merged]:
-    """Each type that differs, decided to the end, or every conflict at once."""
-    store, asked, meter = attempt.store, attempt.asked, attempt.meter
-    parts, conflicts, answered = {}, [], set[EntityName]()
-    targets = dict(_targets(schema, ours, new_tables))
-    for owner in owners(schema.catalog):
-        other = schema.in_theirs(owner)
-        source = None if other is None else attempt.theirs.tables.get(other.table)
-        target = targets.get(owner.table)
-        if source is None or target is None or _is_same(source, target):
-            continue
-        stored_as = other, schema.in_ours(owner)
-        base = bases.of(owner, source, target)
-        merge = TypeMerge(store, owner, base, source, target, stored_as)
-        settled = Settled()
-        for undecided in merge.decide(lambda rows: meter.add(rows, COMPARE)):
-            settle(merge, undecided, asked.by, asked.resolve, settled)
-        conflicts += settled.open
-        answered |= settled.asked
-        parts[owner.table] = _merged(merge, settled)
-    require_asked(attempt.named, answered)
-    if not conflicts:
-        meter.add(0, "check")
-        merged = MergedGraph(parts, lambda table_key: store.tables.reader(targets[table_key]))
-        conflicts = list(violations(merged, rules_by_table(schema.catalog)))
-    if not conflicts and schema.ours.id != schema.theirs.id:
-        conflicts = list(rule_conflicts(store, schema, parts))
-    if conflicts:
-        raise MergeConflicts(tuple(sorted(conflicts, key=_order)))
-    return parts
-
-
-def _targets(
-    schema: MergedSchema, ours: Snapshot, new_tables: dict[TableKey, TablePin]
-) -> Iterator[tuple[TableKey, TablePin]]:
-    """The target's version of each table, by its name in the merged schema."""
-    for owner in schema.catalog.types:
-        own = schema.in_ours(owner)
-        pin = new_tables.get(owner.table) if own is None else ours.tables.get(own.table)
-        if pin is not None:
-            yield owner.table, pin
-
-
-def _is_same(source: TablePin, target: TablePin) -> bool:
-    """Whether two pins are one version, whatever the table is called."""
-    return source == replace(target, table_key=source.table_key)
-
-
-def _require_still(store: Store, ours: Snapshot) -> None:
-    """Row ids are staged against the version they were read from: the write began at no other."""
-    head = store.snapshot(ours.branch).commit_id
-    if head != ours.commit_id:
-        raise PreconditionFailed(ours.branch, ours.commit_id, head)
-
-
-def _merged(merge: TypeMerge, settled: Settled) -> Merged:
-    source_rows, target_rows = merge.taken.rows()
-    nothing = merge.owner.schema.empty_table()
-    made = pa.concat_tables(settled.made) if settled.made else nothing
-    made_rows = pa.concat_arrays([pa.array([], pa.uint64()), *settled.made_rows])
-    return Merged(merge, source_rows, target_rows, made, made_rows)
-
-
-def _order(conflict: MergeConflict) -> tuple[bool, str, str, str]:
-    is_edge = conflict.entity_kind == "edge"
-    return is_edge, conflict.type_name, conflict.entity_id or "", conflict.message
+# ---- the base
 
 
 _Sides = tuple[TablePin, TablePin]
@@ -390,15 +335,6 @@ class _Bases:
         if pin is None:
             return EmptyBase(self._store, owner, source=source, target=target)
         return CommitBase(self._store, owner, pin, source=source, target=target, stored_as=was)
-
-
-# ---- staging
-
-
-def _stage(write: Write, table_key: TableKey, part: Merged) -> None:
-    """Stage the changes of one table, as one version."""
-    if part.changes_rows:
-        write.patch(table_key, **part.patch())
 
 
 # ---- afterwards

@@ -23,7 +23,8 @@ from omnigraph.catalog.steps import Step
 from omnigraph.errors import SchemaHeld
 from omnigraph.exec.rules.rules import RuleViolations, joined
 from omnigraph.exec.schema.backfill import Filling, fillings
-from omnigraph.exec.schema.conform import broken, new_rules
+from omnigraph.exec.schema.conform import broken, is_rekeyed, new_rules
+from omnigraph.exec.schema.rekey import rekeyed_rows
 from omnigraph.exec.schemas import Accepted, Schemas, accepted
 from omnigraph.exec.search.index_requests import decided
 from omnigraph.exec.search.schema_indexes import SchemaIndex, indexes_of
@@ -171,7 +172,17 @@ def change_table(
     """Stage the change of one table as a new version, even without new columns: the version fences
     writers that planned under the old schema."""
     change, columns = evolution(old, new), NewColumns(old, new, filling)
-    if columns and write.read(old.table).count():
+    has_rows = bool(write.read(old.table).count())
+    if is_rekeyed(old, new) and has_rows:
+        write.rewrite_rows(old.table, rekeyed_rows(write.read(old.table), old, new))
+        if columns:
+            fields, read, values = columns.fields, columns.read, columns.values
+            write.then(
+                old.table, lambda tables, pin: tables.stage_add_columns(pin, fields, read, values)
+            )
+        rest = columns.then(change)
+        write.then(old.table, lambda tables, pin: tables.stage_evolve(pin, rest))
+    elif columns and has_rows:
         rest = columns.then(change)
         write.fill_columns(old.table, columns.fields, columns.read, columns.values)
         write.then(old.table, lambda tables, pin: tables.stage_evolve(pin, rest))

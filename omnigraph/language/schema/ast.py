@@ -133,7 +133,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """`edge Name: Source -> Target @card(…) @annotation… { … }`."""
+    """`edge Name: Source -> Target @card(…) @key(src, dst) @annotation… { … }`."""
 
     name: Name
     source: Name
@@ -143,6 +143,7 @@ class Edge:
     properties: tuple[Property, ...]
     constraints: tuple[Constraint, ...]
     span: Span = field(compare=False)
+    key: ColumnConstraint | None = None  # before the body; one inside is among the constraints
 
 
 Declaration = Interface | Node | Edge

@@ -174,7 +174,12 @@ class _SchemaBuilder(Transformer[Token, Schema]):
         keyword, name, source, target, *at_items, body = children
         ends = [token_span(target), *(item.span for item in at_items)]
         cardinality = _leading_cardinality(at_items)
-        annotations = at_items[1:] if cardinality else at_items
+        rest = at_items[1:] if cardinality else at_items
+        keys = [item for item in rest if item.name == items.KEY and item.is_constraint]
+        if len(keys) > 1:
+            text = f"edge type {name} has multiple @key constraints; only one is supported"
+            raise Fault(keys[1].span, text, code="multiple-keys")
+        annotations = [item for item in rest if item not in keys]
         return Edge(
             _name(name),
             _name(source),
@@ -184,6 +189,7 @@ class _SchemaBuilder(Transformer[Token, Schema]):
             body.properties if body else (),
             body.constraints if body else (),
             token_span(keyword).to(body.span if body else ends[-1]),
+            items.column_constraint(keys[0]) if keys else None,
         )
 
     def implements(self, children: Children) -> tuple[Name, ...]:

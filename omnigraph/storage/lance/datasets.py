@@ -113,6 +113,10 @@ class Datasets:
 
     # Versions
 
+    def has_version(self, pin: TablePin) -> bool:
+        """Whether a published version is on disk, by one look."""
+        return self._objects.has(f"{self.folder(pin)}/_versions/{version_file(pin.version)}")
+
     def latest_version(self, location: str, branch: str | None, known: int) -> int:
         """The head of a dataset or branch whose version `known` was seen.
 

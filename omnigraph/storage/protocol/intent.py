@@ -35,6 +35,8 @@ class WriterKind(StrEnum):
     LOAD = "load"
     SCHEMA_APPLY = "schema_apply"
     BRANCH_MERGE = "branch_merge"
+    REVERT = "revert"
+    RESTORE = "restore"
     ENSURE_INDICES = "ensure_indices"
     OPTIMIZE = "optimize"
     REPAIR = "repair"

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from omnigraph.errors import AlreadyExists, OmnigraphError
 from omnigraph.storage.lance.evolution import Evolution
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.names import owner_of, table_location
 from omnigraph.storage.protocol.commit import Prepared
 from omnigraph.storage.protocol.write import Write
@@ -34,17 +35,13 @@ class SchemaWrite(Write):
         self._files: dict[str, bytes] = {}
         self._reclaim: list[str] = []
 
-    def create_table(self, table_key: TableKey, schema: pa.Schema) -> None:
+    def create_table(self, table_key: TableKey, schema: pa.Schema) -> TableReader:
         """A new, empty table, which nobody sees before the commit."""
         if self._is_taken(table_key):
             raise AlreadyExists("table", table_key)
         location = self._free_location(table_key)
         self._new[table_key] = self._tables.create(table_key, schema, location)
-
-    @property
-    def new_tables(self) -> dict[TableKey, TablePin]:
-        """The tables that this write has made."""
-        return dict(self._new)
+        return self._tables.reader(self._new[table_key])
 
     def fill_table(self, table_key: TableKey, rows: pa.Table) -> None:
         """The first rows of a table that this write has made. No reader knows the table before the
@@ -101,6 +98,12 @@ class SchemaWrite(Write):
     ) -> None:
         """Columns with values made from each row of a table that has rows."""
         self._keep(self._tables.stage_add_columns(self._base(table_key), fields, read, values))
+
+    def rewrite_rows(self, table_key: TableKey, rows: pa.RecordBatchReader) -> None:
+        """Other rows instead of all that a table has."""
+        base = self._base(table_key)
+        fragments = self._tables.write_fragments(base, rows, replacing=True)
+        self._keep(self._tables.stage_fragments(base, fragments, replacing=True))
 
     def rename_table(self, table_key: TableKey, to: TableKey) -> None:
         """The same table under another name. It needs a staged version of its own, so that a name
