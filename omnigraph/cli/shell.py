@@ -72,7 +72,7 @@ class Session:
         from omnigraph.plan.ir import ReadPlan
 
         text = whole_query(text)
-        plan = compile_query(text, self.graph.schema.catalog)
+        plan = compile_query(text, self.graph.schema.on(self.branch).catalog)
         given = {p.name: self.params[p.name] for p in plan.parameters if p.name in self.params}
         if isinstance(plan, ReadPlan):
             result = self.graph.query(text, given, branch=self.branch)
@@ -96,7 +96,7 @@ class Session:
             case ".help":
                 show(HELP)
             case ".schema":
-                show(self.graph.schema.text.rstrip("\n"))
+                show(self.graph.schema.on(self.branch).text.rstrip("\n"))
             case ".branches":
                 for branch in self.graph.branches.list():
                     show(f"{'*' if branch == self.branch else ' '} {branch}")
@@ -139,7 +139,8 @@ class Session:
         from omnigraph.plan.compile import compile_query
         from omnigraph.plan.explain import explain
 
-        show(explain(compile_query(whole_query(text), self.graph.schema.catalog)).rstrip("\n"))
+        catalog = self.graph.schema.on(self.branch).catalog
+        show(explain(compile_query(whole_query(text), catalog)).rstrip("\n"))
 
 
 def whole_query(text: str) -> str:

@@ -22,6 +22,7 @@ from omnigraph.exec.merge.undo import UndoOutcome
 from omnigraph.exec.mutate.run import MutationResult
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.read.result import QueryResult
+from omnigraph.exec.schemas import Accepted
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import CommitNote, Snapshot
 
@@ -127,6 +128,11 @@ class BranchHandle:
     ) -> ExportResult:
         """Write the head of this branch as files."""
         return self._graph.export(target, format, types=types, branch=self.name)
+
+    @property
+    def schema(self) -> Accepted:
+        """The schema of this branch."""
+        return self._graph.schema.on(self.name)
 
     def snapshot(self) -> Snapshot:
         """Every table with its version and row count."""

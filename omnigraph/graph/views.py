@@ -15,7 +15,7 @@ from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.exec.merge.run import MergeOutcome, MergeRequest, run_merge
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
-from omnigraph.exec.schemas import Schemas, under_schema
+from omnigraph.exec.schemas import Schemas
 from omnigraph.exec.upkeep.cleanup import Duration, seconds
 from omnigraph.storage.manifest.tags import Tag
 from omnigraph.storage.names import MAIN
@@ -65,7 +65,7 @@ class BranchesView:
         conflicts and the edges that answers keep."""
         note = noted(actor, message, metadata)
         asked = MergeRequest(source, into, note, delete_source, by, resolve, progress, dry_run)
-        return under_schema(self._schemas, lambda catalog: run_merge(self._store, catalog, asked))
+        return run_merge(self._store, self._schemas, asked)
 
 
 class TagsView:

@@ -61,6 +61,6 @@ def foreach_batch(
             once=mark_of(known, epoch),
             order_by=order_by,
         )
-        load(store, Schemas(store).current().catalog, order)
+        load(store, Schemas(store).current(order.branch).catalog, order)
 
     return write

@@ -26,8 +26,8 @@ from omnigraph.exec.schema.backfill import Filling, fillings
 from omnigraph.exec.schema.conform import broken, is_rekeyed, new_rules
 from omnigraph.exec.schema.rekey import rekeyed_rows
 from omnigraph.exec.schemas import Accepted, Schemas, accepted
+from omnigraph.exec.search.index_requests import decided
 from omnigraph.exec.search.schema_indexes import SchemaIndex, indexes_of
-from omnigraph.exec.upkeep.build_indexes import decided
 from omnigraph.storage.lance.evolution import Evolution
 from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.reader import TableReader
@@ -124,7 +124,8 @@ class _Migration:
         for type_id, owner in after.items():
             if type_id not in before:
                 write.create_table(owner.table, owner.schema)
-        write.replace_schema(self.new.id)
+        narrows = bool(narrowing_steps(self.plan, self.old.catalog))
+        write.replace_schema(self.new.id, narrows=narrows)
         if self.branch == MAIN:
             for path, data in self.new.files().items():
                 write.replace_file(path, data)

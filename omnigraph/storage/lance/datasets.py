@@ -94,10 +94,10 @@ class Datasets:
         self.keep(pin, handle)
         return handle
 
-    def is_there(self, location: str) -> bool:
-        """Whether there is anything in a dataset's folder."""
-        parent, _, name = location.rpartition("/")
-        return name in self.objects.folders(parent)
+    def remove(self, location: str) -> None:
+        """Remove a dataset's folder."""
+        self.forget(location)
+        self.objects.delete_prefix(location)
 
     def own(self, pin: TablePin) -> Handle:
         """A new handle that is not shared: building an index locks other threads out of its

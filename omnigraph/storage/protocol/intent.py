@@ -61,11 +61,7 @@ class Intent(CommitFacts):
     schema: SchemaId | None = None  # the one this write brings, if it brings one
     renames: Mapping[TableKey, TableKey] = field(default_factory=dict, hash=False)
     reclaim: tuple[str, ...] = ()  # folders whose past goes once the write is published
-
-    @property
-    def takes_away(self) -> bool:
-        """Whether a schema change ends a table, a name or earlier data."""
-        return self.schema is not None and bool(self.tombstones or self.renames or self.reclaim)
+    narrows: bool = False  # whether the schema it brings does more than add or widen
 
 
 class AlreadyMarked(Exception):
