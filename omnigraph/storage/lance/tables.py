@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, NotFound
 from omnigraph.storage.lance.columns import KEY
 from omnigraph.storage.lance.datasets import (
     OPERATION_PROPERTY,
@@ -37,9 +37,16 @@ class Tables(TableStaging):
         handle = create_or_replace(self._datasets, location, quick(keyed(schema)).empty_table())
         return TablePin(table_key, location, int(handle.version))
 
-    def is_there(self, location: str) -> bool:
-        """Whether a folder holds anything: a table of any branch, or what a crash left."""
-        return self._datasets.is_there(location)
+    def is_taken(self, location: str) -> bool:
+        """Whether a folder holds a table: of any branch, or what a crash left."""
+        try:
+            return self._datasets.head(location, None) > 0
+        except NotFound:
+            return False
+
+    def remove(self, location: str) -> None:
+        """Remove the folder of a table that no manifest row names."""
+        self._datasets.remove(location)
 
     def commit_staged(self, staged: StagedWrite, operation: OperationId) -> TablePin:
         """Advance one table head by exactly one version, marked as this operation's."""
