@@ -133,7 +133,7 @@ class _OneCommit:
     def of(self, owner: Type, source: TablePin, target: TablePin) -> Base:
         """The type at the commit."""
         pin = self.snapshot.tables[owner.table]
-        return CommitBase(self.store, owner, pin, source=source, target=target)
+        return CommitBase(self.store, owner, pin, source=source, target=target, is_between=True)
 
 
 def _undo(

@@ -46,6 +46,10 @@ DELETE_VS_UPDATE = "delete_vs_update"
 class Base(Protocol):
     """The merge base of both sides: one commit, or several combined."""
 
+    @property
+    def between(self) -> TablePin | None:
+        """The base's version where it lies between the two sides; None elsewhere."""
+
     def ids(self) -> pa.Array:
         """The ids in which the source may differ from it."""
 
@@ -60,8 +64,16 @@ class CommitBase:
     """One commit."""
 
     def __init__(
-        self, store: Store, owner: Type, base: TablePin, *, source: TablePin, target: TablePin
+        self,
+        store: Store,
+        owner: Type,
+        base: TablePin,
+        *,
+        source: TablePin,
+        target: TablePin,
+        is_between: bool = False,
     ) -> None:
+        self.between = base if is_between else None
         self._entities = Entities(owner, store.tables.reader(base))
         columns = self._entities.read_by()
         self._moved = store.deltas.touched(target, base, columns=columns)["id"].combine_chunks()
@@ -93,6 +105,10 @@ class MergedBase:
     second: Base
     below: Base
 
+    @property
+    def between(self) -> None:
+        return None
+
     def ids(self) -> pa.Array:
         parts = [each.ids() for each in (self.first, self.second)]
         return pc.unique(pa.chunked_array(parts, pa.string())).sort()
@@ -120,6 +136,10 @@ class ForgottenBase:
     merge: Base
     before: Base
     below: Base
+
+    @property
+    def between(self) -> None:
+        return None
 
     def ids(self) -> pa.Array:
         parts = [each.ids() for each in (self.merge, self.before, self.below)]
@@ -227,7 +247,9 @@ class TypeMerge:
         self.owner = owner
         self.source = Entities(owner, store.tables.reader(source))
         self.target = Entities(owner, store.tables.reader(target))
-        self.touched = store.deltas.touched(source, target, columns=self.source.read_by())
+        self.touched = store.deltas.touched(
+            source, target, columns=self.source.read_by(), via=base.between
+        )
         """The ids in which the two sides may differ: `before` the source's rows, `after` the
         target's."""
         self.taken = TakenRows()
