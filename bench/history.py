@@ -14,7 +14,8 @@ one warm process an engine, on rows of its own:
 commit of its own; it is what doltlite has. Of the newest commit, doltlite's revert is such a move
 too: the tree before it is there already.
 
-Prints medians and least times, ratios and growth; writes bench/results/history.json.
+Prints medians of time and of processor time, which other programs disturb less, ratios and growth;
+writes bench/results/history.json.
 """
 
 import argparse
@@ -42,6 +43,7 @@ PERSON = TableKey("node:Person")
 WIDTH = 32
 BATCH = 100_000
 CHANGES, OTHERS = 1_000, 10
+UNITS = {"ms": "time", "cpu_ms": "processor time"}
 VERBS = ("revert", "revert newest", "restore")
 SCHEMA = f"""
 node Person {{
@@ -62,6 +64,10 @@ class Written:
     people: Sequence[int]
     ages: int
     deleted: Sequence[int] = ()
+
+
+Times = dict[str, list[tuple[float, float]]]
+"""Of each verb, milliseconds and milliseconds of the processor, round by round."""
 
 
 class Engine(Protocol):
@@ -203,11 +209,12 @@ class DoltLite:
 ENGINES: dict[str, Callable[[Path], Engine]] = {"omnigraph": OmniGraph, "doltlite": DoltLite}
 
 
-def rounds(engine: Engine, size: int, count: int) -> dict[str, list[float]]:
-    """Milliseconds by verb. A first round loads the engine and does not count."""
+def rounds(engine: Engine, size: int, count: int) -> Times:
+    """Milliseconds by verb, and those of the processor. A first round loads the engine and does not
+    count."""
     engine.fill(size)
     people = np.random.default_rng(1).permutation(size).tolist()
-    times: dict[str, list[float]] = {verb: [] for verb in VERBS}
+    times: dict[str, list[tuple[float, float]]] = {verb: [] for verb in VERBS}
     step = CHANGES - 100 + OTHERS
     for number in range((count + 1) * len(VERBS)):
         verb = VERBS[number % len(VERBS)]
@@ -218,25 +225,26 @@ def rounds(engine: Engine, size: int, count: int) -> dict[str, list[float]]:
         bad = engine.write(Written(mine[:800] + new, ages, mine[800:900]))
         if verb == "revert":
             engine.write(Written(mine[900:], ages + 500))
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         if verb == "restore":
             engine.restore(before)
         else:
             engine.revert(bad)
-        times[verb].append((time.perf_counter() - start) * 1000)
+        took, busy = time.perf_counter() - start, time.process_time() - cpu
+        times[verb].append((took * 1000, busy * 1000))
         assert len(engine.ages(mine[:900] + new)) == 900
         assert all(age < ages for age in engine.ages(mine[:900])), verb
         assert verb != "revert" or min(engine.ages(mine[900:])) >= ages + 500
     return {verb: each[1:] for verb, each in times.items()}
 
 
-def measured(name: str, size: int, count: int) -> dict[str, list[float]]:
+def measured(name: str, size: int, count: int) -> Times:
     """The rounds of one engine, in a process of its own."""
     words = [sys.executable, __file__, "--engine", name, str(size), str(count)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
-    times: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
+    times: Times = json.loads(done.stdout.splitlines()[-1])
     return times
 
 
@@ -248,15 +256,23 @@ def report(cases: list[dict[str, Any]]) -> list[str]:
     for verb in VERBS:
         key = verb.replace(" ", "_")
         for size in sizes:
-            pair = [by_name.get((engine, size)) for engine in ENGINES]
-            if None not in pair:
-                ours, theirs = (each[f"{key}_ms"] for each in pair if each)
-                lines.append(f"{verb}, {size:,} rows: × {ours / theirs:.2f} of doltlite")
+            pair = [by_name[engine, size] for engine in ENGINES if (engine, size) in by_name]
+            if len(pair) == len(ENGINES):
+                ratios = " and ".join(
+                    f"× {pair[0][f'{key}_{unit}'] / pair[1][f'{key}_{unit}']:.2f} in {word}"
+                    for unit, word in UNITS.items()
+                )
+                lines.append(f"{verb}, {size:,} rows, beside doltlite: {ratios}")
         for engine in ENGINES:
-            ends = [by_name.get((engine, size)) for size in (sizes[0], sizes[-1])]
-            if len(sizes) > 1 and None not in ends:
-                small, large = (each[f"{key}_ms"] for each in ends if each)
-                lines.append(f"{verb}, {engine}: × {large / small:.2f} from {sizes[0]:,} rows on")
+            outer = (sizes[0], sizes[-1])
+            ends = [by_name[engine, size] for size in outer if (engine, size) in by_name]
+            if len(sizes) > 1 and len(ends) == 2:
+                growth = " and ".join(
+                    f"× {ends[1][f'{key}_{unit}'] / ends[0][f'{key}_{unit}']:.2f} in {word}"
+                    for unit, word in UNITS.items()
+                )
+                span = f"{sizes[0]:,} → {sizes[-1]:,} rows"
+                lines.append(f"{verb}, {engine}, {span}: {growth}")
     return lines
 
 
@@ -279,8 +295,9 @@ def main() -> None:
             case: dict[str, Any] = {"engine": name, "rows": size, "changes": CHANGES}
             for verb, times in measured(name, size, asked.rounds).items():
                 key = verb.replace(" ", "_")
-                case[f"{key}_ms"] = round(statistics.median(times), 2)
-                case[f"{key}_least_ms"] = round(min(times), 2)
+                case[f"{key}_ms"] = round(statistics.median(took for took, _ in times), 2)
+                case[f"{key}_least_ms"] = round(min(took for took, _ in times), 2)
+                case[f"{key}_cpu_ms"] = round(statistics.median(busy for _, busy in times), 2)
             known[name, size] = case
             print("  ".join(f"{key} {value}" for key, value in case.items()), flush=True)
     cases = [known[key] for key in sorted(known)]
