@@ -73,6 +73,12 @@ CommitId = Annotated[
 Actor = Annotated[
     str | None, typer.Option("--as", metavar="ACTOR", help="Who writes.", callback=_actor)
 ]
+Retry = Annotated[
+    int | None,
+    typer.Option(
+        "--retry", metavar="N", min=0, help="Prepare it again when another writer came first."
+    ),
+]
 Message = Annotated[
     str | None, typer.Option("-m", "--message", metavar="TEXT", help="What the commit is for.")
 ]
@@ -119,5 +125,14 @@ Grace = Annotated[
     str,
     typer.Option(
         "--grace", metavar="DUR", help="For readers of replaced commits.", callback=_duration
+    ),
+]
+MaxLag = Annotated[
+    str | None,
+    typer.Option(
+        "--max-lag",
+        metavar="DUR",
+        help="The oldest a commit may get unread: 7d.",
+        callback=_duration,
     ),
 ]

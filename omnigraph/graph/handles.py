@@ -44,10 +44,17 @@ class BranchHandle:
         name: str | None = None,
         actor: str | None = None,
         if_commit: str | None = None,
+        retries: int | None = None,
     ) -> MutationResult:
         """Run a mutation on this branch as one commit."""
         return self._graph.mutate(
-            query, params, name, branch=self.name, actor=actor, if_commit=if_commit
+            query,
+            params,
+            name,
+            branch=self.name,
+            actor=actor,
+            if_commit=if_commit,
+            retries=retries,
         )
 
     @checked

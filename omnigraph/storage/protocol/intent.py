@@ -61,6 +61,11 @@ class Intent(CommitFacts):
     renames: Mapping[TableKey, TableKey] = field(default_factory=dict, hash=False)
     reclaim: tuple[str, ...] = ()  # folders whose past goes once the write is published
 
+    @property
+    def takes_away(self) -> bool:
+        """Whether a schema change ends a table, a name or earlier data."""
+        return self.schema is not None and bool(self.tombstones or self.renames or self.reclaim)
+
 
 class AlreadyMarked(Exception):
     """The branch has a commit of this mark. Nothing of this write is durable."""
