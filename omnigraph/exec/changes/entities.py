@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_type, property_columns
 from omnigraph.catalog.model import EdgeType, Type
+from omnigraph.exec.values.default_cells import default_cells
 from omnigraph.storage.lance.columns import ADDRESS, BLOB_SIZE, BLOB_URI
 from omnigraph.storage.lance.reader import TableReader
 
@@ -44,9 +45,11 @@ class Aligned(Protocol):
 class Entities:
     """One type at one version."""
 
-    def __init__(self, owner: Type, reader: TableReader) -> None:
+    def __init__(self, owner: Type, reader: TableReader, *, with_defaults: bool = False) -> None:
+        """With `with_defaults` a property that this version does not have reads as its default."""
         self.owner = owner
         self.reader = reader
+        self._with_defaults = with_defaults
         self._columns = _column_names(owner, reader.schema)
         self._same_as_id = owner.key[0] if owner.key_is_id else None
 
@@ -91,10 +94,17 @@ class Entities:
         """Stored columns in the catalog's names; null where the version has no such column."""
         return pa.table(
             {
-                name: _absent(self.owner, name, length) if column is None else rows[column]
+                name: self._absent(name, length) if column is None else rows[column]
                 for name, column in columns.items()
             }
         )
+
+    def _absent(self, name: str, length: int) -> pa.Array:
+        prop = self.owner.property(name)
+        assert prop is not None
+        if self._with_defaults and prop.default is not None:
+            return default_cells(prop, length)
+        return pa.nulls(length, arrow_type(prop.type))
 
     def stored(self, rows: pa.Table) -> pa.Table:
         """Rows in the catalog's names as this version's table holds them."""
@@ -340,9 +350,3 @@ def _column_names(owner: Type, schema: pa.Schema) -> dict[str, str | None]:
         same_name = prop.name if prop.name in stored else None
         names[prop.name] = by_id.get(prop.id, same_name if prop.type.is_blob else None)
     return names
-
-
-def _absent(owner: Type, name: str, length: int) -> pa.Array:
-    prop = owner.property(name)
-    assert prop is not None
-    return pa.nulls(length, arrow_type(prop.type))

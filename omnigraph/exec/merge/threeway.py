@@ -74,7 +74,7 @@ class CommitBase:
         is_between: bool = False,
     ) -> None:
         self.between = base if is_between else None
-        self._entities = Entities(owner, store.tables.reader(base))
+        self._entities = Entities(owner, store.tables.reader(base), with_defaults=True)
         columns = self._entities.read_by()
         self._moved = store.deltas.touched(target, base, columns=columns)["id"].combine_chunks()
         self._touched = store.deltas.touched(source, base, columns=columns)
@@ -245,7 +245,7 @@ class TypeMerge:
         """With `keeps_new` an entity of the source keeps the target's values of properties that are
         younger than the source's version."""
         self.owner = owner
-        self.source = Entities(owner, store.tables.reader(source))
+        self.source = Entities(owner, store.tables.reader(source), with_defaults=True)
         self.target = Entities(owner, store.tables.reader(target))
         self.touched = store.deltas.touched(
             source, target, columns=self.source.read_by(), via=base.between
@@ -326,13 +326,15 @@ class TypeMerge:
 
     def with_new_values(self, rows: pa.Table, target_rows: pa.Array) -> pa.Table:
         """Rows of the source, in the target's form, with the values of younger properties of the
-        rows that they replace; null where they replace none."""
+        rows that they replace, if they replace any."""
         if not self._new or not rows.num_rows:
             return rows
         ours = self.target.reader.stageable(target_rows.drop_null())
         known = mask_of(target_rows.is_valid())
-        positions = pa.array(np.cumsum(known) - 1, mask=~known)
-        return with_columns(rows, {name: ours[name].take(positions) for name in self._new})
+        replaced = np.cumsum(known) - 1 + rows.num_rows
+        positions = pa.array(np.where(known, replaced, np.arange(rows.num_rows)))
+        both = {n: pa.chunked_array([*rows[n].chunks, *ours[n].chunks]) for n in self._new}
+        return with_columns(rows, {name: cells.take(positions) for name, cells in both.items()})
 
     def from_source(self, source_rows: pa.Array) -> pa.Table:
         """Rows of the source as the target's table holds them."""
