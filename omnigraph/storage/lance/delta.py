@@ -56,7 +56,7 @@ class _Point:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _SpanStep:
     """A span on the way from one version to another, walked down to an older one or up."""
 
     span: VersionSpan
@@ -118,7 +118,7 @@ class Deltas:
         self,
         before: TablePin,
         after: TablePin,
-        steps: list["_Step"],
+        steps: list["_SpanStep"],
         changes: dict[VersionSpan, SpanChanges],
     ) -> None:
         """Keep the rows for the readers of both versions, if every span has its rows. On the way
@@ -136,7 +136,7 @@ class Deltas:
 
     # The path
 
-    def _steps(self, before: TablePin, after: TablePin) -> list["_Step"]:
+    def _steps(self, before: TablePin, after: TablePin) -> list["_SpanStep"]:
         """Spans from `before` down to where the two part, and from there up to `after`."""
         ours, theirs = self._chain(before), self._chain(after)
         lines = {point.line: index for index, point in enumerate(theirs)}
@@ -146,7 +146,10 @@ class Deltas:
                 low = min(point.version, theirs[other].version)
                 down = _spans(before.location, ours[: index + 1], low)
                 up = _spans(before.location, theirs[: other + 1], low)
-                return [*(_Step(span, True) for span in down), *(_Step(s, False) for s in up[::-1])]
+                return [
+                    *(_SpanStep(span, True) for span in down),
+                    *(_SpanStep(s, False) for s in up[::-1]),
+                ]
         raise NotFound("common version", before.table_key, "its branches share no history")
 
     def _chain(self, pin: TablePin) -> list[_Point]:
