@@ -29,6 +29,7 @@ from omnigraph.storage.lance.reader import Arriving, TableReader, uncounted
 from omnigraph.storage.lance.row_cache import RowCache
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.lance.tag_refs import TagRefs
+from omnigraph.storage.lifetime import Lifetime
 from omnigraph.storage.locks.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold, make_locks
 from omnigraph.storage.locks.turns import Turn, Turns
 from omnigraph.storage.manifest import publish
@@ -91,7 +92,8 @@ class Store:
         self.read_only = read_only
         self.lease_term_s = settings.lease_term_s
         self._external_bases = checked_bases(settings.external_blobs)
-        self.stats = Stats()
+        self.lifetime = Lifetime(where.uri)
+        self.stats = Stats(self.lifetime)
         self.objects = Objects(where, self.stats)
         self.files = Files(self.objects)
         self.locks: Locks = make_locks(
@@ -292,6 +294,10 @@ class Store:
 
     def commit_prepared(self, prepared: Prepared, turn: Turn) -> Commit:
         """Walk a prepared write through the protocol."""
+        with self.lifetime.committing():
+            return self._commit(prepared, turn)
+
+    def _commit(self, prepared: Prepared, turn: Turn) -> Commit:
         branch = prepared.intent.branch
         try:
             commit = self._committer.commit(prepared, turn)
@@ -314,7 +320,7 @@ class Store:
         branch = prepared.intent.branch
         alive = self._recoverer.heal(patient=True, kept=turn.kept)
         self.manifest.state(branch).require(prepared.expected_table_versions)
-        blocking = self._blocking(alive, ahead.table_key, branch)
+        blocking = _blocking(self.sidecars, alive, ahead.table_key, branch)
         if blocking is not None:
             return RecoveryRequired(blocking, ROLLBACK_PENDING)
         return StorageFailed(
@@ -322,17 +328,6 @@ class Store:
             f"its head {ahead.head} is ahead of the published version {ahead.pinned} and no "
             "sidecar explains it; run `omnigraph repair`",
         )
-
-    def _blocking(
-        self, operations: Sequence[OperationId], table_key: TableKey, branch: str
-    ) -> OperationId | None:
-        for operation in operations:
-            sidecar = self.sidecars.read(operation)
-            if sidecar is None or sidecar.branch != branch:
-                continue
-            if any(table.table_key == table_key for table in sidecar.tables):
-                return operation
-        return None
 
     @contextmanager
     def upkeep(self, *, reclaims: bool = False) -> Iterator[None]:
@@ -369,16 +364,17 @@ class Store:
             self.heal()
             with hold(self.locks, [SCHEMA_LOCK, BRANCHES_LOCK]):
                 # The one before us may have died meanwhile, and settling it takes the same locks.
-                if not self._has_unsettled_schema_change():
+                if not _has_unsettled_schema_change(self.sidecars):
                     yield
                     return
 
-    def _has_unsettled_schema_change(self) -> bool:
-        notes = map(self.sidecars.read, self.sidecars.pending())
-        return any(note is not None and note.intent.schema is not None for note in notes)
-
     def close(self) -> None:
-        """Let go of every open handle. A later use opens them again."""
+        """Let commits end and let go of everything: a later call is `GraphClosed`."""
+        self.lifetime.end()
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of every open handle and everything remembered. A later use opens them again."""
         self.datasets.close()
         self.tables.id_index.clear()
         self.deltas.clear()
@@ -389,6 +385,23 @@ class Store:
         """Pass unless the store was opened read-only."""
         if self.read_only:
             raise BadRequest("the graph is open read-only", "open it without read_only to write")
+
+
+def _blocking(
+    sidecars: Sidecars, operations: Sequence[OperationId], table_key: TableKey, branch: str
+) -> OperationId | None:
+    for operation in operations:
+        sidecar = sidecars.read(operation)
+        if sidecar is None or sidecar.branch != branch:
+            continue
+        if any(table.table_key == table_key for table in sidecar.tables):
+            return operation
+    return None
+
+
+def _has_unsettled_schema_change(sidecars: Sidecars) -> bool:
+    notes = map(sidecars.read, sidecars.pending())
+    return any(note is not None and note.intent.schema is not None for note in notes)
 
 
 def create(

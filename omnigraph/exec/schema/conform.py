@@ -117,6 +117,15 @@ def broken(
         )
 
 
+def broken_by(
+    owner: Owner, rules: NewRules, row_count: int, tables: Iterable[pa.Table]
+) -> RuleViolations:
+    """The violations of rules by all rows of a type, given with the columns that they read."""
+    with scratch_folder() as folder:
+        buckets = bucket_count(row_count * _KEY_BYTES)
+        return _RulesCheck(owner, rules, folder, buckets).violations(tables)
+
+
 def _nothing(reader: TableReader, names: list[str]) -> pa.RecordBatch:
     schema = pa.schema([reader.schema.field(name) for name in names])
     return pa.RecordBatch.from_pylist([], schema=schema)
