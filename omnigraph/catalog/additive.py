@@ -40,7 +40,8 @@ def _narrows(step: Step, old: Catalog, new: Catalog) -> bool:
         case UpdateCardinality(old=before, new=after):
             return not _is_wider(before, after)
         case DropConstraint(constraint=constraint):
-            return constraint.name == "key"  # new edges would have ids of another kind
+            # Other branches would go on to derive ids from the key.
+            return constraint.name == "key"
         case AddConstraint():
             return not _is_free(step, old, new)
         case _:

@@ -15,10 +15,13 @@ from omnigraph.cli.options import (
     BranchOrMain,
     GraphPath,
     Json,
+    Message,
+    Meta,
     NextSchema,
     Quiet,
     Store,
     Uri,
+    metadata,
 )
 from omnigraph.cli.shapes import source_error_document
 from omnigraph.cli.terminal import plain_errors, read_text, show_json, warn
@@ -170,6 +173,8 @@ def apply(
     ] = False,
     backfill: Backfill = None,
     actor: Actor = None,
+    message: Message = None,
+    meta: Meta = None,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
@@ -191,6 +196,8 @@ def apply(
                 allow_data_loss=allow_data_loss,
                 backfill=given,
                 actor=actor,
+                message=message,
+                metadata=metadata(meta),
                 branch=branch or "main",
             )
         if json:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.cli.address import graph_uri
+from omnigraph.cli.commit_text import commit_lines
 from omnigraph.cli.data import show_answer
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import MAIN, Actor, Branch, GraphPath, Store, Uri
@@ -102,8 +103,9 @@ class Session:
             case ".branch":
                 self._to_branch(rest)
             case ".commits":
-                for commit in self.graph.commits.list(self.branch, limit=_number(rest, 10)):
-                    show(f"{painted(commit.id, 'yellow')} {commit.actor or ''}".rstrip())
+                commits = self.graph.commits.list(self.branch, limit=_number(rest, 10))
+                for line in commit_lines(commits, self.graph.commits.names()):
+                    show(line)
             case ".param":
                 self._param(rest)
             case ".format":

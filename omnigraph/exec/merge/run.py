@@ -57,7 +57,7 @@ from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
-from omnigraph.storage.records import Commit, CommitId, Snapshot, TablePin
+from omnigraph.storage.records import NO_NOTE, Commit, CommitId, CommitNote, Snapshot, TablePin
 from omnigraph.storage.retry import MERGE
 from omnigraph.storage.store import Store
 
@@ -115,7 +115,7 @@ class MergeRequest:
 
     source: str
     into: str = MAIN
-    actor: str | None = None
+    note: CommitNote = NO_NOTE
     delete_source: bool = False
     by: str = ENTITY
     resolve: Resolve = None
@@ -153,7 +153,7 @@ def run_merge(store: Store, schemas: Schemas, asked: MergeRequest) -> MergeOutco
     deletes = asked.delete_source and not asked.dry_run
     deleted, error = _delete_source(store, theirs) if deletes else (None, None)
     outcome = MergeOutcome(
-        kind, source, target, commit, asked.actor, deleted, error, dry_run=asked.dry_run
+        kind, source, target, commit, asked.note.actor, deleted, error, dry_run=asked.dry_run
     )
     if decision is None:
         return outcome
@@ -255,7 +255,7 @@ class _Merge:
             write = self.store.begin(
                 ours.branch,
                 kind=WriterKind.BRANCH_MERGE,
-                actor=self.asked.actor,
+                **self.asked.note.stated,
                 schema=schema.ours.id,
                 turn=turn,
             )
@@ -267,7 +267,7 @@ class _Merge:
         changing = self.store.begin_schema_change(
             ours.branch,
             kind=WriterKind.BRANCH_MERGE,
-            actor=self.asked.actor,
+            **self.asked.note.stated,
             schema=schema.ours.id,
             turn=turn,
         )

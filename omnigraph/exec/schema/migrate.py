@@ -35,7 +35,7 @@ from omnigraph.storage.lance.staging import StagedWrite, TableStaging
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.schema_write import SchemaWrite
-from omnigraph.storage.records import Commit, TablePin
+from omnigraph.storage.records import NO_NOTE, Commit, CommitNote, TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import PropertyId
 
@@ -75,7 +75,7 @@ def apply_migration(
     schemas: Schemas,
     plan: MigrationPlan,
     text: str,
-    actor: str | None,
+    note: CommitNote = NO_NOTE,
     branch: str = MAIN,
 ) -> SchemaApplied:
     """Apply a migration plan to a branch. The caller holds the lock under which it was planned."""
@@ -89,7 +89,7 @@ def apply_migration(
     schemas.archive(old)
     schemas.archive(new)
     commit = store.turns.prepared_again(
-        lambda turn: _Migration(old, new, plan, branch).commit(store, actor, turn)
+        lambda turn: _Migration(old, new, plan, branch).commit(store, note, turn)
     )
     schemas.current(branch)
     return SchemaApplied(plan.steps, commit, commit.manifest_version)
@@ -104,8 +104,8 @@ class _Migration:
     plan: MigrationPlan
     branch: str
 
-    def commit(self, store: Store, actor: str | None, turn: Turn) -> Commit:
-        write = store.begin_schema_change(self.branch, actor=actor, schema=self.old.id, turn=turn)
+    def commit(self, store: Store, note: CommitNote, turn: Turn) -> Commit:
+        write = store.begin_schema_change(self.branch, **note.stated, schema=self.old.id, turn=turn)
         before = {owner.id: owner for owner in self.old.catalog.types}
         after = {owner.id: owner for owner in self.new.catalog.types}
         filled = fillings(self.plan, before)

@@ -17,6 +17,7 @@ from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import WriterKind
+from omnigraph.storage.records import NO_NOTE, CommitNote
 from omnigraph.storage.retry import ENSURE_INDICES
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
@@ -43,19 +44,19 @@ class IndexReport:
 
 
 def ensure_indices(
-    store: Store, catalog: Catalog, branch: str = MAIN, *, actor: str | None = None
+    store: Store, catalog: Catalog, branch: str = MAIN, *, note: CommitNote = NO_NOTE
 ) -> IndexReport:
     """Build the indexes that are missing or behind, as one commit."""
     return store.turns.prepared_again(
-        lambda turn: _attempt(store, catalog, branch, actor, turn), budget=ENSURE_INDICES
+        lambda turn: _attempt(store, catalog, branch, note, turn), budget=ENSURE_INDICES
     )
 
 
 def _attempt(
-    store: Store, catalog: Catalog, branch: str, actor: str | None, turn: Turn
+    store: Store, catalog: Catalog, branch: str, note: CommitNote, turn: Turn
 ) -> IndexReport:
     kind = WriterKind.ENSURE_INDICES
-    write = store.begin(branch, kind=kind, actor=actor, schema=catalog.schema_id, turn=turn)
+    write = store.begin(branch, kind=kind, **note.stated, schema=catalog.schema_id, turn=turn)
     snapshot = store.snapshot(branch)
     built: list[IndexNote] = []
     kept: list[IndexNote] = []
