@@ -46,6 +46,10 @@ DELETE_VS_UPDATE = "delete_vs_update"
 class Base(Protocol):
     """The merge base of both sides: one commit, or several combined."""
 
+    @property
+    def between(self) -> TablePin | None:
+        """The base's version where it lies between the two sides; None elsewhere."""
+
     def ids(self) -> pa.Array:
         """The ids in which the source may differ from it."""
 
@@ -68,7 +72,9 @@ class CommitBase:
         source: TablePin,
         target: TablePin,
         stored_as: Type | None = None,
+        is_between: bool = False,
     ) -> None:
+        self.between = base if is_between else None
         reader = store.tables.reader(base)
         self._entities = Entities(owner, reader, stored_as=stored_as, defaults=True)
         columns = self._entities.read_by()
@@ -105,6 +111,10 @@ class EmptyBase:
         if target is not None:
             self._moved = store.deltas.listed(target)["id"].combine_chunks()
 
+    @property
+    def between(self) -> None:
+        return None
+
     def ids(self) -> pa.Array:
         return self._ids
 
@@ -125,6 +135,10 @@ class MergedBase:
     first: Base
     second: Base
     below: Base
+
+    @property
+    def between(self) -> None:
+        return None
 
     def ids(self) -> pa.Array:
         parts = [each.ids() for each in (self.first, self.second)]
@@ -153,6 +167,10 @@ class ForgottenBase:
     merge: Base
     before: Base
     below: Base
+
+    @property
+    def between(self) -> None:
+        return None
 
     def ids(self) -> pa.Array:
         parts = [each.ids() for each in (self.merge, self.before, self.below)]
@@ -270,7 +288,9 @@ class TypeMerge:
             self.touched = listed.select(["id", BEFORE, AFTER])
         else:
             self.target = Entities(owner, reader(target), stored_as=ours, defaults=True)
-            self.touched = store.deltas.compared(source, target, columns=self.source.read_by())
+            self.touched = store.deltas.compared(
+                source, target, columns=self.source.read_by(), via=base.between
+            )
         """The ids in which the two sides may differ: `before` the source's rows, `after` the
         target's."""
         self.taken = TakenRows()
