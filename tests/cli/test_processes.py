@@ -102,8 +102,8 @@ READS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
         lambda t: "node Doc" in as_json(t)["schema_source"],
     ),
     "schema check": (
-        ("schema", "check", "schema.pg"),
-        lambda t: t.startswith("OK    schema.pg: 3 node"),
+        ("schema", "check", "schema.pg", "--json"),
+        lambda t: as_json(t)["status"] == "ok" and len(as_json(t)["nodes"]) == 3,
     ),
     "schema plan": (
         ("schema", "plan", "g.omni", "--schema", "schema.pg", "--json"),

@@ -204,7 +204,7 @@ def test_two_agents_work_at_once_and_both_are_merged(folder: Path) -> None:
     assert kinds in (["fast_forward", "merged"], ["merged", "merged"])
     for name in ("agent-a", "agent-b"):
         by = run("commit", "list", "./graph.omni", "--filter", f"actor={name}", cwd=folder)
-        assert f"actor={name}" in by.stdout
+        assert f"  {name}  " in by.stdout
 
 
 CLASH = """
