@@ -245,11 +245,12 @@ class Graph(UndoVerbs, BackupVerb):
 
     def _loaded_under(self, branch: str, from_branch: str | None) -> Catalog:
         """The schema of a branch that a load may be about to create."""
-        if from_branch is None:
-            return self._schemas.current(branch).catalog
         try:
             return self._schemas.current(branch).catalog
-        except NotFound:
+        except NotFound as missing:
+            if from_branch is None:
+                hint = missing.hint or "pass `from` to create it"
+                raise NotFound("branch", branch, hint) from None
             return self._schemas.of(self._points.snapshot(from_branch, kind="branch")).catalog
 
     @checked

@@ -58,6 +58,12 @@ def copy_of(template: Path, folder: Path) -> Graph:
     return og.open(folder)
 
 
+def branched_copy_of(template: Path, folder: Path) -> Graph:
+    """The same for a graph with branches, which name their files by address."""
+    og.backup(template, folder, check=False)
+    return og.open(folder)
+
+
 def person(name: str, age: int | None = None, email: str | None = None) -> Row:
     return {"id": name, "name": name, "age": age, "email": email}
 

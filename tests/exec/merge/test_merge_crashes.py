@@ -16,7 +16,7 @@ from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol import auto_compaction
-from tests.exec.branching import copy_of, edit, knows, person, state
+from tests.exec.branching import branched_copy_of, copy_of, edit, knows, person, state
 from tests.exec.child import run_merge
 from tests.forked import KILLED
 
@@ -117,7 +117,7 @@ def test_r2_a_crash_of_a_merge(
     how: str,
 ) -> None:
     monkeypatch.setattr(auto_compaction, "FRAGMENTS_MAX", fragments)
-    graph = copy_of(begun, tmp_path / "g")
+    graph = branched_copy_of(begun, tmp_path / "g")
     before, source = state(graph, into), graph.snapshot("b").commit_id
     crash(graph, into, fragments, case, how)
     again = og.open(graph.uri)

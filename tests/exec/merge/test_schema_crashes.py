@@ -6,7 +6,6 @@ apply to a branch, merge a branch with another schema into main}.
 """
 
 import io
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import omnigraph as og
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
 from omnigraph.storage.names import MAIN
+from tests.exec.branching import branched_copy_of
 from tests.exec.evolving import SCHEMA, Lines, evolving, of_type
 from tests.forked import KILLED, run
 
@@ -91,8 +91,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     graph.mutate('query m() { update Person set { age: 8 } where name = "Bob" }')
     graph.close()
     merging = folder.with_name("merging")
-    shutil.copytree(folder, merging)
-    with og.open(merging) as other:
+    with branched_copy_of(folder, merging) as other:
         other.schema.apply(THEIRS, branch="b")
         other.mutate('query m() { insert Club { name: "Chess" } }', branch="b")
         other.mutate('query m() { update Person set { rank: 9 } where name = "Cy" }', branch="b")
@@ -105,8 +104,8 @@ def afters(begun: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, S
     done = {}
     for name, work in WORK.items():
         copy = tmp_path_factory.mktemp(name) / "g"
-        shutil.copytree(begun.with_name("merging") if name == "merge" else begun, copy)
-        with og.open(copy) as graph:
+        start = begun.with_name("merging") if name == "merge" else begun
+        with branched_copy_of(start, copy) as graph:
             work(graph)
             done[name] = seen(graph)
             assert graph.check().ok
@@ -123,8 +122,8 @@ def work_and_die(uri: str, name: str, place: str) -> None:
 def test_r2_c4_kill_9_leaves_schema_and_rows_of_every_branch_before_or_after(
     begun: Path, afters: dict[str, Seen], tmp_path: Path, name: str, place: str
 ) -> None:
-    shutil.copytree(begun.with_name("merging") if name == "merge" else begun, tmp_path / "g")
-    with og.open(tmp_path / "g") as graph:
+    start = begun.with_name("merging") if name == "merge" else begun
+    with branched_copy_of(start, tmp_path / "g") as graph:
         before = seen(graph)
     assert run(work_and_die, str(tmp_path / "g"), name, place) == KILLED
     with og.open(tmp_path / "g") as graph:
