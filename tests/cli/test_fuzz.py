@@ -162,7 +162,9 @@ def room(people: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_call_is_answered(room: Path) -> None:
     assert list(refusals(room, Caller(1), 120)) == []
-    assert run("check", "kept.omni", cwd=room).returncode == 0
+    shutil.rmtree(room / "g.omni", ignore_errors=True)
+    (room / "kept.omni").rename(room / "g.omni")  # where its branches name their files
+    assert run("check", "g.omni", cwd=room).returncode == 0
 
 
 @pytest.mark.slow

@@ -137,7 +137,10 @@ def test_an_unknown_key_is_told_and_passed_over(people: Path, no_settings: Path)
         (("branch", "list", "--server", "s", "--server", "t"), "given twice"),
         (("branch", "list", "--profile"), "needs a value"),
         (("commit", "list", "a.omni", "--filter", "name=x"), "actor=NAME"),
-        (("commit", "list", "a.omni", "--graph", "--json"), "neither --json nor --filter"),
+        (
+            ("commit", "list", "a.omni", "--graph", "--json"),
+            "none of --json, --verbose and --filter",
+        ),
     ],
 )
 def test_a_graph_is_named_once_and_flags_are_never_ignored(

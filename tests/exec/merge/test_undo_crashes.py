@@ -14,7 +14,7 @@ import omnigraph as og
 from omnigraph.storage import failpoints
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol import auto_compaction
-from tests.exec.branching import State, copy_of, edit, knows, person, state
+from tests.exec.branching import State, branched_copy_of, copy_of, edit, knows, person, state
 from tests.forked import KILLED, run
 
 FOLD_NEVER, FOLD_NOW = 32, 3
@@ -122,7 +122,7 @@ def test_r2_c4_kill_9_of_a_revert_or_restore(
 ) -> None:
     monkeypatch.setattr(auto_compaction, "FRAGMENTS_MAX", fragments)
     folder, good = begun
-    graph = copy_of(folder, tmp_path / "g")
+    graph = branched_copy_of(folder, tmp_path / "g")
     if onto != MAIN:
         graph.branches.create(onto)  # main without a table of its own
     before = state(graph, onto)
