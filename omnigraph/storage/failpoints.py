@@ -58,9 +58,12 @@ PROMOTE = ("promote.file",)
 RECLAIM = ("reclaim.table",)
 INIT = ("init.tables", "init.objects", "init.manifest")
 
+DERIVED = ("derived.begun", "derived.written", "derived.renamed")
+"""Every step of writing one derived file."""
+
 NAMES = frozenset(
     {*COMMIT, *CONFIRM, *FORK, *RECOVER, *BRANCH, *FOLD, *UPKEEP, *REPAIR, *CLEANUP}
-    | {*PROMOTE, *RECLAIM, *INIT}
+    | {*PROMOTE, *RECLAIM, *INIT, *DERIVED}
 )
 
 

@@ -18,6 +18,7 @@ from typing import Any, assert_never
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.exec.memory.filed_tables import FiledEdges, FiledNodes
 from omnigraph.exec.memory.resident import Edges, Nodes
 from omnigraph.exec.memory.view import TablesView
 from omnigraph.exec.values.constants import CONSTANTS, Given
@@ -102,9 +103,33 @@ class CellReader:
 
     def values(self, side: Side, frame: Frame) -> list[Any]:
         """The values of an expression row by row, dates and moments as numbers."""
-        positions = frame.positions[side.var]
-        cells = self._cells(side, frame.domains[side.var])
+        positions, domain = frame.positions[side.var], frame.domains[side.var]
+        if isinstance(domain, FiledNodes | FiledEdges):
+            few = self._few(side, domain, positions)
+            if few is not None:
+                return few
+        cells = self._cells(side, domain)
         return [None] * len(positions) if cells is None else [cells[p].as_py() for p in positions]
+
+    def _few(
+        self, side: Side, domain: FiledNodes | FiledEdges, positions: Positions
+    ) -> list[Any] | None:
+        """The values of a column that is not in memory, fetched for these rows alone."""
+        if not positions:
+            return []
+        numbers = np.array(positions, np.int64)
+        if isinstance(side, ir.EntityId):
+            fetched: list[Any] = domain.ids_at(numbers).to_pylist()
+            return fetched
+        name = domain.source.columns.name_of(side)
+        key = (domain.table, side.property_id)
+        if name is None or key in self._steps or not domain.is_fetched(name, len(positions)):
+            return None
+        cells = domain.fetched([name], numbers)[0]
+        if side.type.scalar in _INTEGRAL:
+            cells = cells.view(_INTEGRAL[side.type.scalar])
+        values: list[Any] = cells.to_pylist()
+        return values
 
     def _cells(self, side: Side, domain: Nodes | Edges) -> pa.Array | None:
         if isinstance(side, ir.EntityId):
