@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import OmnigraphError
 from omnigraph.exec.upkeep.check_rows import row_findings
+from omnigraph.exec.upkeep.check_topology import topology_findings
 from omnigraph.exec.upkeep.findings import Finding
 from omnigraph.storage.inspect import inspect_branch, inspect_graph
 from omnigraph.storage.names import MAIN
@@ -61,6 +62,7 @@ def check(store: Store, schema: Callable[[], Catalog]) -> CheckReport:
     seen = _Seen()
     for branch in branches:
         findings += _branch(store, catalog, branch, seen)
+    findings += topology_findings(store)
     return CheckReport(tuple(_once(findings)), branches, len(seen.pins), seen.rows)
 
 

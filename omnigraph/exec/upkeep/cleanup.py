@@ -11,7 +11,7 @@ The head of a live branch is always kept. Without `confirm` nothing changes.
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from itertools import combinations
@@ -20,6 +20,7 @@ from omnigraph import environment
 from omnigraph.errors import BadRequest
 from omnigraph.exec.merge.ancestry import lookup_in, meeting
 from omnigraph.exec.threads import in_order
+from omnigraph.storage.derived.derived_folder import FOLDER
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, CommitId
 from omnigraph.storage.store import Store
@@ -84,6 +85,7 @@ def cleanup(
         store.heal(if_room=True)  # what a pending sidecar needs is kept
         report = _cleanup(store, keep, age, seconds(grace), confirm=True, run=run)
         store.heal(if_room=True)  # there may be room now
+        report = replace(report, tables=(*report.tables, *_derived(store)))
         store.close()  # its caches may name removed versions
         return report
 
@@ -124,6 +126,12 @@ def _cleanup(
         len(known - kept.keys()),
         confirm,
     )
+
+
+def _derived(store: Store) -> tuple[TableCleanup, ...]:
+    """The derived files of versions that are gone by now."""
+    files, size = store.derived.remove_unreadable()
+    return (TableCleanup(FOLDER, bytes=size, files=files),) if files else ()
 
 
 def _here(store: Store, tasks: Sequence[LineTask]) -> list[TableCleanup]:

@@ -28,12 +28,15 @@ from omnigraph.storage.names import fnv1a64
 from omnigraph.storage.objects import Root
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.stats import Stats
+from omnigraph.types import TableKey
 
 FOLDER = "__derived"
 NODES, EDGES = "nodes", "edges"
 _SUFFIX = ".og"
 _ASIDE = "aside-"
 _LOCK = "builder.lock"
+_KEPT = 4
+"""Files of one line that are kept: older versions are read by way of the next newer one."""
 
 
 def line_name(pin: TablePin) -> str:
@@ -192,6 +195,7 @@ class DerivedFiles:
         aside = target / f"{_ASIDE}{os.getpid()}-{secrets.token_hex(4)}"
         whole = {**facts, "kind": kind, "location": pin.location, "version": pin.version}
         whole |= {"branch": pin.branch or "", "fork": pin.fork, "rows": pin.row_count}
+        whole["table"] = pin.table_key
         try:
             folder.mkdir(parents=True, exist_ok=True)
             hit("derived.begun")
@@ -208,7 +212,19 @@ class DerivedFiles:
                 aside.unlink()
             return None
         self._stats.event("derived.written", path=str(path), bytes=size)
+        self._prune(folder, name)
         return self.opened(DerivedEntry(name, path, size, pin.location))
+
+    def _prune(self, folder: Path, newest: DerivedName) -> None:
+        """Remove the oldest files of a line, which newer ones replace."""
+        alike = [
+            each
+            for each in _entries(folder, "")
+            if (each.name.kind, each.name.line) == (newest.kind, newest.line)
+        ]
+        for entry in sorted(alike, key=lambda each: each.name.version)[:-_KEPT]:
+            with suppress(OSError):
+                entry.path.unlink()
 
     def remove(self, unused: Callable[[DerivedEntry], bool]) -> tuple[int, int]:
         """Remove the files for which a condition holds: how many, and their bytes."""
@@ -234,6 +250,18 @@ def is_of(file: MappedFile, kind: str, pin: TablePin, fingerprint: str) -> bool:
         facts.get("fork"),
         facts.get("fingerprint"),
     ) == (pin.fork, fingerprint)
+
+
+def pin_of(file: MappedFile) -> TablePin:
+    """The table version that a file says it is of."""
+    facts = file.facts
+    try:
+        location, version = str(facts["location"]), int(facts["version"])
+        branch, fork, rows = str(facts["branch"]), str(facts["fork"]), int(facts["rows"])
+        key = TableKey(str(facts["table"]))
+    except (KeyError, TypeError, ValueError) as cause:
+        raise DamagedFile(file.path, f"it lacks {cause}") from cause
+    return TablePin(key, location, version, branch or None, fork, rows)
 
 
 def _segment(location: str) -> str:

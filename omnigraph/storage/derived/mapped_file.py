@@ -184,6 +184,10 @@ class MappedFile:
             for block in range(first >> _SHIFT, ((end - 1) >> _SHIFT) + 1):
                 self.verify_block(block)
 
+    def verify_all(self) -> None:
+        """Compare the checksum of every block."""
+        self.verify(0, len(self._data))
+
     def verify_block(self, block: int) -> None:
         """Compare the checksum of one block, once."""
         blocks = self._blocks

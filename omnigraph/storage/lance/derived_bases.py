@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.lru import Lru
 from omnigraph.storage.derived.derived_folder import (
     EDGES,
@@ -22,16 +22,17 @@ from omnigraph.storage.derived.derived_folder import (
     DerivedFiles,
     is_of,
     line_name,
+    pin_of,
 )
 from omnigraph.storage.derived.edge_file import EdgeFile, Way
-from omnigraph.storage.derived.mapped_file import DamagedFile
+from omnigraph.storage.derived.mapped_file import DamagedFile, MappedFile
 from omnigraph.storage.derived.node_file import NO_ROW, NodeFile
 from omnigraph.storage.lance.columns import KEY
 from omnigraph.storage.lance.datasets import Datasets, Handle, files_of
 from omnigraph.storage.lance.delta import Deltas
 from omnigraph.storage.lance.rowids import rows_by_id
 from omnigraph.storage.lance.spans import AFTER, BEFORE
-from omnigraph.storage.records import TablePin
+from omnigraph.storage.records import TablePin, TopologyState
 
 TOUCHED_FEW = 1024
 """A delta of so many rows is read, however small the base is."""
@@ -111,6 +112,34 @@ class DerivedBases:
         """Forget everything."""
         self._known.clear()
         self._parsed.clear()
+
+    # Upkeep
+
+    def state(self, pin: TablePin) -> TopologyState | None:
+        """The file that a table version is read by, and how far it is behind."""
+        kind = NODES if pin.location.startswith(f"{NODES}/") else EDGES
+        base = self._base(kind, pin, None)
+        if base is None:
+            return None
+        return TopologyState(
+            base.pin.version, base.file.file.size, base.touched.num_rows, base.pin.branch
+        )
+
+    def unreadable(self, entry: DerivedEntry) -> bool:
+        """Whether nobody can use a file: it is damaged, or its version is gone."""
+        try:
+            file = MappedFile(entry.path, entry.name.digest)
+            pin = pin_of(file)
+            handle = self._datasets.open(pin.location, pin.branch, pin.version)
+            return not is_of(file, entry.name.kind, pin, fingerprint(handle))
+        except (NotFound, DamagedFile):
+            return True
+        except OmnigraphError:
+            return False  # it cannot be told now
+
+    def remove_unreadable(self) -> tuple[int, int]:
+        """Remove the files that nobody can use: how many, and their bytes."""
+        return self.files.remove(self.unreadable)
 
     def _base(self, kind: str, pin: TablePin, ends: Ends | None) -> _Base | None:
         key = (pin, None if ends is None else (frozenset(ends[0]), frozenset(ends[1])))
@@ -221,16 +250,14 @@ class DerivedBases:
         return None
 
     def _node_file(self, digest: str) -> NodeFile | None:
+        """A node file that keeps the numbers of the one with this digest."""
         parsed = self._parsed.get(digest)
-        if parsed is None:
-            for entry in self.files.everything():
-                if entry.name.digest == digest:
-                    file = self.files.opened(entry)
-                    parsed = None if file is None else NodeFile(file)
-        if not isinstance(parsed, NodeFile):
-            return None
-        self._parsed[digest] = parsed
-        return parsed
+        for entry in () if parsed is not None else self.files.everything():
+            file = self.files.opened(entry) if entry.name.kind == NODES else None
+            if file is not None and digest in (file.digest, *file.facts.get("lineage", ())):
+                parsed = self._parsed[digest] = NodeFile(file)
+                break
+        return parsed if isinstance(parsed, NodeFile) else None
 
     def _since(self, base: EdgeBase, pin: TablePin, end: str, ids: pa.Array) -> np.ndarray:
         """The row ids of such edges that were written after the base."""

@@ -334,3 +334,59 @@ def test_TP_many_processes_build_write_and_read_at_once(tmp_path: Path) -> None:
         assert graph.query("query q() { match { $p: Person } return { count($p) as n } }").rows == [
             {"n": COUNT + 12}
         ]
+
+
+# ---- upkeep
+
+
+def test_TP6_cleanup_removes_the_files_of_versions_nobody_can_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("omnigraph.storage.manifest.manifest.RECLAIM_AGE_S", 0)
+    monkeypatch.setattr("omnigraph.exec.topology.build.TOUCHED_FEW", 0)
+    path = tmp_path / "g"
+    with filed(path) as graph:
+        for number in range(3):
+            graph.load(people(100 + number, 1), "append", type="Person", engine="local")
+        of_nodes = [file for file in files_of(path) if file.name.startswith("nodes")]
+        assert len(of_nodes) > 1
+        graph.cleanup(keep=1, grace=0, confirm=True)
+        left = [file for file in files_of(path) if file.name.startswith("nodes")]
+        newest = graph.snapshot().tables[PERSON].version
+        assert [file.name.split("-")[2] for file in left] == [str(newest)]
+        assert answers(graph) == expected(path)
+        assert graph.check().ok
+
+
+def test_TP6_check_tells_files_that_are_damaged_or_differ(tmp_path: Path) -> None:
+    path = tmp_path / "g"
+    with filed(path) as graph:
+        graph.mutate('query q() { insert Person { name: "behind" } }')
+        assert graph.check().ok
+        for file in files_of(path):
+            data = bytearray(file.read_bytes())
+            data[-60_000] ^= 1
+            file.unlink()
+            file.write_bytes(data)
+        findings = graph.check().findings
+        assert [finding.code for finding in findings] == ["topology", "topology"]
+        assert len(files_of(path)) == 2, "check writes nothing"
+
+
+def test_TP6_a_snapshot_tells_which_tables_have_files_how_big_and_how_far_behind(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "g"
+    with filed(path) as graph:
+        graph.mutate('query q() { insert Person { name: "behind" } }')
+        topology = graph.snapshot().topology
+        assert {key: state.rows_behind for key, state in topology.items()} == {PERSON: 1, KNOWS: 0}
+        sizes = sorted(file.stat().st_size for file in files_of(path))
+        assert sorted(state.bytes for state in topology.values()) == sizes
+        graph.branches.create("side")
+        graph.mutate('query q() { insert Person { name: "beside" } }', branch="side")
+        side = graph.snapshot("side")
+        assert side.topology[PERSON].rows_behind == 2
+        assert side.topology[PERSON].branch is None, "the fork uses the file of its base"
+        assert len(files_of(path)) == 2
+        assert answers(graph, "side") == expected(path, "side")
