@@ -7,7 +7,7 @@ An edge as one integer, source number above and neighbour below, makes a sorted 
 the same thing as the rows: building is one sort, patching is two searches in it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -20,6 +20,8 @@ from omnigraph.exec.memory.resident import Edges
 from omnigraph.plan import ir
 
 _LOW = np.int64(0xFFFFFFFF)
+
+_SEARCHED_TOGETHER = 1 << 20
 
 _BYTES_AN_EDGE = 48
 """The peak of building: keys, their order, both again in that order."""
@@ -45,6 +47,14 @@ class ListView(Protocol):
 
     def row(self, node: int) -> Sequence[int]:
         """The neighbours of one node, ascending."""
+        ...
+
+    def joined(self, nodes: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Flags of the pairs of which the other is a neighbour of the node."""
+        ...
+
+    def all_neighbours(self) -> np.ndarray:
+        """The neighbours of every node, one node after the other."""
         ...
 
 
@@ -139,6 +149,15 @@ class NeighbourLists:
         owners, indexes = self.spread(nodes)
         return owners, self.neighbours[indexes]
 
+    def all_neighbours(self) -> np.ndarray:
+        """The neighbours of every node, one node after the other."""
+        return self.neighbours
+
+    def joined(self, nodes: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Flags of the pairs of which the other is a neighbour of the node."""
+        first = self.starts[nodes]
+        return searched(self.neighbours.__getitem__, first, self.starts[nodes + 1], others)
+
     def loops(self, nodes: np.ndarray) -> np.ndarray:
         """Flags of the nodes that are neighbours of their own."""
         flags: np.ndarray = self.self_looped[nodes]
@@ -185,6 +204,35 @@ class EdgeLists(NeighbourLists):
         """The edges of one node, in step with its neighbours."""
         starts = self._views[0]
         return self.edges.data[starts[node] : starts[node + 1]]
+
+
+def searched(
+    values_at: Callable[[np.ndarray], np.ndarray],
+    first: np.ndarray,
+    end: np.ndarray,
+    sought: np.ndarray,
+) -> np.ndarray:
+    """Flags of the values that occur in their own ascending stretch of an array: binary search of
+    all at once."""
+    flags = np.zeros(len(sought), bool)
+    for start in range(0, len(sought), _SEARCHED_TOGETHER):
+        block = slice(start, start + _SEARCHED_TOGETHER)
+        low, high, values = (
+            first[block].astype(np.int64),
+            end[block].astype(np.int64),
+            sought[block],
+        )
+        active = np.flatnonzero(low < high)
+        while len(active):
+            middle = (low[active] + high[active]) >> 1
+            probed = values_at(middle)
+            equal = probed == values[active]
+            flags[start + active[equal]] = True
+            less = probed < values[active]
+            low[active] = np.where(less, middle + 1, low[active])
+            high[active] = np.where(less, high[active], middle)
+            active = active[~equal & (low[active] < high[active])]
+    return flags
 
 
 def _packed(sources: np.ndarray, neighbours: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from omnigraph.exec.memory.adjacency import searched
 from omnigraph.exec.topology.edge_delta import EdgeDelta
 from omnigraph.storage.derived.edge_file import EdgeFile, RowLists, Way
 
@@ -118,6 +119,25 @@ class FiledLists:
             edges[in_patch] = patch.edges[of_patch]
         return owners, neighbours, edges
 
+    def all_neighbours(self) -> np.ndarray:
+        if self._patch is None:
+            return self._base.neighbours.whole()
+        return self.reached(np.arange(self.nodes))[1]
+
+    def joined(self, nodes: np.ndarray, others: np.ndarray) -> np.ndarray:
+        first, counts, is_patched = self._bounds(nodes)
+        base, patch = self._base, self._patch
+        if is_patched is None or patch is None:
+            return searched(base.neighbours.take, first, first + counts, others)
+        flags = np.empty(len(nodes), bool)
+        for chosen, values_at in (
+            (~is_patched, base.neighbours.take),
+            (is_patched, patch.neighbours.__getitem__),
+        ):
+            begin = first[chosen]
+            flags[chosen] = searched(values_at, begin, begin + counts[chosen], others[chosen])
+        return flags
+
     def loops(self, nodes: np.ndarray) -> np.ndarray:
         flags = np.isin(nodes, self._looped)
         if self._patch is not None:
@@ -178,6 +198,15 @@ class BothLists:
     def degrees(self, nodes: np.ndarray) -> np.ndarray:
         owners, _ = self.reached(nodes)
         return np.bincount(owners, minlength=len(nodes))
+
+    def all_neighbours(self) -> np.ndarray:
+        return self.reached(np.arange(self.nodes))[1]
+
+    def joined(self, nodes: np.ndarray, others: np.ndarray) -> np.ndarray:
+        flags = self._out.joined(nodes, others)
+        rest = np.flatnonzero(~flags)
+        flags[rest] = self._back.joined(nodes[rest], others[rest])
+        return flags
 
     def loops(self, nodes: np.ndarray) -> np.ndarray:
         return self._out.loops(nodes)

@@ -58,6 +58,10 @@ def expand(context: Context, op: ir.Expand, rows: Rows) -> Rows:
         hops_max = op.hops_min
     reach = reach_of(context, op, rows, hops_max)
     lists = reach.adjacency.distinct
+    if op.closes and hops_max == 1:
+        bound = positions_in(reach.targets, reach.target_ids, rows.bindings[op.out])
+        context.watch.hold(rows.bytes_as(rows.length))
+        return rows.take(np.flatnonzero(lists.joined(reach.sources, bound)))
     if hops_max == 1:
         context.watch.hold(rows.bytes_as(int(lists.degrees(reach.sources).sum())))
         owners, nodes = lists.reached(reach.sources)

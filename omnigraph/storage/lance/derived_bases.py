@@ -31,7 +31,7 @@ from omnigraph.storage.lance.columns import KEY
 from omnigraph.storage.lance.datasets import Datasets, Handle, files_of
 from omnigraph.storage.lance.delta import Deltas
 from omnigraph.storage.lance.rowids import rows_by_id
-from omnigraph.storage.lance.spans import AFTER, BEFORE
+from omnigraph.storage.lance.spans import AFTER, BEFORE, TOUCHED
 from omnigraph.storage.records import TablePin, TopologyState
 
 TOUCHED_FEW = 1024
@@ -210,7 +210,9 @@ class DerivedBases:
             self._parsed[file.digest] = parsed
         if isinstance(parsed, EdgeFile) and ends is not None and not _joins(parsed, ends):
             return None
-        touched = self._deltas.touched(base, pin, columns=None if kind == NODES else _ENDS)
+        touched = TOUCHED.empty_table()
+        if (base.version, base.branch, base.fork) != (pin.version, pin.branch, pin.fork):
+            touched = self._deltas.touched(base, pin, columns=None if kind == NODES else _ENDS)
         if touched.num_rows > most:
             return None
         if isinstance(parsed, NodeFile):
