@@ -139,6 +139,11 @@ FRONTIER = NumberVariable(
 TOPOLOGY_ROWS = NumberVariable(
     "OMNIGRAPH_TOPOLOGY_ROWS_MIN", 10_000, "rows from which a table gets topology files"
 )
+TOPOLOGY_CACHE = NumberVariable(
+    "OMNIGRAPH_TOPOLOGY_CACHE_BYTES_MAX",
+    8 << 30,
+    "bytes of topology files of object stores that are copied to this machine",
+)
 
 # Bulk work.
 LOAD_CONCURRENCY = NumberVariable(
@@ -228,6 +233,7 @@ COMPLETE = TextVariable("_OMNIGRAPH_COMPLETE", "set by a shell that completes a 
 TABLE: tuple[Variable, ...] = (
     HOME, PROFILE,
     QUERY_MEMORY, QUERY_TIME, CACHE, TRAVERSAL, FRONTIER, TOPOLOGY_ROWS,
+    TOPOLOGY_CACHE,
     LOAD_CONCURRENCY, MAINTENANCE_CONCURRENCY, LOCAL_BYTES, SCRATCH, CLASS_ARCHIVE,
     EMBED_PROVIDER, EMBED_MODEL, EMBED_BASE_URL, EMBED_TIMEOUT, EMBED_DEADLINE, EMBED_ATTEMPTS,
     EMBED_BACKOFF, EMBED_MOCK, OPENROUTER_KEY, OPENAI_KEY, GEMINI_KEY,

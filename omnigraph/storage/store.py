@@ -98,7 +98,9 @@ class Store:
         self.tables = Tables(self.datasets, row_cache)
         self.deltas = Deltas(self.datasets, row_cache)
         self.derived = DerivedBases(
-            self.datasets, self.deltas, DerivedFiles(where, self.stats, read_only=read_only)
+            self.datasets,
+            self.deltas,
+            DerivedFiles(where, self.objects, self.stats, read_only=read_only),
         )
         self.tables.finder = self.derived
         self.manifest = Manifest(where.uri, self.datasets)

@@ -12,6 +12,7 @@ their row ids; a column that is read again and again is loaded whole.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from omnigraph.exec.memory.adjacency import AdjacencyView, Topology
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.filed_ids import FiledIds
 from omnigraph.exec.memory.filed_lists import FiledAdjacency, either_way, filed_adjacency
-from omnigraph.exec.memory.resident import Edges, Nodes, VersionPatch
+from omnigraph.exec.memory.resident import Edges, Nodes, ResidentTable, VersionPatch
 from omnigraph.exec.memory.version import Source
 from omnigraph.exec.topology.edge_delta import EdgeDelta, followed, no_edges, positions_of
 from omnigraph.exec.topology.node_delta import NodeDelta, id_columns_of, node_delta
@@ -38,6 +39,8 @@ _FETCHED_ROW_COST = 256
 """Rows of a whole column that are read in the time of one fetch, and of each row it fetches."""
 
 _FEW = 4096
+_CELLS_MAX = 4096
+_CELL_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,47 @@ class _NodePatch:
     row_ids: np.ndarray
 
 
-class FiledNodes(Nodes):
+class FewCells(ResidentTable):
+    """Single values of columns that are not in memory, fetched by row id and kept for the next
+    query: a column's values by position."""
+
+    def few_values(
+        self, name: str, positions: list[int], together: Sequence[str]
+    ) -> list[Any] | None:
+        """The values of a column at a few positions, dates and moments as numbers; None when the
+        column is to be loaded whole. What is missing of the columns `together` comes with them, in
+        one read."""
+        if self.holds(name):
+            return None
+        known = self._cells(name)
+        missing = sorted({position for position in positions if position not in known})
+        if missing:
+            if not _is_fetched(self._cache, self, name, len(missing)):
+                return None
+            names = [each for each in dict.fromkeys((name, *together)) if not self.holds(each)]
+            columns = self.fetched(names, np.array(missing, np.int64))
+            for each, values in zip(names, columns, strict=True):
+                own = known if each == name else self._cells(each)
+                own.update(zip(missing, _plain(values).to_pylist(), strict=True))
+        return [known[position] for position in positions]
+
+    def _cells(self, name: str) -> dict[int, Any]:
+        key = (self.source.key, "cells", name)
+        cells: dict[int, Any] | None = self._cache.get(key)
+        if cells is None or len(cells) > _CELLS_MAX:
+            cells = {}
+            self._cache.put(key, cells, _CELLS_MAX * _CELL_BYTES)
+        return cells
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    """Dates and moments as the numbers they are stored as."""
+    if pa.types.is_date32(values.type):
+        return values.view(pa.int32())
+    return values.view(pa.int64()) if pa.types.is_timestamp(values.type) else values
+
+
+class FiledNodes(FewCells, Nodes):
     """A node table version over a node file."""
 
     ids: FiledIds
@@ -107,12 +150,9 @@ class FiledNodes(Nodes):
         name = self.source.columns.name_of(column)
         if name is None:
             return absent(column, len(positions))
-        if not column.type.is_blob and self.is_fetched(name, len(positions)):
+        if not column.type.is_blob and _is_fetched(self._cache, self, name, len(positions)):
             return self.fetched([name], positions)[0]
         return super().values_at(column, positions)
-
-    def is_fetched(self, name: str, count: int) -> bool:
-        return _is_fetched(self._cache, self, name, count)
 
     def ranks_at(self, positions: Positions) -> np.ndarray:
         if self.ids.is_sorted or len(positions) * 4 > self.size:
@@ -164,7 +204,7 @@ def _with_delta(
     return ids, _NodePatch(together[order], row_ids[order]), numbers
 
 
-class FiledEdges(Edges):
+class FiledEdges(FewCells, Edges):
     """An edge table version over an edge file."""
 
     def __init__(
@@ -208,15 +248,12 @@ class FiledEdges(Edges):
         name = self.source.columns.name_of(column)
         if name is None:
             return absent(column, len(positions))
-        if not column.type.is_blob and self.is_fetched(name, len(positions)):
+        if not column.type.is_blob and _is_fetched(self._cache, self, name, len(positions)):
             return self.fetched([name], positions)[0]
         return super().values_at(column, positions)
 
-    def is_fetched(self, name: str, count: int) -> bool:
-        return _is_fetched(self._cache, self, name, count)
-
     def _named(self, name: str, positions: Positions) -> pa.Array:
-        if self.is_fetched(name, len(positions)):
+        if _is_fetched(self._cache, self, name, len(positions)):
             return self.fetched([name], positions)[0]
         values = self.column(name)
         return values if positions is self.everything else gather(values, positions)
@@ -295,7 +332,7 @@ def _fetched(
     return [gather(in_one(rows[name]), indexes) for name in names]
 
 
-def _is_fetched(cache: Cache, table: Nodes | Edges, name: str, count: int) -> bool:
+def _is_fetched(cache: Cache, table: ResidentTable, name: str, count: int) -> bool:
     """Whether a column is read for these few entities alone: rent, until buying would have paid."""
     if count > _FEW or count * 4 > table.size or table.holds(name):
         return False

@@ -51,7 +51,7 @@ class Walk:
         self.tables = context.tables
         self.given = context.evaluator.given
         self.rows_max = rows_max
-        self.reader = CellReader(context.tables, self.given)
+        self.reader = CellReader(context.tables, self.given, context.columns_read)
         self.acquires = context.mode is TraversalMode.CSR
 
     def nodes(self, table: TableKey) -> Nodes | None:

@@ -11,7 +11,7 @@ compare alike as code points and as bytes.
 """
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -95,10 +95,16 @@ def kind_of(type_: ValueType) -> str | None:
 class CellReader:
     """Reads single values of resident columns for one query."""
 
-    __slots__ = ("_steps", "given")
+    __slots__ = ("_columns_read", "_steps", "given")
 
-    def __init__(self, tables: TablesView, given: Given) -> None:
+    def __init__(
+        self,
+        tables: TablesView,
+        given: Given,
+        columns_read: Mapping[ir.Var, tuple[ir.Column, ...]] | None = None,
+    ) -> None:
         self._steps = tables.steps
+        self._columns_read = columns_read or {}
         self.given = given
 
     def values(self, side: Side, frame: Frame) -> list[Any]:
@@ -117,19 +123,17 @@ class CellReader:
         """The values of a column that is not in memory, fetched for these rows alone."""
         if not positions:
             return []
-        numbers = np.array(positions, np.int64)
         if isinstance(side, ir.EntityId):
-            fetched: list[Any] = domain.ids_at(numbers).to_pylist()
-            return fetched
-        name = domain.source.columns.name_of(side)
-        key = (domain.table, side.property_id)
-        if name is None or key in self._steps or not domain.is_fetched(name, len(positions)):
+            if isinstance(domain, FiledEdges):
+                return domain.few_values("id", positions, ())
+            ids: list[Any] = domain.ids_at(np.array(positions, np.int64)).to_pylist()
+            return ids
+        name_of = domain.source.columns.name_of
+        name = name_of(side)
+        if name is None or (domain.table, side.property_id) in self._steps:
             return None
-        cells = domain.fetched([name], numbers)[0]
-        if side.type.scalar in _INTEGRAL:
-            cells = cells.view(_INTEGRAL[side.type.scalar])
-        values: list[Any] = cells.to_pylist()
-        return values
+        together = (name_of(column) for column in self._columns_read.get(side.var, ()))
+        return domain.few_values(name, positions, [each for each in together if each is not None])
 
     def _cells(self, side: Side, domain: Nodes | Edges) -> pa.Array | None:
         if isinstance(side, ir.EntityId):

@@ -26,7 +26,8 @@ _TODO = "delete the file: it is made again"
 
 def topology_findings(store: Store) -> Iterator[Finding]:
     """Files that are damaged, of another graph, or differ from their tables."""
-    entries = list(store.derived.files.everything())
+    files = store.derived.files
+    entries = [entry for entry in files.everything() if files.is_present(entry)]
     nodes = _node_files(entries)
     for entry in entries:
         try:

@@ -5,7 +5,8 @@
 Invariant: a file appears under its name whole and synced, or not at all, and never changes. A file
 that is odd in any way is counted in `stats`, never used, and removed where that is allowed. One
 process of a machine builds at a time; nobody waits for it. A read-only handle writes to the user's
-own cache folder alone.
+own cache folder alone. Files of a graph on an object store lie beside it, and are mapped from
+copies in that folder (`remote_copies`).
 """
 
 import fcntl
@@ -23,9 +24,10 @@ import numpy as np
 
 from omnigraph import user_cache
 from omnigraph.storage.derived.mapped_file import DamagedFile, MappedFile, write_file
+from omnigraph.storage.derived.remote_copies import RemoteCopies
 from omnigraph.storage.failpoints import hit
 from omnigraph.storage.names import fnv1a64
-from omnigraph.storage.objects import Root
+from omnigraph.storage.objects import Objects, Root
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.stats import Stats
 from omnigraph.types import TableKey
@@ -78,8 +80,9 @@ class DerivedEntry:
 class DerivedFiles:
     """The derived files of one graph. Safe to share between threads."""
 
-    def __init__(self, where: Root, stats: Stats, *, read_only: bool) -> None:
+    def __init__(self, where: Root, objects: Objects, stats: Stats, *, read_only: bool) -> None:
         self._stats = stats
+        self._remote = None if where.is_local else RemoteCopies(objects, FOLDER)
         self._where = where
         self._read_only = read_only
         self._open: dict[Path, MappedFile] = {}
@@ -116,12 +119,25 @@ class DerivedFiles:
 
     # Listing and opening
 
-    def listed(self, location: str) -> list[DerivedEntry]:
-        """The files of one table that may be used."""
+    def listed(self, pin: TablePin) -> list[DerivedEntry]:
+        """The files of one table that may be used for a version of it."""
         entries: list[DerivedEntry] = []
         for folder in self._folders():
-            entries += _entries(folder / _segment(location), location)
+            entries += _entries(folder / _segment(pin.location), pin.location)
+        if self._remote is not None:
+            entries += self._remote_entries(pin, {str(each.name) for each in entries})
         return [each for each in entries if each.path not in self._rejected]
+
+    def _remote_entries(self, pin: TablePin, copied: set[str]) -> Iterator[DerivedEntry]:
+        """The files of one table that lie beside the graph and have no copy here yet."""
+        folder = self._user_folder()
+        if self._remote is None or folder is None:
+            return
+        own = folder / _segment(pin.location)
+        for text, size in self._remote.listed(_segment(pin.location), pin):
+            name = DerivedName.parsed(text)
+            if name is not None and text not in copied:
+                yield DerivedEntry(name, own / text, size, pin.location)
 
     def everything(self) -> Iterator[DerivedEntry]:
         """Every derived file, of every table."""
@@ -129,12 +145,25 @@ class DerivedFiles:
             with suppress(OSError):
                 for each in sorted(os.listdir(folder)):
                     yield from _entries(folder / each, each.replace("-", "/", 1))
+        folder_of_copies = self._user_folder()
+        if self._remote is None or folder_of_copies is None:
+            return
+        for segment, text, size in list(self._remote.everything()):
+            name, path = DerivedName.parsed(text), folder_of_copies / segment / text
+            if name is not None and not path.exists():
+                yield DerivedEntry(name, path, size, segment.replace("-", "/", 1))
+
+    def is_present(self, entry: DerivedEntry) -> bool:
+        """Whether a file is on this machine, fetched if it has to be."""
+        return self._remote is None or self._remote.fetch(entry.path)
 
     def opened(self, entry: DerivedEntry) -> MappedFile | None:
         """A file, mapped; None when it is odd, or gone by now."""
         known = self._open.get(entry.path)
         if known is not None:
             return known
+        if not self.is_present(entry):
+            return None
         try:
             file = MappedFile(entry.path, entry.name.digest)
         except DamagedFile as damaged:
@@ -155,6 +184,8 @@ class DerivedFiles:
         if not self._read_only or damaged.path.parent.parent == self._cache:
             with suppress(OSError):
                 damaged.path.unlink()
+        if self._remote is not None and not self._read_only:
+            self._remote.remove(damaged.path)
 
     # Building
 
@@ -206,6 +237,8 @@ class DerivedFiles:
             aside.rename(path)
             hit("derived.renamed")
             _sync(folder)
+            if self._remote is not None and not self._read_only:
+                self._remote.put(path)
         except OSError as cause:
             self._stats.event("derived.unwritten", cause=str(cause))
             with suppress(OSError):
@@ -234,6 +267,8 @@ class DerivedFiles:
                 with suppress(OSError):
                     entry.path.unlink()
                     files, bytes_freed = files + 1, bytes_freed + entry.size
+                if self._remote is not None:
+                    self._remote.remove(entry.path)
         return files, bytes_freed
 
     def close(self) -> None:

@@ -127,6 +127,8 @@ class DerivedBases:
 
     def unreadable(self, entry: DerivedEntry) -> bool:
         """Whether nobody can use a file: it is damaged, or its version is gone."""
+        if not self.files.is_present(entry):
+            return False
         try:
             file = MappedFile(entry.path, entry.name.digest)
             pin = pin_of(file)
@@ -146,7 +148,7 @@ class DerivedBases:
         listed, base = self._known.get(key, ((), None))
         if base is not None:
             return base
-        entries = [each for each in self.files.listed(pin.location) if each.name.kind == kind]
+        entries = [each for each in self.files.listed(pin) if each.name.kind == kind]
         names = tuple(str(each.name) for each in entries)
         if not names or names == listed:
             return None

@@ -102,7 +102,7 @@ def expected(path: Path, branch: str = "main") -> list[Any]:
             return answers(graph, branch)
 
 
-def _nothing(self: object, location: str) -> list[Any]:
+def _nothing(self: object, pin: object) -> list[Any]:
     return []
 
 
