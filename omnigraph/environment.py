@@ -145,6 +145,14 @@ TOPOLOGY_CACHE = NumberVariable(
     "bytes of topology files of object stores that are copied to this machine",
 )
 
+# Writes.
+WRITE_RETRIES = NumberVariable(
+    "OMNIGRAPH_WRITE_RETRIES",
+    0,
+    "how often an update or delete is prepared again when another writer came first",
+    most=1000,
+)
+
 # Bulk work.
 LOAD_CONCURRENCY = NumberVariable(
     "OMNIGRAPH_LOAD_CONCURRENCY",
@@ -234,6 +242,7 @@ TABLE: tuple[Variable, ...] = (
     HOME, PROFILE,
     QUERY_MEMORY, QUERY_TIME, CACHE, TRAVERSAL, FRONTIER, TOPOLOGY_ROWS,
     TOPOLOGY_CACHE,
+    WRITE_RETRIES,
     LOAD_CONCURRENCY, MAINTENANCE_CONCURRENCY, LOCAL_BYTES, SCRATCH, CLASS_ARCHIVE,
     EMBED_PROVIDER, EMBED_MODEL, EMBED_BASE_URL, EMBED_TIMEOUT, EMBED_DEADLINE, EMBED_ATTEMPTS,
     EMBED_BACKOFF, EMBED_MOCK, OPENROUTER_KEY, OPENAI_KEY, GEMINI_KEY,

@@ -30,11 +30,14 @@ from omnigraph.cli.options import (
     EngineOption,
     GraphPath,
     Json,
+    Message,
+    Meta,
     Quiet,
     Snapshot,
     Store,
     Types,
     exclusive,
+    metadata,
 )
 from omnigraph.cli.progress import following
 from omnigraph.cli.shapes import rounded_lines
@@ -70,6 +73,8 @@ def load(
         str | None, typer.Option("--rejects", metavar="DIR", help="Where bad records go.")
     ] = None,
     actor: Actor = None,
+    message: Message = None,
+    meta: Meta = None,
     json: Json = False,
     store: Store = None,
     quiet: Quiet = False,
@@ -93,6 +98,8 @@ def load(
             on_duplicate=None if on_duplicate is None else str(on_duplicate),
             rejects=rejects,
             actor=actor,
+            message=message,
+            metadata=metadata(meta),
         )
         _show(where, done, as_json=json, quiet=quiet)
 
@@ -144,8 +151,12 @@ def _show(uri: str, done: LoadResult, *, as_json: bool, quiet: bool) -> None:
     show(
         f"loaded {uri} on branch {done.branch} with {done.mode}: "
         f"{done.total_entities} entities across {kinds}"
+        + (f", {done.inserted} inserted, {done.updated} updated" if done.mode == "patch" else "")
     )
     for line in rounded_lines(done.rounded):
         show(line)
+    for name, count in done.beside_equal.items():
+        edges = "edge was" if count == 1 else "edges were"
+        show(f"{count} {name} {edges} added beside equal ones; a @key(src, dst) would update them")
     if done.branch_created:
         show(f"branch {done.branch} created from {done.base_branch}")

@@ -22,15 +22,19 @@ from omnigraph.cli.options import (
     Engine,
     EngineOption,
     Json,
+    Message,
+    Meta,
     Params,
     ParamsFile,
     QueryFile,
     QueryText,
     Quiet,
+    Retry,
     Snapshot,
     Store,
     Words,
     exclusive,
+    metadata,
 )
 from omnigraph.cli.render import Format, QueryRows, TableStyle, lines_of
 from omnigraph.cli.shapes import commit_document, rounded_document, rounded_lines
@@ -112,7 +116,10 @@ def mutate(
         str | None,
         typer.Option("--if-commit", metavar="COMMIT", help="Only if the branch is there."),
     ] = None,
+    retry: Retry = None,
     actor: Actor = None,
+    message: Message = None,
+    meta: Meta = None,
     json: Json = False,
     store: Store = None,
     quiet: Quiet = False,
@@ -132,11 +139,19 @@ def mutate(
                     name=query_name,
                     branch=branch,
                     actor=actor,
+                    message=message,
+                    metadata=metadata(meta),
                     if_commit=if_commit,
+                    retries=_retries(retry, if_commit),
                 )
         except PreconditionFailed as cause:
             _tell_conflict(cause, as_json=json)
         _show_mutation(done, as_json=json)
+
+
+def _retries(given: int | None, if_commit: str | None) -> int | None:
+    """As given, else of the configuration, which holds for writes that may be prepared again."""
+    return given if given is not None or if_commit is not None else config().retries
 
 
 def _require_query(text: str, name: str | None) -> None:

@@ -38,6 +38,19 @@ def _actor(given: str | None) -> str | None:
         return given if given is not None else config().actor
 
 
+def metadata(given: list[str] | None) -> dict[str, str]:
+    """The texts of `--meta`, by their keys."""
+    texts: dict[str, str] = {}
+    for word in given or ():
+        key, equals, text = word.partition("=")
+        if not equals or not key.strip():
+            raise typer.BadParameter(f"--meta '{word}' is not KEY=TEXT")
+        if key.strip() in texts:
+            raise typer.BadParameter(f"--meta gives '{key.strip()}' twice")
+        texts[key.strip()] = text
+    return texts
+
+
 def _duration(given: str | None) -> str | None:
     if given is not None:
         from omnigraph.errors import BadRequest
@@ -58,18 +71,36 @@ Store = Annotated[
 Uri = Annotated[str | None, typer.Option("--uri", metavar="URI", help="The graph, as an option.")]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="Which branch.")]
 BranchOrMain = Annotated[
-    str | None, typer.Option("--branch", metavar="NAME", help="Which branch, else main.")
+    str | None,
+    typer.Option("--branch", metavar="POINT", help="A branch or point (main~3), else main."),
 ]
 Snapshot = Annotated[
-    str | None, typer.Option("--snapshot", metavar="COMMIT", help="As it was at a commit.")
+    str | None,
+    typer.Option("--snapshot", metavar="POINT", help="As it was: a commit, tag, main~3, main@{t}."),
 ]
-CommitId = Annotated[str, typer.Argument(metavar="COMMIT", help="The commit's id.")]
+CommitId = Annotated[
+    str, typer.Argument(metavar="COMMIT", help="Its id, or a point: a tag, main~3, main@{t}.")
+]
 
 # How a command behaves.
 Actor = Annotated[
     str | None, typer.Option("--as", metavar="ACTOR", help="Who writes.", callback=_actor)
 ]
+Message = Annotated[
+    str | None, typer.Option("-m", "--message", metavar="TEXT", help="What the commit is for.")
+]
+Meta = Annotated[
+    list[str] | None,
+    typer.Option("--meta", metavar="KEY=TEXT", help="A text kept with the commit; repeatable."),
+]
+Retry = Annotated[
+    int | None,
+    typer.Option(
+        "--retry", metavar="N", min=0, help="Prepare it again when another writer came first."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="As the storage has it.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Do not say where a write goes.")]
 EngineOption = Annotated[Engine, typer.Option("--engine", help="Where the work is done.")]
 Confirm = Annotated[bool, typer.Option("--confirm", help="Do it; without, only tell.")]
@@ -112,5 +143,14 @@ Grace = Annotated[
     str,
     typer.Option(
         "--grace", metavar="DUR", help="For readers of replaced commits.", callback=_duration
+    ),
+]
+MaxLag = Annotated[
+    str | None,
+    typer.Option(
+        "--max-lag",
+        metavar="DUR",
+        help="The oldest a commit may get unread: 7d.",
+        callback=_duration,
     ),
 ]

@@ -6,7 +6,7 @@ branch for the length of a block: merged at its end or deleted, never left.
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -18,11 +18,13 @@ from omnigraph.exec.changes.export import ExportResult
 from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.exec.merge.run import MergeOutcome
+from omnigraph.exec.merge.undo import UndoOutcome
 from omnigraph.exec.mutate.run import MutationResult
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.read.result import QueryResult
-from omnigraph.storage.names import MAIN, require_actor
-from omnigraph.storage.records import Snapshot
+from omnigraph.exec.schemas import Accepted
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import CommitNote, Snapshot
 
 if TYPE_CHECKING:
     from omnigraph.graph.door import Graph
@@ -43,10 +45,22 @@ class BranchHandle:
         name: str | None = None,
         actor: str | None = None,
         if_commit: str | None = None,
+        retries: int | None = None,
+        *,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
     ) -> MutationResult:
         """Run a mutation on this branch as one commit."""
         return self._graph.mutate(
-            query, params, name, branch=self.name, actor=actor, if_commit=if_commit
+            query,
+            params,
+            name,
+            branch=self.name,
+            actor=actor,
+            if_commit=if_commit,
+            message=message,
+            metadata=metadata,
+            retries=retries,
         )
 
     @checked
@@ -66,21 +80,39 @@ class BranchHandle:
         target: str = MAIN,
         *,
         actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
         delete_source: bool = False,
         by: str = "entity",
         resolve: Resolve = None,
         progress: Callable[[Progress], None] | None = None,
+        dry_run: bool = False,
     ) -> MergeOutcome:
         """Merge this branch into another as one commit."""
         return self._graph.branches.merge(
             self.name,
             target,
             actor=actor,
+            message=message,
+            metadata=metadata,
             delete_source=delete_source,
             by=by,
             resolve=resolve,
             progress=progress,
+            dry_run=dry_run,
         )
+
+    @checked
+    def revert(self, commit: str, to: str | None = None, **options: Any) -> UndoOutcome:
+        """Undo a commit, or a range, on this branch; `options` are those of `Graph.revert`."""
+        return self._graph.revert(commit, to, onto=self.name, **options)
+
+    @checked
+    def restore(
+        self, point: str, types: Collection[str] | None = None, **options: Any
+    ) -> UndoOutcome:
+        """Make this branch's content that of a point; `options` are those of `Graph.restore`."""
+        return self._graph.restore(point, types, branch=self.name, **options)
 
     @checked
     def load(self, source: Any, mode: str, **options: Any) -> LoadResult:
@@ -97,6 +129,11 @@ class BranchHandle:
         """Write the head of this branch as files."""
         return self._graph.export(target, format, types=types, branch=self.name)
 
+    @property
+    def schema(self) -> Accepted:
+        """The schema of this branch."""
+        return self._graph.schema.on(self.name)
+
     def snapshot(self) -> Snapshot:
         """Every table with its version and row count."""
         return self._graph.snapshot(self.name)
@@ -109,10 +146,9 @@ class BranchHandle:
 class Transaction:
     """A branch for the length of a block: merged at its end, or deleted with the error."""
 
-    def __init__(self, graph: "Graph", actor: str | None) -> None:
-        require_actor(actor)
+    def __init__(self, graph: "Graph", note: CommitNote) -> None:
         self._graph = graph
-        self._actor = actor
+        self._note = note
         self._name = f"tx/{ULID()}"
         self.outcome: MergeOutcome | None = None
 
@@ -131,7 +167,7 @@ class Transaction:
             return
         try:
             self.outcome = self._graph.branches.merge(
-                self._name, actor=self._actor, delete_source=True
+                self._name, **self._note.stated, delete_source=True
             )
         except BaseException:
             self._discard()
@@ -150,7 +186,7 @@ class Transaction:
         name: str | None = None,
     ) -> MutationResult:
         """Run a mutation inside the transaction."""
-        return self._graph.mutate(query, params, name, branch=self._name, actor=self._actor)
+        return self._graph.mutate(query, params, name, branch=self._name, actor=self._note.actor)
 
     @checked
     def query(
@@ -166,4 +202,4 @@ class Transaction:
     @checked
     def load(self, source: Any, mode: str, **options: Any) -> LoadResult:
         """Load bulk data inside the transaction; `options` are those of `Graph.load`."""
-        return self._graph.load(source, mode, branch=self._name, actor=self._actor, **options)
+        return self._graph.load(source, mode, branch=self._name, actor=self._note.actor, **options)

@@ -57,13 +57,14 @@ CLEANUP = ("cleanup.table", "cleanup.manifest")
 PROMOTE = ("promote.file",)
 RECLAIM = ("reclaim.table",)
 INIT = ("init.tables", "init.objects", "init.manifest")
+BACKUP = ("backup.data", "backup.marked", "backup.versions", "backup.complete")
 
 DERIVED = ("derived.begun", "derived.written", "derived.renamed")
 """Every step of writing one derived file."""
 
 NAMES = frozenset(
     {*COMMIT, *CONFIRM, *FORK, *RECOVER, *BRANCH, *FOLD, *UPKEEP, *REPAIR, *CLEANUP}
-    | {*PROMOTE, *RECLAIM, *INIT, *DERIVED}
+    | {*PROMOTE, *RECLAIM, *INIT, *BACKUP, *DERIVED}
 )
 
 

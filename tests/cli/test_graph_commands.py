@@ -1,5 +1,6 @@
 """The commands that open a graph: made, branched, looked at."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -108,13 +109,20 @@ def test_the_history_starts_with_one_commit(folder: Path) -> None:
         "merged_parent_commit_id",
         "actor_id",
         "created_at",
+        "message",
+        "metadata",
+        "counts",
     ]
     identity = commit["graph_commit_id"]
-    assert lines("commit", "list", "g.omni", cwd=folder) == [
+    assert lines("commit", "list", "g.omni", "--verbose", cwd=folder) == [
         f"{identity} graph_branch=main graph_manifest_version=1"
     ]
-    assert document("commit", "show", identity, "g.omni", cwd=folder) == commit
-    assert f"graph_commit_id: {identity}" in lines("commit", "show", identity, "g.omni", cwd=folder)
+    (line,) = lines("commit", "list", "g.omni", cwd=folder)
+    assert re.fullmatch(rf"{identity[:10]}  [-\d]+ [:\d]+Z  -  \(main\)", line)
+    show = ("commit", "show", identity, "g.omni")
+    assert document(*show, cwd=folder) == commit
+    assert f"graph_commit_id: {identity}" in lines(*show, "--verbose", cwd=folder)
+    assert lines(*show, cwd=folder)[:2] == [f"commit: {identity}", "names: main"]
     nobody = document("commit", "list", "g.omni", "--filter", "actor=nobody", cwd=folder)
     assert nobody == {"commits": []}
 

@@ -23,14 +23,16 @@ from omnigraph.exec.changes.entities import (
     Chosen,
     Entities,
     Mask,
+    Overlaid,
     Picked,
     differ,
     mask_of,
     present,
     rows_a_chunk,
 )
+from omnigraph.exec.values.columns import with_columns
 from omnigraph.storage.lance.parallel import together
-from omnigraph.storage.lance.spans import AFTER, BEFORE
+from omnigraph.storage.lance.spans import AFTER, BEFORE, reversed_
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
 
@@ -58,12 +60,20 @@ class CommitBase:
     """One commit."""
 
     def __init__(
-        self, store: Store, owner: Type, base: TablePin, *, source: TablePin, target: TablePin
+        self,
+        store: Store,
+        owner: Type,
+        base: TablePin,
+        *,
+        source: TablePin,
+        target: TablePin,
+        stored_as: Type | None = None,
     ) -> None:
-        self._entities = Entities(owner, store.tables.reader(base))
+        reader = store.tables.reader(base)
+        self._entities = Entities(owner, reader, stored_as=stored_as, defaults=True)
         columns = self._entities.read_by()
-        self._moved = store.deltas.touched(target, base, columns=columns)["id"].combine_chunks()
-        self._touched = store.deltas.touched(source, base, columns=columns)
+        self._moved = store.deltas.compared(target, base, columns=columns)["id"].combine_chunks()
+        self._touched = store.deltas.compared(source, base, columns=columns)
         self._ids = self._touched["id"].combine_chunks()
 
     def ids(self) -> pa.Array:
@@ -79,6 +89,31 @@ class CommitBase:
 
     def as_target(self, ids: pa.Array) -> Mask:
         """An id that the target did not write since has the base's content there."""
+        return ~mask_of(pc.is_in(ids, value_set=self._moved))
+
+
+class EmptyBase:
+    """A commit that did not have the type yet: both sides added whatever they have. A target of
+    None lacks the type, too."""
+
+    def __init__(
+        self, store: Store, owner: Type, *, source: TablePin, target: TablePin | None = None
+    ) -> None:
+        self._entities = Entities(owner, store.tables.reader(target or source), defaults=True)
+        self._ids = store.deltas.listed(source)["id"].combine_chunks()
+        self._moved = pa.array([], pa.string())
+        if target is not None:
+            self._moved = store.deltas.listed(target)["id"].combine_chunks()
+
+    def ids(self) -> pa.Array:
+        return self._ids
+
+    def entities_of(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
+        nothing = self._entities.pick(pa.nulls(len(ids), pa.uint64()), ids)
+        return nothing, np.zeros(len(ids), dtype=bool)
+
+    def as_target(self, ids: pa.Array) -> Mask:
+        """Where the target has no such entity either."""
         return ~mask_of(pc.is_in(ids, value_set=self._moved))
 
 
@@ -188,6 +223,20 @@ class TakenRows:
         self.target_rows.append(target_rows)
         self.kept = self.addresses = None
 
+    def leave(self, target_rows: pa.Array) -> None:
+        """Take back the removal of these rows of the target."""
+        for index, (theirs, ours) in enumerate(
+            zip(self.source_rows, self.target_rows, strict=True)
+        ):
+            leaves = pc.and_(theirs.is_null(), pc.is_in(ours, value_set=target_rows))
+            keep = pc.invert(leaves)
+            self.source_rows[index], self.target_rows[index] = (
+                theirs.filter(keep),
+                ours.filter(keep),
+            )
+            if self.addresses is not None:
+                self.addresses[index] = self.addresses[index].filter(keep)
+
     def rows(self) -> tuple[pa.Array, pa.Array]:
         """Everything taken, in one piece."""
         return _in_one(self.source_rows), _in_one(self.target_rows)
@@ -197,16 +246,35 @@ class TypeMerge:
     """One type with its three versions."""
 
     def __init__(
-        self, store: Store, owner: Type, base: Base, source: TablePin, target: TablePin
+        self,
+        store: Store,
+        owner: Type,
+        base: Base,
+        source: TablePin,
+        target: TablePin | None,
+        *,
+        keeps_new: bool = False,
+        stored_as: tuple[Type | None, Type | None] = (None, None),
     ) -> None:
+        """With `keeps_new` an entity of the source keeps the target's values of properties that are
+        younger than the source's version. `stored_as` is the type as source and target have it,
+        where the owner is of another schema. A target of None has no such type yet: the source's
+        version stands for it, and none of its rows."""
         self.owner = owner
-        self.source = Entities(owner, store.tables.reader(source))
-        self.target = Entities(owner, store.tables.reader(target))
-        self.touched = store.deltas.touched(source, target, columns=self.source.read_by())
+        theirs, ours = stored_as
+        reader = store.tables.reader
+        self.source = Entities(owner, reader(source), stored_as=theirs, defaults=True)
+        if target is None:
+            self.target = self.source
+            self.touched = reversed_(store.deltas.listed(source))
+        else:
+            self.target = Entities(owner, reader(target), stored_as=ours, defaults=True)
+            self.touched = store.deltas.compared(source, target, columns=self.source.read_by())
         """The ids in which the two sides may differ: `before` the source's rows, `after` the
         target's."""
         self.taken = TakenRows()
         self._base = base
+        self._new = self.source.lacking() - self.target.lacking() if keeps_new else frozenset[str]()
 
     def decide(self, compared: Callable[[int], None]) -> Iterator[Undecided]:
         """Decide every entity without a conflict, and yield the others, a chunk at a time.
@@ -229,7 +297,7 @@ class TypeMerge:
                 partial(self.target.pick, target_rows, ids, located=True),
             ]
         )
-        apart = differ(theirs, ours)
+        apart = differ(self._with_new(theirs, ours), ours)
         take = apart & self._base.as_target(ids)
         unclear = np.flatnonzero(apart & ~take)
         undecided = None
@@ -249,26 +317,67 @@ class TypeMerge:
     ) -> tuple[Mask, Undecided | None]:
         """Of entities that differ between the sides: where the source's is taken, and the rest that
         both changed."""
-        base, baseless = self._base.entities_of(ids, theirs)
-        source_moved = differ(theirs, base) | baseless
+        base, baseless = self._base_of(ids, theirs, ours)
+        source_moved = differ(self._with_new(theirs, ours), base) | baseless
         target_moved = differ(ours, base) | baseless
         conflict = source_moved & target_moved
         if not conflict.any():
             return source_moved & ~target_moved, None
         positions = pa.array(np.flatnonzero(conflict))
         theirs, ours, ids = theirs.take(positions), ours.take(positions), ids.take(positions)
-        base, baseless = self._base.entities_of(ids, theirs)
-        undecided = Undecided(ids, base, ours, theirs, baseless, theirs.row_ids, ours.row_ids)
+        base, baseless = self._base_of(ids, theirs, ours)
+        seen = self._with_new(theirs, ours)
+        undecided = Undecided(ids, base, ours, seen, baseless, theirs.row_ids, ours.row_ids)
         return source_moved & ~target_moved, undecided
 
+    def _with_new(self, theirs: Picked, ours: Picked) -> Aligned:
+        """The source's entities with the target's values of younger properties."""
+        if not self._new:
+            return theirs
+        return Overlaid(theirs, ours, self._new, np.ones(len(theirs.row_ids), dtype=bool))
+
+    def _base_of(self, ids: pa.Array, theirs: Picked, ours: Picked) -> tuple[Aligned, Mask]:
+        """The base. An entity that the source lacks keeps no younger value: to remove one that has
+        such a value is a change of both sides."""
+        base, baseless = self._base.entities_of(ids, theirs)
+        if self._new:
+            base = Overlaid(base, ours, self._new, present(theirs))
+        return base, baseless
+
+    def with_new_values(self, rows: pa.Table, target_rows: pa.Array) -> pa.Table:
+        """Rows of the source with the values of younger properties of the rows that they replace;
+        with their default or null where they replace none."""
+        if not self._new or not rows.num_rows:
+            return rows
+        ours = self.target.stageable(target_rows.drop_null())
+        known = mask_of(target_rows.is_valid())
+        positions = pa.array(
+            np.where(known, np.cumsum(known) - 1, np.arange(len(known)) + len(ours))
+        )
+        return with_columns(
+            rows, {name: one_column(ours[name], rows[name]).take(positions) for name in self._new}
+        )
+
     def incoming(self) -> pa.Table:
-        """The rows that were taken, as the target's table holds them."""
+        """The rows that were taken, in the catalog's names."""
         has_blobs = any(prop.type.is_blob for prop in self.owner.properties)
         if self.taken.kept is None or has_blobs:
             source_rows, _ = self.taken.rows()
-            return self.target.stored(self.source.stageable(source_rows.drop_null()))
-        nothing = self.target.reader.schema.empty_table()
-        return pa.concat_tables([nothing, *map(self.target.stored, self.taken.kept)])
+            return self.source.stageable(source_rows.drop_null())
+        names = self.source.names
+        nothing = self.source.stageable(pa.array([], pa.uint64())).select(names)
+        return pa.concat_tables([nothing, *(kept.select(names) for kept in self.taken.kept)])
+
+
+def one_column(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Two columns of one property, one after the other. A blob that a version lacks has no type of
+    its own."""
+    if one.type != other.type:
+        if one.null_count == len(one):
+            one = pa.chunked_array([pa.nulls(len(one), other.type)])
+        elif other.null_count == len(other):
+            other = pa.chunked_array([pa.nulls(len(other), one.type)])
+    return pa.chunked_array([*one.chunks, *other.chunks], one.type)
 
 
 def _in_one(parts: Sequence[pa.Array]) -> pa.Array:

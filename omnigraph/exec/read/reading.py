@@ -48,6 +48,7 @@ class Reading:
         self.holdings = Holdings(store, self.limits.cache_bytes_max)
         self.embedder: embed.Provider | None = None
         self.few_rows_max = _FEW_ROWS_MAX
+        self._history = store.history
         self._prepared: dict[int, PreparedPlan] = {}
         self._views: dict[tuple[str, str], TablesView] = {}
         self._epoch = 0
@@ -57,7 +58,8 @@ class Reading:
     ) -> QueryResult:
         """The rows of a plan in one snapshot."""
         given = Given(params, now_ms())
-        return self._undamaged(lambda: self._ran(plan, given, snapshot))
+        with self._history.lost.reading(snapshot):
+            return self._undamaged(lambda: self._ran(plan, given, snapshot))
 
     def _ran(self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot) -> QueryResult:
         running = self._running(plan, given, snapshot)
@@ -79,7 +81,8 @@ class Reading:
             result = guard.run(running.context.watch, running.result)
             return ShareResult(len(result), result.to_arrow(), running.profile.figures(plan))
 
-        return self._undamaged(answered)
+        with self._history.lost.reading(snapshot):
+            return self._undamaged(answered)
 
     def _undamaged(self, attempt: Callable[[], Done]) -> Done:
         """The result of an attempt; of another without each derived file that proves damaged."""

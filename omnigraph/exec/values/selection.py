@@ -81,6 +81,11 @@ def select_among(rows: pa.Table, where: ir.Expr, given: Given) -> pa.Table:
     return rows.filter(pa.array(Evaluator(given, _no_text_search).keep(where, bound)))
 
 
+def is_few(count: int, reader: TableReader) -> bool:
+    """Whether a filter on that many keys costs less than reading the key column once."""
+    return count <= max(KEYS_FEW, min(KEYS_MAX, reader.pin.row_count // ROWS_A_KEY))
+
+
 def rows_by_key(
     reader: TableReader, column: str, keys: pa.Array, columns: Sequence[str]
 ) -> pa.Table:
@@ -88,7 +93,7 @@ def rows_by_key(
     rows = _rows_by_file(reader, column, keys, columns)
     if rows is not None:
         return rows
-    if len(keys) <= max(KEYS_FEW, min(KEYS_MAX, reader.pin.row_count // ROWS_A_KEY)):
+    if is_few(len(keys), reader):
         return reader.rows(columns, filter=ids_filter(keys.to_pylist(), column))
     names = list(dict.fromkeys((*columns, column)))
     matches = [
@@ -105,15 +110,16 @@ def _rows_by_file(
 ) -> pa.Table | None:
     """The same by the row ids that a derived file has; None when there is none that tells."""
     only_ids = list(columns) == [KEY] and column == KEY
-    if not only_ids and len(keys) > KEYS_MAX:
+    finder = reader.finder
+    if finder is None or (not only_ids and len(keys) > KEYS_MAX):
         return None
     ids = pc.unique(keys).drop_null()
     if column != KEY:
-        edges = reader.find_edges(column, ids)
+        edges = finder.edge_row_ids(reader.pin, column, ids)
         if edges is None or len(edges) > KEYS_MAX:
             return None
         return reader.by_row_id(pa.array(edges, pa.uint64()), columns)
-    row_ids = reader.find_row_ids(ids)
+    row_ids = finder.row_ids(reader.pin, ids)
     if row_ids is None:
         return None
     present = row_ids != NO_ROW
@@ -131,8 +137,8 @@ def _named_row_ids(reader: TableReader, where: ir.Expr, given: Given) -> np.ndar
         for subject, value in ((part.left, part.right), (part.right, part.left)):
             if isinstance(subject, ir.EntityId) and isinstance(value, CONSTANTS):
                 id = given.of(value)
-                if isinstance(id, str):
-                    row_ids = reader.find_row_ids(pa.array([id]))
+                if isinstance(id, str) and reader.finder is not None:
+                    row_ids = reader.finder.row_ids(reader.pin, pa.array([id]))
                     return None if row_ids is None else row_ids[row_ids != NO_ROW]
     return None
 

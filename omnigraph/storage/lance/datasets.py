@@ -20,6 +20,7 @@ from lance.lance import _Session as Session
 
 from omnigraph.errors import AlreadyExists, NotFound, Reclaimed, StorageFailed
 from omnigraph.lru import Lru
+from omnigraph.storage.lance.base_paths import Homes
 from omnigraph.storage.lance.refs import Ref, listed_ref, read_ref, read_refs
 from omnigraph.storage.names import encode
 from omnigraph.storage.objects import Objects, Root
@@ -42,9 +43,10 @@ class Datasets:
 
     def __init__(self, where: Root, objects: Objects, stats: Stats) -> None:
         self._where = where
-        self._objects = objects
+        self.objects = objects
         self._stats = stats
         self._session = Session()
+        self._homes = Homes(where)
         self._handles: Lru[_VersionKey, Handle] = Lru(_HANDLES_MAX)
 
     # Opening
@@ -70,12 +72,15 @@ class Datasets:
         listing, making and deleting branches."""
         uri = self._where.branching(location) if branching else self.uri(location, branch)
         with self.lance_call("open", f"{location} on {branch or 'main'}"):
-            return lance.dataset(
+            handle = lance.dataset(
                 uri,
                 version=version,
                 storage_options=self._where.storage_options,
                 session=self._session,
             )
+        if branch is not None:
+            self._homes.require(location, handle.base_paths().values())
+        return handle
 
     def handle(self, pin: TablePin) -> Handle:
         """The handle of a published version, opened at most once while it is in use."""
@@ -88,6 +93,11 @@ class Datasets:
             raise Reclaimed("version", f"{pin.version} of {pin.table_key}") from cause
         self.keep(pin, handle)
         return handle
+
+    def remove(self, location: str) -> None:
+        """Remove a dataset's folder."""
+        self.forget(location)
+        self.objects.delete_prefix(location)
 
     def own(self, pin: TablePin) -> Handle:
         """A new handle that is not shared: building an index locks other threads out of its
@@ -116,7 +126,7 @@ class Datasets:
         """
         folder = f"{_folder(location, branch)}/_versions"
         names = f"{folder}/{version_file(known)}", f"{folder}/{version_file(known + 1)}"
-        if self._objects.is_newest(*names):
+        if self.objects.is_newest(*names):
             return known
         return self.head(location, branch)
 
@@ -137,13 +147,6 @@ class Datasets:
                 storage_options=self._where.storage_options,
             )
 
-    def create_or_replace(self, location: str, rows: pa.Table) -> Handle:
-        """A new dataset, in place of one that an unfinished init left behind."""
-        try:
-            return self.create(location, rows)
-        except AlreadyExists:
-            return self.create(location, rows, replace=True)
-
     def commit(self, handle: Handle, transaction: Transaction) -> Handle:
         """Commit through exactly the handle it was staged on, without a retry by Lance."""
         with self.lance_call("commit", handle.uri):
@@ -158,12 +161,12 @@ class Datasets:
                 listed: dict[str, Any] = dict(self.open(location, branching=True).branches.list())
         except NotFound:
             # Lance lists names and then reads each; one that was deleted in between fails it.
-            return read_refs(self._objects, location)
+            return read_refs(self.objects, location)
         return {name: listed_ref(facts) for name, facts in listed.items()}
 
     def ref(self, location: str, branch: str) -> Ref | None:
         """One Lance branch, by one small read: listing would read them all."""
-        return read_ref(self._objects, location, branch)
+        return read_ref(self.objects, location, branch)
 
     def create_branch(
         self, location: str, branch: str, *, source: str | None, version: int
@@ -181,7 +184,7 @@ class Datasets:
         if self.ref(location, branch) is not None:
             with self.lance_call("delete_branch", f"{location} {branch}"):
                 root.branches.delete(encode(branch))
-        self._objects.delete_prefix(f"{location}/tree/{encode(branch)}")
+        self.objects.delete_prefix(f"{location}/tree/{encode(branch)}")
 
     # The one place Lance is called from
 
@@ -195,6 +198,19 @@ class Datasets:
             raise CommitRaced(str(cause)) from cause
         except (OSError, ValueError, RuntimeError) as cause:
             raise _translated(name, subject, cause) from cause
+
+
+def has_version(datasets: Datasets, pin: TablePin) -> bool:
+    """Whether a published version is on disk, by one look."""
+    return datasets.objects.has(f"{datasets.folder(pin)}/_versions/{version_file(pin.version)}")
+
+
+def create_or_replace(datasets: Datasets, location: str, rows: pa.Table) -> Handle:
+    """A new dataset, in place of one that an unfinished init left behind."""
+    try:
+        return datasets.create(location, rows)
+    except AlreadyExists:
+        return datasets.create(location, rows, replace=True)
 
 
 def files_of(fragment: LanceFragment) -> tuple[str, ...]:
@@ -218,7 +234,10 @@ def version_file(version: int) -> str:
 
 
 # Only the last folders of a path tell: a graph may lie below a folder called `data` too.
-_FILE = r"/(data/\w+\.lance|_deletions/\d+-\d+-\d+\.(arrow|bin)|_indices/[0-9a-f-]{36}/\w+\.\w+)"
+_FILE = (
+    r"/(data/\w+(\.lance|/\w+\.blob)|_deletions/\d+-\d+-\d+\.(arrow|bin)"
+    r"|_indices/[0-9a-f-]{36}/\w+\.\w+)"
+)
 _MISSING_FILE = re.compile(rf"not found.*{_FILE}(?![\w/])", re.I | re.S)
 
 

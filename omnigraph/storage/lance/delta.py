@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.lru import Lru
-from omnigraph.storage.lance.columns import KEY
+from omnigraph.storage.lance.columns import KEY, ROW_ID
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.lance.direct_read import DirectReader
 from omnigraph.storage.lance.parallel import together
@@ -89,6 +89,21 @@ class Deltas:
         """The fork points below a version: the newest versions of other branches it contains."""
         below = self._chain(pin)[1:] if pin.branch is not None else []
         return [replace(pin, version=p.version, branch=p.branch, fork=p.fork) for p in below]
+
+    def compared(self, before: TablePin, after: TablePin, *, columns: Columns = None) -> pa.Table:
+        """The same for two tables that may be different ones: tables of one type that two branches
+        made share no history, so every id of both is listed."""
+        if before.location == after.location:
+            return self.touched(before, after, columns=columns)
+        ours, theirs = self.listed(before), self.listed(after)
+        return composed(reversed_(ours), theirs).sort_by(KEY)
+
+    def listed(self, pin: TablePin) -> pa.Table:
+        """Every id of a version, as what a new table brings."""
+        with self._datasets.lance_call("scan", pin.table_key):
+            rows = self._datasets.handle(pin).scanner(columns=[KEY], with_row_id=True).to_table()
+        nothing = pa.nulls(rows.num_rows, pa.uint64())
+        return pa.table([rows[KEY], nothing, rows[ROW_ID]], schema=TOUCHED).sort_by(KEY)
 
     def clear(self) -> None:
         """Forget everything."""

@@ -62,29 +62,24 @@ class TableReader:
     _id_index: IdIndex
     _row_cache: RowCache
     _arriving: Arriving = uncounted
-    _finder: RowFinder | None = None
+    finder: RowFinder | None = None
 
     def lacks(self, ids: pa.Array) -> bool:
         """Whether a derived file or the id index proves that none of these ids is here; False when
         neither can."""
-        row_ids = self.find_row_ids(ids)
+        row_ids = None if self.finder is None else self.finder.row_ids(self.pin, ids)
         if row_ids is not None:
             return bool((row_ids == NO_ROW).all())
         return self._id_index.lacks(self.pin, self._handle, ids)
 
-    def find_row_ids(self, ids: pa.Array) -> np.ndarray | None:
-        """The row id of each of these node ids, `NO_ROW` where it has none; None when no derived
-        file tells."""
-        return None if self._finder is None else self._finder.row_ids(self.pin, ids)
-
-    def find_edges(self, end: str, ids: pa.Array) -> np.ndarray | None:
-        """The row ids of the edges that have one of these nodes at an end (`src`, `dst`); None
-        when no derived file tells."""
-        return None if self._finder is None else self._finder.edge_row_ids(self.pin, end, ids)
-
     @cached_property
     def schema(self) -> pa.Schema:
         return self._handle.schema
+
+    @property
+    def blob_columns(self) -> frozenset[str]:
+        """Columns whose bytes lie apart from the rows."""
+        return frozenset(field.name for field in self.schema if is_blob(field))
 
     def indexes(self) -> tuple[IndexFacts, ...]:
         """Every index this version has."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
+from omnigraph.exec.merge import decide as deciding
 from omnigraph.exec.merge import run as merging
 from omnigraph.exec.progress import Progress
 from omnigraph.graph import Graph
@@ -355,14 +356,14 @@ def test_a_blob_merges_by_property(people: Graph) -> None:
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, work: Any) -> None:
     """Run something between the decision of a merge and its commit."""
-    decided = merging._decided
+    decided = merging.decided
 
     def and_then(*arguments: Any) -> Any:
         found = decided(*arguments)
         work()
         return found
 
-    monkeypatch.setattr(merging, "_decided", and_then)
+    monkeypatch.setattr(merging, "decided", and_then)
 
 
 def test_a_target_that_moves_meanwhile_is_merged_as_it_is_then(
@@ -403,7 +404,7 @@ def moving(
     it can; how it went."""
     other = og.open(small.uri)
     monkeypatch.setattr(other._store._committer, "_wait_s", 0.1)
-    stage = merging._stage
+    stage = deciding.stage_part
     went: list[str] = []
 
     def and_then(*arguments: Any) -> None:
@@ -415,7 +416,7 @@ def moving(
         else:
             went.append("came first")
 
-    monkeypatch.setattr(merging, "_stage", and_then)
+    monkeypatch.setattr(deciding, "stage_part", and_then)
     return went
 
 

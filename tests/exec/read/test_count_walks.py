@@ -12,6 +12,7 @@ from omnigraph.exec.read import run
 from omnigraph.graph import Graph
 from tests.exec.random_queries import SCHEMA
 from tests.exec.read.test_random_queries import overwrite
+from tests.exec.topology.test_topology_builders import forget
 from tests.exec.world import graph_of
 
 NODES = 6
@@ -86,7 +87,7 @@ def test_walks_that_are_counted_are_as_many_as_walks_that_are_made(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMNIGRAPH_TOPOLOGY_ROWS_MIN", "0" if filed else "1000000")
         patch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "csr")
-        graph.close()
+        forget(graph)
         for name, body in COUNTS.items():
             assert graph.query(f"query q() {{ {body} }}").rows == expected(name, pairs), name
 

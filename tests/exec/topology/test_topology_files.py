@@ -39,6 +39,7 @@ from tests.exec.memory.test_resident import SCHEMA as MODEL_SCHEMA
 from tests.exec.random_queries import SCHEMA, graphs, queries
 from tests.exec.read.test_random_queries import TABLES, answers, or_refused, overwrite
 from tests.exec.reference import Reference
+from tests.exec.topology.test_topology_builders import forget
 from tests.exec.world import graph_of
 
 STEPS_OF_SCHEMA = (
@@ -128,7 +129,7 @@ def test_TP_reading_with_files_gives_the_rows_of_the_naive_evaluator(
     choice: int,
 ) -> None:
     shutil.rmtree(Path(graph.uri) / "__derived", ignore_errors=True)
-    graph.close()
+    forget(graph)
     if state in ("stale", "folded"):
         overwrite(graph, earlier)
         built(graph)
@@ -142,7 +143,7 @@ def test_TP_reading_with_files_gives_the_rows_of_the_naive_evaluator(
         if state == "damaged":
             for path in files_of(graph):
                 damage(path, choice)
-            graph.close()
+            forget(graph)
         if state != "present":
             patch.setenv("OMNIGRAPH_TOPOLOGY_ROWS_MIN", "1000000")  # nothing is built again
         _agrees(graph, data, asked, state)
@@ -161,7 +162,7 @@ def test_TP5_a_fork_reads_the_files_of_its_base_and_its_own_rows(
     asked: list[tuple[str, dict[str, Any]]],
 ) -> None:
     shutil.rmtree(Path(graph.uri) / "__derived", ignore_errors=True)
-    graph.close()
+    forget(graph)
     overwrite(graph, data)
     built(graph)
     graph.branches.create("side")
@@ -227,7 +228,7 @@ def test_TP1_after_any_writes_files_and_deltas_read_what_was_written(
         for number, (name, *arguments) in enumerate(steps):
             getattr(model, name)(*arguments)
             if number in anew:
-                written.close()  # the next read begins with the files alone
+                forget(written)  # the next read begins with the files alone
             check(model)
         view = written._reading._view(written._store.snapshot())
         assert isinstance(view.nodes(P), FiledNodes)
@@ -375,7 +376,7 @@ def test_TP3_a_file_of_another_graph_is_refused_and_counted(tmp_path: Path) -> N
     shutil.rmtree(theirs)
     shutil.copytree(ours, theirs)
     made, model = graphs[1]
-    made.close()
+    forget(made)
     check(model)
     assert made.stats().events["derived.rejected"] >= 1
     for each, _ in graphs:
