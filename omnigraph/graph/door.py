@@ -1,8 +1,7 @@
 """`Graph`, the facade: queries, mutations, loads, branches, history and upkeep of one open graph.
 
 Invariant: this file decides which parts are asked in which order and nothing else. A read-only
-graph writes nothing. A graph exists once its manifest does, so an init that stopped half-way left
-none, and init can be run again.
+graph writes nothing.
 """
 
 import os
@@ -11,10 +10,9 @@ from dataclasses import replace
 from types import TracebackType
 from typing import IO, Any, Self
 
-from omnigraph.arguments import checked, require_address
-from omnigraph.catalog.accept import accept
+from omnigraph.arguments import checked
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, NotFound, StorageFailed, TypeCheckError
+from omnigraph.errors import BadRequest, NotFound, TypeCheckError
 from omnigraph.exec.changes.blobs import BlobCell, find_blob
 from omnigraph.exec.changes.diff import Changes, changes_between, filters
 from omnigraph.exec.changes.export import ExportResult
@@ -24,9 +22,8 @@ from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress, UpkeepProgress
 from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
-from omnigraph.exec.schemas import Schemas, accepted, schema_tables, seen_under, under_schema
+from omnigraph.exec.schemas import Schemas, seen_under, under_schema
 from omnigraph.exec.topology.build import topology_after
-from omnigraph.exec.upkeep.backup import BackupReport
 from omnigraph.exec.upkeep.build_indexes import IndexReport, ensure_indices
 from omnigraph.exec.upkeep.check import CheckReport, check
 from omnigraph.exec.upkeep.cleanup import GRACE, CleanupReport, Duration
@@ -34,7 +31,7 @@ from omnigraph.exec.upkeep.optimize import OptimizeReport
 from omnigraph.graph.backup_verb import BackupVerb
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, stored_catalog
-from omnigraph.graph.source_text import query_text, schema_text
+from omnigraph.graph.source_text import query_text
 from omnigraph.graph.undo_verbs import UndoVerbs
 from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView, TagsView
 from omnigraph.pipeline import upkeep
@@ -50,7 +47,7 @@ from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.stats import StatsView
-from omnigraph.storage.store import Settings, Store, create, open_store
+from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.repair import RepairReport
 
 _ENGINES = ("auto", "local", "spark")
@@ -442,88 +439,3 @@ class Graph(UndoVerbs, BackupVerb):
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-@checked
-def init(
-    uri: str | os.PathLike[str],
-    schema: str | os.PathLike[str],
-    *,
-    storage_options: dict[str, str] | None = None,
-    fold: bool = True,
-    external_blobs: Iterable[str] = (),
-) -> Graph:
-    """A new graph. `schema` is the path of a `.pg` file, or its text."""
-    require_address(uri)
-    text = schema_text(schema)
-    first = accepted(text, accept(text))
-    store = create(
-        uri,
-        schema_tables(first.catalog),
-        files=first.files(),
-        schema=first.id,
-        storage_options=storage_options,
-        settings=Settings(fold=fold, external_blobs=tuple(external_blobs)),
-    )
-    return Graph(store)
-
-
-@checked
-def check_at(
-    uri: str | os.PathLike[str], *, storage_options: dict[str, str] | None = None
-) -> CheckReport:
-    """Check a graph that may be too damaged to be opened."""
-    require_address(uri)
-    store = open_store(uri, read_only=True, storage_options=storage_options)
-    return check(store, Schemas(store), lambda: stored_catalog(store))
-
-
-@checked
-def open(
-    uri: str | os.PathLike[str],
-    *,
-    read_only: bool = False,
-    storage_options: dict[str, str] | None = None,
-    fold: bool = True,
-    external_blobs: Iterable[str] = (),
-) -> Graph:
-    """An existing graph. Read-write settles what dead writers left; read-only never writes.
-
-    `fold=False` leaves small fragments as they are, for `optimize` to fold. A Blob may be given as
-    the address of a file below one of `external_blobs`, such as `file:///photos/` or
-    `s3://bucket/photos/`; its bytes are copied in.
-    """
-    require_address(uri)
-    settings = Settings(fold=fold, external_blobs=tuple(external_blobs))
-    store = open_store(uri, read_only=read_only, storage_options=storage_options, settings=settings)
-    return Graph(store)
-
-
-@checked
-def backup(
-    uri: str | os.PathLike[str],
-    target: str | os.PathLike[str],
-    *,
-    storage_options: dict[str, str] | None = None,
-    target_options: dict[str, str] | None = None,
-    check: bool = True,
-    dry_run: bool = False,
-    progress: Callable[[UpkeepProgress], None] | None = None,
-) -> BackupReport:
-    """Copy a graph to an empty folder or bucket prefix, or bring an earlier backup up to date.
-
-    As `Graph.backup`. A graph that may not be written to is copied without a lock, so a cleanup of
-    it meanwhile can make the copy fail.
-    """
-    try:
-        graph = open(uri, storage_options=storage_options, read_only=dry_run)
-    except StorageFailed:
-        graph = open(uri, storage_options=storage_options, read_only=True)
-    with graph:
-        return graph.backup(
-            target,
-            storage_options=target_options,
-            check=check,
-            dry_run=dry_run,
-            progress=progress,
-        )

@@ -16,9 +16,10 @@ from omnigraph.exec.load.committed import Mode
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.schemas import Schemas
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.opening import open_store
 from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import NO_NOTE, CommitNote
-from omnigraph.storage.store import Store, open_store
+from omnigraph.storage.store import Store
 
 _OWN = frozenset(
     {"path", "type", "edge", "branch", "snapshot", "columns", "where", "mode", "actor"}

@@ -12,8 +12,8 @@ from omnigraph.exec.schemas import Schemas
 from omnigraph.pipeline.load import Order, load
 from omnigraph.pipeline.source_write import QUERY_PROPERTY, mark_of
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.opening import open_store
 from omnigraph.storage.protocol.intent import noted
-from omnigraph.storage.store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
