@@ -139,7 +139,11 @@ class FiledLists:
         return flags
 
     def loops(self, nodes: np.ndarray) -> np.ndarray:
-        flags = np.isin(nodes, self._looped)
+        flags = np.zeros(len(nodes), bool)
+        if len(self._looped):
+            nearest = np.searchsorted(self._looped, nodes)
+            nearest = np.minimum(nearest, len(self._looped) - 1)
+            flags = self._looped[nearest] == nodes
         if self._patch is not None:
             for index in np.flatnonzero(self._patch.indexes(nodes) >= 0).tolist():
                 node = int(nodes[index])

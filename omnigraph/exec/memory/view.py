@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.errors import OmnigraphError
-from omnigraph.exec.limits import arrived
+from omnigraph.errors import LimitExceeded, OmnigraphError
+from omnigraph.exec.limits import announce, arrived
 from omnigraph.exec.memory.adjacency import AdjacencyView, Topology
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.filed_ids import FiledIds
@@ -51,6 +51,9 @@ _LOOKED_UP_ROWS = 16_384
 numbering."""
 
 _SOURCE_BYTES = 4096
+
+_BYTES_A_ROW = 128
+"""The peak of building a topology file: ids of both ends, keys and their order."""
 
 _Step = tuple[TableKey, Direction, TableKey, TableKey]
 """An edge table, which way, and the node tables a step comes from and goes to."""
@@ -246,8 +249,13 @@ class TablesView:
         """Leave topology files for every process, where this one would read whole tables."""
         tables = (*nodes, *(step[0] for step in steps))
         pins = self.snapshot.tables
-        if all(table in pins and is_worth_a_file(pins[table]) for table in tables):
-            build_topology(self.holdings.store, self.snapshot, steps, nodes)
+        if not all(table in pins and is_worth_a_file(pins[table]) for table in tables):
+            return
+        try:
+            announce(_BYTES_A_ROW * sum(pins[table].row_count for table in tables))
+        except LimitExceeded:
+            return  # the query may not hold that much: it says so where it reads
+        build_topology(self.holdings.store, self.snapshot, steps, nodes)
 
     def resident_nodes(self, table: TableKey) -> Nodes | None:
         """All nodes of a table, if they are in memory or in a file."""
