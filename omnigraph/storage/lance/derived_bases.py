@@ -31,7 +31,7 @@ from omnigraph.storage.lance.columns import KEY
 from omnigraph.storage.lance.datasets import Datasets, Handle, files_of
 from omnigraph.storage.lance.delta import Deltas
 from omnigraph.storage.lance.rowids import rows_by_id
-from omnigraph.storage.lance.spans import AFTER, BEFORE, TOUCHED
+from omnigraph.storage.lance.spans import AFTER, BEFORE, TOUCHED, composed
 from omnigraph.storage.records import TablePin, TopologyState
 
 TOUCHED_FEW = 1024
@@ -85,6 +85,7 @@ class DerivedBases:
         self._deltas = deltas
         self.files = files
         self._known: Lru[tuple[TablePin, object], tuple[_Listed, _Base | None]] = Lru(_BASES_MAX)
+        self._newest: Lru[object, tuple[_Listed, TablePin, _Base]] = Lru(_BASES_MAX)
         self._parsed: dict[str, NodeFile | EdgeFile] = {}
 
     # Bases
@@ -111,6 +112,7 @@ class DerivedBases:
     def clear(self) -> None:
         """Forget everything."""
         self._known.clear()
+        self._newest.clear()
         self._parsed.clear()
 
     # Upkeep
@@ -152,9 +154,30 @@ class DerivedBases:
         names = tuple(str(each.name) for each in entries)
         if not names or names == listed:
             return None
-        base = self._nearest(kind, pin, entries, ends)
+        line = (pin.location, pin.branch, pin.fork, key[1])
+        base = self._followed(line, names, pin) or self._nearest(kind, pin, entries, ends)
         self._known.put(key, (names, base))
+        if base is not None:
+            self._newest.put(line, (names, pin, base))
         return base
+
+    def _followed(self, line: object, names: _Listed, pin: TablePin) -> _Base | None:
+        """The base of an earlier version of the line that this process looked at last, with what
+        was touched between: a writer of many small commits pays for each of them once."""
+        known = self._newest.get(line)
+        if known is None or known[0] != names or known[1].version >= pin.version:
+            return None
+        _, before, base = known
+        columns = None if isinstance(base, NodeBase) else _ENDS
+        try:
+            step = self._deltas.touched(before, pin, columns=columns)
+        except OmnigraphError:
+            return None
+        touched = composed(base.touched, step)
+        touched = touched.filter(pc.or_(touched[BEFORE].is_valid(), touched[AFTER].is_valid()))
+        if touched.num_rows > max(TOUCHED_FEW, base.pin.row_count // _TOUCHED_SHARE):
+            return None
+        return replace(base, touched=touched)
 
     def _nearest(
         self, kind: str, pin: TablePin, entries: list[DerivedEntry], ends: Ends | None
