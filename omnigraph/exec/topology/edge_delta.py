@@ -79,6 +79,8 @@ def followed(
 
     `touched` compares the two versions, which `readers` read.
     """
+    if not touched.num_rows:
+        return delta, np.empty(0, np.int64)
     before, after = touched[BEFORE], touched[AFTER]
     old, new = _ends(readers[0], before, locate), _ends(readers[1], after, locate)
     was, is_ = _filled(before), _filled(after)

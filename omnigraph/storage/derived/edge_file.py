@@ -15,7 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from omnigraph.storage.derived.mapped_file import DamagedFile, MappedFile, NumberArray
+from omnigraph.storage.derived.mapped_file import (
+    DamagedFile,
+    MappedFile,
+    NumberArray,
+    NumberRange,
+)
 
 
 class Way(StrEnum):
@@ -74,19 +79,25 @@ class EdgeFile:
         except (KeyError, TypeError, ValueError) as cause:
             raise DamagedFile(file.path, f"it lacks {cause}") from cause
         self.in_order = bool(file.facts.get("in_order"))
-        self._by_row_id: tuple[np.ndarray, np.ndarray] | None = None
+        self._ascending = bool(file.facts.get("ascending"))
+        self._by_row_id: tuple[np.ndarray, np.ndarray | None] | None = None
 
     def positions_of(self, row_ids: np.ndarray) -> np.ndarray:
         """The position of each row id, or -1."""
-        if not self.count:
+        if not self.count or not len(row_ids):
             return np.full(len(row_ids), -1)
+        if isinstance(self.row_ids, NumberRange):
+            first = self.row_ids.slice(0, 1)[0]
+            inside = (row_ids >= first) & (row_ids - first < np.uint64(self.count))
+            return np.where(inside, (row_ids - first).astype(np.int64), -1)
         if self._by_row_id is None:
             whole = self.row_ids.whole()
-            order = np.argsort(whole, kind="stable")
-            self._by_row_id = whole[order], order
+            order = None if self._ascending else np.argsort(whole, kind="stable")
+            self._by_row_id = whole if order is None else whole[order], order
         ordered, order = self._by_row_id
         nearest = np.minimum(np.searchsorted(ordered, row_ids), self.count - 1)
-        return np.where(ordered[nearest] == row_ids, order[nearest], -1)
+        positions = nearest if order is None else order[nearest]
+        return np.where(ordered[nearest] == row_ids, positions, -1)
 
 
 def _lists(file: MappedFile, way: Way) -> RowLists:
@@ -118,7 +129,8 @@ def edge_arrays(
         arrays |= _way_arrays(way, near, far, positions, count)
     arrays["looped"] = np.unique(source[source == target]).astype(np.uint32)
     arrays["row_ids"] = row_ids.astype(np.uint64)
-    return {"edges": len(row_ids)}, arrays
+    ascending = bool((row_ids[1:] > row_ids[:-1]).all())
+    return {"edges": len(row_ids), "ascending": ascending}, arrays
 
 
 def _way_arrays(
