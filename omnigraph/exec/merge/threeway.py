@@ -32,7 +32,7 @@ from omnigraph.exec.changes.entities import (
 )
 from omnigraph.exec.values.columns import with_columns
 from omnigraph.storage.lance.parallel import together
-from omnigraph.storage.lance.spans import AFTER, BEFORE, reversed_
+from omnigraph.storage.lance.spans import AFTER, BEFORE
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
 
@@ -45,6 +45,10 @@ DELETE_VS_UPDATE = "delete_vs_update"
 
 class Base(Protocol):
     """The merge base of both sides: one commit, or several combined."""
+
+    @property
+    def between(self) -> TablePin | None:
+        """The base's version where it lies between the two sides; None elsewhere."""
 
     def ids(self) -> pa.Array:
         """The ids in which the source may differ from it."""
@@ -68,7 +72,9 @@ class CommitBase:
         source: TablePin,
         target: TablePin,
         stored_as: Type | None = None,
+        is_between: bool = False,
     ) -> None:
+        self.between = base if is_between else None
         reader = store.tables.reader(base)
         self._entities = Entities(owner, reader, stored_as=stored_as, defaults=True)
         columns = self._entities.read_by()
@@ -105,6 +111,10 @@ class EmptyBase:
         if target is not None:
             self._moved = store.deltas.listed(target)["id"].combine_chunks()
 
+    @property
+    def between(self) -> None:
+        return None
+
     def ids(self) -> pa.Array:
         return self._ids
 
@@ -125,6 +135,10 @@ class MergedBase:
     first: Base
     second: Base
     below: Base
+
+    @property
+    def between(self) -> None:
+        return None
 
     def ids(self) -> pa.Array:
         parts = [each.ids() for each in (self.first, self.second)]
@@ -153,6 +167,10 @@ class ForgottenBase:
     merge: Base
     before: Base
     below: Base
+
+    @property
+    def between(self) -> None:
+        return None
 
     def ids(self) -> pa.Array:
         parts = [each.ids() for each in (self.merge, self.before, self.below)]
@@ -266,10 +284,13 @@ class TypeMerge:
         self.source = Entities(owner, reader(source), stored_as=theirs, defaults=True)
         if target is None:
             self.target = self.source
-            self.touched = reversed_(store.deltas.listed(source))
+            listed = store.deltas.listed(source).rename_columns(["id", AFTER, BEFORE])
+            self.touched = listed.select(["id", BEFORE, AFTER])
         else:
             self.target = Entities(owner, reader(target), stored_as=ours, defaults=True)
-            self.touched = store.deltas.compared(source, target, columns=self.source.read_by())
+            self.touched = store.deltas.compared(
+                source, target, columns=self.source.read_by(), via=base.between
+            )
         """The ids in which the two sides may differ: `before` the source's rows, `after` the
         target's."""
         self.taken = TakenRows()
