@@ -38,7 +38,7 @@ DOORS = {
     "lance.index_segments": {"IndexFacts", "IndexRequest"},
     "lance.parallel": {"together"},
     "lance.reader": {"TableReader"},
-    "lance.spans": {"AFTER", "BEFORE", "reversed_"},
+    "lance.spans": {"AFTER", "BEFORE"},
     "lance.staging": {"Fragments", "StagedWrite", "TableStaging"},
     "locks.turns": {"Turn"},
     "manifest.feed_claims": {"FeedClaim", "Lapse", "checked_consumer"},
