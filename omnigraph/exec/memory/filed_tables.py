@@ -69,6 +69,8 @@ class FewCells(ResidentTable):
             if not _is_fetched(self._cache, self, name, len(missing)):
                 return None
             names = [each for each in dict.fromkeys((name, *together)) if not self.holds(each)]
+            for each in names[1:]:
+                _use(self._cache, self, each, len(missing))
             columns = self.fetched(names, np.array(missing, np.int64))
             for each, values in zip(names, columns, strict=True):
                 own = known if each == name else self._cells(each)
@@ -338,8 +340,13 @@ def _is_fetched(cache: Cache, table: ResidentTable, name: str, count: int) -> bo
         return False
     if table.change is not None and cache.get((table.change.base, "column", name)) is not None:
         return False  # patching the column of the version before costs less
+    return _use(cache, table, name, count) < table.size
+
+
+def _use(cache: Cache, table: ResidentTable, name: str, count: int) -> int:
+    """Count a fetch of a column; what the fetches before it have cost."""
     cost = _FETCH_COST + _FETCHED_ROW_COST * count
-    return cache.use((table.source.key, "fetched", name), cost) - cost < table.size
+    return cache.use((table.source.key, "fetched", name), cost) - cost
 
 
 def _ranks(ids_at: object, positions: Positions) -> np.ndarray:
