@@ -136,6 +136,14 @@ TRAVERSAL = ChoiceVariable(
 FRONTIER = NumberVariable(
     "OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER", 1024, "sources that are looked up one by one"
 )
+TOPOLOGY_ROWS = NumberVariable(
+    "OMNIGRAPH_TOPOLOGY_ROWS_MIN", 10_000, "rows from which a table gets topology files"
+)
+TOPOLOGY_CACHE = NumberVariable(
+    "OMNIGRAPH_TOPOLOGY_CACHE_BYTES_MAX",
+    8 << 30,
+    "bytes of topology files of object stores that are copied to this machine",
+)
 
 # Writes.
 WRITE_RETRIES = NumberVariable(
@@ -232,7 +240,8 @@ COMPLETE = TextVariable("_OMNIGRAPH_COMPLETE", "set by a shell that completes a 
 
 TABLE: tuple[Variable, ...] = (
     HOME, PROFILE,
-    QUERY_MEMORY, QUERY_TIME, CACHE, TRAVERSAL, FRONTIER,
+    QUERY_MEMORY, QUERY_TIME, CACHE, TRAVERSAL, FRONTIER, TOPOLOGY_ROWS,
+    TOPOLOGY_CACHE,
     WRITE_RETRIES,
     LOAD_CONCURRENCY, MAINTENANCE_CONCURRENCY, LOCAL_BYTES, SCRATCH, CLASS_ARCHIVE,
     EMBED_PROVIDER, EMBED_MODEL, EMBED_BASE_URL, EMBED_TIMEOUT, EMBED_DEADLINE, EMBED_ATTEMPTS,

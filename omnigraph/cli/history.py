@@ -150,7 +150,7 @@ def snapshot(
     json: Json = False,
     store: Store = None,
 ) -> None:
-    """Show every type of a branch with its version and how many entities it has."""
+    """Show every type of a branch with its version, entities and topology file."""
     with plain_errors():
         with open_graph(graph_uri(path, store), read_only=True) as graph:
             document = snapshot_document(graph.snapshot(branch or MAIN))
@@ -167,7 +167,12 @@ def snapshot(
                 f"native_dataset_branch={facts['native_dataset_branch']}"
             )
             kind, name = facts["entity_kind"], facts["type_name"]
-            show(f"{kind} type '{name}' {versions} entities={facts['entity_count']}")
+            line = f"{kind} type '{name}' {versions} entities={facts['entity_count']}"
+            topology = facts.get("topology")
+            if topology is not None:
+                line += f" topology_bytes={topology['bytes']}"
+                line += f" topology_rows_behind={topology['rows_behind']}"
+            show(line)
 
 
 def recoveries(path: GraphPath = None, json: Json = False, store: Store = None) -> None:

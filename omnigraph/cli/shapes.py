@@ -10,7 +10,7 @@ from omnigraph.types import parse_table_key
 
 if TYPE_CHECKING:
     from omnigraph.errors import SourceError
-    from omnigraph.storage.records import Commit, Recovery, Snapshot
+    from omnigraph.storage.records import Commit, Recovery, Snapshot, TopologyState
 
 
 def commit_document(commit: Commit) -> dict[str, object]:
@@ -59,10 +59,25 @@ def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
                 "published_dataset_version": pin.version,
                 "native_dataset_branch": pin.branch or "main",
                 "entity_count": pin.row_count,
+                **_topology(snapshot.topology.get(key)),
             }
             for key, pin in sorted(snapshot.tables.items())
             for kind, type_name in [parse_table_key(key)]
         ],
+    }
+
+
+def _topology(state: TopologyState | None) -> dict[str, object]:
+    """The topology file of a table; nothing for a table that has none."""
+    if state is None:
+        return {}
+    return {
+        "topology": {
+            "dataset_version": state.version,
+            "dataset_branch": state.branch or "main",
+            "bytes": state.bytes,
+            "rows_behind": state.rows_behind,
+        }
     }
 
 

@@ -23,6 +23,7 @@ from omnigraph.exec.progress import Progress, UpkeepProgress
 from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas, seen_under, under_schema
+from omnigraph.exec.topology.build import topology_after
 from omnigraph.exec.upkeep.build_indexes import IndexReport, ensure_indices
 from omnigraph.exec.upkeep.check import CheckReport, check
 from omnigraph.exec.upkeep.cleanup import GRACE, CleanupReport, Duration
@@ -130,9 +131,13 @@ class Graph(UndoVerbs, BackupVerb):
 
     @checked
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
-        """Every table with its version and row count, now or at a commit."""
+        """Every table with its version and row count, now or at a commit; and the topology file
+        of each table that has one."""
         snapshot = self._points.pinned(branch if commit is None else None, commit)
-        return replace(snapshot, tables=dict(snapshot.tables))  # the store shares its own
+        states = {key: self._store.derived.state(pin) for key, pin in snapshot.tables.items()}
+        topology = {key: state for key, state in states.items() if state is not None}
+        # The store shares its own tables.
+        return replace(snapshot, tables=dict(snapshot.tables), topology=topology)
 
     @checked
     def mutate(
@@ -367,7 +372,7 @@ class Graph(UndoVerbs, BackupVerb):
         `keep` commits a branch stay readable, and those that were a head since `older_than`
         (`7d`) or since `grace`.
         """
-        return upkeep.cleanup(
+        report = upkeep.cleanup(
             self._store,
             keep=keep,
             older_than=older_than,
@@ -376,6 +381,10 @@ class Graph(UndoVerbs, BackupVerb):
             engine=engine,
             spark=spark,
         )
+        if confirm:
+            # A file whose version is gone can no longer be brought up to date.
+            topology_after(self._store, self._schemas.current().catalog, MAIN)
+        return report
 
     @checked
     def repair(

@@ -20,6 +20,7 @@ from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.request import BY_ID, MODES, LoadRequest, LoadResult, OnDuplicate
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
+from omnigraph.exec.topology.build import topology_after
 from omnigraph.extras import has_spark, require_spark
 from omnigraph.output_file import folder_path
 from omnigraph.storage.names import MAIN, require_text
@@ -100,6 +101,7 @@ def _loaded(store: Store, catalog: Catalog, order: Order, request: LoadRequest) 
     else:
         size, pieces = input.rows_bytes, input.pieces()
         commit, taken = load_local(store, catalog, request, pieces, size_bytes=size)
+    topology_after(store, catalog, order.branch, touched=frozenset(taken.counts))
     return LoadResult(
         branch=order.branch,
         base_branch=order.from_branch,

@@ -59,9 +59,12 @@ RECLAIM = ("reclaim.table",)
 INIT = ("init.tables", "init.objects", "init.manifest")
 BACKUP = ("backup.data", "backup.marked", "backup.versions", "backup.complete")
 
+DERIVED = ("derived.begun", "derived.written", "derived.renamed")
+"""Every step of writing one derived file."""
+
 NAMES = frozenset(
     {*COMMIT, *CONFIRM, *FORK, *RECOVER, *BRANCH, *FOLD, *UPKEEP, *REPAIR, *CLEANUP}
-    | {*PROMOTE, *RECLAIM, *INIT, *BACKUP}
+    | {*PROMOTE, *RECLAIM, *INIT, *BACKUP, *DERIVED}
 )
 
 

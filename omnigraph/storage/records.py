@@ -414,6 +414,17 @@ def _outcomes(text: str) -> tuple[TableOutcome, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class TopologyState:
+    """The topology file of a table version: the version it is of, its size, the rows written or
+    removed since, and the branch whose file it is (None: main's)."""
+
+    version: int
+    bytes: int
+    rows_behind: int
+    branch: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything one read sees: the published version of every table, at one commit."""
 
@@ -423,6 +434,7 @@ class Snapshot:
     internal_schema_version: int
     tables: dict[TableKey, TablePin]
     schema: SchemaId | None = None
+    topology: Mapping[TableKey, TopologyState] = field(default_factory=dict, compare=False)
 
 
 def visible(pins: Iterable[TablePin], stones: Iterable[Tombstone]) -> dict[TableKey, TablePin]:

@@ -15,9 +15,11 @@ from omnigraph.errors import (
     RecoveryRequired,
     StorageFailed,
 )
+from omnigraph.storage.derived.derived_folder import DerivedFiles
 from omnigraph.storage.external import ExternalBlobs, checked_bases
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.lance.delta import Deltas
+from omnigraph.storage.lance.derived_bases import DerivedBases
 from omnigraph.storage.lance.reader import Arriving, TableReader, uncounted
 from omnigraph.storage.lance.row_cache import RowCache
 from omnigraph.storage.lance.tables import Tables
@@ -92,6 +94,12 @@ class Store:
         row_cache = RowCache()
         self.tables = Tables(self.datasets, row_cache)
         self.deltas = Deltas(self.datasets, row_cache)
+        self.derived = DerivedBases(
+            self.datasets,
+            self.deltas,
+            DerivedFiles(where, self.objects, self.stats, read_only=read_only),
+        )
+        self.tables.finder = self.derived
         tag_refs = TagRefs(where, self.datasets, self.objects)
         self.manifest = Manifest(where.uri, self.datasets, tag_refs)
         self.queries = Queries(self.datasets, self.manifest)
@@ -366,6 +374,8 @@ class Store:
         """Let go of every open handle and everything remembered. A later use opens them again."""
         self.datasets.close()
         self.tables.id_index.clear()
+        self.derived.clear()
+        self.derived.files.close()
         self.deltas.clear()
         self.manifest.close()
         self.history.close()

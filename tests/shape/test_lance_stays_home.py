@@ -15,10 +15,24 @@ ROOT = Path(__file__).parents[2] / "omnigraph"
 STORAGE = "omnigraph.storage"
 
 DOORS = {
+    "derived.derived_folder": {"EDGES", "FOLDER", "NODES", "DerivedEntry", "is_of", "pin_of"},
+    "derived.edge_file": {"EdgeFile", "RowLists", "Way", "edge_arrays"},
+    "derived.mapped_file": {"DamagedFile", "MappedFile"},
+    "derived.node_file": {"NO_ROW", "NodeFile", "node_arrays"},
     "external": {"ExternalBlobs"},
     "inspect": {"inspect_branch", "inspect_graph"},
     "graph_copy": {"copy_graph"},
-    "lance.columns": {"ADDRESS", "BLOB_BYTES", "BLOB_SIZE", "BLOB_URI", "CREATED", "ROW_ID"},
+    "lance.columns": {
+        "ADDRESS",
+        "BLOB_BYTES",
+        "BLOB_SIZE",
+        "BLOB_URI",
+        "CREATED",
+        "KEY",
+        "ROW_ID",
+        "among_row_ids",
+    },
+    "lance.derived_bases": {"TOUCHED_FEW", "EdgeBase", "NodeBase"},
     "lance.evolution": {"Evolution"},
     "lance.foreign": {"look_at", "read_batches"},
     "lance.index_segments": {"IndexFacts", "IndexRequest"},
@@ -46,6 +60,7 @@ DOORS = {
         "SchemaId",
         "Snapshot",
         "TablePin",
+        "TopologyState",
     },
     "retry": {"ENSURE_INDICES", "MERGE", "OPTIMIZE", "SCHEMA", "change_budget", "retried"},
     "stamp": {"INTERNAL_SCHEMA_VERSION"},

@@ -7,8 +7,10 @@ An edge as one integer, source number above and neighbour below, makes a sorted 
 the same thing as the rows: building is one sort, patching is two searches in it.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -19,8 +21,66 @@ from omnigraph.plan import ir
 
 _LOW = np.int64(0xFFFFFFFF)
 
+_SEARCHED_TOGETHER = 1 << 20
+
 _BYTES_AN_EDGE = 48
 """The peak of building: keys, their order, both again in that order."""
+
+
+class ListView(Protocol):
+    """Neighbours by node number, wherever they are kept."""
+
+    @property
+    def nodes(self) -> int: ...
+
+    def degrees(self, nodes: np.ndarray) -> np.ndarray:
+        """How many neighbours each node has."""
+        ...
+
+    def reached(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """For every neighbour of every node: the index into `nodes` of its owner, and itself."""
+        ...
+
+    def loops(self, nodes: np.ndarray) -> np.ndarray:
+        """Flags of the nodes that are neighbours of their own."""
+        ...
+
+    def row(self, node: int) -> Sequence[int]:
+        """The neighbours of one node, ascending."""
+        ...
+
+    def joined(self, nodes: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Flags of the pairs of which the other is a neighbour of the node."""
+        ...
+
+    def all_neighbours(self) -> np.ndarray:
+        """The neighbours of every node, one node after the other."""
+        ...
+
+
+class EdgeListView(ListView, Protocol):
+    """Neighbours once an edge, with the edges."""
+
+    def taken(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """As `reached`, with the position of each edge."""
+        ...
+
+    def edge_row(self, node: int) -> Sequence[int]:
+        """The edges of one node, in step with its neighbours."""
+        ...
+
+
+class AdjacencyView(Protocol):
+    """Neighbours and edges of every node, wherever they are kept."""
+
+    @property
+    def nodes(self) -> int: ...
+
+    @property
+    def distinct(self) -> ListView: ...
+
+    @property
+    def multiple(self) -> EdgeListView: ...
 
 
 @dataclass(frozen=True)
@@ -53,9 +113,9 @@ class Adjacency:
         return NeighbourLists(before[self.starts], self.neighbours[first])
 
     @cached_property
-    def multiple(self) -> "NeighbourLists":
+    def multiple(self) -> "EdgeLists":
         """The neighbours, once an edge."""
-        return NeighbourLists(self.starts, self.neighbours)
+        return EdgeLists(self.starts, self.neighbours, self.edges)
 
     def keys(self) -> np.ndarray:
         """The edges as sorted integers."""
@@ -69,6 +129,39 @@ class NeighbourLists:
 
     starts: np.ndarray
     neighbours: np.ndarray
+
+    @property
+    def nodes(self) -> int:
+        return len(self.starts) - 1
+
+    @cached_property
+    def _views(self) -> tuple[memoryview, memoryview]:
+        """The arrays as memory views, whose items are Python integers."""
+        return self.starts.data, self.neighbours.data
+
+    def row(self, node: int) -> memoryview:
+        """The neighbours of one node, ascending."""
+        starts, neighbours = self._views
+        return neighbours[starts[node] : starts[node + 1]]
+
+    def reached(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """For every neighbour of every node: the index into `nodes` of its owner, and itself."""
+        owners, indexes = self.spread(nodes)
+        return owners, self.neighbours[indexes]
+
+    def all_neighbours(self) -> np.ndarray:
+        """The neighbours of every node, one node after the other."""
+        return self.neighbours
+
+    def joined(self, nodes: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Flags of the pairs of which the other is a neighbour of the node."""
+        first = self.starts[nodes]
+        return searched(self.neighbours.__getitem__, first, self.starts[nodes + 1], others)
+
+    def loops(self, nodes: np.ndarray) -> np.ndarray:
+        """Flags of the nodes that are neighbours of their own."""
+        flags: np.ndarray = self.self_looped[nodes]
+        return flags
 
     @cached_property
     def self_looped(self) -> np.ndarray:
@@ -94,6 +187,52 @@ class NeighbourLists:
         indexes = np.arange(ends[-1] if len(ends) else 0)
         indexes += np.repeat(first - (ends - counts), counts)
         return owners, indexes
+
+
+@dataclass(frozen=True)
+class EdgeLists(NeighbourLists):
+    """Neighbours by node number, once an edge, with the edges."""
+
+    edges: np.ndarray
+
+    def taken(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """As `reached`, with the position of each edge."""
+        owners, indexes = self.spread(nodes)
+        return owners, self.neighbours[indexes], self.edges[indexes]
+
+    def edge_row(self, node: int) -> memoryview:
+        """The edges of one node, in step with its neighbours."""
+        starts = self._views[0]
+        return self.edges.data[starts[node] : starts[node + 1]]
+
+
+def searched(
+    values_at: Callable[[np.ndarray], np.ndarray],
+    first: np.ndarray,
+    end: np.ndarray,
+    sought: np.ndarray,
+) -> np.ndarray:
+    """Flags of the values that occur in their own ascending stretch of an array: binary search of
+    all at once."""
+    flags = np.zeros(len(sought), bool)
+    for start in range(0, len(sought), _SEARCHED_TOGETHER):
+        block = slice(start, start + _SEARCHED_TOGETHER)
+        low, high, values = (
+            first[block].astype(np.int64),
+            end[block].astype(np.int64),
+            sought[block],
+        )
+        active = np.flatnonzero(low < high)
+        while len(active):
+            middle = (low[active] + high[active]) >> 1
+            probed = values_at(middle)
+            equal = probed == values[active]
+            flags[start + active[equal]] = True
+            less = probed < values[active]
+            low[active] = np.where(less, middle + 1, low[active])
+            high[active] = np.where(less, high[active], middle)
+            active = active[~equal & (low[active] < high[active])]
+    return flags
 
 
 def _packed(sources: np.ndarray, neighbours: np.ndarray) -> np.ndarray:
@@ -177,19 +316,22 @@ class Topology:
         # Numbers mean nodes only together with the dictionaries that gave them out.
         self._family = tuple(ids.family for ids in edges.dictionaries)
 
-    def adjacency(self, direction: ir.Direction, nodes: int) -> Adjacency:
+    def adjacency(self, direction: ir.Direction, nodes: int) -> AdjacencyView:
         """Neighbours for node numbers below `nodes`."""
-        made = self._cache.made(
+        made = self._whole(direction)
+        return made if made.nodes >= nodes else self._grown(made, direction, nodes)
+
+    def _whole(self, direction: ir.Direction) -> Adjacency:
+        return self._cache.made(
             self._key(self.edges.source.key, direction), lambda: self._made(direction)
         )
-        return made if made.nodes >= nodes else self._grown(made, direction, nodes)
 
     def _key(self, version: object, direction: ir.Direction) -> tuple[object, ...]:
         return version, "adjacency", direction, self._family
 
     def _made(self, direction: ir.Direction) -> tuple[Adjacency, int]:
         if direction is ir.Direction.BOTH:
-            out, back = (self.adjacency(way, 0) for way in (ir.Direction.OUT, ir.Direction.IN))
+            out, back = (self._whole(way) for way in (ir.Direction.OUT, ir.Direction.IN))
             made = both_ways(out, back)
         else:
             made = self._patched(direction) or build(self.edges, direction)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.exec.values.rows import as_numpy
+from omnigraph.exec.values.rows import as_numpy, gather
 from omnigraph.exec.values.string_column import StringColumn
 
 _SEARCH_COST = 100
@@ -33,7 +33,7 @@ class Ids:
     """An immutable dictionary: id to number and back, and the sort order of ids."""
 
     def __init__(self, strings: pa.Array, family: object | None = None) -> None:
-        self.strings = strings
+        self._strings = strings
         self.family = family if family is not None else object()
         self._order: np.ndarray | None = None
         self._rank: np.ndarray | None = None
@@ -41,7 +41,16 @@ class Ids:
         self._turn = Lock()
 
     def __len__(self) -> int:
-        return len(self.strings)
+        return len(self._strings)
+
+    @property
+    def strings(self) -> pa.Array:
+        """All ids, by number."""
+        return self._strings
+
+    def ids_of(self, numbers: np.ndarray) -> pa.Array:
+        """The ids of some numbers, null at -1."""
+        return gather(self.strings, numbers)
 
     @property
     def bytes_held(self) -> int:

@@ -11,6 +11,7 @@ read; Lance's stable row ids find it again.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -47,13 +48,17 @@ class ResidentTable:
     ) -> None:
         self.source = source
         self.size = size
-        self.everything = np.arange(size)
         self._cache = cache
         self.change = change
 
     @property
     def table(self) -> TableKey:
         return self.source.table
+
+    @cached_property
+    def everything(self) -> Positions:
+        """Every position."""
+        return np.arange(self.size)
 
     def position_of_rows(self) -> Positions | None:
         """The position of each row in the order of the table; None when they are the same."""
@@ -153,12 +158,38 @@ class Nodes(ResidentTable):
         self.ids = ids
         self._rows = rows
         self._rows_known = change is None
-        self.present = self.everything
+        self._present: Positions | None = None
+
+    @property
+    def present(self) -> Positions:
+        """The positions that exist, ascending."""
+        if self._present is None:
+            return self._without_absent()
+        return self._present
+
+    @present.setter
+    def present(self, positions: Positions) -> None:
+        self._present = positions
+
+    def _without_absent(self) -> Positions:
+        return self.everything
+
+    def existing(self, positions: Positions) -> Positions:
+        """Those of the positions that exist."""
+        present = self._present
+        if present is None or not len(positions):
+            return positions
+        nearest = np.minimum(np.searchsorted(present, positions), len(present) - 1)
+        return positions[present[nearest] == positions] if len(present) else positions[:0]
+
+    def is_id(self, column: ir.Column) -> bool:
+        """Whether a column is known to equal the id in every row."""
+        return False
 
     @property
     def bytes_held(self) -> int:
         rows = 0 if self._rows is None else self._rows.nbytes
-        return int(self.ids.bytes_held + self.present.nbytes + rows)
+        return int(self.ids.bytes_held + 8 * self.size + rows)
 
     def position_of_rows(self) -> Positions | None:
         if not self._rows_known:
@@ -168,12 +199,12 @@ class Nodes(ResidentTable):
 
     def fetched(self, names: Sequence[str], positions: Positions) -> list[pa.Array]:
         distinct = np.unique(positions[positions >= 0])
-        columns = self.source.aligned(self.ids.strings.take(pa.array(distinct)), names)
+        columns = self.source.aligned(self.ids.ids_of(distinct), names)
         indexes = _among(distinct, positions)
         return [gather(values, indexes) for values in columns]
 
     def ids_at(self, positions: Positions) -> pa.Array:
-        return gather(self.ids.strings, positions)
+        return self.ids.ids_of(positions)
 
     def ranks_at(self, positions: Positions) -> np.ndarray:
         return numbers_at(self.ids.rank, positions)
@@ -257,7 +288,7 @@ class Edges(ResidentTable):
     def bytes_held(self) -> int:
         alive = 0 if self.alive is None else self.alive.nbytes
         ends = self.ends[0].nbytes + self.ends[1].nbytes
-        return int(ends + self.row_ids.nbytes + self.everything.nbytes + alive)
+        return int(ends + self.row_ids.nbytes + 8 * self.size + alive)
 
     def position_of_rows(self) -> Positions | None:
         if self.change is None:

@@ -10,9 +10,22 @@ from collections.abc import Hashable
 from threading import RLock
 from typing import Any
 
-from omnigraph.exec.limits import arrived
-from omnigraph.exec.memory.adjacency import Adjacency, Topology
+import pyarrow as pa
+
+from omnigraph.errors import LimitExceeded, OmnigraphError
+from omnigraph.exec.limits import announce, arrived
+from omnigraph.exec.memory.adjacency import AdjacencyView, Topology
 from omnigraph.exec.memory.cache import Cache
+from omnigraph.exec.memory.filed_ids import FiledIds
+from omnigraph.exec.memory.filed_tables import (
+    FiledEdges,
+    FiledNodes,
+    FiledTopology,
+    filed_edges,
+    filed_nodes,
+    follow_filed_edges,
+    follow_filed_nodes,
+)
 from omnigraph.exec.memory.numbering import Ids
 from omnigraph.exec.memory.resident import (
     Edges,
@@ -23,8 +36,10 @@ from omnigraph.exec.memory.resident import (
     read_nodes,
 )
 from omnigraph.exec.memory.version import Source, line_of
+from omnigraph.exec.topology.build import Step, build_topology, is_worth_a_file
 from omnigraph.plan.ir import Direction
-from omnigraph.storage.records import Snapshot
+from omnigraph.storage.lance.derived_bases import TOUCHED_FEW
+from omnigraph.storage.records import Snapshot, TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 
@@ -36,6 +51,9 @@ _LOOKED_UP_ROWS = 16_384
 numbering."""
 
 _SOURCE_BYTES = 4096
+
+_BYTES_A_ROW = 128
+"""The peak of building a topology file: ids of both ends, keys and their order."""
 
 _Step = tuple[TableKey, Direction, TableKey, TableKey]
 """An edge table, which way, and the node tables a step comes from and goes to."""
@@ -62,14 +80,92 @@ class Holdings:
         ids_key = ("ids", source.pin.location)
         known: Ids | None = self.cache.get(ids_key)
         base = self._resident_before(source, "nodes")
-        nodes = None
-        if known is not None and isinstance(base, Nodes) and base.ids.family is known.family:
-            nodes = follow_nodes(source, self.cache, base, known)
+        nodes = self.filed_nodes(source)
+        if known is not None and type(base) is Nodes and base.ids.family is known.family:
+            nodes = nodes or follow_nodes(source, self.cache, base, known)
         if nodes is None:
             nodes = read_nodes(source, self.cache, known)
         self.cache.put(ids_key, nodes.ids, nodes.ids.bytes_held)
-        self._remember(source, "nodes")
+        self._remember_nodes(source, nodes)
         return nodes, nodes.bytes_held
+
+    def filed_nodes(self, source: Source) -> Nodes | None:
+        """A node table version over a derived file, if there is one that is near enough."""
+        before = self._resident_before(source, "nodes")
+        if isinstance(before, FiledNodes):
+            known = self._filed_ids(before.ids)
+            touched = self._touched(before.source.pin, source.pin)
+            if touched is not None and known.family is before.ids.family:
+                return follow_filed_nodes(source, self.cache, before, known, touched)
+        elif before is not None:
+            return None  # the version before is in memory whole
+        base = self.store.derived.nodes(source.pin)
+        if base is None:
+            return None
+        return filed_nodes(source, self.cache, base, self._filed_ids(FiledIds(base.file)))
+
+    def _filed_ids(self, first: FiledIds) -> FiledIds:
+        """The longest dictionary over a file, or the one given if there is none yet."""
+        known: FiledIds | None = self.cache.get(("filed ids", first.file.digest))
+        return first if known is None else known
+
+    def _remember_nodes(self, source: Source, nodes: Nodes) -> None:
+        if isinstance(nodes, FiledNodes):
+            key = ("filed ids", nodes.file.digest)
+            self.cache.put(key, nodes.ids, nodes.ids.bytes_held)
+        self._remember(source, "nodes")
+
+    def _touched(self, before: TablePin, pin: TablePin, *names: str) -> pa.Table | None:
+        """The ids that differ between two versions, if they are few and can be told."""
+        if abs(before.row_count - pin.row_count) > TOUCHED_FEW:
+            return None
+        try:
+            touched = self.store.deltas.touched(before, pin, columns=names or None)
+        except OmnigraphError:
+            return None  # a version between was reclaimed
+        return touched if touched.num_rows <= TOUCHED_FEW else None
+
+    def mapped_nodes(self, source: Source) -> Nodes | None:
+        """A node table version, if it is in memory or a file makes it so without a scan."""
+        nodes: Nodes | None = self.cache.get((source.key, "nodes"))
+        if nodes is not None:
+            return nodes
+        with self._numbering:
+            nodes = self.cache.get((source.key, "nodes")) or self.filed_nodes(source)
+            if nodes is not None:
+                self.cache.put((source.key, "nodes"), nodes, nodes.bytes_held)
+                self._remember_nodes(source, nodes)
+        return nodes
+
+    def filed_edges(
+        self, source: Source, dictionaries: tuple[Ids, Ids], family: tuple[object, ...]
+    ) -> FiledEdges | None:
+        """An edge table version over a derived file, if there is one of these numberings."""
+        near, far = dictionaries
+        if not isinstance(near, FiledIds) or not isinstance(far, FiledIds):
+            return None
+        before = self._resident_before(source, "edges", family)
+        if isinstance(before, FiledEdges):
+            touched = self._touched(before.source.pin, source.pin, "src", "dst")
+            if touched is not None:
+                return follow_filed_edges(source, self.cache, before, (near, far), touched)
+        base = self.store.derived.edges(source.pin, (near.file.lineage, far.file.lineage))
+        if base is None:
+            return None
+        reader = self.store.tables.reader(base.pin, arrived)
+        return filed_edges(source, self.cache, base, reader, (near, far))
+
+    def mapped_edges(self, source: Source, dictionaries: tuple[Ids, Ids]) -> Edges | None:
+        """An edge table version, if it is in memory or a file makes it so without a scan."""
+        family = tuple(ids.family for ids in dictionaries)
+        key = (source.key, "edges", family)
+        edges: Edges | None = self.cache.get(key)
+        if edges is None:
+            edges = self.filed_edges(source, dictionaries, family)
+            if edges is not None:
+                self.cache.put(key, edges, edges.bytes_held)
+                self._remember(source, "edges")
+        return edges
 
     def topology(self, source: Source, dictionaries: tuple[Ids, Ids]) -> Topology:
         """The edges of a version, resident from now on."""
@@ -77,8 +173,8 @@ class Holdings:
 
         def make() -> tuple[Edges, int]:
             base = self._resident_before(source, "edges", family)
-            edges = None
-            if isinstance(base, Edges):
+            edges: Edges | None = self.filed_edges(source, dictionaries, family)
+            if edges is None and type(base) is Edges:
                 edges = follow_edges(source, self.cache, base, dictionaries)
             if edges is None:
                 edges = read_edges(source, self.cache, dictionaries)
@@ -86,7 +182,8 @@ class Holdings:
             return edges, edges.bytes_held
 
         edges = self.cache.made((source.key, "edges", family), make)
-        return Topology(edges, self.cache)
+        is_filed = isinstance(edges, FiledEdges)
+        return FiledTopology(edges, self.cache) if is_filed else Topology(edges, self.cache)
 
     def _resident_before(self, source: Source, what: str, *more: object) -> object | None:
         """The newest resident version of the line, if it is older."""
@@ -114,7 +211,7 @@ class TablesView:
         self._sources: dict[TableKey, Source] = {}
         self._nodes: dict[TableKey, Nodes] = {}
         self._topologies: dict[tuple[TableKey, TableKey, TableKey], Topology] = {}
-        self._adjacencies: dict[_Step, Adjacency] = {}
+        self._adjacencies: dict[_Step, AdjacencyView] = {}
         self.steps: dict[Hashable, Any] = {}  # adjacency and columns as `read/walk` has them
         self.small: set[object] = set()  # the plans whose results were small
 
@@ -141,15 +238,30 @@ class TablesView:
         """All nodes of a table."""
         nodes = self.resident_nodes(table)
         if nodes is None:
+            self._build((), table)
+            nodes = self.resident_nodes(table)
+        if nodes is None:
             # Threads share the view: the first to finish decides which domain it is.
             nodes = self._nodes.setdefault(table, self.holdings.nodes(self.source(table)))
         return nodes
 
+    def _build(self, steps: tuple[Step, ...], *nodes: TableKey) -> None:
+        """Leave topology files for every process, where this one would read whole tables."""
+        tables = (*nodes, *(step[0] for step in steps))
+        pins = self.snapshot.tables
+        if not all(table in pins and is_worth_a_file(pins[table]) for table in tables):
+            return
+        try:
+            announce(_BYTES_A_ROW * sum(pins[table].row_count for table in tables))
+        except LimitExceeded:
+            return  # the query may not hold that much: it says so where it reads
+        build_topology(self.holdings.store, self.snapshot, steps, nodes)
+
     def resident_nodes(self, table: TableKey) -> Nodes | None:
-        """All nodes of a table, if they are in memory."""
+        """All nodes of a table, if they are in memory or in a file."""
         nodes = self._nodes.get(table)
         if nodes is None:
-            nodes = self.holdings.cache.get((self.source(table).key, "nodes"))
+            nodes = self.holdings.mapped_nodes(self.source(table))
             if nodes is not None:
                 nodes = self._nodes.setdefault(table, nodes)
         return nodes
@@ -170,6 +282,8 @@ class TablesView:
         between = (edge, source, target)
         topology = self._topologies.get(between)
         if topology is None:
+            if not self.holds_edges(*between):
+                self._build((between,))
             dictionaries = self.nodes(source).ids, self.nodes(target).ids
             made = self.holdings.topology(self.source(edge), dictionaries)
             topology = self._topologies.setdefault(between, made)
@@ -177,7 +291,7 @@ class TablesView:
 
     def adjacency(
         self, edge: TableKey, direction: Direction, source: TableKey, target: TableKey
-    ) -> Adjacency:
+    ) -> AdjacencyView:
         """The neighbours of every node of `source` one step away, by way of an edge table."""
         key = (edge, direction, source, target)
         adjacency = self._adjacencies.get(key)
@@ -199,7 +313,19 @@ class TablesView:
         forward = direction is not Direction.IN
         return self.topology(edge, *((source, target) if forward else (target, source)))
 
-    def holds_edges(self, edge: TableKey) -> bool:
-        """Whether some numbering of the edges is in memory."""
-        source = self.source(edge)
-        return self.holdings.cache.get((source.line, "newest", "edges")) == source.pin.version
+    def holds_edges(self, edge: TableKey, source: TableKey, target: TableKey) -> bool:
+        """Whether the edges are in memory or in a file, with the numbering of both ends."""
+        if (edge, source, target) in self._topologies:
+            return True
+        near, far = self.resident_nodes(source), self.resident_nodes(target)
+        if near is None or far is None:
+            return False
+        own = self.source(edge)
+        return self.holdings.mapped_edges(own, (near.ids, far.ids)) is not None
+
+    def holds_step(
+        self, edge: TableKey, direction: Direction, source: TableKey, target: TableKey
+    ) -> bool:
+        """Whether such a step needs no scan of a table."""
+        forward = direction is not Direction.IN
+        return self.holds_edges(edge, *((source, target) if forward else (target, source)))

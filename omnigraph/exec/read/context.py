@@ -93,7 +93,7 @@ def _each(parts: Iterable[Any]) -> Iterator[ir.Column]:
         yield from _columns(part)
 
 
-def positions_in(domain: Domain, ids: pa.Array, binding: BoundEntities) -> Positions:
+def positions_in(domain: Domain, ids: pa.Array | None, binding: BoundEntities) -> Positions:
     """The positions of a binding's entities in another domain of ids, -1 where they are not."""
     if binding.domain is domain:
         return binding.positions
@@ -101,6 +101,7 @@ def positions_in(domain: Domain, ids: pa.Array, binding: BoundEntities) -> Posit
     own_ids = binding.domain.ids_at(distinct)
     if isinstance(domain, Nodes):
         return domain.ids.locate(own_ids)[inverse]
+    assert ids is not None, "only a resident table finds ids by itself"
     indexes = pc.index_in(own_ids, value_set=ids).fill_null(-1)
     positions = np.where(distinct < 0, -1, indexes.to_numpy(zero_copy_only=False))
     return positions[inverse]

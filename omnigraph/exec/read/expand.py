@@ -13,7 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.limits import Watch
-from omnigraph.exec.memory.adjacency import Adjacency, NeighbourLists, adjacency_of
+from omnigraph.exec.memory.adjacency import (
+    Adjacency,
+    AdjacencyView,
+    ListView,
+    NeighbourLists,
+    adjacency_of,
+)
 from omnigraph.exec.memory.numbering import Ids
 from omnigraph.exec.memory.version import FetchedEntities, Source
 from omnigraph.exec.read.context import Context, TraversalMode, positions_in
@@ -35,9 +41,9 @@ class Reach:
     """The adjacency a step goes along, and the positions of the rows' sources in it."""
 
     sources: Positions
-    adjacency: Adjacency
+    adjacency: AdjacencyView
     targets: Domain
-    target_ids: pa.Array
+    target_ids: pa.Array | None  # of targets that are not resident
     edges: Domain
 
 
@@ -52,10 +58,13 @@ def expand(context: Context, op: ir.Expand, rows: Rows) -> Rows:
         hops_max = op.hops_min
     reach = reach_of(context, op, rows, hops_max)
     lists = reach.adjacency.distinct
+    if op.closes and hops_max == 1:
+        bound = positions_in(reach.targets, reach.target_ids, rows.bindings[op.out])
+        context.watch.hold(rows.bytes_as(rows.length))
+        return rows.take(np.flatnonzero(lists.joined(reach.sources, bound)))
     if hops_max == 1:
         context.watch.hold(rows.bytes_as(int(lists.degrees(reach.sources).sum())))
-        owners, indexes = lists.spread(reach.sources)
-        nodes = lists.neighbours[indexes]
+        owners, nodes = lists.reached(reach.sources)
     else:
         owners, nodes = _far(context.watch, lists, reach.sources, (op.hops_min, hops_max))
         context.watch.hold(rows.bytes_as(len(nodes)))
@@ -71,8 +80,7 @@ def expand_edges(context: Context, op: ir.ExpandEdges, rows: Rows) -> Rows:
     reach = reach_of(context, op, rows, 1)
     lists = reach.adjacency.multiple
     context.watch.hold(rows.bytes_as(int(lists.degrees(reach.sources).sum())))
-    owners, indexes = lists.spread(reach.sources)
-    nodes, edges = lists.neighbours[indexes], reach.adjacency.edges[indexes]
+    owners, nodes, edges = lists.taken(reach.sources)
     if op.closes:
         bound = positions_in(reach.targets, reach.target_ids, rows.bindings[op.out])
         closing = nodes == bound[owners]
@@ -89,7 +97,7 @@ def degrees(context: Context, op: Step, rows: Rows) -> np.ndarray:
     known = rows.where(is_bound)
     reach = reach_of(context, op, known, 1)
     adjacency = reach.adjacency
-    lists = adjacency.distinct if isinstance(op, ir.Expand) else adjacency.multiple
+    lists: ListView = adjacency.distinct if isinstance(op, ir.Expand) else adjacency.multiple
     counts[is_bound] = lists.degrees(reach.sources)
     return counts
 
@@ -120,8 +128,7 @@ def _looks_up(context: Context, op: Step, source: BoundEntities, hops: int) -> b
     if context.mode is not TraversalMode.AUTO:
         return context.mode is TraversalMode.INDEXED
     tables = context.tables
-    ends = (source.domain.table, op.target)
-    if tables.holds_edges(op.edge) and all(map(tables.holds_nodes, ends)):
+    if tables.holds_step(op.edge, op.direction, source.domain.table, op.target):
         return False
     pins = tables.snapshot.tables
     nodes_count = max(pins[source.domain.table].row_count, 1)
@@ -138,8 +145,8 @@ def _resident(context: Context, op: Step, source: BoundEntities) -> Reach:
     starts, targets = tables.nodes(source.domain.table), tables.nodes(op.target)
     adjacency = tables.adjacency(op.edge, op.direction, starts.table, targets.table)
     edges = tables.edges(op.edge, op.direction, starts.table, targets.table)
-    sources = positions_in(starts, starts.ids.strings, source)
-    return Reach(sources, adjacency, targets, targets.ids.strings, edges)
+    sources = positions_in(starts, None, source)
+    return Reach(sources, adjacency, targets, None, edges)
 
 
 def _looked_up(context: Context, op: Step, source: BoundEntities, hops: int) -> Reach:
@@ -237,12 +244,12 @@ def _distinct_edges(rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
 
 
 def _far(
-    watch: Watch, lists: NeighbourLists, positions: Positions, hops: tuple[int, int]
+    watch: Watch, lists: ListView, positions: Positions, hops: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Which position reaches which node within the bounds: indexes into `positions`, and nodes. One
     search a distinct source."""
     sources, inverse = np.unique(positions, return_inverse=True)
-    nodes_count = len(lists.starts) - 1
+    nodes_count = lists.nodes
     block = max(1, _CELLS_MAX // max(nodes_count, 1))
     parts = [
         _walk(watch, lists, sources[start : start + block], hops, start)
@@ -259,11 +266,11 @@ def _far(
 
 
 def _walk(
-    watch: Watch, lists: NeighbourLists, sources: np.ndarray, hops: tuple[int, int], offset: int
+    watch: Watch, lists: ListView, sources: np.ndarray, hops: tuple[int, int], offset: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Breadth-first search from all sources at once, each with its own marks of visited nodes."""
     hops_min, hops_max = hops
-    width = len(lists.starts) - 1
+    width = lists.nodes
     visited = np.zeros(len(sources) * width, bool)
     cells = np.arange(len(sources)) * width + sources
     produced = []
@@ -272,10 +279,10 @@ def _walk(
         owners, nodes = np.divmod(cells, width) if len(sources) > 1 else (cells * 0, cells)
         if hop == hops_min:
             # Nodes one hop nearer have not been produced yet; their self edges do it now.
-            produced.append(cells[lists.self_looped[nodes]])
+            produced.append(cells[lists.loops(nodes)])
         watch.hold(16 * int(lists.degrees(nodes).sum()))
-        spread, indexes = lists.spread(nodes)
-        cells = owners[spread] * width + lists.neighbours[indexes]
+        spread, reached = lists.reached(nodes)
+        cells = owners[spread] * width + reached
         cells = cells[~visited[cells]]
         if hop > 1:
             cells = _distinct(cells, len(visited))

@@ -49,7 +49,7 @@ def pointed_at(nodes: Nodes, cache: Cache, part: ir.Expr, given: Given) -> Posit
         return np.empty(0, np.int64)
     match subject:
         case ir.EntityId():
-            return _present(nodes, _one(nodes.ids.find(str(key))))
+            return nodes.existing(_one(nodes.ids.find(str(key))))
         case ir.Column():
             return _by_column(nodes, cache, subject, key)
         case _:
@@ -60,20 +60,14 @@ def _one(position: int) -> Positions:
     return np.array([position] if position >= 0 else [], np.int64)
 
 
-def _present(nodes: Nodes, positions: Positions) -> Positions:
-    present = nodes.present
-    if present is nodes.everything or not len(positions):
-        return positions
-    nearest = np.minimum(np.searchsorted(present, positions), len(present) - 1)
-    return positions[present[nearest] == positions] if len(present) else positions[:0]
-
-
 def _by_column(
     nodes: Nodes, cache: Cache, column: ir.Column, value: ir.Constant
 ) -> Positions | None:
     name = nodes.source.columns.name_of(column)
     if name is None:
         return np.empty(0, np.int64)
+    if column.type.is_text and nodes.is_id(column):
+        return nodes.existing(_one(nodes.ids.find(str(value))))
     key = (nodes.source.key, "sorted", name)
     if cache.get(key) is None and cache.use(key) <= _PASSES:
         return None
@@ -87,7 +81,7 @@ def _by_column(
         positions = _sorted_numbers(nodes, cache, name).equal_to(int(fitted[1]))
     else:
         return None
-    return _present(nodes, positions)
+    return nodes.existing(positions)
 
 
 class _SortedTexts:

@@ -6,6 +6,7 @@ Invariant: nothing here depends on a snapshot, on parameters or on what is resid
 from dataclasses import dataclass
 
 from omnigraph.exec.read.context import ColumnsRead, columns_read
+from omnigraph.exec.read.count_walks import chain_length, closed_pair
 from omnigraph.exec.read.joins import names_in
 from omnigraph.exec.read.walk import WalkPlan, walk_plan_of
 from omnigraph.exec.read.walk_result import Tail, tail_of
@@ -24,6 +25,8 @@ class PreparedPlan:
     tail: Tail | None
     counts: bool  # the result is the number of rows and nothing else
     counts_last_step: bool  # only the number of rows that the last step makes is used
+    counted_steps: int  # of a chain at the end of which only the number of rows is used
+    closed_pair: tuple[ir.Expand, ir.Expand] | None  # at the end, of which only a count is used
     embeds: bool  # a text is embedded on the way, which may take a while
     names: list[str]
     types: tuple[ValueType, ...]
@@ -39,6 +42,8 @@ def prepare(plan: ir.ReadPlan) -> PreparedPlan:
         tail_of(plan),
         _only_counts(plan),
         _counts_last_step(plan),
+        _counted_steps(plan),
+        closed_pair(plan.pattern) if _only_counts(plan) else None,
         any(isinstance(s.ranking, ir.Nearest) and _is_text(s.ranking.query) for s in plan.scores),
         [column.name for column in plan.columns],
         tuple(column.type for column in plan.columns),
@@ -60,6 +65,20 @@ def _only_counts(plan: ir.ReadPlan) -> bool:
 
 def _is_text(expr: ir.Expr) -> bool:
     return isinstance(expr, ir.Operand) and expr.type.is_text
+
+
+def _counted_steps(plan: ir.ReadPlan) -> int:
+    groups = plan.aggregate
+    if groups is None or not _counts_last_step(plan):
+        return 0
+    used, length = set(names_in(groups.keys)), 0
+    for op in reversed(plan.pattern[len(plan.pattern) - chain_length(plan.pattern) :]):
+        assert isinstance(op, ir.Expand | ir.ExpandEdges)
+        bound = {op.out, op.edge_var} if isinstance(op, ir.ExpandEdges) else {op.out}
+        if not bound.isdisjoint(used):
+            break
+        length += 1
+    return length
 
 
 def _counts_last_step(plan: ir.ReadPlan) -> bool:

@@ -6,8 +6,9 @@ runs in the caller's thread; everything that may take longer runs under guard.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -28,8 +29,11 @@ from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.rows import Rows
 from omnigraph.plan import ir
 from omnigraph.plan.shares import Shares
+from omnigraph.storage.derived.mapped_file import DamagedFile
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
+
+Done = TypeVar("Done")
 
 _FEW_ROWS_MAX = 128
 _PLANS_MAX = 1024
@@ -53,24 +57,41 @@ class Reading:
         self, plan: ir.ReadPlan, params: Mapping[str, ir.Constant], snapshot: Snapshot
     ) -> QueryResult:
         """The rows of a plan in one snapshot."""
+        given = Given(params, now_ms())
         with self._history.lost.reading(snapshot):
-            running = self._running(plan, Given(params, now_ms()), snapshot)
-            tables = running.context.tables
-            if running.prepared in tables.small:
-                small = running.small()
-                if small is not None:
-                    return small
-            return guard.run(running.context.watch, running.result)
+            return self._undamaged(lambda: self._ran(plan, given, snapshot))
+
+    def _ran(self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot) -> QueryResult:
+        running = self._running(plan, given, snapshot)
+        tables = running.context.tables
+        if running.prepared in tables.small:
+            small = running.small()
+            if small is not None:
+                return small
+        return guard.run(running.context.watch, running.result)
 
     def answer(
         self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot, share: Share | None
     ) -> ShareResult:
         """The result of a plan for one share of its first scan's nodes; without a share, for
         all."""
-        with self._history.lost.reading(snapshot):
+
+        def answered() -> ShareResult:
             running = self._running(plan, given, snapshot, share)
             result = guard.run(running.context.watch, running.result)
-        return ShareResult(len(result), result.to_arrow(), running.profile.figures(plan))
+            return ShareResult(len(result), result.to_arrow(), running.profile.figures(plan))
+
+        with self._history.lost.reading(snapshot):
+            return self._undamaged(answered)
+
+    def _undamaged(self, attempt: Callable[[], Done]) -> Done:
+        """The result of an attempt; of another without each derived file that proves damaged."""
+        while True:
+            try:
+                return attempt()
+            except DamagedFile as damaged:
+                self.close()
+                self.holdings.store.derived.reject(damaged)
 
     def gather(
         self,

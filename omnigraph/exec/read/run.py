@@ -24,6 +24,7 @@ from omnigraph.exec.read.context import (
     load_columns,
     load_compared,
 )
+from omnigraph.exec.read.count_walks import pair_counts, walk_counts
 from omnigraph.exec.read.expand import degrees, expand, expand_edges, is_single_step
 from omnigraph.exec.read.joins import left_join, matches, semi_join
 from omnigraph.exec.read.prepare import PreparedPlan
@@ -120,8 +121,19 @@ class Run:
     def _weighed(self, ops: tuple[ir.PatternOp, ...], rows: Rows) -> tuple[Rows, np.ndarray | None]:
         """The rows to group. A last step whose rows are only counted is not taken: each row gets
         the number of rows it would become as its weight."""
+        if self.prepared.closed_pair is not None and len(ops) > 2:
+            rows, ops = self.solve(ops[:-2], rows), ops[-2:]
+            pairs = self._counted_pairs(self.prepared.closed_pair, rows)
+            if pairs is not None:
+                return pairs
         if not ops or not self.prepared.counts_last_step:
             return self._scored(self.solve(ops, rows)), None
+        length = min(self.prepared.counted_steps, len(ops))
+        if length > 1:
+            rows, ops = self.solve(ops[:-length], rows), ops[-length:]
+            counted = self._counted_walks(ops, rows)
+            if counted is not None:
+                return counted
         rows, step = self.solve(ops[:-1], rows), ops[-1]
         if not is_single_step(step, rows):
             return self.solve(ops[-1:], rows), None
@@ -132,6 +144,39 @@ class Run:
         self.profile.operator(step, int(weights.sum()), since)
         self.context.watch.tick()
         return rows.where(weights > 0), weights[weights > 0]
+
+    def _counted_walks(
+        self, ops: tuple[ir.PatternOp, ...], rows: Rows
+    ) -> tuple[Rows, np.ndarray] | None:
+        """The rows that a chain of steps starts from, weighed by the walks from each."""
+        steps = [op for op in ops if isinstance(op, ir.Expand | ir.ExpandEdges)]
+        self.context.watch.operator = steps[-1]
+        since = perf_counter()
+        groups = self.plan.aggregate
+        total = groups is not None and not groups.keys
+        counted = walk_counts(self.context, steps, rows, total=total)
+        if counted is None:
+            return None
+        rows, counts = counted
+        for step, own in zip(steps, counts, strict=True):
+            since = self.profile.operator(step, int(own.sum()), since)
+        self.context.watch.tick()
+        weights = counts[-1]
+        return rows.where(weights > 0), weights[weights > 0]
+
+    def _counted_pairs(
+        self, steps: tuple[ir.Expand, ir.Expand], rows: Rows
+    ) -> tuple[Rows, np.ndarray] | None:
+        """One row, weighed by the pairs of nodes that two steps have in common."""
+        self.context.watch.operator = steps[-1]
+        since = perf_counter()
+        counts = pair_counts(self.context, steps, rows)
+        if counts is None:
+            return None
+        for step, count in zip(steps, counts, strict=True):
+            since = self.profile.operator(step, count, since)
+        self.context.watch.tick()
+        return Rows(1, {}, {}), np.array([counts[-1]])
 
     def _counted(self) -> Groups | None:
         """The one group of a plan that only counts the nodes of a scan."""

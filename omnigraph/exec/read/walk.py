@@ -13,10 +13,12 @@ Invariant: a frame holds the rows that the operators would have made, in their o
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol
 
+from omnigraph.exec.memory.adjacency import EdgeListView, ListView
 from omnigraph.exec.memory.resident import Edges, Nodes
 from omnigraph.exec.memory.view import TablesView
 from omnigraph.exec.profile import Profile
@@ -49,7 +51,7 @@ class Walk:
         self.tables = context.tables
         self.given = context.evaluator.given
         self.rows_max = rows_max
-        self.reader = CellReader(context.tables, self.given)
+        self.reader = CellReader(context.tables, self.given, context.columns_read)
         self.acquires = context.mode is TraversalMode.CSR
 
     def nodes(self, table: TableKey) -> Nodes | None:
@@ -64,21 +66,15 @@ class Walk:
         return near
 
     def _holds(self, op: ir.Expand | ir.ExpandEdges, source: TableKey) -> bool:
-        tables = self.tables
-        return self.acquires or (
-            tables.holds_edges(op.edge)
-            and tables.holds_nodes(source)
-            and tables.holds_nodes(op.target)
-        )
+        return self.acquires or self.tables.holds_step(op.edge, op.direction, source, op.target)
 
 
 @dataclass(frozen=True, slots=True)
 class _Near:
-    """The CSR arrays of a step as memory views, whose items are Python integers."""
+    """The adjacency of a step, node by node."""
 
-    starts: memoryview
-    neighbours: memoryview
-    edges: memoryview
+    lists: ListView
+    edges: EdgeListView | None  # of a step that binds its edges
     targets: Nodes
     domain: Edges
 
@@ -86,14 +82,10 @@ class _Near:
 def _near(tables: TablesView, op: ir.Expand | ir.ExpandEdges, source: TableKey) -> _Near:
     step = (op.edge, op.direction, source, op.target)
     adjacency = tables.adjacency(*step)
-    lists = adjacency.distinct if isinstance(op, ir.Expand) else adjacency.multiple
-    return _Near(
-        lists.starts.data,
-        lists.neighbours.data,
-        adjacency.edges.data,
-        tables.nodes(op.target),
-        tables.edges(*step),
-    )
+    targets, domain = tables.nodes(op.target), tables.edges(*step)
+    if isinstance(op, ir.Expand):
+        return _Near(adjacency.distinct, None, targets, domain)
+    return _Near(adjacency.multiple, adjacency.multiple, targets, domain)
 
 
 class WalkPlan:
@@ -201,26 +193,21 @@ class _Expand:
         op, near = self._op, walk.neighbours(self._op, self._source)
         if near is None:
             return None
-        starts, neighbours = near.starts, near.neighbours
-        sources = frame.positions[op.source]
+        row_of, sources = near.lists.row, frame.positions[op.source]
         if op.closes:
             bound = frame.positions[op.out]
             return frame.take(
-                [
-                    row
-                    for row, node in enumerate(sources)
-                    if _holds(neighbours, starts[node], starts[node + 1], bound[row])
-                ]
+                [row for row, node in enumerate(sources) if _holds(row_of(node), bound[row])]
             )
         owners: list[int] = []
         nodes: Positions = []
         for row, node in enumerate(sources):
-            first, end = starts[node], starts[node + 1]
-            if first < end:
-                if end - first > walk.rows_max - len(nodes):
+            reached = row_of(node)
+            if len(reached):
+                if len(reached) > walk.rows_max - len(nodes):
                     return None
-                nodes += neighbours[first:end].tolist()
-                owners += [row] * (end - first)
+                nodes += reached
+                owners += [row] * len(reached)
         return frame.take(owners).bind(op.out, near.targets, nodes)
 
 
@@ -235,34 +222,36 @@ class _ExpandEdges:
         op, near = self._op, walk.neighbours(self._op, self._source)
         if near is None:
             return None
-        starts = near.starts
+        lists = near.edges
+        assert lists is not None
         bound = frame.positions[op.out] if op.closes else None
         owners: list[int] = []
         nodes: Positions = []
         edges: Positions = []
         for row, node in enumerate(frame.positions[op.source]):
-            first, end = starts[node], starts[node + 1]
+            reached = lists.row(node)
+            first, end = 0, len(reached)
             if bound is not None:
-                first, end = _range(near.neighbours, first, end, bound[row])
+                first, end = _range(reached, bound[row])
             if first < end:
                 if end - first > walk.rows_max - len(nodes):
                     return None
-                nodes += near.neighbours[first:end].tolist()
-                edges += near.edges[first:end].tolist()
+                nodes += reached[first:end]
+                edges += lists.edge_row(node)[first:end]
                 owners += [row] * (end - first)
         taken = frame.take(owners).bind(op.edge_var, near.domain, edges)
         return taken if op.closes else taken.bind(op.out, near.targets, nodes)
 
 
-def _range(neighbours: memoryview, first: int, end: int, node: int) -> tuple[int, int]:
+def _range(reached: Sequence[int], node: int) -> tuple[int, int]:
     """The indexes of a node among ascending neighbours: the first, and the one behind the last."""
-    low = bisect_left(neighbours, node, first, end)
-    return low, bisect_right(neighbours, node, low, end)
+    low = bisect_left(reached, node)
+    return low, bisect_right(reached, node, low)
 
 
-def _holds(neighbours: memoryview, first: int, end: int, node: int) -> bool:
-    index = bisect_left(neighbours, node, first, end)
-    return index < end and neighbours[index] == node
+def _holds(reached: Sequence[int], node: int) -> bool:
+    index = bisect_left(reached, node)
+    return index < len(reached) and reached[index] == node
 
 
 class _Filter:

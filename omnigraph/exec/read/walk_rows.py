@@ -11,13 +11,14 @@ compare alike as code points and as bytes.
 """
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.exec.memory.filed_tables import FiledEdges, FiledNodes
 from omnigraph.exec.memory.resident import Edges, Nodes
 from omnigraph.exec.memory.view import TablesView
 from omnigraph.exec.values.constants import CONSTANTS, Given
@@ -94,17 +95,45 @@ def kind_of(type_: ValueType) -> str | None:
 class CellReader:
     """Reads single values of resident columns for one query."""
 
-    __slots__ = ("_steps", "given")
+    __slots__ = ("_columns_read", "_steps", "given")
 
-    def __init__(self, tables: TablesView, given: Given) -> None:
+    def __init__(
+        self,
+        tables: TablesView,
+        given: Given,
+        columns_read: Mapping[ir.Var, tuple[ir.Column, ...]] | None = None,
+    ) -> None:
         self._steps = tables.steps
+        self._columns_read = columns_read or {}
         self.given = given
 
     def values(self, side: Side, frame: Frame) -> list[Any]:
         """The values of an expression row by row, dates and moments as numbers."""
-        positions = frame.positions[side.var]
-        cells = self._cells(side, frame.domains[side.var])
+        positions, domain = frame.positions[side.var], frame.domains[side.var]
+        if isinstance(domain, FiledNodes | FiledEdges):
+            few = self._few(side, domain, positions)
+            if few is not None:
+                return few
+        cells = self._cells(side, domain)
         return [None] * len(positions) if cells is None else [cells[p].as_py() for p in positions]
+
+    def _few(
+        self, side: Side, domain: FiledNodes | FiledEdges, positions: Positions
+    ) -> list[Any] | None:
+        """The values of a column that is not in memory, fetched for these rows alone."""
+        if not positions:
+            return []
+        if isinstance(side, ir.EntityId):
+            if isinstance(domain, FiledEdges):
+                return domain.few_values("id", positions, ())
+            ids: list[Any] = domain.ids_at(np.array(positions, np.int64)).to_pylist()
+            return ids
+        name_of = domain.source.columns.name_of
+        name = name_of(side)
+        if name is None or (domain.table, side.property_id) in self._steps:
+            return None
+        together = (name_of(column) for column in self._columns_read.get(side.var, ()))
+        return domain.few_values(name, positions, [each for each in together if each is not None])
 
     def _cells(self, side: Side, domain: Nodes | Edges) -> pa.Array | None:
         if isinstance(side, ir.EntityId):

@@ -34,7 +34,11 @@ class Numbering(Protocol):
     """Dictionary from ids to numbers. Dictionaries of one family agree on every id they share."""
 
     family: Hashable
-    strings: pa.Array  # by number
+
+    @property
+    def strings(self) -> pa.Array:
+        """All ids, by number."""
+        ...
 
     def __len__(self) -> int: ...
 

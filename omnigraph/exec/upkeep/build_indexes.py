@@ -5,13 +5,14 @@ and after it. One run is one commit, or none when every index is current.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from omnigraph.catalog.indexes import IndexKind
 from omnigraph.catalog.model import Catalog
 from omnigraph.exec.search.analyse import INDEX_PARAMETERS
 from omnigraph.exec.search.index_requests import decided, request_for
 from omnigraph.exec.search.schema_indexes import SchemaIndex, by_table, schema_indexes
+from omnigraph.exec.topology.build import TopologyNote, topology_after
 from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.locks.turns import Turn
@@ -41,15 +42,17 @@ class IndexReport:
     kept: tuple[IndexNote, ...]
     pending: tuple[IndexNote, ...]
     commit_id: str | None
+    topology: tuple[TopologyNote, ...] = ()  # the files that were written
 
 
 def ensure_indices(
     store: Store, catalog: Catalog, branch: str = MAIN, *, note: CommitNote = NO_NOTE
 ) -> IndexReport:
-    """Build the indexes that are missing or behind, as one commit."""
-    return store.turns.prepared_again(
+    """Build the indexes that are missing or behind, as one commit; then the topology files."""
+    report = store.turns.prepared_again(
         lambda turn: _attempt(store, catalog, branch, note, turn), budget=ENSURE_INDICES
     )
+    return replace(report, topology=topology_after(store, catalog, branch))
 
 
 def _attempt(

@@ -13,6 +13,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.errors import GraphMoved, OmnigraphError
 from omnigraph.exec.schemas import Schemas
 from omnigraph.exec.upkeep.check_rows import row_findings
+from omnigraph.exec.upkeep.check_topology import topology_findings
 from omnigraph.exec.upkeep.findings import Finding
 from omnigraph.storage.inspect import inspect_branch, inspect_graph
 from omnigraph.storage.names import MAIN
@@ -64,6 +65,7 @@ def check(store: Store, schemas: Schemas, schema: Callable[[], Catalog]) -> Chec
     seen = _Seen()
     for branch in branches:
         findings += _branch(store, schemas, catalog, branch, seen)
+    findings += topology_findings(store)
     return CheckReport(tuple(_once(findings)), branches, len(seen.pins), seen.rows)
 
 

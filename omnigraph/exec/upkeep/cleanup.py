@@ -9,7 +9,7 @@ anything it needs is removed. Without `confirm` nothing changes.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
@@ -18,6 +18,7 @@ from omnigraph.errors import BadRequest
 from omnigraph.exec.changes.consumers import FeedConsumer, end_claim
 from omnigraph.exec.threads import in_order
 from omnigraph.exec.upkeep.retention import KeptCommit, Policy, retain
+from omnigraph.storage.derived.derived_folder import FOLDER
 from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.cleanup import LineTask, RunLines, TableCleanup
 
@@ -90,6 +91,7 @@ def cleanup(
         store.heal(if_room=True)  # what a pending sidecar needs is kept
         report = _cleanup(store, keep, age, seconds(grace), confirm=True, run=run)
         store.heal(if_room=True)  # there may be room now
+        report = replace(report, tables=(*report.tables, *_derived(store)))
         store.forget()  # its caches may name removed versions
         return report
 
@@ -120,6 +122,12 @@ def _cleanup(
         tuple(losing.described() for losing in retained.losing),
         confirm,
     )
+
+
+def _derived(store: Store) -> tuple[TableCleanup, ...]:
+    """The derived files of versions that are gone by now."""
+    files, size = store.derived.remove_unreadable()
+    return (TableCleanup(FOLDER, bytes=size, files=files),) if files else ()
 
 
 def _here(store: Store, tasks: Sequence[LineTask]) -> list[TableCleanup]:

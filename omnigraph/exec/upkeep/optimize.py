@@ -16,6 +16,7 @@ from omnigraph.errors import OmnigraphError, VersionMismatch
 from omnigraph.exec.progress import OnUpkeepProgress, UpkeepProgress
 from omnigraph.exec.search.schema_indexes import SchemaIndex, by_table, schema_indexes
 from omnigraph.exec.threads import in_order
+from omnigraph.exec.topology.build import TopologyNote, topology_after
 from omnigraph.exec.upkeep.build_indexes import IndexNote, requests_of
 from omnigraph.storage.manifest.state import LOCATION as MANIFEST
 from omnigraph.storage.names import MAIN, owner_of
@@ -64,6 +65,7 @@ class OptimizeReport:
     tables: tuple[TableReport, ...]
     commit_id: str | None
     engine: str
+    topology: tuple[TopologyNote, ...] = ()  # the files that were written
 
 
 @dataclass(slots=True)
@@ -102,7 +104,10 @@ class Optimizer:
         self._work([key for key, table in self._tables.items() if table.report.skipped is None])
         commit_id = self._commit()
         reports = [self._final(key, table) for key, table in self._tables.items()]
-        return OptimizeReport(self.branch, (*reports, self._manifest()), commit_id, self.engine)
+        moved = frozenset(key for key, table in self._tables.items() if table.report.committed)
+        topology = topology_after(self.store, self.catalog, self.branch, moved=moved)
+        tables = (*reports, self._manifest())
+        return OptimizeReport(self.branch, tables, commit_id, self.engine, topology)
 
     # Looking
 

@@ -16,13 +16,14 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow import scalar_of
 from omnigraph.catalog.model import Type
 from omnigraph.exec.values.columns import ColumnNames, absent, in_one
-from omnigraph.exec.values.constants import Given
+from omnigraph.exec.values.constants import CONSTANTS, Given
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.pushdown import ids_filter, push_down
 from omnigraph.exec.values.rows import BoundEntities, Positions, Rows, gather
 from omnigraph.exec.values.scalars import SCALARS, JsonForm
 from omnigraph.plan import ir
-from omnigraph.storage.lance.columns import ADDRESS, BLOB_BYTES
+from omnigraph.storage.derived.node_file import NO_ROW
+from omnigraph.storage.lance.columns import ADDRESS, BLOB_BYTES, KEY, among_row_ids
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.types import BLOB_EXTENSION, FLOATS, TableKey, ValueType
 
@@ -41,11 +42,15 @@ def select_committed(
     reader: TableReader, schema: pa.Schema, where: ir.Expr, given: Given, columns: Sequence[str]
 ) -> pa.Table:
     """The committed rows of a type for which the condition is true. `ADDRESS` is a column too."""
+    requested = set(columns)
+    names = [f.name for f in schema if f.name in requested or not _is_blob(f)]
+    row_ids = _named_row_ids(reader, where, given)
+    if row_ids is not None:
+        rows = _read(reader, schema, [*names, ADDRESS], among_row_ids(row_ids.tolist()))
+        return select_among(rows, where, given).select(list(columns))
     pushed = push_down(where, given, ColumnNames(reader.schema).name_of)
     if pushed.rest is None:
         return _read(reader, schema, columns, pushed.filter)
-    requested = set(columns)
-    names = [f.name for f in schema if f.name in requested or not _is_blob(f)]
     rows = _read(reader, schema, [*names, ADDRESS], pushed.filter)
     return select_among(rows, pushed.rest, given).select(list(columns))
 
@@ -85,6 +90,9 @@ def rows_by_key(
     reader: TableReader, column: str, keys: pa.Array, columns: Sequence[str]
 ) -> pa.Table:
     """The committed rows whose id, or end, is one of the keys."""
+    rows = _rows_by_file(reader, column, keys, columns)
+    if rows is not None:
+        return rows
     if is_few(len(keys), reader):
         return reader.rows(columns, filter=ids_filter(keys.to_pylist(), column))
     names = list(dict.fromkeys((*columns, column)))
@@ -95,6 +103,44 @@ def rows_by_key(
     return (pa.concat_tables(matches) if matches else reader.rows(names, limit=0)).select(
         list(columns)
     )
+
+
+def _rows_by_file(
+    reader: TableReader, column: str, keys: pa.Array, columns: Sequence[str]
+) -> pa.Table | None:
+    """The same by the row ids that a derived file has; None when there is none that tells."""
+    only_ids = list(columns) == [KEY] and column == KEY
+    finder = reader.finder
+    if finder is None or (not only_ids and len(keys) > KEYS_MAX):
+        return None
+    ids = pc.unique(keys).drop_null()
+    if column != KEY:
+        edges = finder.edge_row_ids(reader.pin, column, ids)
+        if edges is None or len(edges) > KEYS_MAX:
+            return None
+        return reader.by_row_id(pa.array(edges, pa.uint64()), columns)
+    row_ids = finder.row_ids(reader.pin, ids)
+    if row_ids is None:
+        return None
+    present = row_ids != NO_ROW
+    if only_ids:
+        return pa.table({KEY: ids.filter(pa.array(present))})
+    return reader.by_row_id(pa.array(row_ids[present]), columns)
+
+
+def _named_row_ids(reader: TableReader, where: ir.Expr, given: Given) -> np.ndarray | None:
+    """The row ids of the one node that a condition names by its id; None when it names none, or no
+    derived file tells."""
+    for part in where.parts if isinstance(where, ir.And) else (where,):
+        if not isinstance(part, ir.Compare) or part.op is not ir.CompareOp.EQ:
+            continue
+        for subject, value in ((part.left, part.right), (part.right, part.left)):
+            if isinstance(subject, ir.EntityId) and isinstance(value, CONSTANTS):
+                id = given.of(value)
+                if isinstance(id, str) and reader.finder is not None:
+                    row_ids = reader.finder.row_ids(reader.pin, pa.array([id]))
+                    return None if row_ids is None else row_ids[row_ids != NO_ROW]
+    return None
 
 
 def rows_by_values(

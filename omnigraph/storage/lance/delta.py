@@ -8,7 +8,7 @@ An id that is listed may still be equal: rows are written again without being ch
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 import pyarrow as pa
@@ -106,6 +106,11 @@ class Deltas:
         if columns is not None and steps:
             self._cache_rows(before, after, steps, changes)
         return joined.filter(present).sort_by(KEY)
+
+    def ancestors(self, pin: TablePin) -> list[TablePin]:
+        """The fork points below a version: the newest versions of other branches it contains."""
+        below = self._chain(pin)[1:] if pin.branch is not None else []
+        return [replace(pin, version=p.version, branch=p.branch, fork=p.fork) for p in below]
 
     def compared(
         self,

@@ -7,11 +7,13 @@ it. What `arriving` raises when it is called with the bytes of a batch ends the 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.storage.derived.node_file import NO_ROW
 from omnigraph.storage.lance import index_segments
 from omnigraph.storage.lance.columns import (
     ADDRESS,
@@ -38,6 +40,18 @@ def uncounted(bytes_read: int) -> None:
     """The default: reads are not counted."""
 
 
+class RowFinder(Protocol):
+    """Row ids by key, from derived files; None when there is no file that tells."""
+
+    def row_ids(self, pin: TablePin, ids: pa.Array) -> np.ndarray | None:
+        """The row id of each of these node ids, `NO_ROW` where a version has none."""
+        ...
+
+    def edge_row_ids(self, pin: TablePin, end: str, ids: pa.Array) -> np.ndarray | None:
+        """The row ids of the edges that have one of these nodes at an end."""
+        ...
+
+
 @dataclass(frozen=True)
 class TableReader:
     """One table as one snapshot sees it. Arrow in and out, never the handle."""
@@ -48,9 +62,14 @@ class TableReader:
     _id_index: IdIndex
     _row_cache: RowCache
     _arriving: Arriving = uncounted
+    finder: RowFinder | None = None
 
     def lacks(self, ids: pa.Array) -> bool:
-        """Whether the id index proves that none of these ids is here; False when it cannot."""
+        """Whether a derived file or the id index proves that none of these ids is here; False when
+        neither can."""
+        row_ids = None if self.finder is None else self.finder.row_ids(self.pin, ids)
+        if row_ids is not None:
+            return bool((row_ids == NO_ROW).all())
         return self._id_index.lacks(self.pin, self._handle, ids)
 
     @cached_property

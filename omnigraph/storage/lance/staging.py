@@ -28,7 +28,7 @@ from omnigraph.storage.lance.evolution import Evolution, evolved
 from omnigraph.storage.lance.id_index import IdIndex, IdMatches
 from omnigraph.storage.lance.index_segments import IndexRequest, SegmentPlan
 from omnigraph.storage.lance.parallel import both, together
-from omnigraph.storage.lance.reader import Arriving, TableReader, uncounted
+from omnigraph.storage.lance.reader import Arriving, RowFinder, TableReader, uncounted
 from omnigraph.storage.lance.row_cache import RowCache
 from omnigraph.storage.lance.rowids import (
     field_ids,
@@ -69,6 +69,7 @@ class TableStaging:
         self._datasets = datasets
         self._row_cache = row_cache
         self.id_index = IdIndex(self._read_ids)
+        self.finder: RowFinder | None = None
 
     def _read_ids(
         self, pin: TablePin, handle: Handle, fragments: list[LanceFragment]
@@ -79,7 +80,15 @@ class TableStaging:
     def reader(self, pin: TablePin, arriving: Arriving = uncounted) -> TableReader:
         """The table at a published version. `arriving` counts what is read of it."""
         handle = self._datasets.handle(pin)
-        return TableReader(pin, handle, self._datasets, self.id_index, self._row_cache, arriving)
+        return TableReader(
+            pin,
+            handle,
+            self._datasets,
+            self.id_index,
+            self._row_cache,
+            arriving,
+            self.finder,
+        )
 
     # Rows
 

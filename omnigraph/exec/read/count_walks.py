@@ -1,0 +1,219 @@
+"""Fast path of: the operators of read/run — walks that are only counted, by products of degrees.
+
+A chain of steps whose nodes nobody reads needs no row a walk: the number of walks from a node is
+the sum of the numbers from its neighbours, and that of the last step is a degree. Over all nodes
+the first two steps are a product of degrees, without a look at any edge.
+
+Reference: `read/expand`, one row a walk.
+Held equal by: `test_walks_that_are_counted_are_as_many_as_walks_that_are_made` and
+`test_every_way_of_running_a_query_gives_the_same_rows`.
+Falls back: for few rows, steps of several hops, closing steps, nodes that are not resident, and
+counts that could leave 64 bits.
+
+Invariant: a row's weight is the number of rows that the chain would make of it.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from omnigraph.exec.memory.adjacency import ListView
+from omnigraph.exec.memory.filed_lists import FiledLists
+from omnigraph.exec.memory.resident import Nodes
+from omnigraph.exec.read.context import Context, TraversalMode
+from omnigraph.exec.values.rows import Rows
+from omnigraph.plan import ir
+from omnigraph.types import TableKey
+
+Step = ir.Expand | ir.ExpandEdges
+
+_SAFE = 1 << 62
+_FEW_SHARE = 4
+_BYTES_A_STEP = 24
+
+_REVERSED = {
+    ir.Direction.OUT: ir.Direction.IN,
+    ir.Direction.IN: ir.Direction.OUT,
+    ir.Direction.BOTH: ir.Direction.BOTH,
+}
+
+
+def is_counted_step(op: ir.PatternOp) -> bool:
+    """Whether a step makes one row a neighbour, of any node."""
+    match op:
+        case ir.ExpandEdges(closes=closes):
+            return not closes
+        case ir.Expand(closes=closes):
+            return not closes and op.hops_min == 1 and op.hops_max == 1
+        case _:
+            return False
+
+
+def chain_length(pattern: Sequence[ir.PatternOp]) -> int:
+    """How many of the last operators are a chain of such steps, each from where the one before
+    ended."""
+    length = 0
+    for op in reversed(pattern):
+        if not isinstance(op, Step) or not is_counted_step(op):
+            break
+        follows = pattern[len(pattern) - length] if length else None
+        if isinstance(follows, Step) and follows.source != op.out:
+            break
+        length += 1
+    return length
+
+
+def walk_counts(
+    context: Context, steps: Sequence[Step], rows: Rows, *, total: bool
+) -> tuple[Rows, list[np.ndarray]] | None:
+    """The rows with the number of walks of each length from each of them; None when making them is
+    the better way. With `total` the rows may be others whose numbers add up to the same."""
+    binding = rows.bindings[steps[0].source]
+    domain = binding.domain
+    if context.mode is TraversalMode.INDEXED or not isinstance(domain, Nodes):
+        return None
+    tables = context.tables
+    if domain is not tables.nodes(domain.table) or rows.length * _FEW_SHARE < domain.size:
+        return None
+    if context.mode is TraversalMode.AUTO and not _are_held(context, steps, domain.table):
+        return None
+    whole = total and len(steps) > 1 and len(rows.bindings) == 1
+    if whole and binding.positions is domain.present:
+        totals = _totals(context, steps, domain.table)
+        if totals is not None:
+            return totals
+    counts = []
+    bound = binding.positions >= 0
+    for length in range(1, len(steps) + 1):
+        each = _from_every_node(context, steps[:length], domain.table)
+        if each is None:
+            return None
+        own = np.zeros(rows.length, np.int64)
+        own[bound] = each[binding.positions[bound]]
+        counts.append(own)
+    return rows, counts
+
+
+def closed_pair(pattern: Sequence[ir.PatternOp]) -> tuple[ir.Expand, ir.Expand] | None:
+    """The last two operators, if they are a step from a node and a step between the same two."""
+    if len(pattern) < 2:
+        return None
+    step, closing = pattern[-2:]
+    if not isinstance(step, ir.Expand) or not isinstance(closing, ir.Expand):
+        return None
+    if not is_counted_step(step) or not closing.closes or closing.hops_max != 1:
+        return None
+    same = {step.source, step.out} == {closing.source, closing.out}
+    return (step, closing) if same and step.source != step.out and closing.hops_min == 1 else None
+
+
+def pair_counts(
+    context: Context, steps: tuple[ir.Expand, ir.Expand], rows: Rows
+) -> tuple[int, int] | None:
+    """How many pairs a step gives over all nodes, and how many of them the other step gives too:
+    the intersection of two sorted lists of pairs. None when making them is the better way."""
+    step, closing = steps
+    binding = rows.bindings[step.source]
+    domain = binding.domain
+    if context.mode is TraversalMode.INDEXED or not isinstance(domain, Nodes):
+        return None
+    tables = context.tables
+    if len(rows.bindings) > 1 or domain is not tables.nodes(domain.table):
+        return None
+    if binding.positions is not domain.present:
+        return None
+    forward = closing.source == step.source
+    direction = closing.direction if forward else _REVERSED[closing.direction]
+    ways = ((step.edge, step.direction), (closing.edge, direction))
+    if step.target != (closing.target if forward else step.target):
+        return None
+    if context.mode is TraversalMode.AUTO and not all(
+        tables.holds_step(edge, way, domain.table, step.target) for edge, way in ways
+    ):
+        return None
+    parts = [tables.adjacency(edge, way, domain.table, step.target).distinct for edge, way in ways]
+    if not all(isinstance(part, FiledLists) for part in parts):
+        return None  # one of the ways is not in memory
+    context.watch.hold(2 * _BYTES_A_STEP * sum(len(part.all_neighbours()) for part in parts))
+    pairs = [_pairs(part) for part in parts]
+    merged = np.concatenate(pairs)
+    merged.sort(kind="stable")  # two ascending runs: a merge
+    context.watch.tick()
+    return len(pairs[0]), int(np.count_nonzero(merged[1:] == merged[:-1]))
+
+
+def _pairs(lists: ListView) -> np.ndarray:
+    """Node and neighbour as one integer, ascending."""
+    degrees = lists.degrees(np.arange(lists.nodes))
+    keys = np.repeat(np.arange(lists.nodes, dtype=np.int64) << 32, degrees)
+    keys |= lists.all_neighbours()
+    return keys
+
+
+def _are_held(context: Context, steps: Sequence[Step], source: TableKey) -> bool:
+    for step in steps:
+        if not context.tables.holds_step(step.edge, step.direction, source, step.target):
+            return False
+        source = step.target
+    return True
+
+
+def _totals(
+    context: Context, steps: Sequence[Step], source: TableKey
+) -> tuple[Rows, list[np.ndarray]] | None:
+    """The walks of each length from all nodes, by their second nodes: as many come in as the
+    degree backwards, and as many go on as there are walks from there."""
+    first = steps[0]
+    if not isinstance(_lists(context, first, source), FiledLists):
+        return None  # the way back is not in memory
+    step = (first.edge, _REVERSED[first.direction], first.target, source)
+    back = context.tables.adjacency(*step)
+    lists: ListView = back.distinct if isinstance(first, ir.Expand) else back.multiple
+    incoming = lists.degrees(np.arange(lists.nodes)).astype(np.int64)
+    counts = [incoming]
+    for length in range(2, len(steps) + 1):
+        onward = _from_every_node(context, steps[1:length], first.target)
+        if onward is None or not _is_safe(onward, incoming):
+            return None
+        size = max(len(incoming), len(onward))
+        product = np.zeros(size, np.int64)
+        least = min(len(incoming), len(onward))
+        product[:least] = incoming[:least] * onward[:least]
+        counts.append(product)
+    size = max(map(len, counts))
+    counts = [np.pad(each, (0, size - len(each))) for each in counts]
+    return Rows(size, {}, {}), counts
+
+
+def _lists(context: Context, step: Step, source: TableKey) -> ListView:
+    adjacency = context.tables.adjacency(step.edge, step.direction, source, step.target)
+    return adjacency.distinct if isinstance(step, ir.Expand) else adjacency.multiple
+
+
+def _from_every_node(
+    context: Context, steps: Sequence[Step], source: TableKey
+) -> np.ndarray | None:
+    """The number of walks along these steps from every node of a table, by its number."""
+    lists = _lists(context, steps[0], source)
+    everyone = np.arange(lists.nodes)
+    degrees = lists.degrees(everyone).astype(np.int64)
+    if len(steps) == 1:
+        return degrees
+    onward = _from_every_node(context, steps[1:], steps[0].target)
+    if onward is None or not _is_safe(onward, degrees):
+        return None
+    context.watch.hold(_BYTES_A_STEP * int(degrees.sum()))
+    reached = lists.all_neighbours()
+    counts = np.zeros(lists.nodes, np.int64)
+    filled = np.flatnonzero(degrees)
+    if len(filled):
+        starts = np.cumsum(degrees) - degrees
+        counts[filled] = np.add.reduceat(onward[reached], starts[filled])
+    context.watch.tick()
+    return counts
+
+
+def _is_safe(onward: np.ndarray, degrees: np.ndarray) -> bool:
+    """Whether no sum can leave 64 bits."""
+    most = int(onward.max(initial=0))
+    return most * max(int(degrees.sum()), 1) < _SAFE

@@ -1,0 +1,1 @@
+"""Builders of the derived topology files: node dictionaries and adjacency on disk."""

@@ -1,0 +1,283 @@
+"""Builder of topology files: node dictionaries and adjacency, written once for every process.
+
+    scan ids ─▶ node file ─▶ scan ends ─▶ numbers ─▶ sort ─▶ edge file
+
+Invariant: a file is derived from one table version and nothing else. A file that follows another
+keeps its numbers, so edge files outlive changes of nodes. Building changes no table and no answer:
+when it fails, or another process is at it, everything goes on without.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph import environment
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import OmnigraphError
+from omnigraph.exec.topology.edge_delta import EdgeDelta, followed, no_edges
+from omnigraph.exec.topology.node_delta import (
+    equal_columns,
+    id_columns_of,
+    node_delta,
+    text_equal_to_id,
+)
+from omnigraph.exec.values.columns import in_one
+from omnigraph.exec.values.rows import as_numpy
+from omnigraph.storage.derived.derived_folder import EDGES, NODES
+from omnigraph.storage.derived.edge_file import Way, edge_arrays
+from omnigraph.storage.derived.mapped_file import DamagedFile
+from omnigraph.storage.derived.node_file import node_arrays
+from omnigraph.storage.lance.columns import KEY, ROW_ID
+from omnigraph.storage.lance.derived_bases import TOUCHED_FEW, EdgeBase, NodeBase
+from omnigraph.storage.records import Snapshot, TablePin
+from omnigraph.storage.store import Store
+from omnigraph.types import Kind, TableKey, table_key
+
+_EDGES_MAX = (1 << 31) - 1
+"""Positions and numbers are 32-bit integers."""
+
+Step = tuple[TableKey, TableKey, TableKey]
+"""An edge table, and the node tables of its source and target."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyNote:
+    """A table whose file was written."""
+
+    table: TableKey
+    version: int
+    bytes: int
+
+
+def is_worth_a_file(pin: TablePin) -> bool:
+    """Whether a table is so large that a file of it pays."""
+    return environment.TOPOLOGY_ROWS.read() <= pin.row_count <= _EDGES_MAX
+
+
+def steps_of(catalog: Catalog) -> list[Step]:
+    """The edge tables of a schema with the node tables at their ends."""
+    return [
+        (edge.table, table_key(Kind.NODE, edge.source), table_key(Kind.NODE, edge.target))
+        for edge in catalog.edges.values()
+    ]
+
+
+def topology_after(
+    store: Store,
+    catalog: Catalog,
+    branch: str,
+    *,
+    touched: frozenset[TableKey] | None = None,
+    moved: frozenset[TableKey] = frozenset(),
+) -> tuple[TopologyNote, ...]:
+    """The last stage of a write: files for the tables it touched (None: for all), at the head of
+    its branch. What stops it stops nothing else: the commit is published."""
+    if store.read_only:
+        return ()
+    steps = [step for step in steps_of(catalog) if touched is None or touched.intersection(step)]
+    nodes = [node.table for node in catalog.nodes.values()]
+    nodes = [table for table in nodes if touched is None or table in touched]
+    try:
+        return build_topology(store, store.snapshot(branch), steps, nodes, moved=moved)
+    except OmnigraphError as cause:
+        store.stats.event("derived.unwritten", cause=str(cause))
+        return ()
+
+
+def build_topology(
+    store: Store,
+    snapshot: Snapshot,
+    steps: Iterable[Step],
+    nodes: Iterable[TableKey] = (),
+    *,
+    moved: frozenset[TableKey] = frozenset(),
+) -> tuple[TopologyNote, ...]:
+    """Write the files that are missing or far behind; nothing when another process is at it.
+
+    `moved` are tables whose rows have new addresses: their files are written for this version.
+    """
+    builder = _Builder(store, snapshot, moved)
+    steps = [step for step in steps if builder.is_large(step[0])]
+    node_tables = dict.fromkeys(each for step in steps for each in step[1:])
+    node_tables |= dict.fromkeys(each for each in nodes if builder.is_large(each))
+    if not node_tables:
+        return ()
+    with store.derived.files.building() as is_builder:
+        if not is_builder:
+            return ()
+        try:
+            builder.build(node_tables, steps)
+        except (OmnigraphError, DamagedFile) as cause:
+            if isinstance(cause, DamagedFile):
+                store.derived.reject(cause)
+            store.stats.event("derived.unwritten", cause=str(cause))
+    return tuple(builder.notes)
+
+
+class _Builder:
+    """One run of the builder over one snapshot."""
+
+    def __init__(self, store: Store, snapshot: Snapshot, moved: frozenset[TableKey]) -> None:
+        self._store = store
+        self._snapshot = snapshot
+        self._moved = moved
+        self.notes: list[TopologyNote] = []
+
+    def is_large(self, table: TableKey) -> bool:
+        pin = self._snapshot.tables.get(table)
+        return pin is not None and is_worth_a_file(pin)
+
+    def build(self, nodes: Iterable[TableKey], steps: Iterable[Step]) -> None:
+        pins = self._snapshot.tables
+        bases: dict[TableKey, NodeBase | None] = {}
+        for table in nodes:
+            if table in pins and pins[table].row_count <= _EDGES_MAX:
+                bases[table] = self._nodes(pins[table])
+        for edge, source, target in steps:
+            near, far = bases.get(source), bases.get(target)
+            if near is not None and far is not None:
+                self._edges(pins[edge], near, far)
+
+    def _is_current(self, base: NodeBase | EdgeBase, pin: TablePin) -> bool:
+        if base.pin.version == pin.version and base.pin.fork == pin.fork:
+            return True
+        return pin.table_key not in self._moved and base.touched.num_rows <= TOUCHED_FEW
+
+    def _write(
+        self, kind: str, pin: TablePin, facts: dict[str, object], arrays: dict[str, np.ndarray]
+    ) -> None:
+        facts = {**facts, "fingerprint": self._store.derived.fingerprint(pin)}
+        file = self._store.derived.files.write(kind, pin, facts, arrays)
+        if file is not None:
+            self.notes.append(TopologyNote(pin.table_key, pin.version, file.size))
+
+    # Nodes
+
+    def _nodes(self, pin: TablePin) -> NodeBase | None:
+        base = self._store.derived.nodes(pin)
+        if base is not None and self._is_current(base, pin):
+            return base
+        if base is None:
+            self._write_nodes(pin)
+        else:
+            self._fold_nodes(pin, base)
+        self._store.derived.clear()
+        return self._store.derived.nodes(pin)
+
+    def _write_nodes(self, pin: TablePin) -> None:
+        reader = self._store.tables.reader(pin)
+        same = text_equal_to_id(reader)
+        rows = reader.rows([KEY, *same.values()], with_row_id=True)
+        facts, arrays = node_arrays(in_one(rows[KEY]), rows[ROW_ID].to_numpy())
+        lineage: list[str] = []
+        more = {"lineage": lineage, "id_columns": equal_columns(rows, same), "in_order": True}
+        self._write(NODES, pin, {**facts, **more}, arrays)
+
+    def _fold_nodes(self, pin: TablePin, base: NodeBase) -> None:
+        """A file of base and delta, which keeps the numbers of the base."""
+        file, delta = base.file, node_delta(base.touched)
+        numbers = file.locate(delta.ids)
+        new = (numbers < 0) & ~delta.is_gone
+        ids = pa.concat_arrays(
+            [file.strings, delta.ids.filter(pa.array(new)).cast(file.strings.type)]
+        )
+        row_ids = np.concatenate((file.row_ids.whole(), delta.row_ids[new]))
+        known = numbers >= 0
+        row_ids[numbers[known]] = delta.row_ids[known]
+        facts, arrays = node_arrays(ids, row_ids)
+        columns = id_columns_of(file, delta, self._store.tables.reader(pin))
+        more = {"lineage": sorted(file.lineage), "id_columns": sorted(columns), "in_order": False}
+        self._write(NODES, pin, {**facts, **more}, arrays)
+
+    # Edges
+
+    def _edges(self, pin: TablePin, source: NodeBase, target: NodeBase) -> None:
+        base = self._store.derived.edges(pin, (source.file.lineage, target.file.lineage))
+        if base is not None and self._is_current(base, pin):
+            return
+        if base is None:
+            self._write_edges(pin, source, target)
+        else:
+            self._fold_edges(pin, base, source, target)
+        self._store.derived.clear()
+
+    def _write_edges(self, pin: TablePin, source: NodeBase, target: NodeBase) -> None:
+        reader = self._store.tables.reader(pin)
+        rows = reader.rows(["src", "dst"], with_row_id=True)
+        sides = (("src", source), ("dst", target))
+        ends = [self._numbers(in_one(rows[name]), base) for name, base in sides]
+        if any((each < 0).any() for each in ends):
+            # A node newer than the file of its table: the delta of the nodes numbers it otherwise.
+            source, target = self._exact(source), self._exact(target)
+            sides = (("src", source), ("dst", target))
+            ends = [self._numbers(in_one(rows[name]), base) for name, base in sides]
+        row_ids = rows[ROW_ID].to_numpy()
+        counts = (source.file.count, target.file.count)
+        facts, arrays = edge_arrays((ends[0], ends[1]), counts, row_ids)
+        self._write_edge_file(pin, source, target, facts, arrays, in_order=True)
+
+    def _exact(self, base: NodeBase) -> NodeBase:
+        """The base whose file has every node of the snapshot."""
+        if not base.touched.num_rows:
+            return base
+        pin = self._snapshot.tables[base.pin.table_key]
+        self._fold_nodes(pin, base)
+        self._store.derived.clear()
+        return self._store.derived.nodes(pin) or base
+
+    def _write_edge_file(
+        self,
+        pin: TablePin,
+        source: NodeBase,
+        target: NodeBase,
+        facts: dict[str, object],
+        arrays: dict[str, np.ndarray],
+        *,
+        in_order: bool,
+    ) -> None:
+        more = {"source": source.file.digest, "target": target.file.digest, "in_order": in_order}
+        self._write(EDGES, pin, {**facts, **more}, arrays)
+
+    def _numbers(self, ids: pa.Array, base: NodeBase) -> np.ndarray:
+        """The numbers of ends; -1 for a node that the version of the base does not have."""
+        file = base.file
+        strings = file.strings
+        numbers = as_numpy(pc.index_in(ids.cast(strings.type), value_set=strings).fill_null(-1))
+        if len(file.gone):
+            numbers = np.where(np.isin(numbers, file.gone), -1, numbers)
+        return numbers.astype(np.int32, copy=False)
+
+    def _fold_edges(
+        self, pin: TablePin, base: EdgeBase, source: NodeBase, target: NodeBase
+    ) -> None:
+        """A file of base and delta, without reading the edges of the base again."""
+        source, target = self._exact(source), self._exact(target)
+        readers = self._store.tables.reader(base.pin), self._store.tables.reader(pin)
+        locate = source.file.locate, target.file.locate
+        delta, _ = followed(base.file, no_edges(), base.touched, readers, locate)
+        near, far = _ends_of(base, delta)
+        size = base.file.count + len(delta.row_ids)
+        row_ids = np.concatenate((base.file.row_ids.whole(), delta.row_ids))
+        live = np.ones(size, bool)
+        live[delta.removed] = False
+        counts = (source.file.count, target.file.count)
+        facts, arrays = edge_arrays((near[live], far[live]), counts, row_ids[live])
+        self._write_edge_file(pin, source, target, facts, arrays, in_order=False)
+
+
+def _ends_of(base: EdgeBase, delta: EdgeDelta) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers at both ends of every position."""
+    size = base.file.count + len(delta.row_ids)
+    near, far = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
+    lists = base.file.multiple[Way.OUT]
+    assert lists.edges is not None
+    positions = lists.edges.whole()
+    starts = lists.starts.whole().astype(np.int64)
+    degrees = starts[1:] - starts[:-1]
+    near[positions] = np.repeat(np.arange(lists.nodes, dtype=np.int32), degrees)
+    far[positions] = lists.neighbours.whole()
+    near[base.file.count :], far[base.file.count :] = delta.source, delta.target
+    return near, far

@@ -1,0 +1,1 @@
+"""Derived files of a graph: topology that outlives a process, and is never the authority."""

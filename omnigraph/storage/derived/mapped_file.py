@@ -1,0 +1,301 @@
+"""Memory-mapped file of typed arrays (mmap) with a checksum for every block of 64 KiB.
+
+    prelude   magic, format, length of the facts, length of the arrays
+    facts     JSON: what the file is of, and where each array lies
+    sums      CRC-32 of each block of the arrays
+    arrays    from the next block on; each begins at a multiple of 64 bytes
+
+Invariant: no byte of an array is used before the checksum of its block was compared once in this
+process, and the digest in the file's name covers everything before the arrays, checksums included.
+So a file that is damaged, cut, older or another's raises `DamagedFile` and never gives a wrong
+number. Files are never changed in place: a mapping stays good when the file is removed.
+"""
+
+import hashlib
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import orjson
+
+MAGIC = b"OGDERIVD"
+FORMAT = 1
+BLOCK = 1 << 16
+_SHIFT = 16
+_ALIGNED = 64
+_PRELUDE = struct.Struct("<8sIIQ")
+_HEADER_MAX = 64 << 20
+_MANY = 4096
+
+RANGES = frozenset({"row_ids", "out_edges", "in_edges"})
+"""Arrays that may be kept as a first number and a count, when their numbers follow each other."""
+
+
+class DamagedFile(Exception):
+    """Corrupt, truncated or foreign derived file: it is ignored, and made again."""
+
+    def __init__(self, path: Path, fact: str) -> None:
+        super().__init__(f"{path}: {fact}")
+        self.path = path
+        self.fact = fact
+
+
+class NumberArray(Protocol):
+    """An array of integers in a file. What a method returns has been verified."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, indexes: np.ndarray) -> np.ndarray:
+        """The numbers at these indexes."""
+        ...
+
+    def slice(self, first: int, end: int) -> np.ndarray:
+        """The numbers from one index to another."""
+        ...
+
+    def whole(self) -> np.ndarray:
+        """All numbers."""
+        ...
+
+
+class NumberRange:
+    """Numbers that follow each other: kept as the first of them and their count."""
+
+    __slots__ = ("_count", "_dtype", "_first")
+
+    def __init__(self, first: int, count: int, dtype: str) -> None:
+        self._first = first
+        self._count = count
+        self._dtype = np.dtype(dtype)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def take(self, indexes: np.ndarray) -> np.ndarray:
+        numbers = indexes.astype(self._dtype)
+        numbers += self._dtype.type(self._first)
+        return numbers
+
+    def slice(self, first: int, end: int) -> np.ndarray:
+        return np.arange(self._first + first, self._first + end, dtype=self._dtype)
+
+    def whole(self) -> np.ndarray:
+        return self.slice(0, self._count)
+
+
+class BlockArray:
+    """Numbers in the blocks of a mapped file."""
+
+    __slots__ = ("_file", "_offset", "_view", "_width")
+
+    def __init__(self, file: "MappedFile", view: np.ndarray, offset: int) -> None:
+        self._file = file
+        self._view = view
+        self._offset = offset
+        self._width = view.dtype.itemsize
+
+    def __len__(self) -> int:
+        return len(self._view)
+
+    def take(self, indexes: np.ndarray) -> np.ndarray:
+        self.verify(indexes)
+        taken: np.ndarray = self._view[indexes]
+        return taken
+
+    def verify(self, indexes: np.ndarray) -> None:
+        """Compare the checksums of the blocks that these indexes lie in."""
+        file = self._file
+        if file.is_verified or not len(indexes):
+            return
+        if len(indexes) > _MANY and len(indexes) * self._width * 4 > self._view.nbytes:
+            file.verify(self._offset, self._offset + self._view.nbytes)
+            return
+        blocks = (indexes.astype(np.int64) * self._width + self._offset) >> _SHIFT
+        for block in np.unique(blocks).tolist():
+            file.verify_block(block)
+
+    def slice(self, first: int, end: int) -> np.ndarray:
+        width, offset = self._width, self._offset
+        self._file.verify(offset + first * width, offset + end * width)
+        return self._view[first:end]
+
+    def whole(self) -> np.ndarray:
+        return self.slice(0, len(self._view))
+
+    @property
+    def unverified(self) -> np.ndarray:
+        """All numbers as they are in the file, for a caller that verifies what it uses."""
+        return self._view
+
+
+@dataclass(slots=True)
+class _Blocks:
+    """The checksums of a file's blocks, and which of them were compared."""
+
+    sums: np.ndarray
+    compared: bytearray
+    left: int
+
+
+class MappedFile:
+    """One derived file, open. Safe to share between threads."""
+
+    def __init__(self, path: Path, digest: str) -> None:
+        self.path = path
+        self.digest = digest
+        try:
+            with path.open("rb", buffering=0) as stream:
+                self.size = os.fstat(stream.fileno()).st_size
+                self.facts, sections, sums, start, length = _header(path, stream, digest, self.size)
+                map_ = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as cause:
+            raise DamagedFile(path, str(cause)) from cause
+        self._data = memoryview(map_)[start : start + length]
+        self._blocks = _Blocks(sums, bytearray(len(sums)), len(sums))
+        self._sections = sections
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether every block was compared."""
+        return not self._blocks.left
+
+    def array(self, name: str) -> NumberArray:
+        """An array by its name."""
+        dtype, first, count, is_range = self._sections[name]
+        if is_range:
+            return NumberRange(first, count, dtype)
+        width = np.dtype(dtype).itemsize
+        view = np.frombuffer(self._data[first : first + count * width], dtype)
+        return BlockArray(self, view, first)
+
+    def has(self, name: str) -> bool:
+        """Whether there is an array of this name."""
+        return name in self._sections
+
+    def verify(self, first: int, end: int) -> None:
+        """Compare the checksums of the blocks between two offsets."""
+        if self._blocks.left and end > first:
+            for block in range(first >> _SHIFT, ((end - 1) >> _SHIFT) + 1):
+                self.verify_block(block)
+
+    def verify_all(self) -> None:
+        """Compare the checksum of every block."""
+        self.verify(0, len(self._data))
+
+    def verify_block(self, block: int) -> None:
+        """Compare the checksum of one block, once."""
+        blocks = self._blocks
+        if blocks.compared[block]:
+            return
+        data = self._data[block << _SHIFT : (block + 1) << _SHIFT]
+        if zlib.crc32(data) != blocks.sums[block]:
+            raise DamagedFile(self.path, f"the checksum of block {block} is wrong")
+        blocks.compared[block] = 1
+        blocks.left = blocks.compared.count(0) if blocks.left < 64 else blocks.left - 1
+
+
+_Section = tuple[str, int, int, bool]
+"""Its type, its offset (or first number), its length, and whether it is a range."""
+
+
+def _header(
+    path: Path, stream: Any, digest: str, size: int
+) -> tuple[dict[str, Any], dict[str, _Section], np.ndarray, int, int]:
+    start = stream.read(BLOCK)
+    if len(start) < _PRELUDE.size:
+        raise DamagedFile(path, "it is too short")
+    magic, format, facts_length, length = _PRELUDE.unpack_from(start)
+    if magic != MAGIC or format != FORMAT:
+        raise DamagedFile(path, f"it is no file of format {FORMAT}")
+    count = -(-length // BLOCK)
+    end = _PRELUDE.size + facts_length + 4 * count
+    first = -(-end // BLOCK) * BLOCK
+    if end > _HEADER_MAX or first + length != size:
+        raise DamagedFile(path, f"it has {size} bytes and should have {first + length}")
+    while len(start) < end:
+        more = stream.read(end - len(start))
+        if not more:
+            raise DamagedFile(path, "it is too short")
+        start += more
+    if _digest(start[:end]) != digest:
+        raise DamagedFile(path, "its header is not the one its name tells")
+    document = orjson.loads(start[_PRELUDE.size : _PRELUDE.size + facts_length])
+    sections = {name: _section(each) for name, each in document["arrays"].items()}
+    sums = np.frombuffer(start[end - 4 * count : end], "<u4")
+    return document["facts"], sections, sums, first, length
+
+
+def _section(each: list[Any]) -> _Section:
+    dtype, first, count, is_range = each
+    return str(dtype), int(first), int(count), bool(is_range)
+
+
+def _digest(header: bytes) -> str:
+    return hashlib.blake2b(header, digest_size=16).hexdigest()
+
+
+def write_file(
+    path: Path, facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> tuple[str, int]:
+    """Write a file and sync it to disk; its digest and its size. It gets its name by a rename."""
+    sections: dict[str, _Section] = {}
+    parts: list[memoryview | bytes] = []
+    offset = 0
+    for name, array in arrays.items():
+        if name in RANGES and _is_range(array):
+            sections[name] = (array.dtype.str, int(array[0]), len(array), True)
+            continue
+        sections[name] = (array.dtype.str, offset, len(array), False)
+        data = np.ascontiguousarray(array).data.cast("B") if len(array) else b""
+        padding = -len(data) % _ALIGNED
+        parts += [data, bytes(padding)]
+        offset += len(data) + padding
+    padding = -offset % BLOCK
+    parts.append(bytes(padding))
+    length = offset + padding
+    sums = _sums(parts, length)
+    document = orjson.dumps({"facts": dict(facts), "arrays": sections})
+    header = _PRELUDE.pack(MAGIC, FORMAT, len(document), length) + document + sums.tobytes()
+    with path.open("xb", buffering=0) as stream:
+        _write_all(stream, header)
+        _write_all(stream, bytes(-len(header) % BLOCK))
+        for part in parts:
+            _write_all(stream, part)
+        os.fsync(stream.fileno())
+        size = os.fstat(stream.fileno()).st_size
+    return _digest(header), size
+
+
+def _is_range(array: np.ndarray) -> bool:
+    if len(array) < 2 or array.dtype.kind not in "iu":
+        return False
+    if int(array[-1]) - int(array[0]) != len(array) - 1:
+        return False
+    return bool((array[1:] > array[:-1]).all())
+
+
+def _sums(parts: list[memoryview | bytes], length: int) -> np.ndarray:
+    sums = np.zeros(length // BLOCK, "<u4")
+    block, filled, value = 0, 0, 0
+    for part in parts:
+        view, done = memoryview(part), 0
+        while done < len(view):
+            step = min(BLOCK - filled, len(view) - done)
+            value = zlib.crc32(view[done : done + step], value)
+            done, filled = done + step, filled + step
+            if filled == BLOCK:
+                sums[block] = value
+                block, filled, value = block + 1, 0, 0
+    return sums
+
+
+def _write_all(stream: Any, data: memoryview | bytes) -> None:
+    view = memoryview(data)
+    while len(view):
+        view = view[stream.write(view[: 1 << 30]) :]

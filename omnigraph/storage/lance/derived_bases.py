@@ -1,0 +1,340 @@
+"""Base files of table versions: the derived file nearest to a version, and the rows since.
+
+Invariant: a base and its touched rows make up exactly the version that was asked for. A file counts
+only with the fingerprint of the version it names, which no other graph, branch or version shares. A
+base is used while the rows since are fewer than a tenth of its own; then it is made anew.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import NotFound, OmnigraphError
+from omnigraph.lru import Lru
+from omnigraph.storage.derived.derived_folder import (
+    EDGES,
+    NODES,
+    DerivedEntry,
+    DerivedFiles,
+    is_of,
+    line_name,
+    pin_of,
+)
+from omnigraph.storage.derived.edge_file import EdgeFile, Way
+from omnigraph.storage.derived.mapped_file import DamagedFile, MappedFile
+from omnigraph.storage.derived.node_file import NO_ROW, NodeFile
+from omnigraph.storage.lance.columns import KEY
+from omnigraph.storage.lance.datasets import Datasets, Handle, files_of
+from omnigraph.storage.lance.delta import Deltas
+from omnigraph.storage.lance.rowids import rows_by_id
+from omnigraph.storage.lance.spans import AFTER, BEFORE, TOUCHED, composed
+from omnigraph.storage.records import TablePin, TopologyState
+
+TOUCHED_FEW = 1024
+"""A delta of so many rows is read, however small the base is."""
+
+_TOUCHED_SHARE = 10
+_BASES_MAX = 256
+_ONE_BY_ONE = 64
+_ENDS = ("src", "dst")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBase:
+    """A node file, the version it is of, and the ids written or removed since."""
+
+    file: NodeFile
+    pin: TablePin
+    touched: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeBase:
+    """An edge file, the version it is of, and the edges written or removed since."""
+
+    file: EdgeFile
+    pin: TablePin
+    touched: pa.Table
+
+
+_Base = NodeBase | EdgeBase
+_Listed = tuple[str, ...]
+Ends = tuple[Collection[str], Collection[str]]
+"""The lineages of the node files at both ends of an edge table."""
+
+
+def fingerprint(handle: Handle) -> str:
+    """A hash of the files of one table version, deletions included: their names are random, so no
+    other version of any table has the same."""
+    digest = hashlib.blake2b(digest_size=16)
+    for fragment in handle.get_fragments():
+        facts = (fragment.fragment_id, files_of(fragment), fragment.deletion_file())
+        digest.update(repr(facts).encode())
+    return digest.hexdigest()
+
+
+class DerivedBases:
+    """The bases of a graph's table versions. Safe to share between threads."""
+
+    def __init__(self, datasets: Datasets, deltas: Deltas, files: DerivedFiles) -> None:
+        self._datasets = datasets
+        self._deltas = deltas
+        self.files = files
+        self._known: Lru[tuple[TablePin, object], tuple[_Listed, _Base | None]] = Lru(_BASES_MAX)
+        self._newest: Lru[object, tuple[_Listed, TablePin, _Base]] = Lru(_BASES_MAX)
+        self._parsed: dict[str, NodeFile | EdgeFile] = {}
+
+    # Bases
+
+    def nodes(self, pin: TablePin) -> NodeBase | None:
+        """The base of a node table version."""
+        base = self._base(NODES, pin, None)
+        return base if isinstance(base, NodeBase) else None
+
+    def edges(self, pin: TablePin, ends: Ends) -> EdgeBase | None:
+        """The base of an edge table version whose neighbours are numbers of these lineages."""
+        base = self._base(EDGES, pin, ends)
+        return base if isinstance(base, EdgeBase) else None
+
+    def fingerprint(self, pin: TablePin) -> str:
+        """The fingerprint of a table version."""
+        return fingerprint(self._datasets.handle(pin))
+
+    def reject(self, damaged: DamagedFile) -> None:
+        """Use a file no more."""
+        self.files.reject(damaged)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._known.clear()
+        self._newest.clear()
+        self._parsed.clear()
+
+    # Upkeep
+
+    def state(self, pin: TablePin) -> TopologyState | None:
+        """The file that a table version is read by, and how far it is behind."""
+        kind = NODES if pin.location.startswith(f"{NODES}/") else EDGES
+        base = self._base(kind, pin, None)
+        if base is None:
+            return None
+        return TopologyState(
+            base.pin.version, base.file.file.size, base.touched.num_rows, base.pin.branch
+        )
+
+    def unreadable(self, entry: DerivedEntry) -> bool:
+        """Whether nobody can use a file: it is damaged, or its version is gone."""
+        if not self.files.is_present(entry):
+            return False
+        try:
+            file = MappedFile(entry.path, entry.name.digest)
+            pin = pin_of(file)
+            handle = self._datasets.open(pin.location, pin.branch, pin.version)
+            return not is_of(file, entry.name.kind, pin, fingerprint(handle))
+        except (NotFound, DamagedFile):
+            return True
+        except OmnigraphError:
+            return False  # it cannot be told now
+
+    def remove_unreadable(self) -> tuple[int, int]:
+        """Remove the files that nobody can use: how many, and their bytes."""
+        return self.files.remove(self.unreadable)
+
+    def _base(self, kind: str, pin: TablePin, ends: Ends | None) -> _Base | None:
+        key = (pin, None if ends is None else (frozenset(ends[0]), frozenset(ends[1])))
+        listed, base = self._known.get(key, ((), None))
+        if base is not None:
+            return base
+        entries = [each for each in self.files.listed(pin) if each.name.kind == kind]
+        names = tuple(str(each.name) for each in entries)
+        if not names or names == listed:
+            return None
+        line = (pin.location, pin.branch, pin.fork, key[1])
+        base = self._followed(line, names, pin) or self._nearest(kind, pin, entries, ends)
+        self._known.put(key, (names, base))
+        if base is not None:
+            self._newest.put(line, (names, pin, base))
+        return base
+
+    def _followed(self, line: object, names: _Listed, pin: TablePin) -> _Base | None:
+        """The base of an earlier version of the line that this process looked at last, with what
+        was touched between: a writer of many small commits pays for each of them once."""
+        known = self._newest.get(line)
+        if known is None or known[0] != names or known[1].version >= pin.version:
+            return None
+        _, before, base = known
+        columns = None if isinstance(base, NodeBase) else _ENDS
+        try:
+            step = self._deltas.touched(before, pin, columns=columns)
+        except OmnigraphError:
+            return None
+        touched = composed(base.touched, step)
+        touched = touched.filter(pc.or_(touched[BEFORE].is_valid(), touched[AFTER].is_valid()))
+        if touched.num_rows > max(TOUCHED_FEW, base.pin.row_count // _TOUCHED_SHARE):
+            return None
+        return replace(base, touched=touched)
+
+    def _nearest(
+        self, kind: str, pin: TablePin, entries: list[DerivedEntry], ends: Ends | None
+    ) -> _Base | None:
+        for entry, candidate in self._candidates(pin, entries):
+            try:
+                base = self._joined(kind, pin, entry, candidate, ends)
+            except DamagedFile as damaged:
+                self.files.reject(damaged)
+                continue
+            except OmnigraphError:
+                continue  # a version between was reclaimed: the file cannot be brought up to date
+            if base is not None:
+                return base
+        return None
+
+    def _candidates(
+        self, pin: TablePin, entries: list[DerivedEntry]
+    ) -> Iterator[tuple[DerivedEntry, TablePin]]:
+        """Files of the version's own line, the nearest before it first, then of its ancestors'."""
+        own = [each for each in entries if each.name.line == line_name(pin)]
+        older = [each for each in own if each.name.version <= pin.version]
+        newer = [each for each in own if each.name.version > pin.version]
+        for entry in (
+            sorted(older, key=_version, reverse=True)[:2] + sorted(newer, key=_version)[:1]
+        ):
+            yield entry, replace(pin, version=entry.name.version)
+        if pin.branch is None:
+            return
+        try:
+            ancestors = self._deltas.ancestors(pin)
+        except OmnigraphError:
+            return
+        for point in ancestors:
+            line = line_name(point)
+            shared = [e for e in entries if e.name.line == line and e.name.version <= point.version]
+            for entry in sorted(shared, key=_version, reverse=True)[:1]:
+                yield entry, replace(point, version=entry.name.version)
+
+    def _joined(
+        self, kind: str, pin: TablePin, entry: DerivedEntry, base: TablePin, ends: Ends | None
+    ) -> _Base | None:
+        file = self.files.opened(entry)
+        if file is None:
+            return None
+        base = replace(base, row_count=int(file.facts.get("rows", 0)))
+        most = max(TOUCHED_FEW, base.row_count // _TOUCHED_SHARE)
+        if abs(base.row_count - pin.row_count) > most:
+            return None
+        if not is_of(file, kind, base, self.fingerprint(base)):
+            raise DamagedFile(entry.path, "it is of another version")
+        parsed = self._parsed.get(file.digest)
+        if parsed is None:
+            parsed = NodeFile(file) if kind == NODES else EdgeFile(file)
+            self._parsed[file.digest] = parsed
+        if isinstance(parsed, EdgeFile) and ends is not None and not _joins(parsed, ends):
+            return None
+        touched = TOUCHED.empty_table()
+        if (base.version, base.branch, base.fork) != (pin.version, pin.branch, pin.fork):
+            touched = self._deltas.touched(base, pin, columns=None if kind == NODES else _ENDS)
+        if touched.num_rows > most:
+            return None
+        if isinstance(parsed, NodeFile):
+            return NodeBase(parsed, base, touched)
+        return EdgeBase(parsed, base, touched)
+
+    # Lookups
+
+    def row_ids(self, pin: TablePin, ids: pa.Array) -> np.ndarray | None:
+        """The row id of each of these node ids in a version, `NO_ROW` where it has none; None when
+        no file can tell."""
+        base = self.nodes(pin)
+        if base is None:
+            return None
+        try:
+            return _row_ids(base, ids)
+        except DamagedFile as damaged:
+            self.reject(damaged)
+            return None
+
+    def edge_row_ids(self, pin: TablePin, end: str, ids: pa.Array) -> np.ndarray | None:
+        """The row ids of the edges of a version that have one of these nodes at an end; None when
+        no file can tell."""
+        base = self._base(EDGES, pin, None)
+        if not isinstance(base, EdgeBase):
+            return None
+        try:
+            nodes = self._node_file(base.file.ends[_ENDS.index(end)])
+            if nodes is None:
+                return None
+            row_ids = _edges_of(base, nodes, Way.OUT if end == "src" else Way.IN, ids)
+            return np.concatenate((row_ids, self._since(base, pin, end, ids)))
+        except DamagedFile as damaged:
+            self.reject(damaged)
+        except OmnigraphError:
+            return None  # the rows since cannot be read
+        return None
+
+    def _node_file(self, digest: str) -> NodeFile | None:
+        """A node file that keeps the numbers of the one with this digest."""
+        parsed = self._parsed.get(digest)
+        for entry in () if parsed is not None else self.files.everything():
+            file = self.files.opened(entry) if entry.name.kind == NODES else None
+            if file is not None and digest in (file.digest, *file.facts.get("lineage", ())):
+                parsed = self._parsed[digest] = NodeFile(file)
+                break
+        return parsed if isinstance(parsed, NodeFile) else None
+
+    def _since(self, base: EdgeBase, pin: TablePin, end: str, ids: pa.Array) -> np.ndarray:
+        """The row ids of such edges that were written after the base."""
+        after = base.touched[AFTER].drop_null().combine_chunks()
+        if not len(after):
+            return np.empty(0, np.uint64)
+        rows = rows_by_id(self._datasets.handle(pin), after, [end])
+        hits = pc.is_in(rows[end].combine_chunks(), value_set=ids)
+        row_ids: np.ndarray = after.filter(hits).to_numpy()
+        return row_ids
+
+
+def _joins(file: EdgeFile, ends: Ends) -> bool:
+    return file.ends[0] in ends[0] and file.ends[1] in ends[1]
+
+
+def _edges_of(base: EdgeBase, nodes: NodeFile, way: Way, ids: pa.Array) -> np.ndarray:
+    """The row ids of such edges in the base, without those touched since."""
+    numbers = _numbers(nodes, ids)
+    lists = base.file.multiple[way]
+    assert lists.edges is not None
+    first, counts = lists.bounds(np.unique(numbers[numbers >= 0]))
+    ends = np.cumsum(counts)
+    indexes = np.arange(ends[-1] if len(ends) else 0)
+    indexes += np.repeat(first - (ends - counts), counts)
+    row_ids = base.file.row_ids.take(lists.edges.take(indexes))
+    return row_ids[~np.isin(row_ids, base.touched[BEFORE].drop_null().to_numpy())]
+
+
+def _numbers(file: NodeFile, ids: pa.Array) -> np.ndarray:
+    if len(ids) > _ONE_BY_ONE:
+        return file.locate(ids)
+    texts = (each.encode("utf-8", "surrogatepass") for each in ids.drop_null().to_pylist())
+    return np.array([file.find(each) for each in texts], np.int64)
+
+
+def _version(entry: DerivedEntry) -> int:
+    return entry.name.version
+
+
+def _row_ids(base: NodeBase, ids: pa.Array) -> np.ndarray:
+    file = base.file
+    numbers = _numbers(file, ids)
+    row_ids = np.full(len(ids), NO_ROW)
+    known = numbers >= 0
+    row_ids[known] = file.row_ids.take(numbers[known])
+    if base.touched.num_rows:
+        touched = base.touched.combine_chunks()
+        rows = pc.index_in(ids, value_set=touched[KEY].chunk(0))
+        changed = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))
+        after = touched[AFTER].take(rows.drop_null()).fill_null(pa.scalar(int(NO_ROW), pa.uint64()))
+        row_ids[changed] = after.to_numpy()
+    return row_ids

@@ -1,0 +1,111 @@
+"""Walks that are only counted: by degrees, as many as walking them gives."""
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from omnigraph.exec.read import run
+from omnigraph.graph import Graph
+from tests.exec.random_queries import SCHEMA
+from tests.exec.read.test_random_queries import overwrite
+from tests.exec.topology.test_topology_builders import forget
+from tests.exec.world import graph_of
+
+NODES = 6
+PAIRS = st.lists(st.tuples(st.integers(0, NODES - 1), st.integers(0, NODES - 1)), max_size=24)
+
+COUNTS = {
+    "two": "match { $a: P  $a e $b  $b e $c } return { count($a) as n }",
+    "three": "match { $a: P  $a e $b  $b e $c  $c e $d } return { count($a) as n }",
+    "back": "match { $a: P  $b e $a  $b e $c } return { count($a) as n }",
+    "either": "match { $a: P  $a <e> $b  $b e $c } return { count($a) as n }",
+    "edges": "match { $a: P  $a $x:e $b  $b $y:e $c } return { count($a) as n }",
+    "grouped": "match { $a: P  $a e $b  $b e $c } return { $a, count($b) as n }",
+    "mutual": "match { $a: P  $a e $b  $b e $a } return { count($a) as n }",
+    "parallel": "match { $a: P  $a e $b  $a e $b } return { count($a) as n }",
+    "either mutual": "match { $a: P  $a <e> $b  $b e $a } return { count($a) as n }",
+    "triangle": "match { $a: P  $a e $b  $b e $c  $c e $a } return { count($a) as n }",
+}
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
+    with graph_of(Path(tmp_path_factory.mktemp("counted")) / "g", SCHEMA) as made:
+        yield made
+
+
+def expected(name: str, pairs: list[tuple[int, int]]) -> list[dict[str, object]]:
+    edges = set(pairs)
+    either = edges | {(b, a) for a, b in edges}
+    people = range(NODES)
+    match name:
+        case "two":
+            n = sum((a, b) in edges and (b, c) in edges for a, b, c in product(people, repeat=3))
+        case "three":
+            walks = product(people, repeat=4)
+            n = sum({(a, b), (b, c), (c, d)} <= edges for a, b, c, d in walks)
+        case "back":
+            n = sum((b, a) in edges and (b, c) in edges for a, b, c in product(people, repeat=3))
+        case "either":
+            n = sum((a, b) in either and (b, c) in edges for a, b, c in product(people, repeat=3))
+        case "edges":
+            n = sum(b == c for (_, b), (c, _) in product(pairs, repeat=2))
+        case "mutual":
+            n = sum((b, a) in edges for a, b in edges)
+        case "parallel":
+            n = len(edges)
+        case "either mutual":
+            n = sum((b, a) in edges for a, b in either)
+        case "triangle":
+            n = sum({(b, c), (c, a)} <= edges for (a, b), c in product(edges, people))
+        case _:
+            rows = []
+            for a in people:
+                walks = product(people, repeat=2)
+                n = sum((a, b) in edges and (b, c) in edges for b, c in walks)
+                rows += [{"a": f"p{a}", "n": n}] if n else []
+            return rows
+    return [{"n": n}]
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(pairs=PAIRS, filed=st.booleans())
+def test_walks_that_are_counted_are_as_many_as_walks_that_are_made(
+    graph: Graph, pairs: list[tuple[int, int]], filed: bool
+) -> None:
+    nodes = [{"id": f"p{n}", "k": f"p{n}"} for n in range(NODES)]
+    edges = [{"id": f"e{n}", "src": f"p{a}", "dst": f"p{b}"} for n, (a, b) in enumerate(pairs)]
+    overwrite(graph, {"P": nodes, "C": [], "E": edges, "W": []})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMNIGRAPH_TOPOLOGY_ROWS_MIN", "0" if filed else "1000000")
+        patch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "csr")
+        forget(graph)
+        for name, body in COUNTS.items():
+            assert graph.query(f"query q() {{ {body} }}").rows == expected(name, pairs), name
+
+
+def test_counted_walks_make_no_row_a_walk(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    overwrite(
+        graph,
+        {
+            "P": [{"id": f"p{n}", "k": f"p{n}"} for n in range(NODES)],
+            "C": [],
+            "E": [{"id": "e0", "src": "p0", "dst": "p1"}],
+            "W": [],
+        },
+    )
+    monkeypatch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "csr")
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("a step was taken")
+
+    monkeypatch.setattr(run, "expand", refuse)
+    assert graph.query(f"query q() {{ {COUNTS['three']} }}").rows == [{"n": 0}]
