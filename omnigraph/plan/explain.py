@@ -16,16 +16,29 @@ _INDENT = "  "
 
 def explain(plan: mutation_ir.Plan) -> str:
     """The whole plan."""
-    declared = ", ".join(f"${p.name}: {p.type}" for p in plan.parameters)
+    declared = ", ".join(map(_parameter, plan.parameters))
     match plan:
         case ir.ReadPlan():
-            lines = [f"read {plan.name}({declared})", *_indented(_read_lines(plan))]
+            lines = [f"read {plan.name}({declared})", *_indented(_computed_lines(plan.computed))]
+            lines += _indented(_read_lines(plan))
         case mutation_ir.MutationPlan():
-            lines = [f"mutation {plan.name}({declared})"]
+            lines = [
+                f"mutation {plan.name}({declared})",
+                *_indented(_computed_lines(plan.computed)),
+            ]
             lines += _indented(_statement_line(statement) for statement in plan.statements)
         case _:
             assert_never(plan)
     return "\n".join(lines) + "\n"
+
+
+def _parameter(parameter: ir.Parameter) -> str:
+    default = "" if parameter.default is None else f" = {expression(parameter.default)}"
+    return f"${parameter.name}: {parameter.type}{default}"
+
+
+def _computed_lines(computed: tuple[ir.Computed, ...]) -> list[str]:
+    return [f"compute {each.name}: {each.type} = {expression(each.value)}" for each in computed]
 
 
 def _indented(lines: Iterable[str]) -> list[str]:
@@ -37,6 +50,8 @@ def _read_lines(plan: ir.ReadPlan) -> list[str]:
     lines += [_score_line(score) for score in plan.scores]
     if plan.aggregate is not None:
         lines.append(_aggregate_line(plan.aggregate))
+    if plan.having is not None:
+        lines.append(f"having {expression(plan.having)}")
     columns = ", ".join(f"{c.name}: {c.type} = {expression(c.value)}" for c in plan.columns)
     lines.append(f"{'project distinct' if plan.distinct else 'project'} {columns}")
     if plan.order:
@@ -157,6 +172,12 @@ def expression(value: ir.Expr) -> str:
             return f"{end}(${var})"
         case ir.SlotRef(slot=slot):
             return slot
+        case ir.Call(function=function, arguments=arguments):
+            return f"{function}({', '.join(map(expression, arguments))})"
+        case ir.Case(branches=branches, otherwise=otherwise):
+            whens = [f"when {expression(b.condition)} then {expression(b.value)}" for b in branches]
+            whens += [] if otherwise is None else [f"else {expression(otherwise)}"]
+            return f"case {' '.join(whens)} end"
         case ir.Compare(op=op, left=left, right=right):
             return f"{expression(left)} {op} {expression(right)}"
         case ir.ListContains(items=items, value=item):

@@ -11,6 +11,7 @@ from typing import assert_never
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.language.query import ast
 from omnigraph.plan import ir, mutation_ir
+from omnigraph.plan.returns import is_compound
 from omnigraph.types import Scalar, TableKey, parse_table_key
 
 
@@ -184,7 +185,7 @@ def _static_name(expression: ast.Expr) -> str:
             return type(expression).__name__.lower()
         case ast.Now():
             return "now"
-        case ast.Literal() | ast.ListLiteral() | ast.Alias() | ast.OwnProperty() | ast.CountBlock():
-            return "literal"
+        case ast.Call(function=name):
+            return name.text
         case _:
-            assert_never(expression)
+            return "expression" if is_compound(expression) else "literal"

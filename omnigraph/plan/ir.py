@@ -104,6 +104,39 @@ class SlotRef:
     type: ValueType
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function or an operator of `plan.functions`, by the name of its kernel.
+
+    Null where an argument is null, unless the table says otherwise. A value that the function does
+    not have (an overflow, a division by zero) fails the query, and the error names the row.
+    """
+
+    function: str
+    arguments: "tuple[Expr, ...]"
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A value, and the condition under which a `Case` has it."""
+
+    condition: "Expr"
+    value: "Expr"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The value of the first branch whose condition is true, else `otherwise`, else null.
+
+    A branch is evaluated for the rows that come to it, and for no others.
+    """
+
+    branches: tuple[Branch, ...]
+    otherwise: "Expr | None"
+    type: ValueType
+
+
 class CompareOp(StrEnum):
     """Comparisons of two scalars."""
 
@@ -187,7 +220,7 @@ class Not:
     part: "Expr"
 
 
-Operand = Const | Param | Now | Column | EntityId | EndpointId | SlotRef
+Operand = Const | Param | Now | Column | EntityId | EndpointId | SlotRef | Call | Case
 Predicate = Compare | ListContains | TextContains | IsNull | TextMatch | And | Or | Not
 Expr = Operand | Predicate
 
@@ -418,9 +451,19 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A declared parameter."""
+    """A declared parameter. One that is not given has its default, which reads no row."""
 
     name: str
+    type: ValueType
+    default: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A parameter that the request works out once: an expression that reads no row."""
+
+    name: str
+    value: Expr
     type: ValueType
 
 
@@ -430,7 +473,8 @@ class ReadPlan:
 
     `order` ends with the tie-break, so rows leave in one order only: after the query's own keys
     come the ids of all named variables by name, or without an `order` in order of appearance. With
-    `aggregate`, keys refer to its keys and measures, and groups that tie keep their order. With
+    `aggregate`, columns, `having` and sort keys refer to its keys and measures, and groups that tie
+    keep their order; `having` drops groups before they are made distinct, ordered and cut. With
     `distinct`, equal output rows are one, and rows that tie are in ascending order of the columns.
     """
 
@@ -444,3 +488,5 @@ class ReadPlan:
     order: tuple[SortKey, ...]
     limit: int | None
     offset: int
+    having: Expr | None = None
+    computed: tuple[Computed, ...] = ()

@@ -23,9 +23,9 @@ from omnigraph.plan.typed import (
 def lower(query: ast.Query, typed: TypedRead | TypedMutation) -> mutation_ir.Plan:
     """The plan of a checked query."""
     name = query.name.text
-    parameters = tuple(ir.Parameter(p.name, p.type) for p in query.parameters)
+    parameters = typed.parameters
     if isinstance(typed, TypedMutation):
-        return mutation_ir.MutationPlan(name, parameters, typed.statements)
+        return mutation_ir.MutationPlan(name, parameters, typed.statements, typed.computed)
     returns = typed.returns
     return ir.ReadPlan(
         name=name,
@@ -38,6 +38,8 @@ def lower(query: ast.Query, typed: TypedRead | TypedMutation) -> mutation_ir.Pla
         order=returns.order,
         limit=typed.limit,
         offset=typed.offset,
+        having=returns.having,
+        computed=typed.computed,
     )
 
 

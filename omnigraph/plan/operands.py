@@ -163,9 +163,8 @@ def _literal_hint(target: ValueType) -> str:
             assert_never(target.scalar)
 
 
-def require_comparable(names: Names, operand: ir.Operand, span: Span) -> None:
+def require_comparable(names: Names, value_type: ValueType, span: Span) -> None:
     """T7 for values that have no order and no equality."""
-    value_type = operand.type
     if value_type.is_blob or value_type.is_list or value_type.is_vector:
         hint = "use contains" if value_type.is_list else ""
         raise names.fail(span, f"a {value_type} cannot be compared", code="T7", hint=hint)

@@ -5,12 +5,11 @@ traversal takes its direction from what was bound before it. So bindings and tra
 first, in order; then optional blocks; then conditions, which may mention all of these.
 """
 
-from typing import assert_never
-
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
 from omnigraph.plan.conditions import condition_predicate
+from omnigraph.plan.fixed_values import fixed_value
 from omnigraph.plan.operands import (
     NOW,
     as_type,
@@ -34,6 +33,15 @@ from omnigraph.types import ID_TYPE, Span, ValueType
 def check_pattern(scope: Scope, clauses: tuple[ast.Clause, ...]) -> TypedPattern:
     """The typed pattern of a block. Its variables are bound in `scope` afterwards."""
     return _Pattern(scope).check(clauses)
+
+
+def inner_matches(
+    scope: Scope, clauses: tuple[ast.Clause, ...], span: Span, exists: bool
+) -> TypedMatches:
+    """The slot of an inner pattern that stands outside `match`, and what fills it."""
+    block = _Pattern(scope)
+    block._slot(scope, clauses, span, exists)
+    return block.matches[0]
 
 
 class _Pattern:
@@ -128,7 +136,7 @@ class _Pattern:
             return ir.ListContains(column, value)
         return ir.Compare(ir.CompareOp.EQ, column, self._value(match.value, declared.type, what))
 
-    def _value(self, given: ast.Value, target: ValueType, what: str) -> ir.Expr:
+    def _value(self, given: ast.Expr, target: ValueType, what: str) -> ir.Expr:
         """The value of an inline match."""
         names = self.names
         match given:
@@ -149,7 +157,7 @@ class _Pattern:
             case ast.Variable():
                 return self._parameter(given, target, what)
             case _:
-                assert_never(given)
+                return fixed_value(names, given, target, what)
 
     def _parameter(self, given: ast.Variable, target: ValueType, what: str) -> ir.Expr:
         parameter = parameter_operand(self.names, given)
@@ -302,7 +310,7 @@ class _Pattern:
             raise self.names.fail(span, text, code="T9", hint=hint)
         return pattern
 
-    def _condition(self, condition: ast.Condition) -> None:
+    def _condition(self, condition: ast.Expr) -> None:
         """Conditions joined by `and` stand each on their own."""
         match condition:
             case ast.And(conditions=parts):

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from omnigraph.plan import ir
-from omnigraph.plan.expressions import needs
-from omnigraph.plan.operands import BOOL, COUNT, INTEGER, NUMBER
+from omnigraph.plan.expressions import needs, substituted, type_of
+from omnigraph.plan.operands import COUNT, INTEGER, NUMBER
 from omnigraph.types import ValueType
 
 
@@ -167,6 +167,7 @@ def _only_columns(
         order=(),
         limit=None,
         offset=0,
+        having=None,
     )
 
 
@@ -177,6 +178,7 @@ def _regrouped(plan: ir.ReadPlan, leaves: "_Leaves", groups: ir.Aggregate) -> ir
         pattern=(),
         aggregate=groups,
         columns=tuple(replace(c, value=leaves.known(c.value)) for c in plan.columns),
+        having=None if plan.having is None else leaves.known(plan.having),
         order=tuple(replace(key, value=leaves.known(key.value)) for key in plan.order),
     )
 
@@ -192,13 +194,14 @@ class _Leaves:
         if not needs(expr):
             return expr
         if expr not in self._slots:
-            kind = expr.type if isinstance(expr, ir.Operand) else BOOL
+            kind = type_of(expr)
             self._slots[expr] = ir.SlotRef(ir.Slot(f"share {len(self._slots)}"), kind)
         return self._slots[expr]
 
     def known(self, expr: ir.Expr) -> ir.Expr:
-        """The slot of a value that leaves, or the expression itself."""
-        return self._slots.get(expr, expr)
+        """The expression with the slots of the values that leave in the place of these."""
+        whole: ir.Expr = substituted(expr, self._slots.get)
+        return whole
 
     @property
     def columns(self) -> tuple[ir.OutputColumn, ...]:

@@ -13,6 +13,7 @@ from omnigraph.errors import LimitExceeded
 from omnigraph.language.moments import format_date, format_datetime
 from omnigraph.plan import ir
 from omnigraph.types import INTEGER_BOUNDS, Scalar, TableKey, ValueType
+from tests.exec.reference_functions import called
 
 Entity = Mapping[str, Any]
 Data = Mapping[TableKey, Sequence[Entity]]
@@ -37,12 +38,17 @@ class Reference:
 
     def __init__(self, data: Data, params: Mapping[str, Any] | None = None, now: int = 0) -> None:
         self.data = data
-        self.params = params or {}
+        self.params = dict(params or {})
         self.now = now
 
     def rows(self, plan: ir.ReadPlan) -> list[dict[str, Any]]:
         """The rows of a plan without scores, as JSON has them."""
         assert not plan.scores
+        for parameter in plan.parameters:
+            if parameter.default is not None and parameter.name not in self.params:
+                self.params[parameter.name] = self.value(parameter.default, Row())
+        for computed in plan.computed:
+            self.params[computed.name] = self.value(computed.value, Row())
         solved = list(self.solve(plan.pattern, [Row()]))
         if plan.aggregate is None:
             outputs = [
@@ -183,6 +189,13 @@ class Reference:
                 return None if entity is None else entity[end.value]
             case ir.SlotRef(slot=slot):
                 return row.slots[slot]
+            case ir.Call(function=function, arguments=arguments, type=type_):
+                return called(function, [self.value(a, row) for a in arguments], arguments, type_)
+            case ir.Case(branches=branches, otherwise=otherwise):
+                for branch in branches:
+                    if self.value(branch.condition, row) is True:
+                        return self.value(branch.value, row)
+                return None if otherwise is None else self.value(otherwise, row)
             case ir.Compare(op=op, left=left, right=right):
                 return compare(op, self.value(left, row), self.value(right, row))
             case ir.ListContains(items=items, value=value):
@@ -221,15 +234,16 @@ class Reference:
             for measure in op.measures:
                 known[ir.SlotRef(measure.out, measure.type)] = self._measure(measure, members)
 
-            def of(expr: ir.Expr, known: dict[ir.Expr, Any] = known) -> Any:
-                if isinstance(expr, ir.SlotRef):
-                    return next(
-                        v
-                        for k, v in known.items()
-                        if isinstance(k, ir.SlotRef) and k.slot == expr.slot
-                    )
-                return known[expr]
+            example = members[0] if members else Row()
 
+            def of(expr: ir.Expr, known: dict[ir.Expr, Any] = known, example: Row = example) -> Any:
+                slots = {k.slot: v for k, v in known.items() if isinstance(k, ir.SlotRef)}
+                if expr in known:
+                    return known[expr]
+                return self.value(expr, Row(example.vars, {**example.slots, **slots}))
+
+            if plan.having is not None and of(plan.having) is not True:
+                continue
             outputs.append(
                 ([of(key.value) for key in plan.order], [of(c.value) for c in plan.columns])
             )

@@ -10,7 +10,9 @@ from omnigraph.language.query import ast
 from omnigraph.types import Scalar, ValueType
 
 _GRAMMAR = resources.files("omnigraph.language.query").joinpath("grammar.lark").read_text("utf-8")
-KEYWORDS = sorted(set(re.findall(r'"([a-z_0-9]+)"', _GRAMMAR)))
+KEYWORDS = sorted(
+    set(re.findall(r'"([a-z_0-9]+)"', _GRAMMAR)) | set(re.findall(r": /([a-z_]+)\(\?!", _GRAMMAR))
+)
 PLAIN = ("a", "name", "knows", "_", "x9_Z", "worksAt")
 
 
@@ -87,9 +89,29 @@ def _calls(argument: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.Expr]
     )
 
 
-_aliases_in_calls = words("distinct", "true", "false", "null").map(ast.Alias)
+_aliases_in_calls = st.sampled_from(PLAIN).map(ast.Alias)
 arguments = st.recursive(values | properties | _aliases_in_calls, _calls, max_leaves=4)
 calls = short(_calls(arguments))
+
+
+def _operations(inner: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.Expr]:
+    """Expressions made of `inner` ones."""
+    inner = short(inner)
+    compared = st.builds(ast.Comparison, inner, st.just(ast.Comparator.LE), inner)
+    whens = st.lists(st.builds(ast.When, compared, inner), min_size=1, max_size=2).map(tuple)
+    functions = st.sampled_from(["lower", "coalesce", "f9", "I64"]).map(ast.Name)
+    durations = st.builds(ast.Duration, st.integers(0, 10**9))
+    return st.one_of(
+        st.builds(ast.Arithmetic, st.sampled_from(ast.ArithmeticOperator), inner, inner),
+        st.builds(ast.Negative, inner),
+        st.builds(ast.Call, functions, st.lists(inner, min_size=1, max_size=1).map(tuple)),
+        st.builds(ast.Case, whens, st.none() | inner),
+        durations,
+    )
+
+
+_operands = short(values | properties | calls)
+operations = short(st.recursive(_operations(_operands), _operations, max_leaves=3))
 text_calls = calls.filter(lambda call: isinstance(call, ast.TextCall))
 
 
@@ -130,6 +152,7 @@ def _clauses(inner: st.SearchStrategy[ast.Clause]) -> st.SearchStrategy[ast.Clau
         literals,
         now,
         calls,
+        operations,
         st.sampled_from(["a", "name", "x9_Z"]).map(ast.Alias),
         st.builds(ast.CountBlock, block),
     )
@@ -165,7 +188,8 @@ projected = st.one_of(
     literals,
     now,
     calls,
-    words("as", "true", "false", "null").map(ast.Alias),
+    operations,
+    st.sampled_from(PLAIN).map(ast.Alias),
 )
 projections = st.builds(ast.Projection, projected, st.none() | names)
 ordered = st.one_of(

@@ -31,6 +31,11 @@ class Groups:
     keys: dict[ir.Expr, Codes]
     measures: dict[ir.Slot, pa.Array]
 
+    def as_rows(self) -> Rows:
+        """A row a group: what its keys are read from, and the measures as slots."""
+        examples = self.examples
+        return Rows(self.length, examples.bindings, {**examples.slots, **self.measures})
+
     def take(self, chosen: np.ndarray) -> "Groups":
         """Some groups, in this order."""
         index = pa.array(chosen)

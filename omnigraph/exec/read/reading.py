@@ -23,6 +23,7 @@ from omnigraph.exec.read.run import Run
 from omnigraph.exec.read.share import Share, ShareResult
 from omnigraph.exec.search import embed
 from omnigraph.exec.search.rank import Ranker
+from omnigraph.exec.values.computed import given_of
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.rows import Rows
@@ -52,7 +53,7 @@ class Reading:
         self, plan: ir.ReadPlan, params: Mapping[str, ir.Constant], snapshot: Snapshot
     ) -> QueryResult:
         """The rows of a plan in one snapshot."""
-        running = self._running(plan, Given(params, now_ms()), snapshot)
+        running = self._running(plan, given_of(plan, params, now_ms()), snapshot)
         tables = running.context.tables
         if running.prepared in tables.small:
             small = running.small()

@@ -130,6 +130,63 @@ class Rrf(Node):
     k: "Expr | None" = None
 
 
+class ArithmeticOperator(StrEnum):
+    """Operators between two values."""
+
+    ADD = "+"
+    SUBTRACT = "-"
+    MULTIPLY = "*"
+    DIVIDE = "/"
+    REMAINDER = "%"
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic(Node):
+    """`left op right`: arithmetic, joined texts, moments and durations."""
+
+    operator: ArithmeticOperator
+    left: "Expr"
+    right: "Expr"
+
+
+@dataclass(frozen=True, slots=True)
+class Negative(Node):
+    """`-operand`, of anything but a number, whose sign belongs to it."""
+
+    operand: "Expr"
+
+
+@dataclass(frozen=True, slots=True)
+class Duration(Node):
+    """`30d`, `2h`: a time span in milliseconds."""
+
+    milliseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Node):
+    """`function(arguments)`; a cast is a call by the name of its type."""
+
+    function: Name
+    arguments: "tuple[Expr, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class When(Node):
+    """`when condition then value`."""
+
+    condition: "Expr"
+    value: "Expr"
+
+
+@dataclass(frozen=True, slots=True)
+class Case(Node):
+    """`case when … then … else … end`: the value of the first condition that is true."""
+
+    branches: tuple[When, ...]
+    otherwise: "Expr | None" = None
+
+
 class AggregateFunction(StrEnum):
     """Functions over the rows of a group."""
 
@@ -142,10 +199,10 @@ class AggregateFunction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Node):
-    """`count(x)`, `count(distinct x)`, `sum(x)` …"""
+    """`count(x)`, `count(distinct x)`, `sum(x)` …; without an argument `count(*)`."""
 
     function: AggregateFunction
-    argument: "Expr"
+    argument: "Expr | None"
     distinct: bool = False
 
 
@@ -157,8 +214,6 @@ class CountBlock(Node):
 
 
 Rank = Nearest | Bm25 | Rrf
-Value = Literal | ListLiteral | Now | Variable
-Expr = Value | PropertyRef | OwnProperty | Alias | TextCall | Rank | Aggregate | CountBlock
 
 
 # Conditions
@@ -175,22 +230,24 @@ class Comparator(StrEnum):
     GE = ">="
     CONTAINS = "contains"
     STARTS_WITH = "starts_with"
+    ENDS_WITH = "ends_with"
+    MATCHES = "matches"
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Node):
     """`left op right`."""
 
-    left: Expr
+    left: "Expr"
     comparator: Comparator
-    right: Expr
+    right: "Expr"
 
 
 @dataclass(frozen=True, slots=True)
 class IsNull(Node):
     """`x is null`, or with `negated` `x is not null`."""
 
-    subject: Expr
+    subject: "Expr"
     negated: bool
 
 
@@ -198,8 +255,8 @@ class IsNull(Node):
 class Membership(Node):
     """`x in collection`."""
 
-    subject: Expr
-    collection: ListLiteral | Variable | PropertyRef
+    subject: "Expr"
+    collection: "Expr"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,24 +277,29 @@ class Exists(Node):
 class Not(Node):
     """`not (…)`."""
 
-    condition: "Condition"
+    condition: "Expr"
 
 
 @dataclass(frozen=True, slots=True)
 class And(Node):
     """Conditions that must all hold."""
 
-    conditions: "tuple[Condition, ...]"
+    conditions: "tuple[Expr, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Or(Node):
     """Conditions of which one must hold."""
 
-    conditions: "tuple[Condition, ...]"
+    conditions: "tuple[Expr, ...]"
 
 
 Condition = Comparison | IsNull | Membership | TextCondition | Exists | Not | And | Or
+Constant = Literal | ListLiteral | Now
+Operation = Arithmetic | Negative | Duration | Call | Case
+Reference = Variable | PropertyRef | OwnProperty | Alias
+Expr = Constant | Reference | Operation | TextCall | Rank | Aggregate | CountBlock | Condition
+"""Every expression. One of type Bool is a condition."""
 
 
 # Clauses of a pattern
@@ -248,7 +310,7 @@ class PropertyMatch(Node):
     """`name: value` in a binding."""
 
     property: Name
-    value: Value
+    value: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +360,7 @@ class OptionalBlock(Node):
 class Filter(Node):
     """A condition on the row."""
 
-    condition: Condition
+    condition: Expr
 
 
 Clause = Binding | Traversal | Negation | OptionalBlock | Filter
@@ -325,7 +387,7 @@ class Ordering(Node):
 
 @dataclass(frozen=True, slots=True)
 class Read(Node):
-    """`match … return … order … limit … offset`."""
+    """`match … return … having … order … limit … offset`."""
 
     clauses: tuple[Clause, ...]
     projections: tuple[Projection, ...]
@@ -333,6 +395,7 @@ class Read(Node):
     orderings: tuple[Ordering, ...] = ()
     limit: int | None = None
     offset: int | None = None
+    having: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +403,7 @@ class Assignment(Node):
     """`name: value` in a mutation."""
 
     property: Name
-    value: Value
+    value: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +420,7 @@ class Update(Node):
 
     type_name: Name
     assignments: tuple[Assignment, ...]
-    where: Condition
+    where: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +428,7 @@ class Delete(Node):
     """`delete Type where …`."""
 
     type_name: Name
-    where: Condition
+    where: Expr
 
 
 Statement = Insert | Update | Delete
@@ -380,10 +443,11 @@ class Mutation(Node):
 
 @dataclass(frozen=True, slots=True)
 class Parameter(Node):
-    """`$name: Type`."""
+    """`$name: Type = default`."""
 
     name: str
     type: ValueType
+    default: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
