@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import (
     AlreadyExists,
+    AmbiguousPoint,
     BadRequest,
     ChangeFeedGap,
     Conflict,
     ConstraintViolated,
+    ConsumerLapsed,
     EmbeddingFailed,
     ExpressionFailed,
     ExternalBlobDenied,
     ExternalBlobUnreadable,
     Forbidden,
+    GraphMoved,
     InUse,
     KeyTaken,
     LimitExceeded,
@@ -27,6 +30,7 @@ from omnigraph.errors import (
     NoChanges,
     NotFound,
     NotInstalled,
+    NotRevertible,
     OmnigraphError,
     ParseError,
     PreconditionFailed,
@@ -34,10 +38,12 @@ from omnigraph.errors import (
     RecoveryRequired,
     Refused,
     SchemaChanged,
+    SchemaDiffers,
     SchemaHeld,
     SourceError,
     StorageFailed,
     TypeCheckError,
+    UnknownPoint,
     UnsupportedVersion,
     VersionMismatch,
     Violation,
@@ -47,26 +53,32 @@ from omnigraph.extras import defer_pandas
 if TYPE_CHECKING:
     from omnigraph.exec.changes.baseline import Baseline
     from omnigraph.exec.changes.blobs import BlobCell
+    from omnigraph.exec.changes.consumers import FeedConsumer
     from omnigraph.exec.changes.diff import Change, ChangedType, Changes
     from omnigraph.exec.changes.export import ExportResult
     from omnigraph.exec.changes.feed import FeedPage
     from omnigraph.exec.changes.images import Image
     from omnigraph.exec.load.request import LoadResult
     from omnigraph.exec.merge.run import MergeOutcome
+    from omnigraph.exec.merge.undo import UndoOutcome
     from omnigraph.exec.mutate.run import MutationResult
     from omnigraph.exec.read.result import QueryResult
     from omnigraph.exec.schema.migrate import SchemaApplied
+    from omnigraph.exec.upkeep.backup import BackupReport
     from omnigraph.exec.upkeep.check import CheckReport
     from omnigraph.exec.upkeep.cleanup import CleanupReport
     from omnigraph.exec.upkeep.findings import Finding
     from omnigraph.exec.upkeep.optimize import OptimizeReport
-    from omnigraph.graph import Graph, init, open
+    from omnigraph.graph import Graph, backup, init, open
+    from omnigraph.storage.manifest.tags import Tag
     from omnigraph.storage.upkeep.repair import RepairReport
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AlreadyExists",
+    "AmbiguousPoint",
+    "BackupReport",
     "BadRequest",
     "Baseline",
     "BlobCell",
@@ -78,15 +90,18 @@ __all__ = [
     "CleanupReport",
     "Conflict",
     "ConstraintViolated",
+    "ConsumerLapsed",
     "EmbeddingFailed",
     "ExportResult",
     "ExpressionFailed",
     "ExternalBlobDenied",
     "ExternalBlobUnreadable",
+    "FeedConsumer",
     "FeedPage",
     "Finding",
     "Forbidden",
     "Graph",
+    "GraphMoved",
     "Image",
     "InUse",
     "KeyTaken",
@@ -100,6 +115,7 @@ __all__ = [
     "NoChanges",
     "NotFound",
     "NotInstalled",
+    "NotRevertible",
     "OmnigraphError",
     "OptimizeReport",
     "ParseError",
@@ -111,19 +127,25 @@ __all__ = [
     "RepairReport",
     "SchemaApplied",
     "SchemaChanged",
+    "SchemaDiffers",
     "SchemaHeld",
     "SourceError",
     "StorageFailed",
+    "Tag",
     "TypeCheckError",
+    "UndoOutcome",
+    "UnknownPoint",
     "UnsupportedVersion",
     "VersionMismatch",
     "Violation",
     "__version__",
+    "backup",
     "init",
     "open",
 ]
 
 _LOADED_LATER = {
+    "BackupReport": "exec.upkeep.backup",
     "Baseline": "exec.changes.baseline",
     "BlobCell": "exec.changes.blobs",
     "Change": "exec.changes.diff",
@@ -132,6 +154,7 @@ _LOADED_LATER = {
     "CheckReport": "exec.upkeep.check",
     "CleanupReport": "exec.upkeep.cleanup",
     "ExportResult": "exec.changes.export",
+    "FeedConsumer": "exec.changes.consumers",
     "FeedPage": "exec.changes.feed",
     "Finding": "exec.upkeep.findings",
     "Graph": "graph",
@@ -143,6 +166,9 @@ _LOADED_LATER = {
     "QueryResult": "exec.read.result",
     "RepairReport": "storage.upkeep.repair",
     "SchemaApplied": "exec.schema.migrate",
+    "Tag": "storage.manifest.tags",
+    "UndoOutcome": "exec.merge.undo",
+    "backup": "graph",
     "init": "graph",
     "open": "graph",
 }

@@ -137,6 +137,14 @@ FRONTIER = NumberVariable(
     "OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER", 1024, "sources that are looked up one by one"
 )
 
+# Writes.
+WRITE_RETRIES = NumberVariable(
+    "OMNIGRAPH_WRITE_RETRIES",
+    0,
+    "how often an update or delete is prepared again when another writer came first",
+    most=1000,
+)
+
 # Bulk work.
 LOAD_CONCURRENCY = NumberVariable(
     "OMNIGRAPH_LOAD_CONCURRENCY",
@@ -225,6 +233,7 @@ COMPLETE = TextVariable("_OMNIGRAPH_COMPLETE", "set by a shell that completes a 
 TABLE: tuple[Variable, ...] = (
     HOME, PROFILE,
     QUERY_MEMORY, QUERY_TIME, CACHE, TRAVERSAL, FRONTIER,
+    WRITE_RETRIES,
     LOAD_CONCURRENCY, MAINTENANCE_CONCURRENCY, LOCAL_BYTES, SCRATCH, CLASS_ARCHIVE,
     EMBED_PROVIDER, EMBED_MODEL, EMBED_BASE_URL, EMBED_TIMEOUT, EMBED_DEADLINE, EMBED_ATTEMPTS,
     EMBED_BACKOFF, EMBED_MOCK, OPENROUTER_KEY, OPENAI_KEY, GEMINI_KEY,

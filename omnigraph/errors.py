@@ -2,12 +2,15 @@
 
 OmnigraphError
 ├── SourceError        fix the text             ParseError, TypeCheckError (both carry a position)
-├── Refused            change the request       BadRequest, NotFound, Reclaimed, AlreadyExists,
-│                                               InUse, LimitExceeded, ConstraintViolated,
-│                                               ExpressionFailed,
-│                                               ExternalBlobDenied, ExternalBlobUnreadable,
-│                                               MigrationUnsupported, UnsupportedVersion,
-│                                               ChangeFeedGap, Forbidden
+├── Refused            change the request       BadRequest, NotFound, UnknownPoint,
+│   │                                           AmbiguousPoint, AlreadyExists, InUse,
+│   │                                           LimitExceeded, ConstraintViolated,
+│   │                                           ExpressionFailed,
+│   │                                           ExternalBlobDenied, ExternalBlobUnreadable,
+│   │                                           MigrationUnsupported, UnsupportedVersion,
+│   │                                           GraphMoved, NotRevertible, SchemaDiffers,
+│   │                                           Forbidden
+│   └── Reclaimed      read something newer     ChangeFeedGap, ConsumerLapsed
 ├── Conflict           prepare again, or stop   VersionMismatch, KeyTaken, PreconditionFailed,
 │                                               SchemaChanged, SchemaHeld, MergeConflicts, NoChanges
 ├── NotInstalled       install what it names
@@ -20,7 +23,7 @@ Invariant: fields carry the facts and survive pickling; the message is derived f
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import groupby
 from typing import Any, Self
 
@@ -38,7 +41,7 @@ class OmnigraphError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions pickle by `args`, which a dataclass leaves empty; Spark workers raise these.
-        facts = {field.name: getattr(self, field.name) for field in fields(self)}
+        facts = {each.name: getattr(self, each.name) for each in fields(self)}
         return _rebuild, (type(self), facts)
 
 
@@ -184,21 +187,131 @@ class NotFound(Refused):
 
 
 @dataclass(eq=False)
+class UnknownPoint(NotFound):
+    """A text that names no branch, tag or commit. `near` are names and ids that resemble it."""
+
+    near: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return _with_hint(text, f"did you mean {_either(self.near)}?") if self.near else text
+
+
+@dataclass(eq=False)
+class AmbiguousPoint(Refused):
+    """The beginning of several commit ids. `candidates` are the first of them."""
+
+    name: str
+    candidates: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"'{self.name}' is the beginning of several commits: {_either(self.candidates)}; "
+            "give more of the id"
+        )
+
+
+def _either(names: tuple[str, ...]) -> str:
+    quoted = [f"'{name}'" for name in names]
+    return " or ".join(filter(None, (", ".join(quoted[:-1]), quoted[-1])))
+
+
+@dataclass(eq=False)
 class Reclaimed(Refused):
-    """Old data that cleanup removed, or that is missing on disk. Newer data is whole."""
+    """Old data that cleanup removed, or that is missing on disk. Newer data is whole.
+
+    `kind` is `commit` with the commit's id as `name`, or `version` or `data` with a description.
+    Where it is known, `branch` is the branch whose history was read, and `oldest` the id of the
+    oldest commit there that can still be read. Over HTTP this is 410.
+    """
 
     kind: str
     name: str
+    branch: str | None = None
+    oldest: str | None = None
+
+    @property
+    def subject(self) -> str:
+        """What was removed, in words."""
+        return f"commit '{self.name}'" if self.kind == "commit" else f"{self.kind} {self.name}"
 
     @property
     def fact(self) -> str:
         """The fault alone, without the advice."""
-        return f"{self.kind} {self.name} is not there any more"
+        return f"{self.subject} is not there any more"
+
+    @property
+    def still_readable(self) -> str:
+        """Advice: what of the same history can be read."""
+        if self.oldest is None or self.branch is None:
+            return "read a branch or a newer commit"
+        return (
+            f"the oldest commit of branch '{self.branch}' that can be read is '{self.oldest}'; "
+            "read that, a newer one or the branch"
+        )
 
     def __str__(self) -> str:
         return (
-            f"{self.kind} {self.name} was reclaimed and cannot be read any more; read a branch or "
-            "a newer commit (`omnigraph check` tells whether anything is missing that is needed)"
+            f"{self.subject} was reclaimed and cannot be read any more: cleanup removed data it "
+            f"needs; {self.still_readable} (`omnigraph check` tells whether anything is missing "
+            "that is needed)"
+        )
+
+
+@dataclass(eq=False)
+class ChangeFeedGap(Reclaimed):
+    """Changes of a commit that cleanup reclaimed, or that need a commit it reclaimed.
+
+    `cursor` is the one that was given, so that a consumer that stores cursors can drop it.
+    """
+
+    cursor: str | None = None
+
+    @property
+    def first_unreadable_commit_id(self) -> str:
+        """The first commit whose changes are lost."""
+        return self.name
+
+    def __str__(self) -> str:
+        return (
+            f"the changes of {self.subject} can no longer be read: cleanup reclaimed data they "
+            f"need; {self.still_readable}, or take a baseline and go on from its cursor"
+        )
+
+
+@dataclass(eq=False)
+class ConsumerLapsed(ChangeFeedGap):
+    """A registered feed consumer that fell behind its largest lag: its claim ended, and cleanup
+    removed commits that it had not acknowledged."""
+
+    consumer: str = field(kw_only=True)
+    acknowledged: str = field(kw_only=True)
+    lost_commits: int = field(kw_only=True)
+    max_lag: str = field(kw_only=True)
+
+    def __str__(self) -> str:
+        return (
+            f"the feed consumer '{self.consumer}' fell behind its largest lag ({self.max_lag}) and "
+            f"lost its claim: it acknowledged '{self.acknowledged}', and {self.lost_commits} "
+            f"commit(s) from '{self.first_unreadable_commit_id}' on can no longer be read one by "
+            f"one; take a baseline with consumer='{self.consumer}' and acknowledge its cursor "
+            f"(`omnigraph changes baseline --consumer {self.consumer} --out FILE`)"
+        )
+
+
+@dataclass(eq=False)
+class GraphMoved(Refused):
+    """A graph whose folder was moved or copied as plain files: its branches name files at the
+    address where they were made."""
+
+    uri: str
+    recorded: str
+
+    def __str__(self) -> str:
+        return (
+            f"the graph at {self.uri} was moved or copied as files, and its branches still name "
+            f"files below {self.recorded}; make a copy that is whole with `omnigraph backup "
+            f"{self.uri} NEW`, and use that one"
         )
 
 
@@ -216,13 +329,20 @@ class AlreadyExists(Refused):
 
 @dataclass(eq=False)
 class InUse(Refused):
-    """A deletion refused because another branch depends on its target. Nothing was changed."""
+    """A deletion refused because another branch, or a tag, depends on its target. Nothing was
+    changed."""
 
     kind: str
     name: str
     by: str
+    by_kind: str = ""  # the same as `kind`, unless it says another
 
     def __str__(self) -> str:
+        if self.by_kind:
+            return (
+                f"cannot delete {self.kind} '{self.name}' because {self.by_kind} '{self.by}' names "
+                f"a commit of it; delete the {self.by_kind} first, or keep the {self.kind}"
+            )
         return (
             f"cannot delete {self.kind} '{self.name}' because descendant {self.kind} '{self.by}' "
             "still depends on it"
@@ -350,20 +470,41 @@ class UnsupportedVersion(Refused):
 
 
 @dataclass(eq=False)
-class ChangeFeedGap(Refused):
-    """History that cleanup reclaimed: a commit, or its changes, can no longer be read.
+class NotRevertible(Refused):
+    """A commit that a revert cannot undo: the first one, or a change of the schema, with the steps
+    that undo it and the commit before it. Nothing was changed."""
 
-    `cursor` is the one that was given, so that a consumer that stores cursors can drop it.
-    """
-
-    first_unreadable_commit_id: str
-    cursor: str | None = None
+    commit_id: str
+    reason: str  # genesis or schema_change
+    steps: tuple[str, ...] = ()
+    before: str | None = None
 
     def __str__(self) -> str:
+        if self.reason == "genesis":
+            return (
+                f"commit '{self.commit_id}' is the first of its graph and changed nothing; "
+                "name a later one"
+            )
+        steps = "".join(f"\n- {step}" for step in self.steps)
         return (
-            f"commit '{self.first_unreadable_commit_id}' can no longer be read: cleanup reclaimed "
-            "data it needs; read a newer commit, or take a baseline and go on from its cursor"
+            f"commit '{self.commit_id}' changed the schema, and a revert changes data alone; the "
+            f"change that undoes it:{steps}\napply a schema that says so (`omnigraph schema plan` "
+            f"shows the steps; in Python, graph.schema.at('{self.before}').text is the one before)"
         )
+
+
+@dataclass(eq=False)
+class SchemaDiffers(Refused):
+    """Entities of the past that today's schema cannot tell. Nothing was changed."""
+
+    commit_id: str
+    types: tuple[str, ...]
+    reason: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        text = f"{', '.join(self.types)} at commit '{self.commit_id}': {self.reason}"
+        return _with_hint(text, self.hint)
 
 
 @dataclass(eq=False)
@@ -400,7 +541,9 @@ class VersionMismatch(Conflict):
 
     def __str__(self) -> str:
         moved = f"{self.table_key} is at version {self.actual}, not {self.expected}"
-        return f"{moved}; read again and retry"
+        return (
+            f"{moved}; read again and retry (a mutation does so by itself with retries=, --retry)"
+        )
 
 
 @dataclass(eq=False)
@@ -450,15 +593,17 @@ class SchemaChanged(Conflict):
 
 @dataclass(eq=False)
 class SchemaHeld(Conflict):
-    """Branches that keep the schema as it is. Nothing was changed."""
+    """A schema change that narrows or removes, beside other branches. Nothing was changed."""
 
     branches: tuple[str, ...]
+    step: str = ""
 
     def __str__(self) -> str:
         names = ", ".join(f"'{name}'" for name in self.branches)
+        what = f" ({self.step})" if self.step else ""
         return (
-            f"the schema can change only while 'main' is the only branch, and there is {names}; "
-            "merge or delete what is not main, then apply again"
+            f"a change that does more than add or widen{what} needs 'main' to be the only branch, "
+            f"and there is {names}; merge or delete what is not main, then apply to main"
         )
 
 
@@ -517,9 +662,11 @@ _CONFLICTS_SHOWN = 3
 
 @dataclass(eq=False)
 class MergeConflicts(Conflict):
-    """A merge that needs a decision. Nothing was published."""
+    """A merge, a revert or a restore that needs a decision. Nothing was published."""
 
     conflicts: tuple[MergeConflict, ...]
+    of: str = "merge"
+    hint: str = ""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -532,7 +679,8 @@ class MergeConflicts(Conflict):
         listed = "; ".join(f"{conflict.subject} ({conflict.kind})" for conflict in shown)
         more = len(self.conflicts) - len(shown)
         tail = f"; and {more} more" if more > 0 else ""
-        return f"merge conflicts: {listed}{tail}; change one side and merge again"
+        hint = self.hint or "change one side and merge again"
+        return f"{self.of} conflicts: {listed}{tail}; {hint}"
 
 
 # The surroundings

@@ -8,12 +8,16 @@ from collections.abc import Callable, Collection
 from omnigraph.arguments import checked
 from omnigraph.errors import BadRequest
 from omnigraph.exec.changes.baseline import Baseline
+from omnigraph.exec.changes.consumers import Consumers, FeedConsumer
 from omnigraph.exec.changes.diff import PAGE_CHANGES, Changes, commit_changes, filters, readable
 from omnigraph.exec.changes.feed import POLL_COMMITS, Feed, FeedPage
 from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.exec.merge.run import MergeOutcome, MergeRequest, run_merge
+from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.schemas import Schemas, under_schema
+from omnigraph.exec.upkeep.cleanup import Duration, seconds
+from omnigraph.storage.manifest.tags import Tag
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, Recovery
 from omnigraph.storage.store import Store
@@ -28,8 +32,8 @@ class BranchesView:
 
     @checked
     def create(self, name: str, from_: str = MAIN) -> str:
-        """A new branch at the head of another; its name, trimmed."""
-        return self._store.branches.create(name, source=from_)
+        """A new branch at the head of another, or at any point in time; its name, trimmed."""
+        return Points(self._store).branch_from(name, from_)
 
     def list(self) -> tuple[str, ...]:
         """Every branch, sorted by name."""
@@ -51,11 +55,41 @@ class BranchesView:
         by: str = "entity",
         resolve: Resolve = None,
         progress: Callable[[Progress], None] | None = None,
+        dry_run: bool = False,
     ) -> MergeOutcome:
         """Merge a branch into another as one commit, or raise `MergeConflicts`. `progress` gets
-        the rows compared so far."""
-        asked = MergeRequest(source, into, actor, delete_source, by, resolve, progress)
+        the rows compared so far. `dry_run` writes nothing: its outcome has the changes, the
+        conflicts and the edges that answers keep."""
+        asked = MergeRequest(source, into, actor, delete_source, by, resolve, progress, dry_run)
         return under_schema(self._schemas, lambda catalog: run_merge(self._store, catalog, asked))
+
+
+class TagsView:
+    """The tags of a graph: names of commits that do not move."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @checked
+    def create(self, name: str, point: str = MAIN) -> Tag:
+        """Name a commit, that of any point in time; cleanup keeps it while the tag is there."""
+        commit = Points(self._store).resolve(point)
+        with self._store.history.lost.reading(commit):
+            return self._store.tags.create(name, commit)
+
+    def list(self) -> tuple[Tag, ...]:
+        """Every tag, sorted by name."""
+        return tuple(self._store.tags.list().values())
+
+    @checked
+    def get(self, name: str) -> Tag:
+        """One tag, or `UnknownPoint`."""
+        return self._store.tags.get(name)
+
+    @checked
+    def delete(self, name: str) -> None:
+        """Remove a tag."""
+        self._store.tags.delete(name)
 
 
 class CommitsView:
@@ -63,6 +97,7 @@ class CommitsView:
 
     def __init__(self, store: Store, schemas: Schemas) -> None:
         self._store = store
+        self._points = Points(store)
         self._schemas = schemas
 
     @checked
@@ -74,19 +109,20 @@ class CommitsView:
         limit: int | None = None,
         all_branches: bool = False,
     ) -> tuple[Commit, ...]:
-        """The commits of a branch, inherited ones included, or of every branch; newest first."""
+        """The commits that lead to a branch, inherited ones included, or to another point in time;
+        or those of every branch. Newest first."""
         if limit is not None and limit < 0:
             raise BadRequest(f"limit is {limit}", "give a whole number from 0 on")
         if not all_branches:
-            return self._store.history.list(branch, actor=actor, limit=limit)
+            return self._points.history(branch, actor=actor, limit=limit)
         if branch != MAIN:
             raise BadRequest("all_branches= leaves no branch to choose", "pass one of the two")
         return self._store.history.list_all(actor=actor, limit=limit)
 
     @checked
     def get(self, commit_id: str) -> Commit:
-        """One commit of any branch."""
-        return self._store.history.get(commit_id)
+        """One commit of any branch, by its id or as any point in time."""
+        return self._points.resolve(commit_id, kind="commit")
 
     @checked
     def changes(
@@ -106,17 +142,19 @@ class CommitsView:
 
 
 class ChangesView:
-    """The change feed of a graph."""
+    """The change feed of a graph, and its registered consumers."""
 
     def __init__(self, store: Store, schemas: Schemas) -> None:
         self._store = store
         self._schemas = schemas
+        self._consumers = Consumers(store, schemas)
 
     @checked
     def poll(
         self,
         branch: str = MAIN,
         *,
+        consumer: str | None = None,
         start: str | None = None,
         cursor: str | None = None,
         page_token: str | None = None,
@@ -128,29 +166,99 @@ class ChangesView:
     ) -> FeedPage:
         """The commits of a branch since a place, oldest first, with what each changed.
 
-        `start` is `now`, `beginning` or `after:<commit id>`; a `cursor` goes on where a poll ended.
+        `start` is `now`, `beginning` or `after:<point>`; a `cursor` goes on where a poll ended.
+        With `consumer`, a registered one, its feed goes on behind what it acknowledged; `ack` the
+        page's cursor once its changes are kept.
         """
-        change_filter = filters(self._schemas.current().catalog, kinds, types, ops)
-        feed = Feed(self._store, self._schemas, branch, change_filter)
+        if consumer is not None:
+            _require_only_consumer(branch, kinds, types, ops, start, cursor)
+            feed, claim = self._consumers.feed(consumer)
+            cursor = self._consumers.cursor(feed, claim) if page_token is None else None
+        else:
+            feed = self._feed(branch, kinds, types, ops)
         return feed.poll(
             start=start, cursor=cursor, page_token=page_token, limit=limit, commits=commits
         )
+
+    def _feed(
+        self, branch: str, kinds: Collection[str], types: Collection[str], ops: Collection[str]
+    ) -> Feed:
+        change_filter = filters(self._schemas.current(branch).catalog, kinds, types, ops)
+        return Feed(self._store, self._schemas, branch, change_filter)
 
     @checked
     def baseline(
         self,
         branch: str = MAIN,
         *,
+        consumer: str | None = None,
         kinds: Collection[str] = (),
         types: Collection[str] = (),
         ops: Collection[str] = (),
     ) -> Baseline:
         """Everything at the head of a branch, and the cursor from which polls go on.
 
-        `ops` narrows the changes that the cursor tells, not the baseline.
+        `ops` narrows the changes that the cursor tells, not the baseline. With `consumer`, a
+        registered one, it is a baseline of its feed: `ack` the cursor once the data is kept.
         """
-        change_filter = filters(self._schemas.current().catalog, kinds, types, ops)
-        return Feed(self._store, self._schemas, branch, change_filter).baseline()
+        if consumer is not None:
+            _require_only_consumer(branch, kinds, types, ops)
+            return self._consumers.feed(consumer)[0].baseline()
+        return self._feed(branch, kinds, types, ops).baseline()
+
+    @checked
+    def register(
+        self,
+        name: str,
+        branch: str = MAIN,
+        *,
+        max_lag: Duration | None = None,
+        max_lag_commits: int | None = None,
+        start: str | None = None,
+        kinds: Collection[str] = (),
+        types: Collection[str] = (),
+        ops: Collection[str] = (),
+    ) -> FeedConsumer:
+        """Register a consumer of a branch's feed, for which cleanup keeps what it has not read.
+
+        It stands at `start`, by default the head. Once it is further behind than `max_lag` (`7d`)
+        or `max_lag_commits`, cleanup may go on without it, and its next poll raises
+        `ConsumerLapsed`.
+        """
+        return self._consumers.register(
+            name,
+            branch,
+            max_commits=max_lag_commits,
+            max_seconds=None if max_lag is None else seconds(max_lag),
+            start=start,
+            kinds=kinds,
+            types=types,
+            ops=ops,
+        )
+
+    def consumers(self) -> tuple[FeedConsumer, ...]:
+        """Every registered consumer, sorted by name, and how far each is behind."""
+        return self._consumers.list()
+
+    @checked
+    def ack(self, name: str, cursor: str) -> FeedConsumer:
+        """Acknowledge that a consumer keeps everything up to a cursor; its next poll goes on
+        there. The cursor of a baseline lets a lapsed consumer begin again."""
+        return self._consumers.ack(name, cursor)
+
+    @checked
+    def unregister(self, name: str) -> None:
+        """Remove a consumer; nothing is kept for it any longer."""
+        self._consumers.unregister(name)
+
+
+def _require_only_consumer(branch: str, *others: object) -> None:
+    """A registered consumer has its own branch, filters and position."""
+    if branch != MAIN or any(others):
+        raise BadRequest(
+            "a registered consumer has its own branch, filters and cursor",
+            "pass consumer alone, with limit, commits or page_token",
+        )
 
 
 class RecoveriesView:

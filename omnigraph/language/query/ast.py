@@ -415,6 +415,14 @@ class Insert(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Upsert(Node):
+    """`upsert Type { … }`."""
+
+    type_name: Name
+    assignments: tuple[Assignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Update(Node):
     """`update Type set { … } where …`."""
 
@@ -431,7 +439,7 @@ class Delete(Node):
     where: Expr
 
 
-Statement = Insert | Update | Delete
+Statement = Insert | Upsert | Update | Delete
 
 
 @dataclass(frozen=True, slots=True)

@@ -282,6 +282,10 @@ class _QueryBuilder(ExpressionBuilder):
         _, type_name, *assignments = parts
         return ast.Insert(_name(type_name), tuple(assignments), span=_span(parts))
 
+    def upsert(self, parts: list[Any]) -> ast.Upsert:
+        _, type_name, *assignments = parts
+        return ast.Upsert(_name(type_name), tuple(assignments), span=_span(parts))
+
     def update(self, parts: list[Any]) -> ast.Update:
         _, type_name, *assignments, condition = parts
         where = own_properties(as_condition(condition))

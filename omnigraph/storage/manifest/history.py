@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
 
-from omnigraph.errors import ChangeFeedGap, NotFound
+from omnigraph.errors import NotFound, Reclaimed
 from omnigraph.lru import Lru
 from omnigraph.storage.lance.datasets import Datasets, files_of
 from omnigraph.storage.lance.refs import ForkId
+from omnigraph.storage.manifest.lost_commits import LostCommits
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.queries import Fragment, Queries
 from omnigraph.storage.manifest.state import LOCATION, State
@@ -28,6 +29,7 @@ T = TypeVar("T")
 
 _SNAPSHOTS_MAX = 1_024
 _FRAGMENTS_MAX = 4_096
+_WINDOW_VERSIONS = 64  # of the first read of a walk along a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class History:
         self._datasets = datasets
         self._manifest = manifest
         self._queries = queries
+        self.lost = LostCommits(datasets, manifest, self.list)
         self._lineages: dict[str, _Lineage] = {}
         self._snapshots: Lru[CommitId, Snapshot] = Lru(_SNAPSHOTS_MAX)
         self._by_files: dict[tuple[str, ...], dict[CommitId, Commit]] = {}
@@ -122,6 +125,37 @@ class History:
             raise NotFound("commit", commit_id)
         return commits[0]
 
+    def beginning_with(self, prefix: str, limit: int) -> tuple[Commit, ...]:
+        """Commits of live branches whose ids begin with a text: `limit` of them, or all."""
+        commits: dict[CommitId, Commit] = {}
+        for of_branch in self._each(
+            lambda branch: self._queries.beginning_with(self._manifest.state(branch), prefix, limit)
+        ):
+            commits |= {commit.id: commit for commit in of_branch}
+            if len(commits) >= limit:
+                break
+        return tuple(commits[id_] for id_ in sorted(commits)[:limit])
+
+    def first_parents(self, commit: Commit) -> Iterator[Commit]:
+        """A commit and the commits before it on its line, newest first.
+
+        Manifest versions grow along a line, so the rows are read from the newest on, in windows of
+        versions that widen: what is read follows how far the caller walks, not the history.
+        """
+        state = self._manifest.state(commit.branch or MAIN)
+        read: dict[CommitId, Commit] = {}
+        end, width = commit.manifest_version, _WINDOW_VERSIONS
+        yield commit
+        while commit.parent is not None:
+            while commit.parent not in read and end > 0:
+                window = range(max(0, end - width), end)
+                of_window = self._queries.commits_of_versions(state, window)
+                read |= {each.id: each for each in of_window}
+                end, width = window.start, width * 4
+            parent = commit.parent
+            commit = read.pop(parent) if parent in read else self.get(parent)
+            yield commit
+
     def everything(self) -> dict[CommitId, Commit]:
         """The commits of every live branch."""
         return {id_: commit for dag in self._each(self.dag) for id_, commit in dag.items()}
@@ -151,10 +185,10 @@ class History:
             return known
         try:
             snapshot = self._manifest.at_commit(commit)
-        except NotFound as cause:
+        except (NotFound, Reclaimed) as cause:
             if commit.branch is not None and self._datasets.ref(LOCATION, commit.branch) is None:
                 raise NotFound("commit", commit.id, "its branch was deleted") from cause
-            raise ChangeFeedGap(commit.id) from cause
+            raise self.lost.reclaimed(commit.id, commit.branch or MAIN) from cause
         self.remember(commit, snapshot)
         return snapshot
 
