@@ -32,6 +32,7 @@ KEYWORDS = (
     ),
     *("contains", "starts_with", "is null", "case", "when", "then", "else", "end", "count(*)"),
     *("insert", "upsert", "update", "delete", "set", "where"),
+    *("collect", "median", "percentile", "stddev", "any", "all"),
     *("count", "sum", "avg", "min", "max", "search", "bm25", "nearest", "rrf", "now()", "null"),
 )
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")

@@ -125,7 +125,8 @@ def _aggregate_line(aggregate: ir.Aggregate) -> str:
 def _measure(measure: ir.Measure) -> str:
     operand = "*" if measure.operand is None else expression(measure.operand)
     distinct = "distinct " if measure.distinct else ""
-    return f"{measure.out} = {measure.op}({distinct}{operand})"
+    fraction = "" if measure.fraction is None else f", {expression(measure.fraction)}"
+    return f"{measure.out} = {measure.op}({distinct}{operand}{fraction})"
 
 
 def _sort_key(key: ir.SortKey) -> str:

@@ -388,7 +388,10 @@ class Score:
 
 
 class AggregateOp(StrEnum):
-    """Functions over the rows of a group. All but `count` are null over nothing.
+    """Functions over the rows of a group. All but `count` and `collect` are null over nothing.
+
+    `collect` gives the values in ascending order, `percentile` interpolates between the two values
+    that are nearest to its fraction, `stddev` is that of a sample, null of fewer than two.
 
     A sum of integers is exact. No query asks for its two halves: shares give them, so that a part
     may be larger than the whole can be.
@@ -401,6 +404,9 @@ class AggregateOp(StrEnum):
     AVG = "avg"
     MIN = "min"
     MAX = "max"
+    COLLECT = "collect"
+    PERCENTILE = "percentile"
+    STDDEV = "stddev"
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,6 +418,7 @@ class Measure:
     operand: Expr | None
     distinct: bool
     type: ValueType
+    fraction: Expr | None = None  # of a percentile, from 0 to 1
 
     @property
     def is_of_integers(self) -> bool:

@@ -11,7 +11,7 @@ from typing import assert_never
 
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
-from omnigraph.plan.aggregates import measure_of
+from omnigraph.plan.aggregates import fraction_of, measure_of
 from omnigraph.plan.expressions import needs, substituted, type_of
 from omnigraph.plan.operands import BOOL, COUNT, NUMBER, parameter_operand, property_operand
 from omnigraph.plan.scope import EdgeVar, Scope
@@ -40,8 +40,8 @@ def check_return(scope: Scope, read: ast.Read, inner: InnerCount) -> TypedReturn
     return _Return(scope, read, inner).check()
 
 
-_Asked = tuple[ir.AggregateOp, ir.Expr | None, bool]
-"""A measure by its function, what it is over, and whether values count once."""
+_Asked = tuple[ir.AggregateOp, ir.Expr | None, bool, ir.Expr | None]
+"""A measure by its function, what it is over, whether values count once, and its fraction."""
 
 
 @dataclass
@@ -175,10 +175,11 @@ class _Return:
 
     def _measure(self, aggregate: ast.Aggregate) -> ir.Measure:
         op, operand, value_type = measure_of(self.scope, aggregate, self._reference)
-        asked = op, operand, aggregate.distinct
+        fraction = fraction_of(self.scope, aggregate)
+        asked = op, operand, aggregate.distinct, fraction
         if asked not in self.measures:
-            slot = self.scope.names.slot(str(op))
-            self.measures[asked] = ir.Measure(slot, op, operand, aggregate.distinct, value_type)
+            slot, distinct = self.scope.names.slot(str(op)), aggregate.distinct
+            self.measures[asked] = ir.Measure(slot, op, operand, distinct, value_type, fraction)
         return self.measures[asked]
 
     def _group_by(self, expression: ast.Expr, value: ir.Expr, value_type: ValueType) -> None:

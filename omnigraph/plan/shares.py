@@ -52,6 +52,10 @@ class Shares:
     averages: tuple[Average, ...] = ()
 
 
+_OF_ALL_ROWS = (ir.AggregateOp.COLLECT, ir.AggregateOp.PERCENTILE, ir.AggregateOp.STDDEV)
+"""Measures that cannot be put together from those of shares."""
+
+
 def in_shares(plan: ir.ReadPlan) -> Shares | None:
     """The two parts of a plan; None for one that must see all its rows at once: a ranking does."""
     if plan.scores or not isinstance(plan.pattern[0], ir.NodeScan):
@@ -59,7 +63,7 @@ def in_shares(plan: ir.ReadPlan) -> Shares | None:
     groups = plan.aggregate
     if groups is None:
         return _rows(plan)
-    if not any(measure.distinct for measure in groups.measures):
+    if not any(measure.distinct or measure.op in _OF_ALL_ROWS for measure in groups.measures):
         return _partial_groups(plan, groups)
     return _rows_of_groups(plan, groups)
 
@@ -152,6 +156,8 @@ def _together(op: ir.AggregateOp) -> ir.AggregateOp:
             return op
         case ir.AggregateOp.AVG:
             raise AssertionError("an average is put together from its total and its count")
+        case ir.AggregateOp.COLLECT | ir.AggregateOp.PERCENTILE | ir.AggregateOp.STDDEV:
+            raise AssertionError(f"{op} is measured over all rows at once")
         case _:
             assert_never(op)
 

@@ -6,7 +6,7 @@ from clause to clause, so each clause hands in its own reading of references (`L
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from omnigraph.catalog.regex import regex_error
@@ -52,6 +52,9 @@ class Typer:
     leaf: Leaf
     entity: Callable[[ast.Variable], ir.Expr | None] = lambda _variable: None
     """The id of an entity, where `is null` asks whether a variable is bound."""
+
+    inside_case: bool = False
+    """Whether what is typed may never be worked out, and so is not worked out beforehand."""
 
     def truth(self, expression: ast.Expr) -> ir.Expr:
         """A condition, or T7 for an expression that is not true or false."""
@@ -114,7 +117,9 @@ class Typer:
 
     def _made(self, value: ir.Call | ir.Case) -> ir.Expr:
         """The expression, or the parameter that holds it if it reads no row."""
-        return value if needs(value) else self.names.compute(value, value.type)
+        if self.inside_case or needs(value):
+            return value
+        return self.names.compute(value, value.type)
 
     # Operators
 
@@ -245,10 +250,11 @@ class Typer:
         return alike
 
     def _case(self, expression: ast.Case) -> ir.Expr:
-        conditions = [self.truth(branch.condition) for branch in expression.branches]
+        inner = replace(self, inside_case=True)
+        conditions = [inner.truth(branch.condition) for branch in expression.branches]
         given = [branch.value for branch in expression.branches]
         given += [] if expression.otherwise is None else [expression.otherwise]
-        values = self._alike([self.value(each) for each in given])
+        values = inner._alike([inner.value(each) for each in given])
         types = [type_of(value) for value in values]
         common = common_type(types)
         if common is None:

@@ -444,9 +444,22 @@ class Writer:
             return f"count({self.pick(('', 'distinct '))}${var})"
         if self.one_in(4):
             return f"{self.pick(('count', 'min', 'max'))}({self.number(scope)})"
+        if self.one_in(8):
+            return f"{self.pick(('any', 'all'))}({self.simple(scope)})"
         prop = self.pick(PROPERTIES[scope[var]])
         if self.one_in(3):
             return f"count({self.pick(('', 'distinct '))}${var}.{prop})"
+        if self.one_in(5):
+            return f"collect({self.pick(('', 'distinct '))}${var}.{prop})"
+        if prop in ("i", "w") and self.one_in(3):
+            fraction = self.pick((0, 0.25, 0.9, 1))
+            return self.pick(
+                (
+                    f"median(${var}.{prop})",
+                    f"percentile(${var}.{prop}, {fraction})",
+                    f"stddev(${var}.{prop})",
+                )
+            )
         if prop in ("i", "w", "big", "u"):
             return f"{self.pick(('sum', 'avg', 'min', 'max'))}(${var}.{prop})"
         return f"{self.pick(('min', 'max', 'count'))}(${var}.{prop})"

@@ -258,9 +258,11 @@ class Reference:
             values = list({repr(_canonical(value)): value for value in values}.values())
         if measure.op is ir.AggregateOp.COUNT:
             return len(values)
+        values.sort(key=cmp_to_key(order_of))
+        if measure.op is ir.AggregateOp.COLLECT:
+            return values
         if not values:
             return None
-        values.sort(key=cmp_to_key(order_of))
         match measure.op:
             case ir.AggregateOp.SUM:
                 return _bounded(sum(values), measure.type)
@@ -270,6 +272,11 @@ class Reference:
                 return values[0]
             case ir.AggregateOp.MAX:
                 return values[-1]
+            case ir.AggregateOp.PERCENTILE:
+                assert measure.fraction is not None
+                return _percentile([float(v) for v in values], self.value(measure.fraction, Row()))
+            case ir.AggregateOp.STDDEV:
+                return _deviation([float(v) for v in values])
             case _:
                 raise AssertionError(f"no plan of a query has {measure.op}")
 
@@ -285,6 +292,26 @@ def _bounded(total: Any, type_: ValueType) -> Any:
     if not low <= total <= high:
         raise LimitExceeded("sum", total, low if total < 0 else high)
     return total
+
+
+def _percentile(values: list[float], fraction: float) -> float:
+    rank = fraction * (len(values) - 1)
+    low = math.floor(rank)
+    if rank == low:
+        return values[low]
+    return values[low] + (values[low + 1] - values[low]) * (rank - low)
+
+
+def _deviation(values: list[float]) -> float | None:
+    if len(values) < 2:
+        return None
+    total = 0.0
+    for value in values:
+        total += value
+    mean, squares = total / len(values), 0.0
+    for value in values:
+        squares += (value - mean) ** 2
+    return math.sqrt(squares / (len(values) - 1))
 
 
 def order_of(left: Any, right: Any) -> int:

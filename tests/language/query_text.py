@@ -192,6 +192,8 @@ def _expression(expression: ast.Expr) -> str:
             return _call("rrf", first, second, k)
         case ast.Aggregate(function=function, argument=None):
             return f"{function}(*)"
+        case ast.Aggregate(function=function, argument=argument, fraction=fraction) if fraction:
+            return _call(str(function), argument, fraction)
         case ast.Aggregate(function=function, argument=argument, distinct=distinct):
             return f"{function}({'distinct ' if distinct else ''}{_expression(argument)})"  # type: ignore[arg-type]
         case ast.Arithmetic():

@@ -255,7 +255,10 @@ def _rounded_integers(
 
 
 def _sign(arrays: Sequence[pa.Array], kind: ValueType) -> pa.Array:
-    return pc.sign(arrays[0]).cast(pa.int64(), safe=False)
+    known = known_rows(arrays)
+    numbers = _filled(arrays[0], known)
+    signs = (numbers > 0).astype(np.int64) - (numbers < 0)
+    return _answer(signs, known, kind)
 
 
 Kernel = Callable[[Sequence[pa.Array], ValueType], pa.Array]

@@ -70,12 +70,14 @@ def _shift(scale: Callable[[pa.DataType], int]) -> Kernel:
         low, high = DAYS if kind.scalar is Scalar.DATE else MILLISECONDS
         factor = scale(moments.type)
         count = as_numpy(counts.fill_null(0))
+        if known is not None:
+            count = np.where(known, count, count.dtype.type(0))
         reach = (high - low) // factor + 1
-        refuse((count > reach) | (count.astype(np.float64) < -reach), _OUTSIDE)
-        numbers = _numbers(moments) + count.astype(np.int64) * factor
+        far = (count > reach) | (count.astype(np.float64) < -reach)
+        numbers = _numbers(moments) + np.where(far, 0, count).astype(np.int64) * factor
         if known is not None:
             numbers = np.where(known, numbers, low)
-        refuse((numbers < low) | (numbers > high), _OUTSIDE)
+        refuse(far | (numbers < low) | (numbers > high), _OUTSIDE)
         width = np.int32 if kind.scalar is Scalar.DATE else np.int64
         mask = None if known is None else ~known
         return pa.array(numbers.astype(width), mask=mask).view(arrow_type(kind))

@@ -195,6 +195,12 @@ class AggregateFunction(StrEnum):
     AVG = "avg"
     MIN = "min"
     MAX = "max"
+    ANY = "any"
+    ALL = "all"
+    COLLECT = "collect"
+    MEDIAN = "median"
+    PERCENTILE = "percentile"
+    STDDEV = "stddev"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +210,7 @@ class Aggregate(Node):
     function: AggregateFunction
     argument: "Expr | None"
     distinct: bool = False
+    fraction: "Expr | None" = None  # of percentile
 
 
 @dataclass(frozen=True, slots=True)

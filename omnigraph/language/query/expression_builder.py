@@ -194,8 +194,9 @@ class ExpressionBuilder(Transformer[Token, Any]):
         arguments = tuple(each for each in given if each is not None)
         span = span_of(parts)
         name = str(function)
-        if name in _AGGREGATES and len(arguments) == 1:
-            return ast.Aggregate(ast.AggregateFunction(name), arguments[0], span=span)
+        if name in _AGGREGATES and len(arguments) == (2 if name == "percentile" else 1):
+            kind, (argument, *fraction) = ast.AggregateFunction(name), arguments
+            return ast.Aggregate(kind, argument, False, *fraction, span=span)
         if name in _TEXT_FUNCTIONS:
             _require_arguments(function, arguments, 2, 3 if name == "fuzzy" else 2)
             return ast.TextCall(ast.TextFunction(name), *arguments, span=span)
@@ -209,11 +210,12 @@ class ExpressionBuilder(Transformer[Token, Any]):
 
     def call_distinct(self, parts: list[Any]) -> ast.Aggregate:
         function, _, argument = parts
-        if str(function) != ast.AggregateFunction.COUNT:
+        if str(function) not in _AGGREGATES or str(function) == "percentile":
             text = f"{function} takes no distinct"
-            hint = "write count(distinct …)"
+            hint = "write count(distinct …) or collect(distinct …)"
             raise Fault(token_span(function), text, code="bad-call", hint=hint)
-        return ast.Aggregate(ast.AggregateFunction.COUNT, argument, True, span=span_of(parts))
+        kind = ast.AggregateFunction(str(function))
+        return ast.Aggregate(kind, argument, True, span=span_of(parts))
 
     def call_rows(self, parts: list[Token]) -> ast.Aggregate:
         function, _ = parts
