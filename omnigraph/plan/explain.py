@@ -56,9 +56,13 @@ def _read_lines(plan: ir.ReadPlan) -> list[str]:
     lines.append(f"{'project distinct' if plan.distinct else 'project'} {columns}")
     if plan.order:
         lines.append(f"order by {', '.join(map(_sort_key, plan.order))}")
-    if plan.limit is not None or plan.offset:
+    if plan.limit is not None or plan.offset or plan.offset_from is not None:
         limit = "" if plan.limit is None else f" limit {plan.limit}"
+        if plan.limit_from is not None:
+            limit = f" limit {expression(plan.limit_from)}"
         offset = f" offset {plan.offset}" if plan.offset else ""
+        if plan.offset_from is not None:
+            offset = f" offset {expression(plan.offset_from)}"
         lines.append(f"slice{limit}{offset}")
     return lines
 
@@ -88,7 +92,8 @@ def operator_lines(op: ir.PatternOp) -> list[str]:
 
 
 def _expand_line(op: ir.Expand) -> str:
-    hops = "" if (op.hops_min, op.hops_max) == (1, 1) else f"{{{op.hops_min},{op.hops_max}}}"
+    most = "" if op.hops_max >= ir.HOPS_ENDLESS else op.hops_max
+    hops = "" if (op.hops_min, op.hops_max) == (1, 1) else f"{{{op.hops_min},{most}}}"
     closes = " (bound)" if op.closes else ""
     return f"expand ${op.source} {op.direction} {op.edge}{hops} to ${op.out} in {op.target}{closes}"
 

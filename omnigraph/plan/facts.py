@@ -4,7 +4,8 @@ Invariant: reads and writes name every type whose data the plan may look at or c
 without repeats.
 """
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -60,8 +61,7 @@ def describe(query: ast.Query, plan: mutation_ir.Plan, catalog: Catalog) -> Oper
     match plan:
         case ir.ReadPlan():
             assert isinstance(query.body, ast.Read)
-            pairs = zip(query.body.projections, plan.columns, strict=True)
-            result = tuple(_field(projection, column) for projection, column in pairs)
+            result = tuple(_fields(query.body.projections, plan.columns))
             return Operation(result, _sorted(tables_read(plan, catalog)), ())
         case mutation_ir.MutationPlan(statements=statements):
             reads = _sorted(tables_read(plan, catalog))
@@ -136,6 +136,28 @@ def tables_written(statement: mutation_ir.StatementOp) -> frozenset[TableKey]:
 
 
 # Result fields
+
+
+def _fields(
+    projections: tuple[ast.Projection, ...], columns: tuple[ir.OutputColumn, ...]
+) -> Iterator[Field]:
+    """A field for each column. `$v.*` has as many as follow that are properties of its variable."""
+    waiting = deque(columns)
+    for projection in projections:
+        star = projection.expression
+        if not isinstance(star, ast.EveryProperty):
+            if waiting:
+                yield _field(projection, waiting.popleft())
+            continue
+        while waiting and _is_property_of(star.variable.name, waiting[0]):
+            column = waiting.popleft()
+            name = ast.Name(column.name.partition(".")[2])
+            yield _field(ast.Projection(ast.PropertyRef(star.variable, name)), column)
+
+
+def _is_property_of(variable: str, column: ir.OutputColumn) -> bool:
+    value = column.value
+    return isinstance(value, ir.Column) and column.name == f"{variable}.{value.name}"
 
 
 def _field(projection: ast.Projection, column: ir.OutputColumn) -> Field:

@@ -248,6 +248,10 @@ class Direction(StrEnum):
     BOTH = "both"
 
 
+HOPS_ENDLESS = 2**31
+"""The greatest number of hops of a walk without one: it ends where nothing new is reached."""
+
+
 @dataclass(frozen=True, slots=True)
 class Expand:
     """Walk from `source` and bind `out` to each node reached, once a row.
@@ -497,3 +501,5 @@ class ReadPlan:
     offset: int
     having: Expr | None = None
     computed: tuple[Computed, ...] = ()
+    limit_from: Param | None = None  # the limit of a request, in the place of `limit`
+    offset_from: Param | None = None

@@ -40,6 +40,8 @@ def lower(query: ast.Query, typed: TypedRead | TypedMutation) -> mutation_ir.Pla
         offset=typed.offset,
         having=returns.having,
         computed=typed.computed,
+        limit_from=typed.limit_from,
+        offset_from=typed.offset_from,
     )
 
 

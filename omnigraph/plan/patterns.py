@@ -214,16 +214,15 @@ class _Pattern:
         if hops is None:
             return 1, 1
         fault = ""
-        if hops.high is None:
-            fault = "hop bounds need a maximum"
-        elif hops.low < 1:
+        high = ir.HOPS_ENDLESS if hops.high is None else min(hops.high, ir.HOPS_ENDLESS)
+        if hops.low < 1:
             fault = "hop bounds start at 1"
-        elif hops.high < hops.low:
+        elif high < hops.low:
             fault = "the maximum of hop bounds is less than the minimum"
-        if hops.high is None or fault:
+        if fault:
             hint = f"write {traversal.edge}{{1,3}}"
             raise self.names.fail(hops.span, fault, code="T15", hint=hint)
-        return hops.low, hops.high
+        return hops.low, high
 
     def _endpoint(self, variable: ast.Variable) -> NodeVar | None:
         if variable.name == ast.ANONYMOUS:

@@ -198,9 +198,10 @@ class _Return:
         if self.aggregating:
             text = "a ranking cannot be used beside an aggregate"
             raise names.fail(call.span, text, code="T9")
-        rows_max = self.read.limit
-        if rows_max is not None:
-            rows_max += self.read.offset or 0
+        limit, offset = self.read.limit, self.read.offset
+        rows_max = 0 if isinstance(limit, ast.Variable) else limit
+        if rows_max is not None and isinstance(offset, int):
+            rows_max += offset
         typed = ranking(self.scope, call, rows_max)
         for index, known in enumerate(self.scores):
             if known.ranking == typed:

@@ -82,7 +82,7 @@ class Names:
     def edge(self, name: ast.Name, code: str) -> EdgeType:
         edge = self.catalog.edge(name.text)
         if edge is None:
-            hint = did_you_mean(name.text, self.catalog.edges)
+            hint = did_you_mean(name.text, (e[0].lower() + e[1:] for e in self.catalog.edges))
             if name.text in _OPERATOR_WORDS:
                 hint = "a word between two bare variables names an edge; compare a property"
             raise self.fail(name.span, f"unknown edge type '{name}'", code=code, hint=hint)

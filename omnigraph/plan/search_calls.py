@@ -173,7 +173,9 @@ def _needs_limit(scope: Scope, span: Span, function: str, code: str) -> Exceptio
     return scope.names.fail(span, text, code=code, hint="add limit n after order")
 
 
-def require_nearest_limit(scope: Scope, call: ast.Nearest, limit: int | None) -> None:
+def require_nearest_limit(
+    scope: Scope, call: ast.Nearest, limit: int | ast.Variable | None
+) -> None:
     """T17: ordering by distance without saying how many."""
     if limit is None:
         raise _needs_limit(scope, call.span, "nearest", "T17")

@@ -100,6 +100,7 @@ class Typer:
             case (
                 ast.Variable()
                 | ast.PropertyRef()
+                | ast.EveryProperty()
                 | ast.OwnProperty()
                 | ast.Alias()
                 | ast.TextCall()

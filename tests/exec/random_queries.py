@@ -203,6 +203,8 @@ class Writer:
         elif self.one_in(3):
             low = self.pick((1, 1, 1, 2, 3)) if edge == "e" else 1
             hops = f"{{{low},{low + self.draw(st.integers(0, 2))}}}"
+            if self.one_in(4):
+                hops = self.pick((f"{{{low}}}", f"{{{low},}}", "*"))
         word = f"<{edge}>{hops}" if undirected else f"{edge}{hops}"
         left, right = (far, start) if self.one_in(3) and edge == "e" else (start, far)
         return f"${left} {bound}{word} ${right}"
@@ -382,13 +384,19 @@ class Writer:
             keys = [key for key in keys if not key.startswith("$")]
         having = self.having(keys) if aggregated and self.one_in(3) else ""
         order = having + self.ordering(keys)
-        cut = f" limit {self.pick((0, 1, 2, 3, 5))}" if self.one_in(4) else ""
-        cut += f" offset {self.pick((1, 2, 3))}" if self.one_in(6) else ""
+        cut = f" limit {self.count((0, 1, 2, 3, 5))}" if self.one_in(4) else ""
+        cut += f" offset {self.count((1, 2, 3))}" if self.one_in(6) else ""
         declared = ", ".join(f"${n}: {t}" for n, (t, _) in self.query.params.items())
         return (
             f"query q({declared}) {{ match {{ {'  '.join(clauses)} }} "
             f"return {distinct}{{ {', '.join(columns)} }}{order}{cut} }}"
         )
+
+    def count(self, counts: tuple[int, ...]) -> str:
+        """A number of rows, written down or as a parameter, which may be null."""
+        if self.one_in(2):
+            return str(self.pick(counts))
+        return self.query.parameter("I64?", self.pick((*counts, None)))
 
     def ordering(self, keys: list[str]) -> str:
         if not keys or self.one_in(2):
@@ -401,6 +409,9 @@ class Writer:
         columns, keys = [], []
         for place in range(self.draw(st.integers(1, 4))):
             var = self.pick(scope)
+            if self.one_in(12):
+                columns.append(f"${var}.*")
+                continue
             if self.one_in(4):
                 columns.append(f"{self.expression(scope)} as c{place}")
                 keys.append(f"c{place}")

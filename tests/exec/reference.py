@@ -13,7 +13,7 @@ from omnigraph.errors import LimitExceeded
 from omnigraph.language.moments import format_date, format_datetime
 from omnigraph.plan import ir
 from omnigraph.types import INTEGER_BOUNDS, Scalar, TableKey, ValueType
-from tests.exec.reference_functions import called
+from tests.exec.reference_functions import as_common, called
 
 Entity = Mapping[str, Any]
 Data = Mapping[TableKey, Sequence[Entity]]
@@ -72,8 +72,13 @@ class Reference:
         outputs = sorted(
             outputs, key=cmp_to_key(lambda a, b: _compare_lists(a[0], b[0], descending))
         )
-        end = None if plan.limit is None else plan.offset + plan.limit
-        return [values for _, values in outputs[plan.offset : end]]
+        limit, offset = plan.limit, plan.offset
+        if plan.limit_from is not None:
+            limit = self.params[plan.limit_from.name]
+        if plan.offset_from is not None:
+            offset = self.params[plan.offset_from.name] or 0
+        end = None if limit is None else offset + limit
+        return [values for _, values in outputs[offset:end]]
 
     # ---- the pattern
 
@@ -141,7 +146,7 @@ class Reference:
         if not same_type:
             return sorted({far for _, far in self._steps(op, source)}) if op.hops_min == 1 else []
         visited, produced, frontier = {source}, [], [source]
-        for hop in range(1, op.hops_max + 1):
+        for hop in range(1, min(op.hops_max, len(self.data[op.target]) + 2) + 1):
             following = []
             for node in frontier:
                 for _, far in self._steps(op, node):
@@ -194,8 +199,10 @@ class Reference:
             case ir.Case(branches=branches, otherwise=otherwise):
                 for branch in branches:
                     if self.value(branch.condition, row) is True:
-                        return self.value(branch.value, row)
-                return None if otherwise is None else self.value(otherwise, row)
+                        return as_common(self.value(branch.value, row), expr.type)
+                return (
+                    None if otherwise is None else as_common(self.value(otherwise, row), expr.type)
+                )
             case ir.Compare(op=op, left=left, right=right):
                 return compare(op, self.value(left, row), self.value(right, row))
             case ir.ListContains(items=items, value=value):

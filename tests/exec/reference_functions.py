@@ -28,7 +28,7 @@ def called(
 ) -> Any:
     """The value of a call; null where an argument is, but for `coalesce`."""
     if function == "coalesce":
-        return _as(next((v for v in values if v is not None), None), type_)
+        return next((v for v in [as_common(v, type_) for v in values] if v is not None), None)
     if any(value is None for value in values):
         return None
     kinds = [_type_of(argument) for argument in arguments]
@@ -41,9 +41,16 @@ def _type_of(expr: ir.Expr) -> ValueType:
     return expr.type if isinstance(expr, ir.Operand) else ValueType(Scalar.BOOL)
 
 
-def _as(value: Any, type_: ValueType) -> Any:
-    floats = type_.scalar in (Scalar.F32, Scalar.F64)
-    return float(value) if floats and isinstance(value, int) else value
+def as_common(value: Any, type_: ValueType) -> Any:
+    """A value as the type that it shares with others."""
+    if isinstance(value, bool) or not isinstance(value, int) or type_.is_list:
+        return value
+    if type_.scalar in (Scalar.F32, Scalar.F64):
+        return float(value)
+    low, high = INTEGER_BOUNDS.get(type_.scalar, (value, value))
+    if not low <= value <= high:
+        raise NoValue("overflow")
+    return value
 
 
 # ---- numbers
@@ -212,10 +219,10 @@ def _extreme(sign: int) -> Any:
     def extreme(*values: Any, type_: ValueType, **_: Any) -> Any:
         from tests.exec.reference import order_of  # noqa: PLC0415  it imports this module
 
-        best = values[0]
-        for value in values[1:]:
+        best, *others = [as_common(value, type_) for value in values]
+        for value in others:
             best = value if order_of(value, best) == sign else best
-        return _as(best, type_)
+        return best
 
     return extreme
 

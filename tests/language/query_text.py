@@ -51,10 +51,14 @@ def _read(read: ast.Read) -> list[str]:
     if read.orderings:
         lines.append(f"order {{ {', '.join(map(_ordering, read.orderings))} }}")
     if read.limit is not None:
-        lines.append(f"limit {read.limit}")
+        lines.append(f"limit {_count(read.limit)}")
     if read.offset is not None:
-        lines.append(f"offset {read.offset}")
+        lines.append(f"offset {_count(read.offset)}")
     return lines
+
+
+def _count(count: int | ast.Variable) -> str:
+    return f"${count.name}" if isinstance(count, ast.Variable) else str(count)
 
 
 def _block(head: str, clauses: tuple[ast.Clause, ...]) -> list[str]:
@@ -259,6 +263,8 @@ def _float(value: float) -> str:
 
 
 def _projection(projection: ast.Projection) -> str:
+    if isinstance(projection.expression, ast.EveryProperty):
+        return f"${projection.expression.variable.name}.*"
     text = _expression(projection.expression)
     return text if projection.alias is None else f"{text} as {projection.alias}"
 

@@ -191,7 +191,9 @@ projected = st.one_of(
     operations,
     st.sampled_from(PLAIN).map(ast.Alias),
 )
-projections = st.builds(ast.Projection, projected, st.none() | names)
+projections = st.builds(ast.Projection, projected, st.none() | names) | st.builds(
+    ast.Projection, st.builds(ast.EveryProperty, variables)
+)
 ordered = st.one_of(
     properties, variables, scalars | lists, now, calls, words("true", "false").map(ast.Alias)
 )
@@ -204,8 +206,8 @@ reads = st.builds(
     st.lists(projections, min_size=1, max_size=4).map(tuple),
     st.booleans(),
     st.lists(orderings, max_size=3).map(tuple),
-    st.none() | integers,
-    st.none() | integers,
+    st.none() | integers | variables,
+    st.none() | integers | variables,
 )
 
 own = names.map(ast.OwnProperty)

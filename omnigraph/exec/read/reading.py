@@ -23,7 +23,7 @@ from omnigraph.exec.read.run import Run
 from omnigraph.exec.read.share import Share, ShareResult
 from omnigraph.exec.search import embed
 from omnigraph.exec.search.rank import Ranker
-from omnigraph.exec.values.computed import given_of
+from omnigraph.exec.values.computed import cut_plan, given_of
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.rows import Rows
@@ -55,7 +55,8 @@ class Reading:
     ) -> QueryResult:
         """The rows of a plan in one snapshot."""
         with self._history.lost.reading(snapshot):
-            running = self._running(plan, given_of(plan, params, now_ms()), snapshot)
+            given = given_of(plan, params, now_ms())
+            running = self._running(cut_plan(plan, given), given, snapshot)
             tables = running.context.tables
             if running.prepared in tables.small:
                 small = running.small()

@@ -57,6 +57,19 @@ def _answer(values: np.ndarray, known: np.ndarray | None, kind: ValueType) -> pa
     return pa.array(values, stored, mask=None if known is None else ~known)
 
 
+def widened(values: pa.Array, stored: pa.DataType) -> pa.Array:
+    """Values as the wider type that they share with others: integers may become floats, which
+    rounds large ones, and unsigned ones signed, if they fit."""
+    if values.type == stored:
+        return values
+    if pa.types.is_floating(stored):
+        return values.cast(stored, safe=False)
+    if values.type == pa.uint64() and stored == pa.int64():
+        large = pc.greater(values, pa.scalar(2**63 - 1, pa.uint64())).fill_null(False)
+        refuse(as_numpy(large), _OVERFLOW.format(Scalar.I64))
+    return values.cast(stored)
+
+
 # ---- floats
 
 

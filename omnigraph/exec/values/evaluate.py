@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.errors import ExpressionFailed
-from omnigraph.exec.values.arithmetic import ARITHMETIC, RowFault
+from omnigraph.exec.values.arithmetic import ARITHMETIC, RowFault, widened
 from omnigraph.exec.values.cast_kernels import CASTS
 from omnigraph.exec.values.compare import (
     compare_arrays,
@@ -93,16 +93,23 @@ class Evaluator:
         for branch in case.branches:
             here = rows.take(waiting)
             keep = self.keep(branch.condition, here)
-            pieces.append(self.values(branch.value, here.where(keep)).cast(stored))
+            pieces.append(self._widened(branch.value, here.where(keep), stored))
             order.append(waiting[keep])
             waiting = waiting[~keep]
         if case.otherwise is None:
             pieces.append(pa.nulls(len(waiting), stored))
         else:
-            pieces.append(self.values(case.otherwise, rows.take(waiting)).cast(stored))
+            pieces.append(self._widened(case.otherwise, rows.take(waiting), stored))
         back = np.empty(rows.length, np.int64)
         back[np.concatenate([*order, waiting])] = np.arange(rows.length)
         return pa.concat_arrays(pieces).take(pa.array(back))
+
+    def _widened(self, value: ir.Expr, rows: Rows, stored: pa.DataType) -> pa.Array:
+        try:
+            return widened(self.values(value, rows), stored)
+        except RowFault as fault:
+            row = _row_text(value, rows, fault.row)
+            raise ExpressionFailed(fault.reason, expression(value), row) from None
 
     def truth(self, expr: ir.Expr, rows: Rows) -> pa.Array:
         """A condition, row by row."""
@@ -193,7 +200,7 @@ class Evaluator:
         return text_contains(text, part, prefix=expr.prefix)
 
 
-def _row_text(call: ir.Call, rows: Rows, row: int) -> str:
+def _row_text(call: ir.Expr, rows: Rows, row: int) -> str:
     """A row by the ids of the entities that an expression reads."""
     ids = []
     for var in sorted(needs(call)):

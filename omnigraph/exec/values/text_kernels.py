@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_type
-from omnigraph.exec.values.arithmetic import Kernel, RowFault, known_rows
+from omnigraph.exec.values.arithmetic import Kernel, RowFault, known_rows, widened
 from omnigraph.exec.values.compare import compare_arrays, flags
 from omnigraph.exec.values.rows import as_numpy
 from omnigraph.plan import ir
@@ -162,15 +162,15 @@ def _join(arrays: Sequence[pa.Array], kind: ValueType) -> pa.Array:
 
 def _coalesce(arrays: Sequence[pa.Array], kind: ValueType) -> pa.Array:
     stored = arrow_type(kind)
-    return pc.coalesce(*(array.cast(stored) for array in arrays))
+    return pc.coalesce(*(widened(array, stored) for array in arrays))
 
 
 def _extreme(op: ir.CompareOp) -> Kernel:
     def extreme(arrays: Sequence[pa.Array], kind: ValueType) -> pa.Array:
         stored = arrow_type(kind)
-        best = arrays[0].cast(stored)
+        best = widened(arrays[0], stored)
         for array in arrays[1:]:
-            other = array.cast(stored)
+            other = widened(array, stored)
             known = pc.and_(best.is_valid(), other.is_valid())
             better = pa.array(flags(compare_arrays(op, other, best)))
             best = pc.if_else(known, pc.if_else(better, other, best), pa.scalar(None, stored))

@@ -71,6 +71,13 @@ class PropertyRef(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class EveryProperty(Node):
+    """`$variable.*`: a column for each property that can be returned."""
+
+    variable: Variable
+
+
+@dataclass(frozen=True, slots=True)
 class OwnProperty(Node):
     """A property of the entity that a mutation selects, by its bare name."""
 
@@ -304,7 +311,7 @@ class Or(Node):
 Condition = Comparison | IsNull | Membership | TextCondition | Exists | Not | And | Or
 Constant = Literal | ListLiteral | Now
 Operation = Arithmetic | Negative | Duration | Call | Case
-Reference = Variable | PropertyRef | OwnProperty | Alias
+Reference = Variable | PropertyRef | EveryProperty | OwnProperty | Alias
 Expr = Constant | Reference | Operation | TextCall | Rank | Aggregate | CountBlock | Condition
 """Every expression. One of type Bool is a condition."""
 
@@ -331,7 +338,7 @@ class Binding(Node):
 
 @dataclass(frozen=True, slots=True)
 class Hops(Node):
-    """`{low,high}`; a missing `high` parses and is refused by the checker."""
+    """`{low,high}`; `{2}` is `{2,2}`, `{2,}` has no end, and `*` is `{1,}`."""
 
     low: int
     high: int | None
@@ -400,8 +407,8 @@ class Read(Node):
     projections: tuple[Projection, ...]
     distinct: bool = False
     orderings: tuple[Ordering, ...] = ()
-    limit: int | None = None
-    offset: int | None = None
+    limit: int | Variable | None = None
+    offset: int | Variable | None = None
     having: Expr | None = None
 
 

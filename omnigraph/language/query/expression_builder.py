@@ -111,6 +111,35 @@ def as_edge(condition: ast.Expr) -> ast.Traversal | None:
     return ast.Traversal(left, ast.Name(word, span=span), right, span=condition.span)
 
 
+def clauses_of_chain(parts: list[Any]) -> ast.And:
+    """Two clauses or more, of which all but the first begin with a negative number."""
+    conditions = list[ast.Expr]()
+    left, operator, *rest = parts
+    while len(rest) > 1:
+        middle = rest[0]
+        if not (
+            isinstance(middle, ast.Arithmetic)
+            and middle.operator is ast.ArithmeticOperator.SUBTRACT
+            and isinstance(middle.right, ast.Literal)
+            and isinstance(middle.right.value, int | float)
+            and not isinstance(middle.right.value, bool)
+        ):
+            text, hint = f"unexpected '{rest[1]}'", "comparisons do not chain: join them with and"
+            raise Fault(token_span(rest[1]), text, hint=hint)
+        conditions.append(_compared(left, operator, middle.left))
+        left, operator = replace(middle.right, value=-middle.right.value), rest[1]
+        rest = rest[2:]
+    conditions.append(_compared(left, operator, rest[0]))
+    return ast.And(tuple(conditions), span=span_of(parts))
+
+
+def _compared(left: ast.Expr, operator: Token, right: ast.Expr) -> ast.Expr:
+    span = left.span.to(right.span)
+    if operator.type == "IN":
+        return ast.Membership(left, right, span=span)
+    return ast.Comparison(left, ast.Comparator(str(operator)), right, span=span)
+
+
 class ExpressionBuilder(Transformer[Token, Any]):
     """Builds expressions while the parser reduces. One method a grammar rule."""
 

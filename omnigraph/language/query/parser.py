@@ -14,12 +14,14 @@ from omnigraph.language.query.expression_builder import (
     ExpressionBuilder,
     as_condition,
     as_edge,
+    clauses_of_chain,
     own_properties,
 )
 from omnigraph.language.query.expression_builder import name_of as _name
 from omnigraph.language.query.expression_builder import span_of as _span
 from omnigraph.language.query.expression_builder import variable_of as _variable
 from omnigraph.language.query.literals import base_type, integer, vector_dimension
+from omnigraph.language.query.teaching import end_hint, syntax_hint, word_hint
 from omnigraph.language.reader import Fault, GrammarReader, token_span, unquote
 from omnigraph.types import Scalar, ValueType
 
@@ -191,6 +193,13 @@ class _QueryBuilder(ExpressionBuilder):
         assert low is not None
         return ast.Hops(integer(low), None if high is None else integer(high), span=_span(parts))
 
+    def exact_hops(self, parts: list[Token]) -> ast.Hops:
+        count = integer(parts[0])
+        return ast.Hops(count, count, span=_span(parts))
+
+    def any_hops(self, parts: list[Token]) -> ast.Hops:
+        return ast.Hops(1, None, span=_span(parts))
+
     def traverse(self, parts: list[Any]) -> ast.Traversal:
         left, edge, hops, right = parts
         return ast.Traversal(
@@ -236,7 +245,13 @@ class _QueryBuilder(ExpressionBuilder):
 
     def filter(self, parts: list[ast.Expr]) -> ast.Filter | ast.Traversal:
         condition = as_condition(parts[0])
+        if isinstance(condition, ast.Alias):
+            hint = word_hint(condition.name)
+            raise Fault(condition.span, f"unexpected '{condition.name}'", hint=hint)
         return as_edge(condition) or ast.Filter(condition, span=condition.span)
+
+    def chain(self, parts: list[Any]) -> ast.And:
+        return clauses_of_chain(parts)
 
     def projection(self, parts: list[Any]) -> ast.Projection:
         expression, _, alias = parts
@@ -261,13 +276,20 @@ class _QueryBuilder(ExpressionBuilder):
             )
         return ast.Ordering(expression, direction == "desc", span=_span(parts))
 
-    def limit_offset(self, parts: list[Token | None]) -> tuple[int | None, int | None]:
-        limit, offset = (None if part is None else integer(part) for part in parts)
+    def limit_offset(self, parts: list[Any]) -> tuple[Any, Any]:
+        limit, offset = parts
         return limit, offset
 
-    def offset_limit(self, parts: list[Token | None]) -> tuple[int | None, int | None]:
-        limit, offset = self.limit_offset(parts[::-1])
+    def offset_limit(self, parts: list[Any]) -> tuple[Any, Any]:
+        offset, limit = parts
         return limit, offset
+
+    def fixed_count(self, parts: list[Token]) -> int:
+        return integer(parts[0])
+
+    def every_property(self, parts: list[Token]) -> ast.Projection:
+        star = ast.EveryProperty(_variable(parts[0]), span=_span(parts))
+        return ast.Projection(star, span=star.span)
 
     # Mutations
 
@@ -329,5 +351,10 @@ def _require_one_mode(name: str, mutation: ast.Mutation) -> None:
 
 
 _READER: GrammarReader[tuple[ast.Query, ...]] = GrammarReader(
-    package="omnigraph.language.query", start="start", builder=_QueryBuilder, terminals=_TERMINALS
+    package="omnigraph.language.query",
+    start="start",
+    builder=_QueryBuilder,
+    terminals=_TERMINALS,
+    hint=syntax_hint,
+    end_hint=end_hint,
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from omnigraph.errors import LimitExceeded, TypeCheckError
 from omnigraph.exec.read.reading import now_ms
 from omnigraph.exec.read.share import Share
-from omnigraph.exec.values.computed import given_of
+from omnigraph.exec.values.computed import cut_plan, given_of
 from omnigraph.graph import Graph
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.ir import Constant, ReadPlan
@@ -65,10 +65,11 @@ def answered_in_shares(
     graph: Graph, plan: ReadPlan, params: Mapping[str, Constant], count: int
 ) -> list[dict[str, Any]] | None:
     """The rows of a plan whose nodes are shared out; None for a plan that cannot be."""
+    reading, given, snapshot = graph._reading, given_of(plan, params, now_ms()), graph.snapshot()
+    plan = cut_plan(plan, given)
     shares = in_shares(plan)
     if shares is None:
         return None
-    reading, given, snapshot = graph._reading, given_of(plan, params, now_ms()), graph.snapshot()
     answers = [
         reading.answer(shares.of_share, given, snapshot, Share(number, count))
         for number in range(count)
