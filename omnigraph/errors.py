@@ -8,8 +8,8 @@ OmnigraphError
 │   │                                           ExpressionFailed,
 │   │                                           ExternalBlobDenied, ExternalBlobUnreadable,
 │   │                                           MigrationUnsupported, UnsupportedVersion,
-│   │                                           GraphMoved, NotRevertible, SchemaDiffers,
-│   │                                           Forbidden
+│   │                                           GraphMoved, GraphClosed, NotRevertible,
+│   │                                           SchemaDiffers, Forbidden
 │   └── Reclaimed      read something newer     ChangeFeedGap, ConsumerLapsed
 ├── Conflict           prepare again, or stop   VersionMismatch, KeyTaken, PreconditionFailed,
 │                                               SchemaChanged, SchemaHeld, MergeConflicts, NoChanges
@@ -307,12 +307,29 @@ class GraphMoved(Refused):
     uri: str
     recorded: str
 
-    def __str__(self) -> str:
+    @property
+    def fact(self) -> str:
+        """The fault alone, without the advice."""
         return (
             f"the graph at {self.uri} was moved or copied as files, and its branches still name "
-            f"files below {self.recorded}; make a copy that is whole with `omnigraph backup "
+            f"files below {self.recorded}"
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.fact}; make a copy that is whole with `omnigraph backup "
             f"{self.uri} NEW`, and use that one"
         )
+
+
+@dataclass(eq=False)
+class GraphClosed(Refused):
+    """A call on a graph that was closed. Nothing was read or written."""
+
+    uri: str
+
+    def __str__(self) -> str:
+        return f"the graph '{self.uri}' was closed; open it again: omnigraph.open({self.uri!r})"
 
 
 @dataclass(eq=False)

@@ -200,7 +200,9 @@ def test_a_feed_consumer_from_registration_to_lapse(graph: Graph) -> None:
     assert [b["cause"]["graph_commit_id"] for b in document["blocks"]] == [first]
     (shown,) = told("changes", "consumer", "list", uri)["consumers"]
     assert (shown["name"], shown["behind_commits"], shown["state"]) == ("mirror", 1, "active")
-    acked = run("changes", "consumer", "ack", "mirror", document["cursor"], uri)
+    strange = run("changes", "consumer", "ack", "mirror", "--cursor", "-abc", uri)
+    assert "change cursor rejected" in strange.stderr, "a cursor may begin with a dash"
+    acked = run("changes", "consumer", "ack", "mirror", "--cursor", document["cursor"], uri)
     assert f"acknowledged {first}" in acked.stdout, acked.stderr
     second = add(graph, 1001, 1002)
     shown_again = run("changes", "poll", uri, "--consumer", "mirror", "--ack")
@@ -215,8 +217,32 @@ def test_a_feed_consumer_from_registration_to_lapse(graph: Graph) -> None:
     assert "changes baseline --consumer mirror" in lapsed.stderr
     out = str(Path(uri).parent / "all.jsonl")
     taken = told("changes", "baseline", uri, "--consumer", "mirror", "--out", out)
-    run("changes", "consumer", "ack", "mirror", taken["resume_cursor"], uri)
+    again = run("changes", "consumer", "ack", "mirror", "--cursor", taken["resume_cursor"], uri)
+    assert again.returncode == 0, again.stderr
     assert "active" in run("changes", "consumer", "list", uri).stdout
     assert run("changes", "consumer", "remove", "mirror", uri).returncode == 0
     assert run("changes", "consumer", "list", uri).stdout == "(no feed consumers)\n"
     assert run("changes", "poll", uri, "--ack").returncode == 2
+
+
+def test_a_backup_from_a_terminal(graph: Graph, tmp_path: Path) -> None:
+    graph.branches.create("side")
+    add(graph, 1000, 1003, branch="side")
+    target = str(tmp_path / "copy.omni")
+    preview = told("backup", graph.uri, target, "--dry-run")
+    assert (preview["dry_run"], preview["files_reused"], preview["findings"]) == (True, 0, None)
+    assert not Path(target).exists()
+    done = run("backup", graph.uri, target)
+    assert done.returncode == 0, done.stderr
+    assert f"omnigraph backup → {target} (direct, local)" in done.stderr
+    files = preview["files_copied"]
+    first, last = done.stdout.splitlines()
+    assert first.startswith(f"copied {files} file(s), {preview['bytes_copied']} bytes; 0 file(s)")
+    assert last == f"OK    {target}: 2 branch(es) checked"
+    again = told("backup", graph.uri, target, "--no-check", "--quiet")
+    assert (again["files_copied"], again["files_reused"]) == (0, files)
+    assert set(again["heads"]) == {"main", "side"}
+    assert "was not checked" in run("backup", graph.uri, target, "--no-check").stdout
+    refused = run("backup", target, graph.uri)
+    assert refused.returncode == 1
+    assert "it is no backup" in refused.stderr

@@ -12,13 +12,13 @@ read as they were, under the names of today's schema; rows that come from a type
 then are checked like rows of a load.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from omnigraph.catalog.model import Catalog, EdgeType, Type
-from omnigraph.errors import ChangeFeedGap, MergeConflict, Reclaimed, SchemaChanged
+from omnigraph.catalog.model import Catalog, EdgeType, Type, key_ids
+from omnigraph.errors import ChangeFeedGap, MergeConflict, Reclaimed, SchemaChanged, SchemaDiffers
 from omnigraph.exec.changes.diff import readable
 from omnigraph.exec.merge.decide import COMPARE, Answers, Bases, Sides, decided, require_still
 from omnigraph.exec.merge.kept_edges import KeptEdge
@@ -138,6 +138,7 @@ def _attempt(
         raise SchemaChanged(ours.branch, catalog.schema_id, ours.schema)
     what = undo(ours)
     concerned = _concerned(what.changed, catalog)
+    _require_same_tables(what.source, ours, filter(concerned, catalog.types))
     is_revert = what.writer is WriterKind.REVERT
     sides = Sides(what.source, ours, concerned, what.rechecked, keeps_new=is_revert)
     decision = decided(store, catalog, asked.answers, what.bases, sides, meter)
@@ -179,6 +180,20 @@ def _attempt(
     return outcome(what.done, store.commit(write, expected_head=ours.commit_id))
 
 
+def _require_same_tables(source: Snapshot, ours: Snapshot, types: Iterable[Type]) -> None:
+    """Types are told by identity, which two branches that both added one may have given twice."""
+    pins = (
+        (each.name, source.tables.get(each.table), ours.tables.get(each.table)) for each in types
+    )
+    others = tuple(
+        name for name, past, now in pins if past and now and past.location != now.location
+    )
+    if others:
+        reason = "it is another type there, which was added on another branch"
+        hint = "name the types to restore, or load the entities of the others"
+        raise SchemaDiffers(source.commit_id, others, reason, hint)
+
+
 def _concerned(changed: Collection[TableKey], catalog: Catalog) -> Callable[[Type], bool]:
     """Types whose rows change, and those that a rule ties to them: edges and the nodes they join.
     No rule looks at any other type."""
@@ -211,6 +226,17 @@ def changed_types(schemas: Schemas, snapshot: Snapshot, catalog: Catalog) -> fro
     return frozenset(
         owner.table for owner in catalog.types if old.get((owner.kind, owner.id)) != owner
     )
+
+
+def require_same_key(commit_id: str, was: Type, owner: Type) -> None:
+    """Pass when the ids of a type's rows follow from the same key then and today, or from none."""
+    if key_ids(was) != key_ids(owner):
+        raise SchemaDiffers(
+            commit_id,
+            (owner.name,),
+            "its key is another since, and the ids of its entities with it",
+            "load those entities again, or change the key back first",
+        )
 
 
 @contextmanager
