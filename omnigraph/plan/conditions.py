@@ -25,6 +25,12 @@ def condition_predicate(scope: Scope, condition: ast.Expr, inner_pattern: InnerP
     return Typer(scope.names, references.of, references.entity).truth(condition)
 
 
+def expression_value(scope: Scope, value: ast.Expr, inner_pattern: InnerPattern) -> ir.Expr:
+    """The value of an expression in `match`."""
+    references = _References(scope, inner_pattern)
+    return Typer(scope.names, references.of, references.entity).value(value)
+
+
 @dataclass(frozen=True, slots=True)
 class _References:
     """The meaning of names and calls in `match`."""
@@ -79,6 +85,9 @@ class _References:
         parameter = parameter_operand(names, variable)
         if parameter is not None:
             return parameter
+        element = self.scope.element(variable.name)
+        if element is not None:
+            return element
         bound = self.scope.find(variable.name)
         if bound is None:
             raise names.fail(variable.span, f"variable ${variable.name} is not bound")

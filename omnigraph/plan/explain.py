@@ -79,6 +79,8 @@ def operator_lines(op: ir.PatternOp) -> list[str]:
             closes = " (bound)" if op.closes else ""
             steps = f"{op.direction} {op.edge} as ${op.edge_var}"
             return [f"expand edges ${op.source} {steps} to ${op.out} in {op.target}{closes}"]
+        case ir.Unwind(items=items, out=slot):
+            return [f"unwind {expression(items)} into {slot}"]
         case ir.Filter(where=where):
             return [f"filter {expression(where)}"]
         case ir.SemiJoin(inner=inner, anti=anti):

@@ -95,7 +95,7 @@ def _op_tables(op: ir.PatternOp, catalog: Catalog) -> frozenset[TableKey]:
             assert isinstance(declared, EdgeType)
             ends = (catalog.nodes[declared.source].table, catalog.nodes[declared.target].table)
             return frozenset({edge, *ends})
-        case ir.Filter():
+        case ir.Filter() | ir.Unwind():
             return frozenset()
         case ir.SemiJoin(inner=inner) | ir.Matches(inner=inner) | ir.LeftJoin(inner=inner):
             return frozenset[TableKey]().union(*(_op_tables(o, catalog) for o in inner))

@@ -8,6 +8,7 @@ A read is a pipeline over rows of bindings. It starts with one empty row; each p
 rows to rows; then rows are scored, grouped or projected, ordered and cut:
 
     NodeScan · Expand · ExpandEdges · Filter · SemiJoin · Matches · LeftJoin     the pattern
+    Unwind
     Score                                                                       ranking numbers
     Aggregate | Project, Distinct                                               the columns
     Order, Slice                                                                which, in what order
@@ -210,7 +211,15 @@ class LeftJoin:
     binds: tuple[Var, ...]
 
 
-PatternOp = NodeScan | Expand | ExpandEdges | Filter | SemiJoin | Matches | LeftJoin
+@dataclass(frozen=True, slots=True)
+class Unwind:
+    """Continue each row with every element of a list, put into `out`. A null list has none."""
+
+    items: Expr
+    out: Slot
+
+
+PatternOp = NodeScan | Expand | ExpandEdges | Filter | SemiJoin | Matches | LeftJoin | Unwind
 
 
 # ---- ranking

@@ -68,6 +68,10 @@ class _Solver:
             else:
                 self._scan(self._next_node())
             self._flush()
+        for unwind in self.pattern.unwinds:
+            self.ops.append(unwind)
+            self.ready.add(unwind.out)
+            self._flush()
         for block in self.pattern.optionals:
             inner = _Solver(block, self._bound()).solve()
             self.ops.append(ir.LeftJoin(inner, block.binds))

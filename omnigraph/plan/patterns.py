@@ -8,7 +8,8 @@ first, in order; then optional blocks; then conditions, which may mention all of
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
-from omnigraph.plan.conditions import condition_predicate
+from omnigraph.plan.conditions import condition_predicate, expression_value
+from omnigraph.plan.expressions import type_of
 from omnigraph.plan.fixed_values import fixed_value
 from omnigraph.plan.operands import (
     NOW,
@@ -57,6 +58,7 @@ class _Pattern:
         self.semi_joins = list[TypedSemiJoin]()
         self.matches = list[TypedMatches]()
         self.optionals = list[TypedPattern]()
+        self.unwinds = list[ir.Unwind]()
 
     def check(self, clauses: tuple[ast.Clause, ...]) -> TypedPattern:
         for clause in clauses:
@@ -64,6 +66,9 @@ class _Pattern:
                 self._binding(clause)
             elif isinstance(clause, ast.Traversal):
                 self._traversal(clause)
+        for clause in clauses:
+            if isinstance(clause, ast.Unwind):
+                self._unwind(clause)
         for clause in clauses:
             if isinstance(clause, ast.OptionalBlock):
                 self._optional(clause)
@@ -83,6 +88,7 @@ class _Pattern:
             semi_joins=tuple(self.semi_joins),
             matches=tuple(self.matches),
             optionals=tuple(self.optionals),
+            unwinds=tuple(self.unwinds),
             uses=frozenset(self.scope.uses),
         )
 
@@ -281,6 +287,23 @@ class _Pattern:
         return ir.Var(variable.name)
 
     # Blocks and conditions
+
+    def _unwind(self, unwind: ast.Unwind) -> None:
+        names, name = self.names, unwind.name.text
+        if self.scope.outer is not None:
+            text = "unwind stands in match itself, in no block inside it"
+            raise names.fail(unwind.span, text, code="T7", hint="write $x in list")
+        if name in names.parameters or self.scope.find(name) or self.scope.element(name):
+            text = f"${name} is bound already"
+            raise names.fail(unwind.name.span, text, hint="give the elements another name")
+        items = expression_value(self.scope, unwind.items, self._slot)
+        kind = type_of(items)
+        if not kind.is_list or kind.is_blob:
+            text = f"unwind needs a list, not {kind}"
+            raise names.fail(unwind.items.span, text, code="T7")
+        slot = names.slot(name)
+        self.scope.values[name] = ir.SlotRef(slot, element(kind))
+        self.unwinds.append(ir.Unwind(items, slot))
 
     def _optional(self, block: ast.OptionalBlock) -> None:
         inner_scope = self.scope.inner()

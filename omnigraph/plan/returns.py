@@ -160,7 +160,10 @@ class _Return:
 
     def _variable(self, variable: ast.Variable) -> ir.Expr:
         parameter = parameter_operand(self.scope.names, variable)
-        return parameter if parameter is not None else self._entity_id(variable)
+        if parameter is not None:
+            return parameter
+        element = self.scope.element(variable.name)
+        return element if element is not None else self._entity_id(variable)
 
     def _entity_id(self, variable: ast.Variable, *, edges: bool = False) -> ir.EntityId:
         names = self.scope.names
@@ -392,13 +395,15 @@ def _require_no_alias_beside_nearest(scope: Scope, read: ast.Read) -> None:
 
 
 def _tie_break(scope: Scope, read: ast.Read) -> tuple[ir.SortKey, ...]:
-    """The ids of all named variables: by name after an order, as they appear without one."""
+    """The ids of all named variables: by name after an order, as they appear without one; then the
+    elements of lists."""
     bound = list(scope.own.values())
     if read.orderings:
         bound.sort(key=lambda b: b.var)
-    return tuple(
-        ir.SortKey(ir.EntityId(b.var, ValueType(ID_TYPE.scalar, b.optional))) for b in bound
-    )
+    values: list[ir.Expr] = [
+        ir.EntityId(b.var, ValueType(ID_TYPE.scalar, b.optional)) for b in bound
+    ]
+    return tuple(ir.SortKey(value) for value in (*values, *scope.values.values()))
 
 
 def _reads_more(value: ir.Expr, known: set[ir.Expr], slots: set[ir.Slot]) -> bool:

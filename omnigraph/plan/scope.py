@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property, Type
 from omnigraph.errors import TypeCheckError
 from omnigraph.language.query import ast
-from omnigraph.plan.ir import Computed, Expr, Param, Slot, Var
+from omnigraph.plan.ir import Computed, Expr, Param, Slot, SlotRef, Var
 from omnigraph.types import Span, ValueType
 
 _OPERATOR_WORDS = frozenset({"contains", "starts_with", "in", "is"})
@@ -104,6 +104,7 @@ class Scope:
     names: Names
     outer: "Scope | None" = None
     own: dict[str, Bound] = field(default_factory=dict)
+    values: dict[str, SlotRef] = field(default_factory=dict)  # elements of lists, by name
     uses: set[Var] = field(default_factory=set)
 
     def find(self, name: str) -> Bound | None:
@@ -115,6 +116,16 @@ class Scope:
         if bound is not None:
             self.uses.add(bound.var)
         return bound
+
+    def element(self, name: str) -> SlotRef | None:
+        """The element that a variable is. Notes every use of an outer one."""
+        value = self.values.get(name)
+        if value is not None or self.outer is None:
+            return value
+        value = self.outer.element(name)
+        if value is not None:
+            self.uses.add(Var(value.slot))
+        return value
 
     def bind(self, name: str, bound: Bound) -> None:
         self.own[name] = bound

@@ -137,6 +137,7 @@ class Writer:
     def __init__(self, draw: DrawFn) -> None:
         self.draw = draw
         self.query = Query()
+        self.elements: list[str] = []  # variables that are elements of lists
 
     def one_in(self, count: int) -> bool:
         return self.draw(st.integers(1, count)) == count
@@ -158,11 +159,22 @@ class Writer:
             clauses.append(self.binding(scope))
         for _ in range(self.pick((0, 0, 1, 1, 2))):
             clauses.append(self.condition(scope, depth=depth))
+        if not inner and self.one_in(8):
+            clauses.append(self.unwound(scope))
         if depth and self.one_in(3):
             clauses.append(f"optional {{ {self.block(scope, depth - 1, keep=True)} }}")
         if depth and self.one_in(3):
             clauses.append(f"not {{ {self.block(scope, depth - 1)} }}")
         return clauses
+
+    def unwound(self, scope: Scope) -> str:
+        """A row for each element, and a condition on it."""
+        people = [name for name, type_ in scope.items() if type_ == "P"]
+        name = self.query.new("x")
+        self.elements.append(f"${name}")
+        if people and self.one_in(2):
+            return f"unwind ${self.pick(people)}.{self.pick('ln')} as {name}"
+        return f"unwind [1, 0, 1] as {name} ${name} {self.operator()} {self.pick((0, 1))}"
 
     def block(self, scope: Scope, depth: int, *, keep: bool = False) -> str:
         own = scope if keep else dict(scope)
@@ -409,6 +421,10 @@ class Writer:
         columns, keys = [], []
         for place in range(self.draw(st.integers(1, 4))):
             var = self.pick(scope)
+            if self.elements and self.one_in(2):
+                columns.append(f"{self.pick(self.elements)} as c{place}")
+                keys.append(f"c{place}")
+                continue
             if self.one_in(12):
                 columns.append(f"${var}.*")
                 continue

@@ -99,6 +99,9 @@ class Reference:
             case ir.Filter():
                 if self.value(op.where, row) is True:
                     yield row
+            case ir.Unwind():
+                for item in self.value(op.items, row) or ():
+                    yield row.put(op.out, item)
             case ir.Expand():
                 yield from self._expand(op, row)
             case ir.ExpandEdges():

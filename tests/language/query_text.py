@@ -77,6 +77,8 @@ def _clause(clause: ast.Clause) -> list[str]:
             return _block("not", clauses)
         case ast.OptionalBlock(clauses=clauses):
             return _block("optional", clauses)
+        case ast.Unwind(items=items, name=name):
+            return [f"unwind {_expression(items)} as {name}"]
         case ast.Filter(condition=condition):
             return [_condition(condition)]
         case _:

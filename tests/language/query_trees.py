@@ -177,7 +177,8 @@ traversals = st.builds(
 )
 matches = st.lists(st.builds(ast.PropertyMatch, names, values), max_size=3).map(tuple)
 bindings = st.builds(ast.Binding, variables, types, matches)
-clauses = st.recursive(bindings | traversals, _clauses, max_leaves=8)
+unwinds = st.builds(ast.Unwind, lists | variables | properties, names)
+clauses = st.recursive(bindings | traversals | unwinds, _clauses, max_leaves=8)
 
 
 # Queries

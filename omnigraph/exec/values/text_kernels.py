@@ -108,7 +108,7 @@ def _matches(text: pa.Array, pattern: str) -> pa.Array:
 # ---- lists
 
 
-def _bounds(lists: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+def list_bounds(lists: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Where each list starts among the elements, and how long it is; null lists are empty."""
     offsets = lists.offsets.to_numpy()
     counts = np.diff(offsets)
@@ -119,7 +119,7 @@ def _bounds(lists: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 def _element(arrays: Sequence[pa.Array], kind: ValueType) -> pa.Array:
     lists, numbers = arrays
-    starts, counts = _bounds(lists)
+    starts, counts = list_bounds(lists)
     known = known_rows(arrays)
     nth = as_numpy(numbers.fill_null(0)).astype(np.int64)
     nth = np.where(nth < 0, counts + nth, nth)
@@ -133,7 +133,7 @@ def _overlaps(arrays: Sequence[pa.Array], kind: ValueType) -> pa.Array:
     known = known_rows(arrays)
     owners, items = [], []
     for lists in arrays:
-        starts, counts = _bounds(lists)
+        starts, counts = list_bounds(lists)
         rows = np.repeat(np.arange(len(lists)), counts)
         within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         owners.append(rows)

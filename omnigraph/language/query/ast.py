@@ -17,9 +17,6 @@ class Node:
     span: Span = field(default=Span(0, 0), compare=False, repr=False, kw_only=True)
 
 
-# Names and values
-
-
 @dataclass(frozen=True, slots=True)
 class Name(Node):
     """A word of the text, without any sigil."""
@@ -316,9 +313,6 @@ Expr = Constant | Reference | Operation | TextCall | Rank | Aggregate | CountBlo
 """Every expression. One of type Bool is a condition."""
 
 
-# Clauses of a pattern
-
-
 @dataclass(frozen=True, slots=True)
 class PropertyMatch(Node):
     """`name: value` in a binding."""
@@ -371,13 +365,21 @@ class OptionalBlock(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Unwind(Node):
+    """`unwind list as name`: a row for each element, which `$name` is."""
+
+    items: Expr
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
 class Filter(Node):
     """A condition on the row."""
 
     condition: Expr
 
 
-Clause = Binding | Traversal | Negation | OptionalBlock | Filter
+Clause = Binding | Traversal | Negation | OptionalBlock | Unwind | Filter
 
 
 # Queries

@@ -29,7 +29,7 @@ _SECTIONS = frozenset({"match", "return", "having", "order", "limit", "offset"})
 _BODY_STARTS = frozenset({"match", "insert", "upsert", "update", "delete"})
 _ITEMS = (
     ast.Query,
-    *(ast.Binding, ast.Traversal, ast.Negation, ast.OptionalBlock, ast.Filter),
+    *(ast.Binding, ast.Traversal, ast.Negation, ast.OptionalBlock, ast.Unwind, ast.Filter),
     *(ast.PropertyMatch, ast.Projection, ast.Ordering),
     *(ast.Insert, ast.Upsert, ast.Update, ast.Delete, ast.Assignment),
 )

@@ -243,6 +243,10 @@ class _QueryBuilder(ExpressionBuilder):
     def optional_block(self, parts: list[Any]) -> ast.OptionalBlock:
         return ast.OptionalBlock(tuple(parts[1:]), span=_span(parts))
 
+    def unwind(self, parts: list[Any]) -> ast.Unwind:
+        _, items, _, name = parts
+        return ast.Unwind(items, _name(name), span=_span(parts))
+
     def filter(self, parts: list[ast.Expr]) -> ast.Filter | ast.Traversal:
         condition = as_condition(parts[0])
         if isinstance(condition, ast.Alias):

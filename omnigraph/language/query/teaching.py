@@ -15,7 +15,6 @@ _WORDS = {
     "create": "write insert Type { property: value }",
     "merge": "write upsert Type { property: value }",
     "detach": "delete takes the edges of a node along: delete Type where …",
-    "unwind": "a list parameter is asked with in: $p.name in $names",
     "xor": "write (a or b) and not (a and b)",
 }
 _SIGNS = {
