@@ -3,9 +3,9 @@
 Invariant: pure; every kind of expression is matched.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 from omnigraph.plan import ir
 from omnigraph.types import Scalar, ValueType
@@ -75,3 +75,18 @@ def substituted(expression: Any, known: Callable[[Any], ir.Expr | None]) -> Any:
         return expression
     members = {f.name: substituted(getattr(expression, f.name), known) for f in fields(expression)}
     return replace(expression, **members)
+
+
+Kind = TypeVar("Kind")
+
+
+def parts_of_kind(part: Any, kind: type[Kind]) -> Iterator[Kind]:
+    """Every part of a plan that is of one class."""
+    if isinstance(part, kind):
+        yield part
+    if isinstance(part, tuple):
+        for each in part:
+            yield from parts_of_kind(each, kind)
+    elif is_dataclass(part):
+        for member in fields(part):
+            yield from parts_of_kind(getattr(part, member.name), kind)
