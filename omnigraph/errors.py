@@ -5,6 +5,7 @@ OmnigraphError
 ├── Refused            change the request       BadRequest, NotFound, UnknownPoint,
 │   │                                           AmbiguousPoint, AlreadyExists, InUse,
 │   │                                           LimitExceeded, ConstraintViolated,
+│   │                                           ExpressionFailed,
 │   │                                           ExternalBlobDenied, ExternalBlobUnreadable,
 │   │                                           MigrationUnsupported, UnsupportedVersion,
 │   │                                           GraphMoved, GraphClosed, NotRevertible,
@@ -379,6 +380,19 @@ class LimitExceeded(Refused):
             f"resource limit exceeded for {self.resource}: actual {self.actual}, limit {self.limit}"
         )
         return _with_hint(text, self.hint or "send less at a time, or raise the limit")
+
+
+@dataclass(eq=False)
+class ExpressionFailed(Refused):
+    """An expression that has no value for a row: an overflow, a division by zero, a cast."""
+
+    reason: str
+    expression: str
+    row: str
+
+    def __str__(self) -> str:
+        text = f"{self.reason} in {_shortened(self.expression)}, for {self.row}"
+        return _with_hint(text, "leave such rows out with a condition, or use case when")
 
 
 @dataclass(frozen=True, slots=True)

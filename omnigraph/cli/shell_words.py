@@ -10,12 +10,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from omnigraph.plan.functions import FUNCTIONS
+
 if TYPE_CHECKING:
     from omnigraph.catalog.model import Catalog
 
 KEYWORDS = (
-    *("query", "match", "return", "order", "limit", "not", "and", "or", "in", "as", "desc"),
+    *(
+        "query",
+        "match",
+        "return",
+        "having",
+        "order",
+        "limit",
+        "not",
+        "and",
+        "or",
+        "in",
+        "as",
+        "desc",
+    ),
+    *("contains", "starts_with", "is null", "case", "when", "then", "else", "end", "count(*)"),
     *("insert", "upsert", "update", "delete", "set", "where"),
+    *("collect", "median", "percentile", "stddev", "any", "all"),
     *("count", "sum", "avg", "min", "max", "search", "bm25", "nearest", "rrf", "now()", "null"),
 )
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
@@ -55,6 +72,7 @@ class Suggester:
         if match := _INSIDE_TYPE.search(before):
             words += self._properties(match[1], ends=True)
         words += [Suggestion(keyword, "keyword") for keyword in KEYWORDS]
+        words += [Suggestion(f.name, f"{f.signature}: {f.about}") for f in FUNCTIONS.values()]
         words += [*self._edges(lower=True), *self._nodes()]
         return typed, _starting(typed, words)
 

@@ -71,7 +71,9 @@ class Profile:
 
     def explain(self, plan: ir.ReadPlan) -> str:
         """The plan with its figures."""
+        computed = len(plan.computed)
         head, *lines = explain(plan).splitlines()
+        head, lines = "\n".join([head, *lines[:computed]]), lines[computed:]
         ran = self._figures(plan.pattern) if self._elsewhere is None else self._elsewhere.pattern
         figures = [*ran, *self._tail]
         figures += [None] * (len(lines) - len(figures))

@@ -185,6 +185,8 @@ class _Layout:
     def _begins(self, element: Element) -> bool:
         """Whether an item begins here. A condition's tree does not know of its parentheses."""
         while isinstance(element, Group):
+            if element.opening.start in self._starts:
+                return True
             code = [e for e in element.elements if not (isinstance(e, LexedToken) and e.is_comment)]
             if element.opening.text != "(" or not code:
                 return False

@@ -46,6 +46,8 @@ class GrammarReader(Generic[Tree]):
     start: str
     builder: Callable[[], Transformer[Token, Tree]]
     terminals: Mapping[str, str] = field(default_factory=dict)  # how a terminal is called in errors
+    hint: Callable[[str, int], str] = lambda _source, _position: ""  # for an unexpected token
+    end_hint: Callable[[str], str] = lambda _source: ""  # for a text that ends too early
 
     @cached_property
     def _parser(self) -> Lark:
@@ -75,7 +77,8 @@ class GrammarReader(Generic[Tree]):
             span = Span(position, position + 1)
             broken = _broken_token(source, position)
             if broken:
-                return ParseError.at(source, span, broken, code="syntax")
+                hint = self.hint(source, position)
+                return ParseError.at(source, span, broken, code="syntax", hint=hint)
             unexpected = f"character {source[position]!r}"
         else:
             end = len(source.rstrip())
@@ -83,7 +86,10 @@ class GrammarReader(Generic[Tree]):
             unexpected = "end of the text"
         names = _expected(cause, self.terminals)
         expected = f"; expected {names}" if names else ""
-        return ParseError.at(source, span, f"unexpected {unexpected}{expected}", code="syntax")
+        ended = unexpected == "end of the text"
+        hint = self.end_hint(source) if ended else self.hint(source, span.start)
+        text = f"unexpected {unexpected}{expected}"
+        return ParseError.at(source, span, text, code="syntax", hint=hint)
 
 
 def _broken_token(source: str, position: int) -> str:

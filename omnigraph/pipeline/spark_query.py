@@ -15,6 +15,7 @@ from omnigraph.exec.read.reading import Reading, now_ms
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.read.share import Share, ShareResult
 from omnigraph.exec.search.embed import Provider
+from omnigraph.exec.values.computed import cut_plan, given_of
 from omnigraph.exec.values.constants import Given
 from omnigraph.lru import Lru
 from omnigraph.pipeline.executors import Executors, Where
@@ -53,7 +54,8 @@ def query_on_spark(
     """The rows of a plan. One whose rows depend on each other before they are columns (a ranking),
     or that starts at nodes it names, is one task."""
     executors = Executors(store, spark or session(), "ran a query")
-    given = Given(dict(params), now_ms())
+    given = given_of(plan, dict(params), now_ms())
+    plan = cut_plan(plan, given)
     shares = None if reading.starts_at_points(plan) else in_shares(plan)
     count = 1 if shares is None else executors.parallelism
     asked = [

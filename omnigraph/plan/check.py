@@ -3,16 +3,20 @@
 Invariant: a typed tree can be lowered without asking the catalog or the source again.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.language.query import ast
-from omnigraph.plan import mutation_ir
-from omnigraph.plan.patterns import check_pattern
+from omnigraph.plan import ir, mutation_ir
+from omnigraph.plan.expressions import substituted
+from omnigraph.plan.fixed_values import fixed_value
+from omnigraph.plan.operands import as_type, parameter_operand
+from omnigraph.plan.patterns import check_pattern, inner_matches
 from omnigraph.plan.returns import TypedReturn, check_return
-from omnigraph.plan.scope import Names, Scope
+from omnigraph.plan.scope import Names, NodeVar, Scope, did_you_mean
 from omnigraph.plan.statements import check_statement
 from omnigraph.plan.typed import TypedPattern
+from omnigraph.types import INTEGERS, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,10 @@ class TypedRead:
     distinct: bool
     limit: int | None
     offset: int
+    limit_from: ir.Param | None
+    offset_from: ir.Param | None
+    parameters: tuple[ir.Parameter, ...]
+    computed: tuple[ir.Computed, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +39,103 @@ class TypedMutation:
     """A checked mutation. Its statements need no further lowering."""
 
     statements: tuple[mutation_ir.StatementOp, ...]
+    parameters: tuple[ir.Parameter, ...]
+    computed: tuple[ir.Computed, ...]
 
 
 def check_query(query: ast.Query, catalog: Catalog, source: str) -> TypedRead | TypedMutation:
     """The typed query, or `TypeCheckError`."""
     names = Names(catalog, source, {p.name: p.type for p in query.parameters})
+    parameters = tuple(_parameter(catalog, source, p) for p in query.parameters)
     body = query.body
     if isinstance(body, ast.Mutation):
-        return TypedMutation(tuple(check_statement(names, s) for s in body.statements))
+        statements = tuple(check_statement(names, s) for s in body.statements)
+        return TypedMutation(statements, parameters, tuple(names.computed.values()))
     scope = Scope(names)
     pattern = check_pattern(scope, body.clauses)
-    returns = check_return(scope, body)
-    return TypedRead(pattern, returns, body.distinct, body.limit, body.offset or 0)
+    body = replace(body, projections=_spread(scope, body.projections))
+    matches = list(pattern.matches)
+
+    def inner(clauses: tuple[ast.Clause, ...], span: Span, exists: bool) -> ir.Slot:
+        matches.append(inner_matches(scope, clauses, span, exists))
+        return matches[-1].slot
+
+    returns = check_return(scope, body, inner)
+    pattern = replace(pattern, matches=tuple(matches))
+    computed = tuple(names.computed.values())
+    limit, offset = body.limit, body.offset
+    limit_from, offset_from = _count_parameter(names, limit), _count_parameter(names, offset)
+    return TypedRead(
+        pattern=pattern,
+        returns=returns,
+        distinct=body.distinct,
+        limit=None if limit is None else 0 if isinstance(limit, ast.Variable) else limit,
+        offset=0 if offset is None or isinstance(offset, ast.Variable) else offset,
+        limit_from=limit_from,
+        offset_from=offset_from,
+        parameters=parameters,
+        computed=computed,
+    )
+
+
+def _count_parameter(names: Names, count: int | ast.Variable | None) -> ir.Param | None:
+    """The parameter that says how many rows; None for a count that is written down."""
+    if not isinstance(count, ast.Variable):
+        return None
+    parameter = parameter_operand(names, count)
+    if parameter is None:
+        text = f"${count.name} is not a declared parameter"
+        hint = did_you_mean(count.name, names.parameters)
+        raise names.fail(count.span, text, code="T14", hint=hint)
+    if parameter.type.scalar not in INTEGERS or parameter.type.is_list:
+        text = f"limit and offset take whole numbers, ${count.name} is {parameter.type}"
+        raise names.fail(count.span, text, code="T7", hint="declare it as I64")
+    return parameter
+
+
+def _spread(scope: Scope, projections: tuple[ast.Projection, ...]) -> tuple[ast.Projection, ...]:
+    """The columns, `$v.*` as one for each property, blobs aside."""
+    columns = list[ast.Projection]()
+    for projection in projections:
+        star = projection.expression
+        if not isinstance(star, ast.EveryProperty):
+            columns.append(projection)
+            continue
+        bound = scope.find(star.variable.name)
+        if bound is None:
+            text = f"variable ${star.variable.name} is not bound"
+            raise scope.names.fail(star.span, text, code="T6")
+        owner = bound.node if isinstance(bound, NodeVar) else bound.edge
+        for declared in owner.properties:
+            if not declared.type.is_blob:
+                name = ast.Name(declared.name, span=star.span)
+                ref = ast.PropertyRef(star.variable, name, span=star.span)
+                columns.append(ast.Projection(ref, span=star.span))
+    return tuple(columns)
+
+
+def _parameter(catalog: Catalog, source: str, declared: ast.Parameter) -> ir.Parameter:
+    """A declared parameter with its default, which sees no other parameter."""
+    given, names = declared.default, Names(catalog, source, {})
+    if given is None:
+        return ir.Parameter(declared.name, declared.type)
+    what = f"${declared.name}"
+    if isinstance(given, ast.Literal | ast.ListLiteral):
+        value: ir.Expr = as_type(names, given, declared.type, what)
+    else:
+        value = fixed_value(names, given, declared.type, what)
+        value = _unfolded(value, tuple(names.computed.values()))
+    return ir.Parameter(declared.name, declared.type, value)
+
+
+def _unfolded(value: ir.Expr, computed: tuple[ir.Computed, ...]) -> ir.Expr:
+    """The expression itself, in the place of the parameters that would hold its parts."""
+    parts = dict[str, ir.Expr]()
+
+    def known(part: object) -> ir.Expr | None:
+        return parts.get(part.name) if isinstance(part, ir.Param) else None
+
+    for each in computed:
+        parts[each.name] = substituted(each.value, known)
+    whole: ir.Expr = substituted(value, known)
+    return whole

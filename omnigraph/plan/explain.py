@@ -16,16 +16,29 @@ _INDENT = "  "
 
 def explain(plan: mutation_ir.Plan) -> str:
     """The whole plan."""
-    declared = ", ".join(f"${p.name}: {p.type}" for p in plan.parameters)
+    declared = ", ".join(map(_parameter, plan.parameters))
     match plan:
         case ir.ReadPlan():
-            lines = [f"read {plan.name}({declared})", *_indented(_read_lines(plan))]
+            lines = [f"read {plan.name}({declared})", *_indented(_computed_lines(plan.computed))]
+            lines += _indented(_read_lines(plan))
         case mutation_ir.MutationPlan():
-            lines = [f"mutation {plan.name}({declared})"]
+            lines = [
+                f"mutation {plan.name}({declared})",
+                *_indented(_computed_lines(plan.computed)),
+            ]
             lines += _indented(_statement_line(statement) for statement in plan.statements)
         case _:
             assert_never(plan)
     return "\n".join(lines) + "\n"
+
+
+def _parameter(parameter: ir.Parameter) -> str:
+    default = "" if parameter.default is None else f" = {expression(parameter.default)}"
+    return f"${parameter.name}: {parameter.type}{default}"
+
+
+def _computed_lines(computed: tuple[ir.Computed, ...]) -> list[str]:
+    return [f"compute {each.name}: {each.type} = {expression(each.value)}" for each in computed]
 
 
 def _indented(lines: Iterable[str]) -> list[str]:
@@ -37,13 +50,19 @@ def _read_lines(plan: ir.ReadPlan) -> list[str]:
     lines += [_score_line(score) for score in plan.scores]
     if plan.aggregate is not None:
         lines.append(_aggregate_line(plan.aggregate))
+    if plan.having is not None:
+        lines.append(f"having {expression(plan.having)}")
     columns = ", ".join(f"{c.name}: {c.type} = {expression(c.value)}" for c in plan.columns)
     lines.append(f"{'project distinct' if plan.distinct else 'project'} {columns}")
     if plan.order:
         lines.append(f"order by {', '.join(map(_sort_key, plan.order))}")
-    if plan.limit is not None or plan.offset:
+    if plan.limit is not None or plan.offset or plan.offset_from is not None:
         limit = "" if plan.limit is None else f" limit {plan.limit}"
+        if plan.limit_from is not None:
+            limit = f" limit {expression(plan.limit_from)}"
         offset = f" offset {plan.offset}" if plan.offset else ""
+        if plan.offset_from is not None:
+            offset = f" offset {expression(plan.offset_from)}"
         lines.append(f"slice{limit}{offset}")
     return lines
 
@@ -60,6 +79,8 @@ def operator_lines(op: ir.PatternOp) -> list[str]:
             closes = " (bound)" if op.closes else ""
             steps = f"{op.direction} {op.edge} as ${op.edge_var}"
             return [f"expand edges ${op.source} {steps} to ${op.out} in {op.target}{closes}"]
+        case ir.Unwind(items=items, out=slot):
+            return [f"unwind {expression(items)} into {slot}"]
         case ir.Filter(where=where):
             return [f"filter {expression(where)}"]
         case ir.SemiJoin(inner=inner, anti=anti):
@@ -73,7 +94,8 @@ def operator_lines(op: ir.PatternOp) -> list[str]:
 
 
 def _expand_line(op: ir.Expand) -> str:
-    hops = "" if (op.hops_min, op.hops_max) == (1, 1) else f"{{{op.hops_min},{op.hops_max}}}"
+    most = "" if op.hops_max >= ir.HOPS_ENDLESS else op.hops_max
+    hops = "" if (op.hops_min, op.hops_max) == (1, 1) else f"{{{op.hops_min},{most}}}"
     closes = " (bound)" if op.closes else ""
     return f"expand ${op.source} {op.direction} {op.edge}{hops} to ${op.out} in {op.target}{closes}"
 
@@ -110,7 +132,8 @@ def _aggregate_line(aggregate: ir.Aggregate) -> str:
 def _measure(measure: ir.Measure) -> str:
     operand = "*" if measure.operand is None else expression(measure.operand)
     distinct = "distinct " if measure.distinct else ""
-    return f"{measure.out} = {measure.op}({distinct}{operand})"
+    fraction = "" if measure.fraction is None else f", {expression(measure.fraction)}"
+    return f"{measure.out} = {measure.op}({distinct}{operand}{fraction})"
 
 
 def _sort_key(key: ir.SortKey) -> str:
@@ -166,6 +189,12 @@ def expression(value: ir.Expr) -> str:
             return f"{end}(${var})"
         case ir.SlotRef(slot=slot):
             return slot
+        case ir.Call(function=function, arguments=arguments):
+            return f"{function}({', '.join(map(expression, arguments))})"
+        case ir.Case(branches=branches, otherwise=otherwise):
+            whens = [f"when {expression(b.condition)} then {expression(b.value)}" for b in branches]
+            whens += [] if otherwise is None else [f"else {expression(otherwise)}"]
+            return f"case {' '.join(whens)} end"
         case ir.Compare(op=op, left=left, right=right):
             return f"{expression(left)} {op} {expression(right)}"
         case ir.ListContains(items=items, value=item):

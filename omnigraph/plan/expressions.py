@@ -1,12 +1,17 @@
-"""Conjunction of typed expressions, and the variables an expression reads.
+"""Conjunction of typed expressions, their types, the variables they read, and substitution.
 
 Invariant: pure; every kind of expression is matched.
 """
 
-from collections.abc import Iterable
-from typing import assert_never
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar, assert_never
 
 from omnigraph.plan import ir
+from omnigraph.types import Scalar, ValueType
+
+_TRUTH = ValueType(Scalar.BOOL)
+_MAYBE = ValueType(Scalar.BOOL, nullable=True)
 
 
 def conjunction(parts: Iterable[ir.Expr]) -> ir.Expr | None:
@@ -28,6 +33,12 @@ def needs(expression: ir.Expr) -> frozenset[str]:
             return frozenset({var})
         case ir.SlotRef(slot=slot):
             return frozenset({slot})
+        case ir.Call(arguments=arguments):
+            return frozenset[str]().union(*map(needs, arguments))
+        case ir.Case(branches=branches, otherwise=otherwise):
+            inner = [part for b in branches for part in (b.condition, b.value)]
+            inner += [] if otherwise is None else [otherwise]
+            return frozenset[str]().union(*map(needs, inner))
         case ir.Compare(left=left, right=right):
             return needs(left) | needs(right)
         case ir.ListContains(items=items, value=value):
@@ -44,3 +55,38 @@ def needs(expression: ir.Expr) -> frozenset[str]:
             return needs(part)
         case _:
             assert_never(expression)
+
+
+def type_of(expression: ir.Expr) -> ValueType:
+    """The type of an expression; a condition is a truth value, null where it is unknown."""
+    if isinstance(expression, ir.Operand):
+        return expression.type
+    return _TRUTH if isinstance(expression, ir.IsNull | ir.TextMatch) else _MAYBE
+
+
+def substituted(expression: Any, known: Callable[[Any], ir.Expr | None]) -> Any:
+    """The expression with each part that `known` has another form of replaced, outer ones first."""
+    other = known(expression) if is_dataclass(expression) else None
+    if other is not None:
+        return other
+    if isinstance(expression, tuple):
+        return tuple(substituted(part, known) for part in expression)
+    if not is_dataclass(expression) or isinstance(expression, ValueType | type):
+        return expression
+    members = {f.name: substituted(getattr(expression, f.name), known) for f in fields(expression)}
+    return replace(expression, **members)
+
+
+Kind = TypeVar("Kind")
+
+
+def parts_of_kind(part: Any, kind: type[Kind]) -> Iterator[Kind]:
+    """Every part of a plan that is of one class."""
+    if isinstance(part, kind):
+        yield part
+    if isinstance(part, tuple):
+        for each in part:
+            yield from parts_of_kind(each, kind)
+    elif is_dataclass(part):
+        for member in fields(part):
+            yield from parts_of_kind(getattr(part, member.name), kind)

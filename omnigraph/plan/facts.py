@@ -4,13 +4,15 @@ Invariant: reads and writes name every type whose data the plan may look at or c
 without repeats.
 """
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.language.query import ast
 from omnigraph.plan import ir, mutation_ir
+from omnigraph.plan.returns import is_compound
 from omnigraph.types import Scalar, TableKey, parse_table_key
 
 
@@ -59,8 +61,7 @@ def describe(query: ast.Query, plan: mutation_ir.Plan, catalog: Catalog) -> Oper
     match plan:
         case ir.ReadPlan():
             assert isinstance(query.body, ast.Read)
-            pairs = zip(query.body.projections, plan.columns, strict=True)
-            result = tuple(_field(projection, column) for projection, column in pairs)
+            result = tuple(_fields(query.body.projections, plan.columns))
             return Operation(result, _sorted(tables_read(plan, catalog)), ())
         case mutation_ir.MutationPlan(statements=statements):
             reads = _sorted(tables_read(plan, catalog))
@@ -94,7 +95,7 @@ def _op_tables(op: ir.PatternOp, catalog: Catalog) -> frozenset[TableKey]:
             assert isinstance(declared, EdgeType)
             ends = (catalog.nodes[declared.source].table, catalog.nodes[declared.target].table)
             return frozenset({edge, *ends})
-        case ir.Filter():
+        case ir.Filter() | ir.Unwind():
             return frozenset()
         case ir.SemiJoin(inner=inner) | ir.Matches(inner=inner) | ir.LeftJoin(inner=inner):
             return frozenset[TableKey]().union(*(_op_tables(o, catalog) for o in inner))
@@ -135,6 +136,28 @@ def tables_written(statement: mutation_ir.StatementOp) -> frozenset[TableKey]:
 
 
 # Result fields
+
+
+def _fields(
+    projections: tuple[ast.Projection, ...], columns: tuple[ir.OutputColumn, ...]
+) -> Iterator[Field]:
+    """A field for each column. `$v.*` has as many as follow that are properties of its variable."""
+    waiting = deque(columns)
+    for projection in projections:
+        star = projection.expression
+        if not isinstance(star, ast.EveryProperty):
+            if waiting:
+                yield _field(projection, waiting.popleft())
+            continue
+        while waiting and _is_property_of(star.variable.name, waiting[0]):
+            column = waiting.popleft()
+            name = ast.Name(column.name.partition(".")[2])
+            yield _field(ast.Projection(ast.PropertyRef(star.variable, name)), column)
+
+
+def _is_property_of(variable: str, column: ir.OutputColumn) -> bool:
+    value = column.value
+    return isinstance(value, ir.Column) and column.name == f"{variable}.{value.name}"
 
 
 def _field(projection: ast.Projection, column: ir.OutputColumn) -> Field:
@@ -187,7 +210,7 @@ def _static_name(expression: ast.Expr) -> str:
             return type(expression).__name__.lower()
         case ast.Now():
             return "now"
-        case ast.Literal() | ast.ListLiteral() | ast.Alias() | ast.OwnProperty() | ast.CountBlock():
-            return "literal"
+        case ast.Call(function=name):
+            return name.text
         case _:
-            assert_never(expression)
+            return "expression" if is_compound(expression) else "literal"

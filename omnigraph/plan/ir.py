@@ -8,6 +8,7 @@ A read is a pipeline over rows of bindings. It starts with one empty row; each p
 rows to rows; then rows are scored, grouped or projected, ordered and cut:
 
     NodeScan · Expand · ExpandEdges · Filter · SemiJoin · Matches · LeftJoin     the pattern
+    Unwind
     Score                                                                       ranking numbers
     Aggregate | Project, Distinct                                               the columns
     Order, Slice                                                                which, in what order
@@ -19,178 +20,92 @@ compare by mathematical value across types, strings by UTF-8 bytes, false before
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NewType
 
-from omnigraph.types import INTEGERS, PropertyId, TableKey, ValueType
-
-Var = NewType("Var", str)
-"""A row's binding: a node, or an edge of `ExpandEdges`. `_1`, `_2` … are anonymous ones."""
-
-Slot = NewType("Slot", str)
-"""A number or truth value that an operator adds to each row."""
-
-SELF = Var("self")
-"""The entity that a mutation's condition is about."""
-
-Constant = bool | int | float | str | tuple["Constant", ...] | None
-"""Dates are epoch days, DateTimes epoch milliseconds, lists and vectors tuples."""
-
-
-# ---- expressions
-
-
-@dataclass(frozen=True, slots=True)
-class Const:
-    """A constant of a known type."""
-
-    value: Constant
-    type: ValueType
-
-
-@dataclass(frozen=True, slots=True)
-class Param:
-    """A value given with the request."""
-
-    name: str
-    type: ValueType
-
-
-@dataclass(frozen=True, slots=True)
-class Now:
-    """The moment of the request: one value, however often it is asked."""
-
-    type: ValueType
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A property of a bound entity. Its identity finds it in versions that had another name."""
-
-    var: Var
-    name: str
-    property_id: PropertyId
-    type: ValueType
-
-
-@dataclass(frozen=True, slots=True)
-class EntityId:
-    """The id of a bound node or edge."""
-
-    var: Var
-    type: ValueType
-
-
-class End(StrEnum):
-    """The two ends of an edge, by the names of their columns."""
-
-    SRC = "src"
-    DST = "dst"
-
-
-@dataclass(frozen=True, slots=True)
-class EndpointId:
-    """The id of the node at one end of a bound edge."""
-
-    var: Var
-    end: End
-    type: ValueType
-
-
-@dataclass(frozen=True, slots=True)
-class SlotRef:
-    """The value an earlier operator put into a slot, or an aggregate's result."""
-
-    slot: Slot
-    type: ValueType
-
-
-class CompareOp(StrEnum):
-    """Comparisons of two scalars."""
-
-    EQ = "="
-    NE = "!="
-    LT = "<"
-    LE = "<="
-    GT = ">"
-    GE = ">="
-
-
-@dataclass(frozen=True, slots=True)
-class Compare:
-    """Unknown when either side is null."""
-
-    op: CompareOp
-    left: "Expr"
-    right: "Expr"
-
-
-@dataclass(frozen=True, slots=True)
-class ListContains:
-    """Whether a list holds a value. Unknown when the list or the value is null."""
-
-    items: "Expr"
-    value: "Expr"
-
-
-@dataclass(frozen=True, slots=True)
-class TextContains:
-    """Whether a string holds another, or with `prefix` starts with it. No character is special."""
-
-    text: "Expr"
-    part: "Expr"
-    prefix: bool
-
-
-@dataclass(frozen=True, slots=True)
-class IsNull:
-    """Never unknown."""
-
-    operand: "Expr"
-    negated: bool
-
-
-class TextMode(StrEnum):
-    """How query tokens meet document tokens."""
-
-    ANY_TOKEN = "any_token"
-    FUZZY = "fuzzy"
-
-
-@dataclass(frozen=True, slots=True)
-class TextMatch:
-    """Whether a text shares an analysed token with the query. Null text: false, never unknown."""
-
-    mode: TextMode
-    column: Column
-    query: "Expr"
-    edits_max: "Expr | None" = None  # fuzzy only
-
-
-@dataclass(frozen=True, slots=True)
-class And:
-    """Every part holds."""
-
-    parts: "tuple[Expr, ...]"
-
-
-@dataclass(frozen=True, slots=True)
-class Or:
-    """Some part holds."""
-
-    parts: "tuple[Expr, ...]"
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    """The part does not hold; unknown stays unknown."""
-
-    part: "Expr"
-
-
-Operand = Const | Param | Now | Column | EntityId | EndpointId | SlotRef
-Predicate = Compare | ListContains | TextContains | IsNull | TextMatch | And | Or | Not
-Expr = Operand | Predicate
-
+from omnigraph.plan.expression_ir import (
+    SELF as SELF,
+)
+from omnigraph.plan.expression_ir import (
+    And as And,
+)
+from omnigraph.plan.expression_ir import (
+    Branch as Branch,
+)
+from omnigraph.plan.expression_ir import (
+    Call as Call,
+)
+from omnigraph.plan.expression_ir import (
+    Case as Case,
+)
+from omnigraph.plan.expression_ir import (
+    Column as Column,
+)
+from omnigraph.plan.expression_ir import (
+    Compare as Compare,
+)
+from omnigraph.plan.expression_ir import (
+    CompareOp as CompareOp,
+)
+from omnigraph.plan.expression_ir import (
+    Const as Const,
+)
+from omnigraph.plan.expression_ir import (
+    Constant as Constant,
+)
+from omnigraph.plan.expression_ir import (
+    End as End,
+)
+from omnigraph.plan.expression_ir import (
+    EndpointId as EndpointId,
+)
+from omnigraph.plan.expression_ir import (
+    EntityId as EntityId,
+)
+from omnigraph.plan.expression_ir import (
+    Expr as Expr,
+)
+from omnigraph.plan.expression_ir import (
+    IsNull as IsNull,
+)
+from omnigraph.plan.expression_ir import (
+    ListContains as ListContains,
+)
+from omnigraph.plan.expression_ir import (
+    Not as Not,
+)
+from omnigraph.plan.expression_ir import (
+    Now as Now,
+)
+from omnigraph.plan.expression_ir import (
+    Operand as Operand,
+)
+from omnigraph.plan.expression_ir import (
+    Or as Or,
+)
+from omnigraph.plan.expression_ir import (
+    Param as Param,
+)
+from omnigraph.plan.expression_ir import (
+    Predicate as Predicate,
+)
+from omnigraph.plan.expression_ir import (
+    Slot as Slot,
+)
+from omnigraph.plan.expression_ir import (
+    SlotRef as SlotRef,
+)
+from omnigraph.plan.expression_ir import (
+    TextContains as TextContains,
+)
+from omnigraph.plan.expression_ir import (
+    TextMatch as TextMatch,
+)
+from omnigraph.plan.expression_ir import (
+    TextMode as TextMode,
+)
+from omnigraph.plan.expression_ir import (
+    Var as Var,
+)
+from omnigraph.types import INTEGERS, TableKey, ValueType
 
 # ---- pattern operators
 
@@ -213,6 +128,10 @@ class Direction(StrEnum):
     OUT = "out"  # src to dst
     IN = "in"  # dst to src
     BOTH = "both"
+
+
+HOPS_ENDLESS = 2**31
+"""The greatest number of hops of a walk without one: it ends where nothing new is reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +211,15 @@ class LeftJoin:
     binds: tuple[Var, ...]
 
 
-PatternOp = NodeScan | Expand | ExpandEdges | Filter | SemiJoin | Matches | LeftJoin
+@dataclass(frozen=True, slots=True)
+class Unwind:
+    """Continue each row with every element of a list, put into `out`. A null list has none."""
+
+    items: Expr
+    out: Slot
+
+
+PatternOp = NodeScan | Expand | ExpandEdges | Filter | SemiJoin | Matches | LeftJoin | Unwind
 
 
 # ---- ranking
@@ -355,7 +282,10 @@ class Score:
 
 
 class AggregateOp(StrEnum):
-    """Functions over the rows of a group. All but `count` are null over nothing.
+    """Functions over the rows of a group. All but `count` and `collect` are null over nothing.
+
+    `collect` gives the values in ascending order, `percentile` interpolates between the two values
+    that are nearest to its fraction, `stddev` is that of a sample, null of fewer than two.
 
     A sum of integers is exact. No query asks for its two halves: shares give them, so that a part
     may be larger than the whole can be.
@@ -368,6 +298,9 @@ class AggregateOp(StrEnum):
     AVG = "avg"
     MIN = "min"
     MAX = "max"
+    COLLECT = "collect"
+    PERCENTILE = "percentile"
+    STDDEV = "stddev"
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,6 +312,7 @@ class Measure:
     operand: Expr | None
     distinct: bool
     type: ValueType
+    fraction: Expr | None = None  # of a percentile, from 0 to 1
 
     @property
     def is_of_integers(self) -> bool:
@@ -418,9 +352,19 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A declared parameter."""
+    """A declared parameter. One that is not given has its default, which reads no row."""
 
     name: str
+    type: ValueType
+    default: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A parameter that the request works out once: an expression that reads no row."""
+
+    name: str
+    value: Expr
     type: ValueType
 
 
@@ -430,7 +374,8 @@ class ReadPlan:
 
     `order` ends with the tie-break, so rows leave in one order only: after the query's own keys
     come the ids of all named variables by name, or without an `order` in order of appearance. With
-    `aggregate`, keys refer to its keys and measures, and groups that tie keep their order. With
+    `aggregate`, columns, `having` and sort keys refer to its keys and measures, and groups that tie
+    keep their order; `having` drops groups before they are made distinct, ordered and cut. With
     `distinct`, equal output rows are one, and rows that tie are in ascending order of the columns.
     """
 
@@ -444,3 +389,7 @@ class ReadPlan:
     order: tuple[SortKey, ...]
     limit: int | None
     offset: int
+    having: Expr | None = None
+    computed: tuple[Computed, ...] = ()
+    limit_from: Param | None = None  # the limit of a request, in the place of `limit`
+    offset_from: Param | None = None

@@ -14,7 +14,9 @@ from omnigraph.language.query import ast
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.compile import plan_query
+from omnigraph.plan.expressions import parts_of_kind
 from omnigraph.plan.facts import Operation, describe
+from omnigraph.plan.scope import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,22 @@ def _plan_warnings(plan: mutation_ir.Plan) -> Iterator[str]:
         for name, times in Counter(column.name for column in plan.columns).items():
             if times > 1:
                 yield f"column '{name}' is returned {times} times; a JSON row keeps the last one"
+    for comparison in parts_of_kind(plan, ir.Compare):
+        for left, right in (
+            (comparison.left, comparison.right),
+            (comparison.right, comparison.left),
+        ):
+            if isinstance(left, ir.Column) and isinstance(right, ir.Const):
+                yield from _no_such_value(left, right)
+
+
+def _no_such_value(column: ir.Column, constant: ir.Const) -> Iterator[str]:
+    """A comparison of an enum with a text that is none of its values."""
+    values = column.type.enum_values
+    if values is not None and constant.value is not None and constant.value not in values:
+        near = did_you_mean(str(constant.value), values, listed=False)
+        hint = near or f"it has {', '.join(values)}"
+        yield f"'{constant.value}' is no value of {column.name}: {hint}"
 
 
 def _repeated_names(file: ast.QueryFile) -> Iterator[LintFinding]:

@@ -23,9 +23,9 @@ from omnigraph.plan.typed import (
 def lower(query: ast.Query, typed: TypedRead | TypedMutation) -> mutation_ir.Plan:
     """The plan of a checked query."""
     name = query.name.text
-    parameters = tuple(ir.Parameter(p.name, p.type) for p in query.parameters)
+    parameters = typed.parameters
     if isinstance(typed, TypedMutation):
-        return mutation_ir.MutationPlan(name, parameters, typed.statements)
+        return mutation_ir.MutationPlan(name, parameters, typed.statements, typed.computed)
     returns = typed.returns
     return ir.ReadPlan(
         name=name,
@@ -38,6 +38,10 @@ def lower(query: ast.Query, typed: TypedRead | TypedMutation) -> mutation_ir.Pla
         order=returns.order,
         limit=typed.limit,
         offset=typed.offset,
+        having=returns.having,
+        computed=typed.computed,
+        limit_from=typed.limit_from,
+        offset_from=typed.offset_from,
     )
 
 
@@ -63,6 +67,10 @@ class _Solver:
                 self._expand(step)
             else:
                 self._scan(self._next_node())
+            self._flush()
+        for unwind in self.pattern.unwinds:
+            self.ops.append(unwind)
+            self.ready.add(unwind.out)
             self._flush()
         for block in self.pattern.optionals:
             inner = _Solver(block, self._bound()).solve()

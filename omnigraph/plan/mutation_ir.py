@@ -6,7 +6,7 @@ the only producer, so a statement that exists can be executed.
 
 from dataclasses import dataclass
 
-from omnigraph.plan.ir import End, Expr, Parameter, ReadPlan
+from omnigraph.plan.ir import Computed, End, Expr, Parameter, ReadPlan
 from omnigraph.types import PropertyId, TableKey, ValueType
 
 
@@ -98,6 +98,7 @@ class MutationPlan:
     name: str
     parameters: tuple[Parameter, ...]
     statements: tuple[StatementOp, ...]
+    computed: tuple[Computed, ...] = ()
 
 
 Plan = ReadPlan | MutationPlan

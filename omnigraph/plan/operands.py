@@ -9,7 +9,7 @@ from typing import assert_never
 from omnigraph.catalog.numbers import as_float, as_integer
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
-from omnigraph.plan.scope import EdgeVar, Names, NodeVar, Scope
+from omnigraph.plan.scope import EdgeVar, Names, NodeVar, Scope, did_you_mean
 from omnigraph.types import ID_TYPE, INTEGERS, NUMERICS, Scalar, Span, ValueType
 
 NOW = ir.Now(ValueType(Scalar.DATETIME))
@@ -95,7 +95,11 @@ def as_type(
         return ir.Const(_convert(literal, target), target)
     except _LiteralUnfit as cause:
         text = f"{what} has type {target}; {cause} does not fit"
-        raise names.fail(literal.span, text, code="T3", hint=_literal_hint(target)) from None
+        hint = _literal_hint(target)
+        if target.enum_values is not None and isinstance(literal, ast.Literal):
+            near = did_you_mean(str(literal.value), target.enum_values, listed=False)
+            hint = f"{near} {hint}".strip()
+        raise names.fail(literal.span, text, code="T3", hint=hint) from None
 
 
 class _LiteralUnfit(Exception):
@@ -163,9 +167,8 @@ def _literal_hint(target: ValueType) -> str:
             assert_never(target.scalar)
 
 
-def require_comparable(names: Names, operand: ir.Operand, span: Span) -> None:
+def require_comparable(names: Names, value_type: ValueType, span: Span) -> None:
     """T7 for values that have no order and no equality."""
-    value_type = operand.type
     if value_type.is_blob or value_type.is_list or value_type.is_vector:
         hint = "use contains" if value_type.is_list else ""
         raise names.fail(span, f"a {value_type} cannot be compared", code="T7", hint=hint)

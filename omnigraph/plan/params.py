@@ -1,7 +1,8 @@
 """Parameter binding: JSON values of a request to the typed constants of a plan.
 
 Invariant: after `bind_parameters` every declared parameter has a value of its type, or null where
-its type allows that. Dates are epoch days, DateTimes epoch milliseconds, lists and vectors tuples.
+its type allows that, or is left to its default. Dates are epoch days, DateTimes epoch milliseconds,
+lists and vectors tuples.
 """
 
 import datetime
@@ -20,12 +21,17 @@ _DECIMAL = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 
 
 def bind_parameters(declared: tuple[Parameter, ...], given: object) -> dict[str, Constant]:
-    """The value of each declared parameter. Keys nobody declared are ignored."""
+    """The value of each declared parameter, but for those that are left out and have a default.
+    Keys nobody declared are ignored."""
     if given is None:
         given = {}
     if not isinstance(given, Mapping):
         raise BadRequest("params must be a JSON object")
-    return {parameter.name: _bound(parameter, given) for parameter in declared}
+    return {
+        parameter.name: _bound(parameter, given)
+        for parameter in declared
+        if parameter.name in given or parameter.default is None
+    }
 
 
 def _bound(parameter: Parameter, given: Mapping[Any, Any]) -> Constant:

@@ -5,12 +5,12 @@ traversal takes its direction from what was bound before it. So bindings and tra
 first, in order; then optional blocks; then conditions, which may mention all of these.
 """
 
-from typing import assert_never
-
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
-from omnigraph.plan.conditions import condition_predicate
+from omnigraph.plan.conditions import condition_predicate, expression_value
+from omnigraph.plan.expressions import type_of
+from omnigraph.plan.fixed_values import fixed_value
 from omnigraph.plan.operands import (
     NOW,
     as_type,
@@ -36,6 +36,15 @@ def check_pattern(scope: Scope, clauses: tuple[ast.Clause, ...]) -> TypedPattern
     return _Pattern(scope).check(clauses)
 
 
+def inner_matches(
+    scope: Scope, clauses: tuple[ast.Clause, ...], span: Span, exists: bool
+) -> TypedMatches:
+    """The slot of an inner pattern that stands outside `match`, and what fills it."""
+    block = _Pattern(scope)
+    block._slot(scope, clauses, span, exists)
+    return block.matches[0]
+
+
 class _Pattern:
     """Collects one block."""
 
@@ -49,6 +58,7 @@ class _Pattern:
         self.semi_joins = list[TypedSemiJoin]()
         self.matches = list[TypedMatches]()
         self.optionals = list[TypedPattern]()
+        self.unwinds = list[ir.Unwind]()
 
     def check(self, clauses: tuple[ast.Clause, ...]) -> TypedPattern:
         for clause in clauses:
@@ -56,6 +66,9 @@ class _Pattern:
                 self._binding(clause)
             elif isinstance(clause, ast.Traversal):
                 self._traversal(clause)
+        for clause in clauses:
+            if isinstance(clause, ast.Unwind):
+                self._unwind(clause)
         for clause in clauses:
             if isinstance(clause, ast.OptionalBlock):
                 self._optional(clause)
@@ -75,6 +88,7 @@ class _Pattern:
             semi_joins=tuple(self.semi_joins),
             matches=tuple(self.matches),
             optionals=tuple(self.optionals),
+            unwinds=tuple(self.unwinds),
             uses=frozenset(self.scope.uses),
         )
 
@@ -128,7 +142,7 @@ class _Pattern:
             return ir.ListContains(column, value)
         return ir.Compare(ir.CompareOp.EQ, column, self._value(match.value, declared.type, what))
 
-    def _value(self, given: ast.Value, target: ValueType, what: str) -> ir.Expr:
+    def _value(self, given: ast.Expr, target: ValueType, what: str) -> ir.Expr:
         """The value of an inline match."""
         names = self.names
         match given:
@@ -149,7 +163,7 @@ class _Pattern:
             case ast.Variable():
                 return self._parameter(given, target, what)
             case _:
-                assert_never(given)
+                return fixed_value(names, given, target, what)
 
     def _parameter(self, given: ast.Variable, target: ValueType, what: str) -> ir.Expr:
         parameter = parameter_operand(self.names, given)
@@ -206,16 +220,15 @@ class _Pattern:
         if hops is None:
             return 1, 1
         fault = ""
-        if hops.high is None:
-            fault = "hop bounds need a maximum"
-        elif hops.low < 1:
+        high = ir.HOPS_ENDLESS if hops.high is None else min(hops.high, ir.HOPS_ENDLESS)
+        if hops.low < 1:
             fault = "hop bounds start at 1"
-        elif hops.high < hops.low:
+        elif high < hops.low:
             fault = "the maximum of hop bounds is less than the minimum"
-        if hops.high is None or fault:
+        if fault:
             hint = f"write {traversal.edge}{{1,3}}"
             raise self.names.fail(hops.span, fault, code="T15", hint=hint)
-        return hops.low, hops.high
+        return hops.low, high
 
     def _endpoint(self, variable: ast.Variable) -> NodeVar | None:
         if variable.name == ast.ANONYMOUS:
@@ -275,6 +288,23 @@ class _Pattern:
 
     # Blocks and conditions
 
+    def _unwind(self, unwind: ast.Unwind) -> None:
+        names, name = self.names, unwind.name.text
+        if self.scope.outer is not None:
+            text = "unwind stands in match itself, in no block inside it"
+            raise names.fail(unwind.span, text, code="T7", hint="write $x in list")
+        if name in names.parameters or self.scope.find(name) or self.scope.element(name):
+            text = f"${name} is bound already"
+            raise names.fail(unwind.name.span, text, hint="give the elements another name")
+        items = expression_value(self.scope, unwind.items, self._slot)
+        kind = type_of(items)
+        if not kind.is_list or kind.is_blob:
+            text = f"unwind needs a list, not {kind}"
+            raise names.fail(unwind.items.span, text, code="T7")
+        slot = names.slot(name)
+        self.scope.values[name] = ir.SlotRef(slot, element(kind))
+        self.unwinds.append(ir.Unwind(items, slot))
+
     def _optional(self, block: ast.OptionalBlock) -> None:
         inner_scope = self.scope.inner()
         pattern = self._inner(inner_scope, block.clauses, block.span, "optional", entered=True)
@@ -302,7 +332,7 @@ class _Pattern:
             raise self.names.fail(span, text, code="T9", hint=hint)
         return pattern
 
-    def _condition(self, condition: ast.Condition) -> None:
+    def _condition(self, condition: ast.Expr) -> None:
         """Conditions joined by `and` stand each on their own."""
         match condition:
             case ast.And(conditions=parts):

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property, Type
 from omnigraph.errors import TypeCheckError
 from omnigraph.language.query import ast
-from omnigraph.plan.ir import Slot, Var
+from omnigraph.plan.ir import Computed, Expr, Param, Slot, SlotRef, Var
 from omnigraph.types import Span, ValueType
 
 _OPERATOR_WORDS = frozenset({"contains", "starts_with", "in", "is"})
@@ -45,6 +45,7 @@ class Names:
     catalog: Catalog
     source: str
     parameters: dict[str, ValueType]
+    computed: dict[Expr, Computed] = field(default_factory=dict)
     _vars: int = 0
     _slots: int = 0
 
@@ -56,6 +57,14 @@ class Names:
     def slot(self, purpose: str) -> Slot:
         self._slots += 1
         return Slot(f"{purpose}:{self._slots}")
+
+    def compute(self, value: Expr, value_type: ValueType) -> Param:
+        """The parameter that holds the value of an expression which reads no row."""
+        known = self.computed.get(value)
+        if known is None:
+            known = Computed(f"={len(self.computed) + 1}", value, value_type)
+            self.computed[value] = known
+        return Param(known.name, known.type)
 
     def fail(
         self, span: Span, text: str, *, code: str | None = None, hint: str = ""
@@ -73,7 +82,7 @@ class Names:
     def edge(self, name: ast.Name, code: str) -> EdgeType:
         edge = self.catalog.edge(name.text)
         if edge is None:
-            hint = did_you_mean(name.text, self.catalog.edges)
+            hint = did_you_mean(name.text, (e[0].lower() + e[1:] for e in self.catalog.edges))
             if name.text in _OPERATOR_WORDS:
                 hint = "a word between two bare variables names an edge; compare a property"
             raise self.fail(name.span, f"unknown edge type '{name}'", code=code, hint=hint)
@@ -95,6 +104,7 @@ class Scope:
     names: Names
     outer: "Scope | None" = None
     own: dict[str, Bound] = field(default_factory=dict)
+    values: dict[str, SlotRef] = field(default_factory=dict)  # elements of lists, by name
     uses: set[Var] = field(default_factory=set)
 
     def find(self, name: str) -> Bound | None:
@@ -107,6 +117,16 @@ class Scope:
             self.uses.add(bound.var)
         return bound
 
+    def element(self, name: str) -> SlotRef | None:
+        """The element that a variable is. Notes every use of an outer one."""
+        value = self.values.get(name)
+        if value is not None or self.outer is None:
+            return value
+        value = self.outer.element(name)
+        if value is not None:
+            self.uses.add(Var(value.slot))
+        return value
+
     def bind(self, name: str, bound: Bound) -> None:
         self.own[name] = bound
 
@@ -114,11 +134,13 @@ class Scope:
         return Scope(self.names, self)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint with the known name that is nearest."""
+def did_you_mean(name: str, known: Iterable[str], *, listed: bool = True) -> str:
+    """A hint with the known name that is nearest, or else with all of them if they are listed."""
     folded = {candidate.lower(): candidate for candidate in known}
     close = get_close_matches(name.lower(), folded, n=1)
     if close:
         return f"did you mean '{folded[close[0]]}'?"
-    listed = sorted(folded.values())[:8]
-    return f"known: {', '.join(listed)}" if listed else "the schema declares none"
+    if not listed:
+        return ""
+    every = sorted(folded.values())[:8]
+    return f"known: {', '.join(every)}" if every else "the schema declares none"

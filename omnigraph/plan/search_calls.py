@@ -8,6 +8,7 @@ from typing import assert_never
 
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
+from omnigraph.plan.fixed_values import fixed_expression
 from omnigraph.plan.operands import (
     literal_operand,
     parameter_operand,
@@ -96,6 +97,9 @@ def _given(scope: Scope, expression: ast.Expr) -> ir.Const | ir.Param | None:
             return literal_operand(expression)
         case ast.Variable():
             return parameter_operand(scope.names, expression)
+        case ast.Arithmetic() | ast.Call() | ast.Case():
+            value = fixed_expression(scope.names, expression)
+            return value if isinstance(value, ir.Const | ir.Param) else None
         case _:
             return None
 
@@ -169,7 +173,9 @@ def _needs_limit(scope: Scope, span: Span, function: str, code: str) -> Exceptio
     return scope.names.fail(span, text, code=code, hint="add limit n after order")
 
 
-def require_nearest_limit(scope: Scope, call: ast.Nearest, limit: int | None) -> None:
+def require_nearest_limit(
+    scope: Scope, call: ast.Nearest, limit: int | ast.Variable | None
+) -> None:
     """T17: ordering by distance without saying how many."""
     if limit is None:
         raise _needs_limit(scope, call.span, "nearest", "T17")

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from omnigraph.plan import ir
-from omnigraph.plan.expressions import needs
-from omnigraph.plan.operands import BOOL, COUNT, INTEGER, NUMBER
+from omnigraph.plan.expressions import needs, substituted, type_of
+from omnigraph.plan.operands import COUNT, INTEGER, NUMBER
 from omnigraph.types import ValueType
 
 
@@ -52,6 +52,10 @@ class Shares:
     averages: tuple[Average, ...] = ()
 
 
+_OF_ALL_ROWS = (ir.AggregateOp.COLLECT, ir.AggregateOp.PERCENTILE, ir.AggregateOp.STDDEV)
+"""Measures that cannot be put together from those of shares."""
+
+
 def in_shares(plan: ir.ReadPlan) -> Shares | None:
     """The two parts of a plan; None for one that must see all its rows at once: a ranking does."""
     if plan.scores or not isinstance(plan.pattern[0], ir.NodeScan):
@@ -59,7 +63,7 @@ def in_shares(plan: ir.ReadPlan) -> Shares | None:
     groups = plan.aggregate
     if groups is None:
         return _rows(plan)
-    if not any(measure.distinct for measure in groups.measures):
+    if not any(measure.distinct or measure.op in _OF_ALL_ROWS for measure in groups.measures):
         return _partial_groups(plan, groups)
     return _rows_of_groups(plan, groups)
 
@@ -152,6 +156,8 @@ def _together(op: ir.AggregateOp) -> ir.AggregateOp:
             return op
         case ir.AggregateOp.AVG:
             raise AssertionError("an average is put together from its total and its count")
+        case ir.AggregateOp.COLLECT | ir.AggregateOp.PERCENTILE | ir.AggregateOp.STDDEV:
+            raise AssertionError(f"{op} is measured over all rows at once")
         case _:
             assert_never(op)
 
@@ -167,6 +173,7 @@ def _only_columns(
         order=(),
         limit=None,
         offset=0,
+        having=None,
     )
 
 
@@ -177,6 +184,7 @@ def _regrouped(plan: ir.ReadPlan, leaves: "_Leaves", groups: ir.Aggregate) -> ir
         pattern=(),
         aggregate=groups,
         columns=tuple(replace(c, value=leaves.known(c.value)) for c in plan.columns),
+        having=None if plan.having is None else leaves.known(plan.having),
         order=tuple(replace(key, value=leaves.known(key.value)) for key in plan.order),
     )
 
@@ -192,13 +200,14 @@ class _Leaves:
         if not needs(expr):
             return expr
         if expr not in self._slots:
-            kind = expr.type if isinstance(expr, ir.Operand) else BOOL
+            kind = type_of(expr)
             self._slots[expr] = ir.SlotRef(ir.Slot(f"share {len(self._slots)}"), kind)
         return self._slots[expr]
 
     def known(self, expr: ir.Expr) -> ir.Expr:
-        """The slot of a value that leaves, or the expression itself."""
-        return self._slots.get(expr, expr)
+        """The expression with the slots of the values that leave in the place of these."""
+        whole: ir.Expr = substituted(expr, self._slots.get)
+        return whole
 
     @property
     def columns(self) -> tuple[ir.OutputColumn, ...]:

@@ -9,9 +9,10 @@ from typing import assert_never
 from omnigraph.catalog.model import EdgeType, NodeType, Property, Type
 from omnigraph.language.query import ast
 from omnigraph.plan import ir, mutation_ir
-from omnigraph.plan.conditions import compare, membership
-from omnigraph.plan.operands import NOW, as_type, compatible, literal_operand, parameter_operand
-from omnigraph.plan.scope import Names, Scope, did_you_mean
+from omnigraph.plan.expressions import type_of
+from omnigraph.plan.operands import NOW, as_type, compatible, parameter_operand
+from omnigraph.plan.scope import Names, did_you_mean
+from omnigraph.plan.typer import Typer
 from omnigraph.types import ID_TYPE, Kind, Scalar, TableKey, ValueType, table_key
 
 _ENDS = {"from": ir.End.SRC, "to": ir.End.DST}
@@ -139,7 +140,7 @@ def _require_all(names: Names, statement: ast.Insert, owner: Type, assigned: set
 def _update(names: Names, statement: ast.Update, target: Type) -> mutation_ir.UpdateRows:
     for assignment in statement.assignments:
         _require_updatable(names, target, assignment)
-    sets = tuple(_set(names, target, assignment) for assignment in statement.assignments)
+    sets = tuple(_set(names, target, assignment, target) for assignment in statement.assignments)
     return mutation_ir.UpdateRows(target.table, sets, _where(names, target, statement.where))
 
 
@@ -153,9 +154,12 @@ def _require_updatable(names: Names, target: Type, assignment: ast.Assignment) -
         raise names.fail(assignment.span, text)
 
 
-def _set(names: Names, owner: Type, assignment: ast.Assignment) -> mutation_ir.SetColumn:
+def _set(
+    names: Names, owner: Type, assignment: ast.Assignment, read: Type | None = None
+) -> mutation_ir.SetColumn:
     declared = _property(names, owner, assignment.property)
-    value = _assigned(names, assignment.value, declared.type, f"{owner.name}.{declared.name}")
+    what = f"{owner.name}.{declared.name}"
+    value = _assigned(names, assignment.value, declared.type, what, read)
     return mutation_ir.SetColumn(declared.name, declared.id, declared.type, value)
 
 
@@ -167,7 +171,10 @@ def _property(names: Names, owner: Type, name: ast.Name) -> Property:
     return names.property(owner, name, "T11")
 
 
-def _assigned(names: Names, value: ast.Value, target: ValueType, what: str) -> ir.Expr:
+def _assigned(
+    names: Names, value: ast.Expr, target: ValueType, what: str, owner: Type | None = None
+) -> ir.Expr:
+    """The value of a property. An update (`owner`) may read the row as it was."""
     match value:
         case ast.Literal() | ast.ListLiteral():
             return as_type(names, value, target, what)
@@ -183,7 +190,18 @@ def _assigned(names: Names, value: ast.Value, target: ValueType, what: str) -> i
                 raise names.fail(value.span, text, code="T7")
             return parameter
         case _:
-            assert_never(value)
+            return _computed(names, value, target, what, owner)
+
+
+def _computed(
+    names: Names, value: ast.Expr, target: ValueType, what: str, owner: Type | None
+) -> ir.Expr:
+    typed = _typer(names, owner).value(value)
+    kind = type_of(typed)
+    if target.is_blob or not compatible(kind, target):
+        text = f"{what} has type {target}, this is {kind}"
+        raise names.fail(value.span, text, code="T7")
+    return typed
 
 
 def _declared(names: Names, variable: ast.Variable) -> ir.Param:
@@ -210,33 +228,31 @@ def _cascades(names: Names, target: Type) -> tuple[mutation_ir.Cascade, ...]:
 # Selection
 
 
-def _where(names: Names, owner: Type, condition: ast.Condition) -> ir.Expr:
-    scope = Scope(names)
-    match condition:
-        case ast.Comparison(left=left, right=right):
-            own = _own_operand(names, owner, left)
-            return compare(scope, condition, own, _selecting(names, right))
-        case ast.IsNull(subject=subject, negated=negated):
-            return ir.IsNull(_own_operand(names, owner, subject), negated)
-        case ast.Membership(subject=subject, collection=collection):
-            if isinstance(collection, ast.Variable):
-                _declared(names, collection)
-            own = _own_operand(names, owner, subject)
-            return membership(scope, own, collection, subject.span)
-        case ast.Not(condition=inner):
-            return ir.Not(_where(names, owner, inner))
-        case ast.And(conditions=parts):
-            return ir.And(tuple(_where(names, owner, part) for part in parts))
-        case ast.Or(conditions=parts):
-            return ir.Or(tuple(_where(names, owner, part) for part in parts))
-        case ast.TextCondition() | ast.Exists():
-            raise AssertionError("the grammar has these in match only")
-        case _:
-            assert_never(condition)
+def _where(names: Names, owner: Type, condition: ast.Expr) -> ir.Expr:
+    return _typer(names, owner).truth(condition)
 
 
-def _own_operand(names: Names, owner: Type, expression: ast.Expr) -> ir.Operand:
-    assert isinstance(expression, ast.OwnProperty)
+def _typer(names: Names, owner: Type | None) -> Typer:
+    """Types expressions over the entity that a statement writes; an insert has none yet."""
+
+    def reference(expression: ast.Expr) -> ir.Expr:
+        match expression:
+            case ast.OwnProperty() if owner is not None:
+                return _own_operand(names, owner, expression)
+            case ast.OwnProperty(property=name):
+                text = f"an insert has no '{name}' to read"
+                hint = f"a parameter is written ${name}, a text in quotes"
+                raise names.fail(expression.span, text, code="T14", hint=hint)
+            case ast.Variable():
+                return _declared(names, expression)
+            case _:
+                text = "a statement that writes reads its own properties and parameters alone"
+                raise names.fail(expression.span, text, code="T14")
+
+    return Typer(names, reference)
+
+
+def _own_operand(names: Names, owner: Type, expression: ast.OwnProperty) -> ir.Expr:
     word = expression.property.text
     if word == "id":
         return ir.EntityId(ir.SELF, ID_TYPE)
@@ -247,15 +263,3 @@ def _own_operand(names: Names, owner: Type, expression: ast.Expr) -> ir.Operand:
         text = f"{owner.name}.{declared.name} is a Blob and cannot select"
         raise names.fail(expression.span, text, code="T11")
     return ir.Column(ir.SELF, declared.name, declared.id, declared.type)
-
-
-def _selecting(names: Names, value: ast.Expr) -> ir.Operand:
-    match value:
-        case ast.Literal() | ast.ListLiteral():
-            return literal_operand(value)
-        case ast.Now():
-            return NOW
-        case ast.Variable():
-            return _declared(names, value)
-        case _:
-            raise AssertionError("the grammar has values on the right of a selection")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.plan.ir import Direction, Expr, Slot, Var
+from omnigraph.plan.ir import Direction, Expr, Slot, Unwind, Var
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,7 @@ class TypedPattern:
     semi_joins: "tuple[TypedSemiJoin, ...]"
     matches: "tuple[TypedMatches, ...]"
     optionals: "tuple[TypedPattern, ...]"
+    unwinds: tuple[Unwind, ...]
     uses: frozenset[Var]  # variables of the row around it
 
     @property

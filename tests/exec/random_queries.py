@@ -137,6 +137,7 @@ class Writer:
     def __init__(self, draw: DrawFn) -> None:
         self.draw = draw
         self.query = Query()
+        self.elements: list[str] = []  # variables that are elements of lists
 
     def one_in(self, count: int) -> bool:
         return self.draw(st.integers(1, count)) == count
@@ -158,11 +159,22 @@ class Writer:
             clauses.append(self.binding(scope))
         for _ in range(self.pick((0, 0, 1, 1, 2))):
             clauses.append(self.condition(scope, depth=depth))
+        if not inner and self.one_in(8):
+            clauses.append(self.unwound(scope))
         if depth and self.one_in(3):
             clauses.append(f"optional {{ {self.block(scope, depth - 1, keep=True)} }}")
         if depth and self.one_in(3):
             clauses.append(f"not {{ {self.block(scope, depth - 1)} }}")
         return clauses
+
+    def unwound(self, scope: Scope) -> str:
+        """A row for each element, and a condition on it."""
+        people = [name for name, type_ in scope.items() if type_ == "P"]
+        name = self.query.new("x")
+        self.elements.append(f"${name}")
+        if people and self.one_in(2):
+            return f"unwind ${self.pick(people)}.{self.pick('ln')} as {name}"
+        return f"unwind [1, 0, 1] as {name} ${name} {self.operator()} {self.pick((0, 1))}"
 
     def block(self, scope: Scope, depth: int, *, keep: bool = False) -> str:
         own = scope if keep else dict(scope)
@@ -203,6 +215,8 @@ class Writer:
         elif self.one_in(3):
             low = self.pick((1, 1, 1, 2, 3)) if edge == "e" else 1
             hops = f"{{{low},{low + self.draw(st.integers(0, 2))}}}"
+            if self.one_in(4):
+                hops = self.pick((f"{{{low}}}", f"{{{low},}}", "*"))
         word = f"<{edge}>{hops}" if undirected else f"{edge}{hops}"
         left, right = (far, start) if self.one_in(3) and edge == "e" else (start, far)
         return f"${left} {bound}{word} ${right}"
@@ -226,7 +240,102 @@ class Writer:
     def operator(self) -> str:
         return str(self.pick(("=", "!=", "<", "<=", ">", ">=")))
 
+    # Expressions
+
+    def number(self, scope: Scope, depth: int = 2) -> str:
+        """An expression that is a number, mostly a small one."""
+        kind = self.draw(st.integers(0, 11)) if depth else 0
+        var = self.pick(scope)
+        prop = self.pick([p for p in PROPERTIES[scope[var]] if p in (*NUMBERS, "w")] or ["k"])
+        if kind <= 3:
+            return (
+                f"${var}.{prop}"
+                if prop != "k" and self.one_in(2)
+                else str(self.pick((0, 1, 2, -3, 0.5)))
+            )
+        if kind <= 6:
+            sign = self.pick("+-*%/")
+            return f"({self.number(scope, depth - 1)} {sign} {self.number(scope, depth - 1)})"
+        if kind == 7:
+            return (
+                f"-{self.number(scope, 0)}" if self.one_in(2) else f"abs({self.number(scope, 1)})"
+            )
+        if kind == 8:
+            return f"length({self.text_value(scope, depth - 1)})"
+        if kind == 9:
+            default = self.number(scope, 0)
+            return f"coalesce({self.number(scope, depth - 1)}, {default})"
+        if kind == 10 and scope[var] == "P":
+            part = self.pick(("year", "month", "day", "weekday", "hour"))
+            moment = f"${var}.{'t' if part == 'hour' else self.pick('dt')}"
+            return self.pick(
+                (
+                    f"{part}({moment})",
+                    f"size(${var}.n)",
+                    f"element(${var}.n, {self.pick((0, 1, -1))})",
+                )
+            )
+        condition = self.simple(scope)
+        return (
+            f"case when {condition} then {self.number(scope, 1)} else {self.number(scope, 0)} end"
+        )
+
+    def text_value(self, scope: Scope, depth: int = 2) -> str:
+        kind = self.draw(st.integers(0, 7)) if depth else 0
+        var = self.pick(scope)
+        if kind <= 2:
+            return f"${var}.s" if self.one_in(2) else text_literal(self.pick(TEXTS))
+        if kind == 3:
+            return f"({self.text_value(scope, depth - 1)} + {self.text_value(scope, depth - 1)})"
+        if kind == 4:
+            return f"{self.pick(('lower', 'upper', 'trim'))}({self.text_value(scope, depth - 1)})"
+        if kind == 5:
+            start, count = self.pick((0, 1, -1, 2)), self.pick((0, 1, 2))
+            return f"substring({self.text_value(scope, depth - 1)}, {start}, {count})"
+        if kind == 6:
+            parts = f"{self.text_value(scope, 0)}, {self.text_value(scope, 0)}"
+            return f"replace({self.text_value(scope, depth - 1)}, {parts})"
+        whens = f"when {self.simple(scope)} then {self.text_value(scope, 0)}"
+        return f"case {whens} end"
+
+    def expression(self, scope: Scope) -> str:
+        """Any expression."""
+        var = self.pick(scope)
+        kind = self.draw(st.integers(0, 6))
+        if kind <= 2:
+            return self.number(scope)
+        if kind <= 4:
+            return self.text_value(scope)
+        if kind == 5 and scope[var] == "P":
+            unit = self.pick(("year", "quarter", "month", "week", "day", "hour"))
+            return self.pick(
+                (
+                    f"${var}.d + 3d",
+                    f"${var}.t - 2h",
+                    f"${var}.t - ${var}.d",
+                    f'truncate(${var}.{self.pick("dt")}, "{unit}")',
+                    f"split(coalesce(${var}.s, {text_literal('a-b')}), {text_literal('a')})",
+                    f"date(${var}.t)",
+                )
+            )
+        return f"({self.simple(scope)})"
+
+    def compared(self, scope: Scope) -> str:
+        """A condition over expressions."""
+        kind = self.draw(st.integers(0, 4))
+        if kind <= 1:
+            return f"({self.number(scope)}) {self.operator()} {self.number(scope, 1)}"
+        if kind == 2:
+            word = self.pick(("contains", "starts_with", "ends_with", "=", "<"))
+            return f"({self.text_value(scope)}) {word} {self.text_value(scope, 1)}"
+        if kind == 3:
+            pattern = self.pick(("a", "^a", "b$", "[a-c]+", "."))
+            return f"({self.text_value(scope, 1)}) matches {text_literal(pattern)}"
+        return f"({self.number(scope)}) is {self.pick(('', 'not '))}null"
+
     def simple(self, scope: Scope) -> str:
+        if self.one_in(6):
+            return self.compared(scope)
         var = self.pick(scope)
         prop = self.pick(PROPERTIES[scope[var]])
         subject = f"${var}.{prop}"
@@ -285,14 +394,21 @@ class Writer:
         distinct = "distinct " if self.one_in(4) else ""
         if distinct and not aggregated:
             keys = [key for key in keys if not key.startswith("$")]
-        order = self.ordering(keys)
-        cut = f" limit {self.pick((0, 1, 2, 3, 5))}" if self.one_in(4) else ""
-        cut += f" offset {self.pick((1, 2, 3))}" if self.one_in(6) else ""
+        having = self.having(keys) if aggregated and self.one_in(3) else ""
+        order = having + self.ordering(keys)
+        cut = f" limit {self.count((0, 1, 2, 3, 5))}" if self.one_in(4) else ""
+        cut += f" offset {self.count((1, 2, 3))}" if self.one_in(6) else ""
         declared = ", ".join(f"${n}: {t}" for n, (t, _) in self.query.params.items())
         return (
             f"query q({declared}) {{ match {{ {'  '.join(clauses)} }} "
             f"return {distinct}{{ {', '.join(columns)} }}{order}{cut} }}"
         )
+
+    def count(self, counts: tuple[int, ...]) -> str:
+        """A number of rows, written down or as a parameter, which may be null."""
+        if self.one_in(2):
+            return str(self.pick(counts))
+        return self.query.parameter("I64?", self.pick((*counts, None)))
 
     def ordering(self, keys: list[str]) -> str:
         if not keys or self.one_in(2):
@@ -305,6 +421,17 @@ class Writer:
         columns, keys = [], []
         for place in range(self.draw(st.integers(1, 4))):
             var = self.pick(scope)
+            if self.elements and self.one_in(2):
+                columns.append(f"{self.pick(self.elements)} as c{place}")
+                keys.append(f"c{place}")
+                continue
+            if self.one_in(12):
+                columns.append(f"${var}.*")
+                continue
+            if self.one_in(4):
+                columns.append(f"{self.expression(scope)} as c{place}")
+                keys.append(f"c{place}")
+                continue
             if scope[var] in "PC" and self.one_in(3):
                 columns.append(f"${var} as c{place}")
             elif scope[var] == "P" and self.one_in(8):
@@ -321,25 +448,48 @@ class Writer:
         columns, keys = [], []
         for place in range(self.draw(st.integers(0, 2))):
             var = self.pick(scope)
-            columns.append(f"${var}.{self.pick(PROPERTIES[scope[var]])} as c{place}")
+            key = f"${var}.{self.pick(PROPERTIES[scope[var]])}"
+            columns.append(f"{self.expression(scope) if self.one_in(4) else key} as c{place}")
             keys.append(f"c{place}")
         for place in range(self.draw(st.integers(1, 3))):
             columns.append(f"{self.measure(scope)} as m{place}")
             keys.append(f"m{place}")
+        if self.one_in(4):
+            columns.append("count(*) * 2 - 1 as twice")
+            keys.append("twice")
         return columns, keys
+
+    def having(self, keys: list[str]) -> str:
+        """A condition on groups."""
+        if self.one_in(2):
+            return f" having {{ count(*) {self.operator()} {self.pick((1, 2))} }}"
+        return f" having {{ {self.pick(keys)} is {self.pick(('', 'not '))}null or count(*) > 2 }}"
 
     def measure(self, scope: Scope) -> str:
         var = self.pick(scope)
         if scope[var] in "PC" and self.one_in(3):
             return f"count({self.pick(('', 'distinct '))}${var})"
+        if self.one_in(4):
+            return f"{self.pick(('count', 'min', 'max'))}({self.number(scope)})"
+        if self.one_in(8):
+            return f"{self.pick(('any', 'all'))}({self.simple(scope)})"
         prop = self.pick(PROPERTIES[scope[var]])
         if self.one_in(3):
             return f"count({self.pick(('', 'distinct '))}${var}.{prop})"
+        if self.one_in(5):
+            return f"collect({self.pick(('', 'distinct '))}${var}.{prop})"
+        if prop in ("i", "w") and self.one_in(3):
+            fraction = self.pick((0, 0.25, 0.9, 1))
+            return self.pick(
+                (
+                    f"median(${var}.{prop})",
+                    f"percentile(${var}.{prop}, {fraction})",
+                    f"stddev(${var}.{prop})",
+                )
+            )
         if prop in ("i", "w", "big", "u"):
             return f"{self.pick(('sum', 'avg', 'min', 'max'))}(${var}.{prop})"
-        if prop in NUMBERS or prop == "s":
-            return f"{self.pick(('min', 'max'))}(${var}.{prop})"
-        return f"count(${var}.{prop})"
+        return f"{self.pick(('min', 'max', 'count'))}(${var}.{prop})"
 
 
 def _fits(type_: str, value: Any) -> bool:

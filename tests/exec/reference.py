@@ -13,6 +13,7 @@ from omnigraph.errors import LimitExceeded
 from omnigraph.language.moments import format_date, format_datetime
 from omnigraph.plan import ir
 from omnigraph.types import INTEGER_BOUNDS, Scalar, TableKey, ValueType
+from tests.exec.reference_functions import as_common, called
 
 Entity = Mapping[str, Any]
 Data = Mapping[TableKey, Sequence[Entity]]
@@ -37,12 +38,17 @@ class Reference:
 
     def __init__(self, data: Data, params: Mapping[str, Any] | None = None, now: int = 0) -> None:
         self.data = data
-        self.params = params or {}
+        self.params = dict(params or {})
         self.now = now
 
     def rows(self, plan: ir.ReadPlan) -> list[dict[str, Any]]:
         """The rows of a plan without scores, as JSON has them."""
         assert not plan.scores
+        for parameter in plan.parameters:
+            if parameter.default is not None and parameter.name not in self.params:
+                self.params[parameter.name] = self.value(parameter.default, Row())
+        for computed in plan.computed:
+            self.params[computed.name] = self.value(computed.value, Row())
         solved = list(self.solve(plan.pattern, [Row()]))
         if plan.aggregate is None:
             outputs = [
@@ -66,8 +72,13 @@ class Reference:
         outputs = sorted(
             outputs, key=cmp_to_key(lambda a, b: _compare_lists(a[0], b[0], descending))
         )
-        end = None if plan.limit is None else plan.offset + plan.limit
-        return [values for _, values in outputs[plan.offset : end]]
+        limit, offset = plan.limit, plan.offset
+        if plan.limit_from is not None:
+            limit = self.params[plan.limit_from.name]
+        if plan.offset_from is not None:
+            offset = self.params[plan.offset_from.name] or 0
+        end = None if limit is None else offset + limit
+        return [values for _, values in outputs[offset:end]]
 
     # ---- the pattern
 
@@ -88,6 +99,9 @@ class Reference:
             case ir.Filter():
                 if self.value(op.where, row) is True:
                     yield row
+            case ir.Unwind():
+                for item in self.value(op.items, row) or ():
+                    yield row.put(op.out, item)
             case ir.Expand():
                 yield from self._expand(op, row)
             case ir.ExpandEdges():
@@ -135,7 +149,7 @@ class Reference:
         if not same_type:
             return sorted({far for _, far in self._steps(op, source)}) if op.hops_min == 1 else []
         visited, produced, frontier = {source}, [], [source]
-        for hop in range(1, op.hops_max + 1):
+        for hop in range(1, min(op.hops_max, len(self.data[op.target]) + 2) + 1):
             following = []
             for node in frontier:
                 for _, far in self._steps(op, node):
@@ -183,6 +197,15 @@ class Reference:
                 return None if entity is None else entity[end.value]
             case ir.SlotRef(slot=slot):
                 return row.slots[slot]
+            case ir.Call(function=function, arguments=arguments, type=type_):
+                return called(function, [self.value(a, row) for a in arguments], arguments, type_)
+            case ir.Case(branches=branches, otherwise=otherwise):
+                for branch in branches:
+                    if self.value(branch.condition, row) is True:
+                        return as_common(self.value(branch.value, row), expr.type)
+                return (
+                    None if otherwise is None else as_common(self.value(otherwise, row), expr.type)
+                )
             case ir.Compare(op=op, left=left, right=right):
                 return compare(op, self.value(left, row), self.value(right, row))
             case ir.ListContains(items=items, value=value):
@@ -221,15 +244,16 @@ class Reference:
             for measure in op.measures:
                 known[ir.SlotRef(measure.out, measure.type)] = self._measure(measure, members)
 
-            def of(expr: ir.Expr, known: dict[ir.Expr, Any] = known) -> Any:
-                if isinstance(expr, ir.SlotRef):
-                    return next(
-                        v
-                        for k, v in known.items()
-                        if isinstance(k, ir.SlotRef) and k.slot == expr.slot
-                    )
-                return known[expr]
+            example = members[0] if members else Row()
 
+            def of(expr: ir.Expr, known: dict[ir.Expr, Any] = known, example: Row = example) -> Any:
+                slots = {k.slot: v for k, v in known.items() if isinstance(k, ir.SlotRef)}
+                if expr in known:
+                    return known[expr]
+                return self.value(expr, Row(example.vars, {**example.slots, **slots}))
+
+            if plan.having is not None and of(plan.having) is not True:
+                continue
             outputs.append(
                 ([of(key.value) for key in plan.order], [of(c.value) for c in plan.columns])
             )
@@ -244,9 +268,11 @@ class Reference:
             values = list({repr(_canonical(value)): value for value in values}.values())
         if measure.op is ir.AggregateOp.COUNT:
             return len(values)
+        values.sort(key=cmp_to_key(order_of))
+        if measure.op is ir.AggregateOp.COLLECT:
+            return values
         if not values:
             return None
-        values.sort(key=cmp_to_key(order_of))
         match measure.op:
             case ir.AggregateOp.SUM:
                 return _bounded(sum(values), measure.type)
@@ -256,6 +282,11 @@ class Reference:
                 return values[0]
             case ir.AggregateOp.MAX:
                 return values[-1]
+            case ir.AggregateOp.PERCENTILE:
+                assert measure.fraction is not None
+                return _percentile([float(v) for v in values], self.value(measure.fraction, Row()))
+            case ir.AggregateOp.STDDEV:
+                return _deviation([float(v) for v in values])
             case _:
                 raise AssertionError(f"no plan of a query has {measure.op}")
 
@@ -271,6 +302,26 @@ def _bounded(total: Any, type_: ValueType) -> Any:
     if not low <= total <= high:
         raise LimitExceeded("sum", total, low if total < 0 else high)
     return total
+
+
+def _percentile(values: list[float], fraction: float) -> float:
+    rank = fraction * (len(values) - 1)
+    low = math.floor(rank)
+    if rank == low:
+        return values[low]
+    return values[low] + (values[low + 1] - values[low]) * (rank - low)
+
+
+def _deviation(values: list[float]) -> float | None:
+    if len(values) < 2:
+        return None
+    total = 0.0
+    for value in values:
+        total += value
+    mean, squares = total / len(values), 0.0
+    for value in values:
+        squares += (value - mean) ** 2
+    return math.sqrt(squares / (len(values) - 1))
 
 
 def order_of(left: Any, right: Any) -> int:

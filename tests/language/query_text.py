@@ -20,7 +20,7 @@ def format_queries(file: ast.QueryFile) -> str:
 
 
 def _query(query: ast.Query) -> str:
-    parameters = ", ".join(f"${p.name}: {p.type}" for p in query.parameters)
+    parameters = ", ".join(map(_parameter, query.parameters))
     notes = "".join(
         f" @{name}({quote(text)})"
         for name, text in (("description", query.description), ("instruction", query.instruction))
@@ -37,17 +37,28 @@ def _query(query: ast.Query) -> str:
     return f"query {query.name}({parameters}){notes} {{\n{lines}\n}}\n"
 
 
+def _parameter(parameter: ast.Parameter) -> str:
+    default = "" if parameter.default is None else f" = {_expression(parameter.default)}"
+    return f"${parameter.name}: {parameter.type}{default}"
+
+
 def _read(read: ast.Read) -> list[str]:
     distinct = "distinct " if read.distinct else ""
     projections = ", ".join(map(_projection, read.projections))
     lines = [*_block("match", read.clauses), f"return {distinct}{{ {projections} }}"]
+    if read.having is not None:
+        lines.append(f"having {{ {_condition(read.having)} }}")
     if read.orderings:
         lines.append(f"order {{ {', '.join(map(_ordering, read.orderings))} }}")
     if read.limit is not None:
-        lines.append(f"limit {read.limit}")
+        lines.append(f"limit {_count(read.limit)}")
     if read.offset is not None:
-        lines.append(f"offset {read.offset}")
+        lines.append(f"offset {_count(read.offset)}")
     return lines
+
+
+def _count(count: int | ast.Variable) -> str:
+    return f"${count.name}" if isinstance(count, ast.Variable) else str(count)
 
 
 def _block(head: str, clauses: tuple[ast.Clause, ...]) -> list[str]:
@@ -66,6 +77,8 @@ def _clause(clause: ast.Clause) -> list[str]:
             return _block("not", clauses)
         case ast.OptionalBlock(clauses=clauses):
             return _block("optional", clauses)
+        case ast.Unwind(items=items, name=name):
+            return [f"unwind {_expression(items)} as {name}"]
         case ast.Filter(condition=condition):
             return [_condition(condition)]
         case _:
@@ -83,35 +96,43 @@ def _traversal(traversal: ast.Traversal) -> str:
     return f"${traversal.left.name} {edge}{hops} ${traversal.right.name}"
 
 
-def _condition(condition: ast.Condition) -> str:
+def _condition(condition: ast.Expr) -> str:
+    """A condition where a clause may stand: one that begins with a sign is no subtraction."""
+    text = _expression(condition)
+    starts_with_sign = text.startswith("-")
+    lone = isinstance(condition, ast.Variable) or _is_traversal(condition)
+    return f"({text})" if starts_with_sign or lone else text
+
+
+def _is_traversal(condition: ast.Expr) -> bool:
     match condition:
-        case ast.Comparison(left=left, comparator=comparator, right=right):
-            return f"{_expression(left)} {comparator} {_expression(right)}"
-        case ast.IsNull(subject=subject, negated=negated):
-            return f"{_expression(subject)} is {'not ' if negated else ''}null"
-        case ast.Membership(subject=subject, collection=collection):
-            return f"{_expression(subject)} in {_expression(collection)}"
-        case ast.TextCondition(call=call):
-            return _expression(call)
-        case ast.Exists(clauses=clauses):
-            return _inline_block("exists", clauses)
-        case ast.Not(condition=inner):
-            return f"not {_grouped(inner, ast.And | ast.Or | ast.Not)}"
-        case ast.And(conditions=conditions):
-            return " and ".join(_grouped(part, ast.Or) for part in conditions)
-        case ast.Or(conditions=conditions):
-            return " or ".join(map(_condition, conditions))
+        case ast.Comparison(ast.Variable(), comparator, ast.Variable()):
+            return str(comparator).isidentifier()
+        case ast.Membership(ast.Variable(), ast.Variable()):
+            return True
         case _:
-            assert_never(condition)
+            return False
 
 
-def _grouped(condition: ast.Condition, kinds: type | UnionType) -> str:
-    """In parentheses when it is one of `kinds`, or where `not` must have them."""
-    text = _condition(condition)
-    return f"({text})" if isinstance(condition, kinds) or _is_own(condition) else text
+_BOOLEAN = ast.And | ast.Or | ast.Not
+_COMPARED = ast.Comparison | ast.IsNull | ast.Membership | ast.Exists
+_SUM = (ast.ArithmeticOperator.ADD, ast.ArithmeticOperator.SUBTRACT)
 
 
-def _is_own(condition: ast.Condition) -> bool:
+def _side(expression: ast.Expr) -> str:
+    """One side of a comparison."""
+    text = _expression(expression)
+    return f"({text})" if isinstance(expression, _BOOLEAN | _COMPARED) else text
+
+
+def _joined(expression: ast.Expr, kinds: type | UnionType) -> str:
+    """A part of `and`, `or` or `not`."""
+    text = _expression(expression)
+    grouped = isinstance(expression, kinds | ast.Variable) or _is_own(expression)
+    return f"({text})" if grouped else text
+
+
+def _is_own(condition: ast.Expr) -> bool:
     """Whether it tests an entity's own property, as in `where`."""
     match condition:
         case ast.Comparison(left=ast.OwnProperty()):
@@ -120,6 +141,30 @@ def _is_own(condition: ast.Condition) -> bool:
             return True
         case _:
             return False
+
+
+def _arithmetic(expression: ast.Arithmetic) -> str:
+    left, right = _side(expression.left), _side(expression.right)
+    if expression.operator not in _SUM and _is_sum(expression.left):
+        left = f"({left})"
+    if isinstance(expression.right, ast.Arithmetic) and (
+        expression.operator not in _SUM or _is_sum(expression.right)
+    ):
+        right = f"({right})"
+    return f"{left} {expression.operator} {right}"
+
+
+def _is_sum(expression: ast.Expr) -> bool:
+    return isinstance(expression, ast.Arithmetic) and expression.operator in _SUM
+
+
+def _case(expression: ast.Case) -> str:
+    whens = [
+        f"when {_expression(w.condition)} then {_expression(w.value)}" for w in expression.branches
+    ]
+    if expression.otherwise is not None:
+        whens.append(f"else {_expression(expression.otherwise)}")
+    return f"case {' '.join(whens)} end"
 
 
 def _inline_block(head: str, clauses: tuple[ast.Clause, ...]) -> str:
@@ -151,8 +196,39 @@ def _expression(expression: ast.Expr) -> str:
             return _call("bm25", subject, query)
         case ast.Rrf(first=first, second=second, k=k):
             return _call("rrf", first, second, k)
+        case ast.Aggregate(function=function, argument=None):
+            return f"{function}(*)"
+        case ast.Aggregate(function=function, argument=argument, fraction=fraction) if fraction:
+            return _call(str(function), argument, fraction)
         case ast.Aggregate(function=function, argument=argument, distinct=distinct):
-            return f"{function}({'distinct ' if distinct else ''}{_expression(argument)})"
+            return f"{function}({'distinct ' if distinct else ''}{_expression(argument)})"  # type: ignore[arg-type]
+        case ast.Arithmetic():
+            return _arithmetic(expression)
+        case ast.Negative(operand=operand):
+            grouped = isinstance(operand, ast.Arithmetic | ast.Literal)
+            return f"-({_expression(operand)})" if grouped else f"-{_side(operand)}"
+        case ast.Duration(milliseconds=milliseconds):
+            return f"{milliseconds}ms"
+        case ast.Call(function=function, arguments=arguments):
+            return _call(str(function), *arguments)
+        case ast.Case():
+            return _case(expression)
+        case ast.Comparison(left=left, comparator=comparator, right=right):
+            return f"{_side(left)} {comparator} {_side(right)}"
+        case ast.IsNull(subject=subject, negated=negated):
+            return f"{_side(subject)} is {'not ' if negated else ''}null"
+        case ast.Membership(subject=subject, collection=collection):
+            return f"{_side(subject)} in {_side(collection)}"
+        case ast.TextCondition(call=call):
+            return _expression(call)
+        case ast.Exists(clauses=clauses):
+            return _inline_block("exists", clauses)
+        case ast.Not(condition=inner):
+            return f"not {_joined(inner, ast.And | ast.Or | ast.Not)}"
+        case ast.And(conditions=conditions):
+            return " and ".join(_joined(part, ast.Or) for part in conditions)
+        case ast.Or(conditions=conditions):
+            return " or ".join(_joined(part, ast.Or) for part in conditions)
         case ast.CountBlock(clauses=clauses):
             return _inline_block("count", clauses)
         case _:
@@ -189,6 +265,8 @@ def _float(value: float) -> str:
 
 
 def _projection(projection: ast.Projection) -> str:
+    if isinstance(projection.expression, ast.EveryProperty):
+        return f"${projection.expression.variable.name}.*"
     text = _expression(projection.expression)
     return text if projection.alias is None else f"{text} as {projection.alias}"
 

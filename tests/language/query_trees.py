@@ -10,7 +10,9 @@ from omnigraph.language.query import ast
 from omnigraph.types import Scalar, ValueType
 
 _GRAMMAR = resources.files("omnigraph.language.query").joinpath("grammar.lark").read_text("utf-8")
-KEYWORDS = sorted(set(re.findall(r'"([a-z_0-9]+)"', _GRAMMAR)))
+KEYWORDS = sorted(
+    set(re.findall(r'"([a-z_0-9]+)"', _GRAMMAR)) | set(re.findall(r": /([a-z_]+)\(\?!", _GRAMMAR))
+)
 PLAIN = ("a", "name", "knows", "_", "x9_Z", "worksAt")
 
 
@@ -87,9 +89,29 @@ def _calls(argument: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.Expr]
     )
 
 
-_aliases_in_calls = words("distinct", "true", "false", "null").map(ast.Alias)
+_aliases_in_calls = st.sampled_from(PLAIN).map(ast.Alias)
 arguments = st.recursive(values | properties | _aliases_in_calls, _calls, max_leaves=4)
 calls = short(_calls(arguments))
+
+
+def _operations(inner: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.Expr]:
+    """Expressions made of `inner` ones."""
+    inner = short(inner)
+    compared = st.builds(ast.Comparison, inner, st.just(ast.Comparator.LE), inner)
+    whens = st.lists(st.builds(ast.When, compared, inner), min_size=1, max_size=2).map(tuple)
+    functions = st.sampled_from(["lower", "coalesce", "f9", "I64"]).map(ast.Name)
+    durations = st.builds(ast.Duration, st.integers(0, 10**9))
+    return st.one_of(
+        st.builds(ast.Arithmetic, st.sampled_from(ast.ArithmeticOperator), inner, inner),
+        st.builds(ast.Negative, inner),
+        st.builds(ast.Call, functions, st.lists(inner, min_size=1, max_size=1).map(tuple)),
+        st.builds(ast.Case, whens, st.none() | inner),
+        durations,
+    )
+
+
+_operands = short(values | properties | calls)
+operations = short(st.recursive(_operations(_operands), _operations, max_leaves=3))
 text_calls = calls.filter(lambda call: isinstance(call, ast.TextCall))
 
 
@@ -130,6 +152,7 @@ def _clauses(inner: st.SearchStrategy[ast.Clause]) -> st.SearchStrategy[ast.Clau
         literals,
         now,
         calls,
+        operations,
         st.sampled_from(["a", "name", "x9_Z"]).map(ast.Alias),
         st.builds(ast.CountBlock, block),
     )
@@ -154,7 +177,8 @@ traversals = st.builds(
 )
 matches = st.lists(st.builds(ast.PropertyMatch, names, values), max_size=3).map(tuple)
 bindings = st.builds(ast.Binding, variables, types, matches)
-clauses = st.recursive(bindings | traversals, _clauses, max_leaves=8)
+unwinds = st.builds(ast.Unwind, lists | variables | properties, names)
+clauses = st.recursive(bindings | traversals | unwinds, _clauses, max_leaves=8)
 
 
 # Queries
@@ -165,9 +189,12 @@ projected = st.one_of(
     literals,
     now,
     calls,
-    words("as", "true", "false", "null").map(ast.Alias),
+    operations,
+    st.sampled_from(PLAIN).map(ast.Alias),
 )
-projections = st.builds(ast.Projection, projected, st.none() | names)
+projections = st.builds(ast.Projection, projected, st.none() | names) | st.builds(
+    ast.Projection, st.builds(ast.EveryProperty, variables)
+)
 ordered = st.one_of(
     properties, variables, scalars | lists, now, calls, words("true", "false").map(ast.Alias)
 )
@@ -180,8 +207,8 @@ reads = st.builds(
     st.lists(projections, min_size=1, max_size=4).map(tuple),
     st.booleans(),
     st.lists(orderings, max_size=3).map(tuple),
-    st.none() | integers,
-    st.none() | integers,
+    st.none() | integers | variables,
+    st.none() | integers | variables,
 )
 
 own = names.map(ast.OwnProperty)

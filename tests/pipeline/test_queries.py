@@ -50,14 +50,36 @@ QUERIES = {
     "distinct counts": "match { $p: Person $p worksAt $c } "
     "return { $c.name, count(distinct $p.age) as ages, avg($p.age) as mean }",
     "one person": 'match { $p: Person { name: "p7" } $p knows{1,3} $q } return { $q.name }',
+    "expressions": "match { $p: Person $p.age % 2 = $odd "
+    "case when $p.height > 3 then true else $p.age is null end } "
+    "return { upper($p.name) as name, $p.age * 2 - 1 as odd, size($p.tags) as tags, "
+    "coalesce($p.age / 4, 0.5) as part } order { length($p.name) desc, odd } limit $n",
+    "grouped expressions": "match { $p: Person $p worksAt $c } return { lower($c.name) as c, "
+    "$p.age % 3 as third, count(*) as n, sum($p.age + 1) / count(*) as mean, "
+    "max($p.age) - min($p.age) as range } having { n > 1 } order { mean desc }",
+    "lists and percentiles": "match { $p: Person $p worksAt $c } return { $c.name as c, "
+    "collect($p.age) as ages, collect(distinct $p.height) as heights, median($p.age) as middle, "
+    "percentile($p.height, 0.9) as high, any($p.age > 30) as old } having { size(ages) > 2 }",
+    "unwound": "match { $p: Person unwind $p.tags as tag unwind $nth as n } "
+    "return { $tag, $n, count(*) as heads }",
     "text": 'match { $p: Person } return { $p.name, bm25($p.about, "fish") as s } '
     'order { bm25($p.about, "fish") desc } limit 5',
     "vector": "match { $p: Person $p worksAt $c } return { $p.name, $c.name } "
     "order { nearest($p.place, $near) } limit 5",
     "words": 'match { $p: Person search($p.about, "birds") } return { $p.name }',
 }
-PARAMS = {"edges": {"since": "2001-01-01"}, "vector": {"near": [3.0, 4.0]}}
-DECLARED = {"edges": "$since: Date", "vector": "$near: Vector(2)"}
+PARAMS = {
+    "edges": {"since": "2001-01-01"},
+    "vector": {"near": [3.0, 4.0]},
+    "expressions": {"odd": 1, "n": 9},
+    "unwound": {"nth": [3, 1]},
+}
+DECLARED = {
+    "edges": "$since: Date",
+    "vector": "$near: Vector(2)",
+    "expressions": "$odd: I64, $n: I64",
+    "unwound": "$nth: [I64]",
+}
 
 
 def text_of(name: str) -> str:

@@ -168,3 +168,21 @@ def test_a_node_delete_writes_the_edges_that_go_with_it() -> None:
         "reads": facts("node:Person"),
         "writes": facts("edge:Knows", "edge:WorksAt", "node:Person"),
     }
+
+
+def test_a_value_that_an_enum_lacks_is_a_warning() -> None:
+    schema = accept("node T { k: String @key  state: enum(open, closed)? }")
+    text = 'query q() { match { $t: T  "opne" = $t.state or $t.state = "open" } return { $t } }'
+    (result,) = lint(text, schema).results
+    assert result.warnings == ("'opne' is no value of state: did you mean 'open'?",)
+
+
+def test_every_property_and_expressions_are_described() -> None:
+    text = """query q() { match { $c: Company  $p worksAt $c }
+      return { $c.*, $p.age + 1 as next, lower($p.name), $p.age > 3 as old } }"""
+    assert operation(text)["result"] == [
+        {"name": "name", "kind": "string", "nullable": False},
+        {"name": "next", "kind": "bigint", "nullable": True},
+        {"name": "lower", "kind": "string", "nullable": False},
+        {"name": "old", "kind": "bool", "nullable": True},
+    ]

@@ -32,12 +32,14 @@ from omnigraph.errors import (
 )
 from omnigraph.exec.mutate.staging import Staging
 from omnigraph.exec.mutate.validate import validate
+from omnigraph.exec.values.computed import given_of
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.default_cells import default_values
 from omnigraph.exec.values.from_params import require_text, stored
 from omnigraph.exec.values.scalars import ReadExternal
 from omnigraph.language.moments import cut_count
 from omnigraph.plan import ir, mutation_ir
+from omnigraph.plan.expressions import needs
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.locks.turns import Turn
@@ -96,7 +98,7 @@ def request(
     the environment."""
     values = bind_parameters(plan.parameters, params)
     require_text(values)
-    given = Given(values, time.time_ns() // 1_000_000)
+    given = given_of(plan, values, time.time_ns() // 1_000_000)
     again = _checked_retries(retries, if_commit)
     return Request(plan, given, branch, note, if_commit, again, external or ExternalBlobs(()))
 
@@ -255,7 +257,9 @@ def _run(
         case mutation_ir.UpsertRow():
             _upsert(staging, catalog, given, statement)
         case mutation_ir.UpdateRows(table=table, sets=sets, where=where):
-            staging.table(table).update(where, _values(given, table, sets))
+            fixed = tuple(s for s in sets if not needs(s.value))
+            read = tuple(s for s in sets if needs(s.value))
+            staging.table(table).update(where, _values(given, table, fixed), read)
         case mutation_ir.DeleteRows(table=table, where=where, cascades=cascades):
             staging.delete(table, where, cascades)
         case _:

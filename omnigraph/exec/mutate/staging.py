@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import Catalog, NodeType, Type
 from omnigraph.exec.values.columns import with_columns
 from omnigraph.exec.values.constants import Given
+from omnigraph.exec.values.own_columns import stored_column
 from omnigraph.exec.values.selection import (
     by_id,
     rows_by_key,
@@ -63,8 +64,14 @@ class PendingTable:
             self._maybe_committed.add(row["id"])
         self.changed.update(self.schema.names)
 
-    def update(self, where: ir.Expr, sets: Mapping[str, Any]) -> int:
-        """Set columns of the matching rows; returns how many match."""
+    def update(
+        self,
+        where: ir.Expr,
+        sets: Mapping[str, Any],
+        read: Sequence[mutation_ir.SetColumn] = (),
+    ) -> int:
+        """Set columns of the matching rows; returns how many match. Values of `read` come from the
+        rows as they were."""
         matches = without_ids(self._committed(where, [*self.schema.names, ADDRESS]), self.ids())
         committed = matches.select(self.schema.names)
         pending = select_among(self.rows(), where, self._given)
@@ -72,9 +79,10 @@ class PendingTable:
         if not matched.num_rows:
             return 0
         self._replaced += matches.column(ADDRESS).chunks
-        after = _with_columns(matched, sets)
+        computed = {column.name: stored_column(matched, column, self._given) for column in read}
+        after = with_columns(_with_columns(matched, sets), computed)
         self._folded = pa.concat_tables([without_ids(self.rows(), _ids(after)), after])
-        self.changed.update(sets)
+        self.changed.update(sets, computed)
         return int(after.num_rows)
 
     def upsert(self, row: Row, *, key: Sequence[str], defaults: Row) -> None:

@@ -15,6 +15,7 @@ from omnigraph.catalog.arrow import arrow_type
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.read.codes import Codes, codes_of, combined, first_of_each, present
 from omnigraph.exec.read.exact_sums import Totals, totals_of
+from omnigraph.exec.read.sorted_runs import Runs
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.rows import ONE_ROW, Rows, as_numpy
 from omnigraph.plan import ir
@@ -30,6 +31,11 @@ class Groups:
     examples: Rows
     keys: dict[ir.Expr, Codes]
     measures: dict[ir.Slot, pa.Array]
+
+    def as_rows(self) -> Rows:
+        """A row a group: what its keys are read from, and the measures as slots."""
+        examples = self.examples
+        return Rows(self.length, examples.bindings, {**examples.slots, **self.measures})
 
     def take(self, chosen: np.ndarray) -> "Groups":
         """Some groups, in this order."""
@@ -99,6 +105,8 @@ class _Measurer:
                 return self._sum(measure, chosen, group_of)
             case Op.MIN | Op.MAX:
                 return self._extreme(measure, chosen, group_of)
+            case Op.COLLECT | Op.PERCENTILE | Op.STDDEV:
+                return self._sorted(measure, chosen, group_of)
             case _:
                 assert_never(measure.op)
 
@@ -127,6 +135,23 @@ class _Measurer:
         if isinstance(operand, ir.EntityId):
             return self._rows.bindings[operand.var].positions >= 0
         return present(self._evaluator.values(operand, self._rows))
+
+    def _sorted(
+        self, measure: ir.Measure, chosen: np.ndarray | None, group_of: np.ndarray
+    ) -> pa.Array:
+        """A measure over the values of each group in ascending order."""
+        assert measure.operand is not None
+        chosen = np.arange(self._rows.length) if chosen is None else chosen
+        codes = codes_of(measure.operand, self._rows, self._evaluator, self._cache).of_rows
+        order = np.lexsort((codes[chosen], group_of))
+        values = self._evaluator.values(measure.operand, self._rows.take(chosen[order]))
+        runs = Runs(values, self._count(group_of))
+        if measure.op is Op.COLLECT:
+            return runs.lists(measure.type)
+        if measure.op is Op.STDDEV:
+            return runs.deviations()
+        assert measure.fraction is not None
+        return runs.percentiles(self._evaluator.given.of(measure.fraction))
 
     def _sum(
         self, measure: ir.Measure, chosen: np.ndarray | None, group_of: np.ndarray
@@ -176,7 +201,7 @@ def _of_integers(measure: ir.Measure, totals: Totals, counts: np.ndarray) -> np.
             return totals.low
         case Op.AVG:
             return totals.means(counts)
-        case Op.COUNT | Op.MIN | Op.MAX:
+        case Op.COUNT | Op.MIN | Op.MAX | Op.COLLECT | Op.PERCENTILE | Op.STDDEV:
             raise AssertionError(f"{measure.op} needs no total")
         case _:
             assert_never(measure.op)

@@ -111,7 +111,7 @@ def _order_of(kind: pa.DataType) -> Callable[[pa.Array], np.ndarray] | None:
 
 def combined(codes: list[Codes], length: int) -> Codes:
     """Rows of codes as one code, the first the most significant; dense."""
-    whole = Codes(np.zeros(length, np.int64), 1)
+    whole = Codes(np.zeros(length, np.int64), min(length, 1))
     for each in codes:
         shifted = whole.of_rows * (each.count + 1) + (each.of_rows + 1)
         whole = dense(shifted, whole.count * (each.count + 1))

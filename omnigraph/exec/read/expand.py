@@ -34,6 +34,7 @@ _CELLS_MAX = 1 << 24
 """Searches from many sources mark visited nodes in blocks of this many cells."""
 
 _LOOKED_UP_MAX = 4096
+_HOPS_ESTIMATED = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ def _looks_up(context: Context, op: Step, source: BoundEntities, hops: int) -> b
     pins = tables.snapshot.tables
     nodes_count = max(pins[source.domain.table].row_count, 1)
     degree = max(pins[op.edge].row_count / nodes_count, 1.0)
-    frontier = len(source.positions) * degree ** (hops - 1)
+    frontier = len(source.positions) * degree ** min(hops - 1, _HOPS_ESTIMATED)
     if frontier > context.frontier_max:
         return False
     return not tables.worth_holding(op.edge, 4 + int(frontier) // 16)

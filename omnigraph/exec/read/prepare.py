@@ -56,6 +56,7 @@ def _only_counts(plan: ir.ReadPlan) -> bool:
         groups is not None
         and not groups.keys
         and not plan.scores
+        and plan.having is None
         and all(measure.operand is None for measure in groups.measures)
         and all(isinstance(column.value, ir.SlotRef) for column in plan.columns)
         and plan.limit != 0

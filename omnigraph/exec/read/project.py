@@ -14,7 +14,6 @@ from omnigraph.exec.read.aggregate import Groups
 from omnigraph.exec.read.codes import Codes, codes_of, combined, encoded, first_of_each, is_sortable
 from omnigraph.exec.read.context import Context
 from omnigraph.exec.read.order import keys_of_codes, keys_of_values, ordered_rows
-from omnigraph.exec.values.evaluate import repeated
 from omnigraph.exec.values.rows import Rows
 from omnigraph.plan import ir
 
@@ -36,6 +35,12 @@ class Projector:
         """The output columns, and how many rows they have."""
         plan, watch = self._plan, self._watch
         watch.operator = "order by"
+        if plan.having is not None:
+            assert isinstance(rows, Groups)
+            kept = self._evaluator.keep(plan.having, rows.as_rows())
+            rows = rows.take(np.flatnonzero(kept))
+            profile.stage(rows.length, perf_counter() - since)
+            since = perf_counter()
         total = rows.length
         if plan.distinct:
             rows, codes = self._distinct(rows)
@@ -89,12 +94,7 @@ class Projector:
     def _value(self, expr: ir.Expr, rows: RowsOrGroups) -> pa.Array:
         if isinstance(rows, Rows):
             return self._evaluator.values(expr, rows)
-        if expr in rows.keys:
-            return self._evaluator.values(expr, rows.examples)
-        if isinstance(expr, ir.SlotRef):
-            return rows.measures[expr.slot]
-        assert isinstance(expr, ir.Const | ir.Param | ir.Now), f"{expr} is neither key nor measure"
-        return repeated(self._evaluator.given.of(expr), expr.type, rows.length)
+        return self._evaluator.values(expr, rows.as_rows())
 
     def _column(self, column: ir.OutputColumn, rows: RowsOrGroups) -> pa.Array:
         if column.type.is_vector:

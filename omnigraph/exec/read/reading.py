@@ -24,6 +24,7 @@ from omnigraph.exec.read.run import Run
 from omnigraph.exec.read.share import Share, ShareResult
 from omnigraph.exec.search import embed
 from omnigraph.exec.search.rank import Ranker
+from omnigraph.exec.values.computed import cut_plan, given_of
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.rows import Rows
@@ -57,9 +58,10 @@ class Reading:
         self, plan: ir.ReadPlan, params: Mapping[str, ir.Constant], snapshot: Snapshot
     ) -> QueryResult:
         """The rows of a plan in one snapshot."""
-        given = Given(params, now_ms())
+        given = given_of(plan, params, now_ms())
+        asked = cut_plan(plan, given)
         with self._history.lost.reading(snapshot):
-            return self._undamaged(lambda: self._ran(plan, given, snapshot))
+            return self._undamaged(lambda: self._ran(asked, given, snapshot))
 
     def _ran(self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot) -> QueryResult:
         running = self._running(plan, given, snapshot)

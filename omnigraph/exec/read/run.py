@@ -32,6 +32,7 @@ from omnigraph.exec.read.project import Projector
 from omnigraph.exec.read.result import PythonColumn, QueryResult
 from omnigraph.exec.read.scan import counted, scan
 from omnigraph.exec.read.share import Share, put_together
+from omnigraph.exec.read.unwind import unwind
 from omnigraph.exec.read.walk import Walk
 from omnigraph.exec.read.walk_result import Tail
 from omnigraph.exec.read.walk_rows import CellReader, Frame
@@ -271,6 +272,8 @@ class Run:
             case ir.Filter(where=where):
                 load_compared(where, domains_of(rows))
                 return rows.where(self.evaluator.keep(where, rows))
+            case ir.Unwind():
+                return unwind(context, op, rows)
             case ir.SemiJoin():
                 return semi_join(context, op, rows, self.solve)
             case ir.Matches():

@@ -12,6 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_type
+from omnigraph.errors import ExpressionFailed
+from omnigraph.exec.values.arithmetic import ARITHMETIC, RowFault, widened
+from omnigraph.exec.values.cast_kernels import CASTS
 from omnigraph.exec.values.compare import (
     compare_arrays,
     compare_constant,
@@ -24,8 +27,14 @@ from omnigraph.exec.values.compare import (
 )
 from omnigraph.exec.values.constants import CONSTANTS, Given, holds, mirrored
 from omnigraph.exec.values.rows import Rows, as_numpy
+from omnigraph.exec.values.text_kernels import TEXTS
 from omnigraph.plan import ir
+from omnigraph.plan.explain import expression
+from omnigraph.plan.expressions import needs, type_of
 from omnigraph.types import ValueType
+
+KERNELS = {**ARITHMETIC, **TEXTS, **CASTS}
+"""Every function and operator of `plan.functions`."""
 
 TextSearch = Callable[[ir.TextMatch, Rows], np.ndarray]
 """Which rows a text search matches."""
@@ -58,8 +67,49 @@ class Evaluator:
                 return bound.domain.ends_at(end, bound.positions)
             case ir.SlotRef(slot=slot):
                 return rows.slots[slot]
+            case ir.Call():
+                return self._called(expr, rows)
+            case ir.Case():
+                return self._chosen(expr, rows)
             case _:
                 return self.truth(expr, rows)
+
+    def _called(self, call: ir.Call, rows: Rows) -> pa.Array:
+        """The values of a function, or the error of the first row that has none."""
+        arguments = [self.values(argument, rows) for argument in call.arguments]
+        for argument, array in zip(call.arguments, arguments, strict=True):
+            if pa.types.is_null(array.type):  # a column that this version does not have
+                arguments[arguments.index(array)] = array.cast(arrow_type(type_of(argument)))
+        try:
+            return KERNELS[call.function](arguments, call.type)
+        except RowFault as fault:
+            row = _row_text(call, rows, fault.row)
+            raise ExpressionFailed(fault.reason, expression(call), row) from None
+
+    def _chosen(self, case: ir.Case, rows: Rows) -> pa.Array:
+        """The values of a case: each branch over the rows that come to it."""
+        stored = arrow_type(case.type)
+        waiting, pieces, order = np.arange(rows.length), list[pa.Array](), list[np.ndarray]()
+        for branch in case.branches:
+            here = rows.take(waiting)
+            keep = self.keep(branch.condition, here)
+            pieces.append(self._widened(branch.value, here.where(keep), stored))
+            order.append(waiting[keep])
+            waiting = waiting[~keep]
+        if case.otherwise is None:
+            pieces.append(pa.nulls(len(waiting), stored))
+        else:
+            pieces.append(self._widened(case.otherwise, rows.take(waiting), stored))
+        back = np.empty(rows.length, np.int64)
+        back[np.concatenate([*order, waiting])] = np.arange(rows.length)
+        return pa.concat_arrays(pieces).take(pa.array(back))
+
+    def _widened(self, value: ir.Expr, rows: Rows, stored: pa.DataType) -> pa.Array:
+        try:
+            return widened(self.values(value, rows), stored)
+        except RowFault as fault:
+            row = _row_text(value, rows, fault.row)
+            raise ExpressionFailed(fault.reason, expression(value), row) from None
 
     def truth(self, expr: ir.Expr, rows: Rows) -> pa.Array:
         """A condition, row by row."""
@@ -92,6 +142,8 @@ class Evaluator:
                 | ir.EntityId()
                 | ir.EndpointId()
                 | ir.SlotRef()
+                | ir.Call()
+                | ir.Case()
             ):
                 return self.values(expr, rows)
             case _:
@@ -148,10 +200,17 @@ class Evaluator:
         return text_contains(text, part, prefix=expr.prefix)
 
 
-def type_of(expr: ir.Expr) -> ValueType:
-    """The type of an operand."""
-    assert isinstance(expr, ir.Operand)
-    return expr.type
+def _row_text(call: ir.Expr, rows: Rows, row: int) -> str:
+    """A row by the ids of the entities that an expression reads."""
+    ids = []
+    for var in sorted(needs(call)):
+        bound = rows.bindings.get(ir.Var(var))
+        if bound is not None:
+            id_ = bound.domain.ids_at(bound.positions[row : row + 1])[0].as_py()
+            ids.append(f"${var} = {id_!r}" if var != ir.SELF else f"id {id_!r}")
+    if ids:
+        return ", ".join(ids)
+    return "a group" if needs(call) else "the parameters of the request"
 
 
 def repeated(value: ir.Constant, type_: ValueType, length: int) -> pa.Array:

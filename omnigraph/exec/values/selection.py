@@ -76,9 +76,17 @@ def by_id(owner: Type, where: ir.Expr) -> ir.Expr:
 
 def select_among(rows: pa.Table, where: ir.Expr, given: Given) -> pa.Table:
     """The rows of a table for which the condition is true."""
+    return rows.filter(pa.array(Evaluator(given, _no_text_search).keep(where, _bound(rows))))
+
+
+def evaluated_over(rows: pa.Table, value: ir.Expr, given: Given) -> pa.Array:
+    """The values of an expression over the rows of a table."""
+    return Evaluator(given, _no_text_search).values(value, _bound(rows))
+
+
+def _bound(rows: pa.Table) -> Rows:
     positions = np.arange(rows.num_rows)
-    bound = Rows(rows.num_rows, {ir.SELF: BoundEntities(_RowsOf(rows), positions)}, {})
-    return rows.filter(pa.array(Evaluator(given, _no_text_search).keep(where, bound)))
+    return Rows(rows.num_rows, {ir.SELF: BoundEntities(_RowsOf(rows), positions)}, {})
 
 
 def is_few(count: int, reader: TableReader) -> bool:

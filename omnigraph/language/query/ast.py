@@ -17,9 +17,6 @@ class Node:
     span: Span = field(default=Span(0, 0), compare=False, repr=False, kw_only=True)
 
 
-# Names and values
-
-
 @dataclass(frozen=True, slots=True)
 class Name(Node):
     """A word of the text, without any sigil."""
@@ -68,6 +65,13 @@ class PropertyRef(Node):
 
     variable: Variable
     property: Name
+
+
+@dataclass(frozen=True, slots=True)
+class EveryProperty(Node):
+    """`$variable.*`: a column for each property that can be returned."""
+
+    variable: Variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,63 @@ class Rrf(Node):
     k: "Expr | None" = None
 
 
+class ArithmeticOperator(StrEnum):
+    """Operators between two values."""
+
+    ADD = "+"
+    SUBTRACT = "-"
+    MULTIPLY = "*"
+    DIVIDE = "/"
+    REMAINDER = "%"
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic(Node):
+    """`left op right`: arithmetic, joined texts, moments and durations."""
+
+    operator: ArithmeticOperator
+    left: "Expr"
+    right: "Expr"
+
+
+@dataclass(frozen=True, slots=True)
+class Negative(Node):
+    """`-operand`, of anything but a number, whose sign belongs to it."""
+
+    operand: "Expr"
+
+
+@dataclass(frozen=True, slots=True)
+class Duration(Node):
+    """`30d`, `2h`: a time span in milliseconds."""
+
+    milliseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Node):
+    """`function(arguments)`; a cast is a call by the name of its type."""
+
+    function: Name
+    arguments: "tuple[Expr, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class When(Node):
+    """`when condition then value`."""
+
+    condition: "Expr"
+    value: "Expr"
+
+
+@dataclass(frozen=True, slots=True)
+class Case(Node):
+    """`case when … then … else … end`: the value of the first condition that is true."""
+
+    branches: tuple[When, ...]
+    otherwise: "Expr | None" = None
+
+
 class AggregateFunction(StrEnum):
     """Functions over the rows of a group."""
 
@@ -138,15 +199,22 @@ class AggregateFunction(StrEnum):
     AVG = "avg"
     MIN = "min"
     MAX = "max"
+    ANY = "any"
+    ALL = "all"
+    COLLECT = "collect"
+    MEDIAN = "median"
+    PERCENTILE = "percentile"
+    STDDEV = "stddev"
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Node):
-    """`count(x)`, `count(distinct x)`, `sum(x)` …"""
+    """`count(x)`, `count(distinct x)`, `sum(x)` …; without an argument `count(*)`."""
 
     function: AggregateFunction
-    argument: "Expr"
+    argument: "Expr | None"
     distinct: bool = False
+    fraction: "Expr | None" = None  # of percentile
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +225,6 @@ class CountBlock(Node):
 
 
 Rank = Nearest | Bm25 | Rrf
-Value = Literal | ListLiteral | Now | Variable
-Expr = Value | PropertyRef | OwnProperty | Alias | TextCall | Rank | Aggregate | CountBlock
 
 
 # Conditions
@@ -175,22 +241,24 @@ class Comparator(StrEnum):
     GE = ">="
     CONTAINS = "contains"
     STARTS_WITH = "starts_with"
+    ENDS_WITH = "ends_with"
+    MATCHES = "matches"
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Node):
     """`left op right`."""
 
-    left: Expr
+    left: "Expr"
     comparator: Comparator
-    right: Expr
+    right: "Expr"
 
 
 @dataclass(frozen=True, slots=True)
 class IsNull(Node):
     """`x is null`, or with `negated` `x is not null`."""
 
-    subject: Expr
+    subject: "Expr"
     negated: bool
 
 
@@ -198,8 +266,8 @@ class IsNull(Node):
 class Membership(Node):
     """`x in collection`."""
 
-    subject: Expr
-    collection: ListLiteral | Variable | PropertyRef
+    subject: "Expr"
+    collection: "Expr"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,27 +288,29 @@ class Exists(Node):
 class Not(Node):
     """`not (…)`."""
 
-    condition: "Condition"
+    condition: "Expr"
 
 
 @dataclass(frozen=True, slots=True)
 class And(Node):
     """Conditions that must all hold."""
 
-    conditions: "tuple[Condition, ...]"
+    conditions: "tuple[Expr, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Or(Node):
     """Conditions of which one must hold."""
 
-    conditions: "tuple[Condition, ...]"
+    conditions: "tuple[Expr, ...]"
 
 
 Condition = Comparison | IsNull | Membership | TextCondition | Exists | Not | And | Or
-
-
-# Clauses of a pattern
+Constant = Literal | ListLiteral | Now
+Operation = Arithmetic | Negative | Duration | Call | Case
+Reference = Variable | PropertyRef | EveryProperty | OwnProperty | Alias
+Expr = Constant | Reference | Operation | TextCall | Rank | Aggregate | CountBlock | Condition
+"""Every expression. One of type Bool is a condition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +318,7 @@ class PropertyMatch(Node):
     """`name: value` in a binding."""
 
     property: Name
-    value: Value
+    value: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +332,7 @@ class Binding(Node):
 
 @dataclass(frozen=True, slots=True)
 class Hops(Node):
-    """`{low,high}`; a missing `high` parses and is refused by the checker."""
+    """`{low,high}`; `{2}` is `{2,2}`, `{2,}` has no end, and `*` is `{1,}`."""
 
     low: int
     high: int | None
@@ -295,13 +365,21 @@ class OptionalBlock(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Unwind(Node):
+    """`unwind list as name`: a row for each element, which `$name` is."""
+
+    items: Expr
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
 class Filter(Node):
     """A condition on the row."""
 
-    condition: Condition
+    condition: Expr
 
 
-Clause = Binding | Traversal | Negation | OptionalBlock | Filter
+Clause = Binding | Traversal | Negation | OptionalBlock | Unwind | Filter
 
 
 # Queries
@@ -325,14 +403,15 @@ class Ordering(Node):
 
 @dataclass(frozen=True, slots=True)
 class Read(Node):
-    """`match … return … order … limit … offset`."""
+    """`match … return … having … order … limit … offset`."""
 
     clauses: tuple[Clause, ...]
     projections: tuple[Projection, ...]
     distinct: bool = False
     orderings: tuple[Ordering, ...] = ()
-    limit: int | None = None
-    offset: int | None = None
+    limit: int | Variable | None = None
+    offset: int | Variable | None = None
+    having: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +419,7 @@ class Assignment(Node):
     """`name: value` in a mutation."""
 
     property: Name
-    value: Value
+    value: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +444,7 @@ class Update(Node):
 
     type_name: Name
     assignments: tuple[Assignment, ...]
-    where: Condition
+    where: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +452,7 @@ class Delete(Node):
     """`delete Type where …`."""
 
     type_name: Name
-    where: Condition
+    where: Expr
 
 
 Statement = Insert | Upsert | Update | Delete
@@ -388,10 +467,11 @@ class Mutation(Node):
 
 @dataclass(frozen=True, slots=True)
 class Parameter(Node):
-    """`$name: Type`."""
+    """`$name: Type = default`."""
 
     name: str
     type: ValueType
+    default: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,18 +14,22 @@ from omnigraph.language.query.parser import parse_queries
 
 _TOKEN = re.compile(
     r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/'
-    r"|\$?[A-Za-z_][A-Za-z0-9_]*|[0-9]+(?:\.[0-9]+)?|!=|>=|<=|[^ \t\r\n]",
+    r"|\$?[A-Za-z_][A-Za-z0-9_]*|[0-9]+(?:ms|[smhdw])\b|[0-9]+(?:\.[0-9]+)?|!=|>=|<=|[^ \t\r\n]",
     re.DOTALL,
 )
-_CALLS = frozenset(
-    {"date", "datetime", "now", "search", "fuzzy", "match_text", "nearest", "bm25", "rrf"}
-    | {str(function) for function in ast.AggregateFunction}
+_OPERATORS = frozenset(
+    {"not", "and", "or", "in", "is", "contains", "starts_with", "ends_with", "matches", "distinct"}
+    | {"case", "when", "then", "else", "where", "as"}
 )
-_SECTIONS = frozenset({"match", "return", "order", "limit", "offset"})
+"""Words before a value. A word before a parenthesis names a call, but for these."""
+
+_NO_CALLS = _OPERATORS | {"end", "true", "false", "null"}
+_BEFORE_A_SIGN = _OPERATORS | {*"([{,:=<>+-*/%", "!=", ">=", "<="}
+_SECTIONS = frozenset({"match", "return", "having", "order", "limit", "offset"})
 _BODY_STARTS = frozenset({"match", "insert", "upsert", "update", "delete"})
 _ITEMS = (
     ast.Query,
-    *(ast.Binding, ast.Traversal, ast.Negation, ast.OptionalBlock, ast.Filter),
+    *(ast.Binding, ast.Traversal, ast.Negation, ast.OptionalBlock, ast.Unwind, ast.Filter),
     *(ast.PropertyMatch, ast.Projection, ast.Ordering),
     *(ast.Insert, ast.Upsert, ast.Update, ast.Delete, ast.Assignment),
 )
@@ -73,14 +77,15 @@ def _spaced(tokens: Sequence[LexedToken], position: int) -> bool:
     previous = tokens[position - 1] if position else None
     if previous is None or token.text == "," or previous.is_comment or token.is_comment:
         return token.text != ","
-    if token.text in (",", ")", "]", ".", "?", ":") or previous.text in ("(", "[", ".", "@", "-"):
+    if token.text in (",", ")", "]", ".", "?", ":") or previous.text in ("(", "[", ".", "@"):
+        return False
+    if previous.text == "-" and (position == 1 or tokens[position - 2].text in _BEFORE_A_SIGN):
         return False
     if token.text == "(":
-        return not (
-            previous.text in _CALLS
-            or previous.text[0].isupper()
-            or (position > 1 and tokens[position - 2].text in ("@", "query"))
-        )
+        if position > 1 and tokens[position - 2].text == "as":
+            return True
+        word = previous.text[0].isalpha() or previous.text[0] == "_"
+        return not word or previous.text in _NO_CALLS
     if token.text == "{":
         return not (position + 1 < len(tokens) and tokens[position + 1].text.isdecimal())
     if previous.text == ":":

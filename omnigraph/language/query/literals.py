@@ -8,8 +8,8 @@ from lark import Token
 
 from omnigraph.language.moments import parse_date, parse_datetime
 from omnigraph.language.query import ast
-from omnigraph.language.reader import Fault, token_span, unquote
-from omnigraph.types import VECTOR_DIMENSION_MAX, Scalar
+from omnigraph.language.reader import Fault, token_span
+from omnigraph.types import VECTOR_DIMENSION_MAX, Scalar, Span
 
 _BASE_TYPES = {str(scalar): scalar for scalar in Scalar if scalar is not Scalar.VECTOR}
 _INTEGER_MAX = 2**63 - 1
@@ -48,15 +48,35 @@ def vector_dimension(token: Token) -> int:
     return dimension
 
 
-def moment(parts: list[Token], scalar: Scalar) -> ast.Literal:
+def moment(function: Span, text: ast.Literal, scalar: Scalar) -> ast.Literal:
     """`date("…")` or `datetime("…")` as an epoch number."""
     read = parse_date if scalar is Scalar.DATE else parse_datetime
-    text = unquote(parts[1])
     try:
-        value = read(text)
+        value = read(str(text.value))
     except ValueError as cause:
-        raise Fault(token_span(parts[1]), str(cause), code="bad-date") from None
-    return ast.Literal(value, scalar, span=token_span(parts[0]).to(token_span(parts[1])))
+        raise Fault(text.span, str(cause), code="bad-date") from None
+    return ast.Literal(value, scalar, span=function.to(text.span))
+
+
+_UNIT_MS = {
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 7 * 86_400_000,
+}
+
+
+def duration_ms(token: Token) -> int:
+    """The milliseconds of `30d` or `2h`."""
+    digits = str(token).rstrip("mshdw")
+    unit = str(token)[len(digits) :]
+    length = int(digits) * _UNIT_MS[unit] if len(digits) <= _INTEGER_DIGITS_MAX else _INTEGER_MAX
+    if length >= _INTEGER_MAX:
+        text = "the duration does not fit 64 bits of milliseconds"
+        raise Fault(token_span(token), text, code="integer-too-large")
+    return length
 
 
 def require_one_type(items: tuple[ast.Literal, ...]) -> None:

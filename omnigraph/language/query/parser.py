@@ -4,22 +4,26 @@ Invariant: `parse_queries` returns a tree or raises `ParseError`. A mutation tha
 updates with deletes is refused here, before anything else can look at it.
 """
 
-import math
-from collections.abc import Iterable
+import re
 from typing import Any
 
-from lark import Token, Transformer
+from lark import Token
 
 from omnigraph.language.query import ast
-from omnigraph.language.query.literals import (
-    base_type,
-    integer,
-    moment,
-    require_one_type,
-    vector_dimension,
+from omnigraph.language.query.expression_builder import (
+    ExpressionBuilder,
+    as_condition,
+    as_edge,
+    clauses_of_chain,
+    own_properties,
 )
+from omnigraph.language.query.expression_builder import name_of as _name
+from omnigraph.language.query.expression_builder import span_of as _span
+from omnigraph.language.query.expression_builder import variable_of as _variable
+from omnigraph.language.query.literals import base_type, integer, vector_dimension
+from omnigraph.language.query.teaching import end_hint, syntax_hint, word_hint
 from omnigraph.language.reader import Fault, GrammarReader, token_span, unquote
-from omnigraph.types import Scalar, Span, ValueType
+from omnigraph.types import Scalar, ValueType
 
 RESERVED_PARAMETER = "__nanograph_now"
 
@@ -41,7 +45,19 @@ _TERMINALS = {
     "LIST_START": "'['",
     "LPAR": "'('",
     "LSQB": "'['",
+    "BOTH_WAYS": "'<'",
+    "CAST": "a name",
+    "DURATION": "a number",
+    "FUNCTION": "a name",
+    "KEY": "a name",
+    "KEYWORD_NAME": "a name",
     "MINUS": "'-'",
+    "OPERATOR_EDGE": "a name",
+    "PERCENT": "'%'",
+    "PLUS": "'+'",
+    "SIGN": "'-'",
+    "SLASH": "'/'",
+    "STAR": "'*'",
     "MORETHAN": "'>'",
     "OPTIONAL_MARK": "'?'",
     "RBRACE": "'}'",
@@ -62,31 +78,23 @@ def parse_queries(source: str) -> ast.QueryFile:
     return ast.QueryFile(queries=queries, source=source)
 
 
-def _span(parts: Iterable[Any]) -> Span:
-    """From the first part that has a place to the last one."""
-    spans = [
-        token_span(part) if isinstance(part, Token) else part.span
-        for part in parts
-        if part is not None
-    ]
-    return spans[0].to(spans[-1])
-
-
-def _name(token: Token) -> ast.Name:
-    return ast.Name(str(token), span=token_span(token))
-
-
 def _edge(token: Token) -> ast.Name:
     if str(token) == "not":
         raise Fault(token_span(token), "an edge cannot be called 'not'", hint="write not { … }")
     return _name(token)
 
 
-def _variable(token: Token) -> ast.Variable:
-    return ast.Variable(str(token)[1:], span=token_span(token))
+_EDGE = re.compile(r"/\*.*?\*/|//[^\n]*\n|([A-Za-z0-9_]+)", re.DOTALL)
 
 
-class _QueryBuilder(Transformer[Token, tuple[ast.Query, ...]]):
+def _inside(edge: Token) -> Token:
+    """The name between `<` and `>`."""
+    name = next(match for match in _EDGE.finditer(str(edge)) if match[1])
+    start = token_span(edge).start
+    return Token(edge.type, name[1], start_pos=start + name.start(1), end_pos=start + name.end(1))
+
+
+class _QueryBuilder(ExpressionBuilder):
     """Builds the tree while the parser reduces. One method a grammar rule."""
 
     def start(self, queries: list[ast.Query]) -> tuple[ast.Query, ...]:
@@ -121,7 +129,7 @@ class _QueryBuilder(Transformer[Token, tuple[ast.Query, ...]]):
         return parameters
 
     def param(self, parts: list[Any]) -> ast.Parameter:
-        variable, value_type = parts
+        variable, value_type, default = parts
         name = str(variable)[1:]
         if name == RESERVED_PARAMETER:
             raise Fault(
@@ -130,7 +138,7 @@ class _QueryBuilder(Transformer[Token, tuple[ast.Query, ...]]):
                 code="reserved-parameter",
                 hint="choose another name",
             )
-        return ast.Parameter(name, value_type, span=token_span(variable))
+        return ast.Parameter(name, value_type, default, span=token_span(variable))
 
     def scalar_type(self, parts: list[Token | None]) -> ValueType:
         name, dimension, mark = parts
@@ -154,7 +162,7 @@ class _QueryBuilder(Transformer[Token, tuple[ast.Query, ...]]):
     # Reads
 
     def read(self, parts: list[Any]) -> ast.Read:
-        *rest, order, bounds = parts
+        *rest, having, order, bounds = parts
         limit, offset = bounds or (None, None)
         clauses = tuple(part for part in rest if isinstance(part, ast.Clause))
         projections = tuple(part for part in rest if isinstance(part, ast.Projection))
@@ -162,6 +170,7 @@ class _QueryBuilder(Transformer[Token, tuple[ast.Query, ...]]):
             clauses=clauses,
             projections=projections,
             distinct=any(isinstance(part, Token) for part in rest),
+            having=having,
             orderings=order or (),
             limit=limit,
             offset=offset,
@@ -184,6 +193,13 @@ class _QueryBuilder(Transformer[Token, tuple[ast.Query, ...]]):
         assert low is not None
         return ast.Hops(integer(low), None if high is None else integer(high), span=_span(parts))
 
+    def exact_hops(self, parts: list[Token]) -> ast.Hops:
+        count = integer(parts[0])
+        return ast.Hops(count, count, span=_span(parts))
+
+    def any_hops(self, parts: list[Token]) -> ast.Hops:
+        return ast.Hops(1, None, span=_span(parts))
+
     def traverse(self, parts: list[Any]) -> ast.Traversal:
         left, edge, hops, right = parts
         return ast.Traversal(
@@ -191,10 +207,10 @@ class _QueryBuilder(Transformer[Token, tuple[ast.Query, ...]]):
         )
 
     def traverse_undirected(self, parts: list[Any]) -> ast.Traversal:
-        left, *_, edge, hops, right = parts
+        left, edge, hops, right = parts
         return ast.Traversal(
             _variable(left),
-            _edge(edge),
+            _edge(_inside(edge)),
             _variable(right),
             undirected=True,
             hops=hops,
@@ -208,7 +224,9 @@ class _QueryBuilder(Transformer[Token, tuple[ast.Query, ...]]):
         return self._bound(parts, undirected=True)
 
     def _bound(self, parts: list[Any], *, undirected: bool) -> ast.Traversal:
-        left, edge_variable, *_, edge, hops, right = parts
+        left, edge_variable, edge, hops, right = parts
+        if undirected:
+            edge = _inside(edge)
         return ast.Traversal(
             _variable(left),
             _edge(edge),
@@ -225,21 +243,35 @@ class _QueryBuilder(Transformer[Token, tuple[ast.Query, ...]]):
     def optional_block(self, parts: list[Any]) -> ast.OptionalBlock:
         return ast.OptionalBlock(tuple(parts[1:]), span=_span(parts))
 
-    def filter(self, parts: list[ast.Condition]) -> ast.Filter:
-        (condition,) = parts
-        return ast.Filter(condition, span=condition.span)
+    def unwind(self, parts: list[Any]) -> ast.Unwind:
+        _, items, _, name = parts
+        return ast.Unwind(items, _name(name), span=_span(parts))
+
+    def filter(self, parts: list[ast.Expr]) -> ast.Filter | ast.Traversal:
+        condition = as_condition(parts[0])
+        if isinstance(condition, ast.Alias):
+            hint = word_hint(condition.name)
+            raise Fault(condition.span, f"unexpected '{condition.name}'", hint=hint)
+        return as_edge(condition) or ast.Filter(condition, span=condition.span)
+
+    def chain(self, parts: list[Any]) -> ast.And:
+        return clauses_of_chain(parts)
 
     def projection(self, parts: list[Any]) -> ast.Projection:
-        expression, alias = parts
-        return ast.Projection(
-            expression, None if alias is None else _name(alias), span=_span(parts)
-        )
+        expression, _, alias = parts
+        name = None if alias is None else _name(alias)
+        return ast.Projection(expression, name, span=_span((expression, alias)))
+
+    def having(self, parts: list[ast.Expr]) -> ast.Expr:
+        return as_condition(parts[0])
 
     def order(self, parts: list[ast.Ordering]) -> tuple[ast.Ordering, ...]:
         return tuple(parts)
 
     def ordering(self, parts: list[Any]) -> ast.Ordering:
         expression, direction = parts
+        if isinstance(expression, ast.Literal) and expression.scalar is None:
+            expression = ast.Alias("null", span=expression.span)
         if isinstance(expression, ast.Nearest) and direction is not None:
             raise Fault(
                 token_span(direction),
@@ -248,148 +280,20 @@ class _QueryBuilder(Transformer[Token, tuple[ast.Query, ...]]):
             )
         return ast.Ordering(expression, direction == "desc", span=_span(parts))
 
-    def limit_offset(self, parts: list[Token | None]) -> tuple[int | None, int | None]:
-        limit, offset = (None if part is None else integer(part) for part in parts)
+    def limit_offset(self, parts: list[Any]) -> tuple[Any, Any]:
+        limit, offset = parts
         return limit, offset
 
-    def offset_limit(self, parts: list[Token | None]) -> tuple[int | None, int | None]:
-        limit, offset = self.limit_offset(parts[::-1])
+    def offset_limit(self, parts: list[Any]) -> tuple[Any, Any]:
+        offset, limit = parts
         return limit, offset
 
-    # Conditions
+    def fixed_count(self, parts: list[Token]) -> int:
+        return integer(parts[0])
 
-    def disjunction(self, parts: list[ast.Condition]) -> ast.Condition:
-        return parts[0] if len(parts) == 1 else ast.Or(_flat(ast.Or, parts), span=_span(parts))
-
-    def conjunction(self, parts: list[ast.Condition]) -> ast.Condition:
-        return parts[0] if len(parts) == 1 else ast.And(_flat(ast.And, parts), span=_span(parts))
-
-    def negated(self, parts: list[Any]) -> ast.Not:
-        return ast.Not(parts[1], span=_span(parts))
-
-    def comparison(self, parts: list[Any]) -> ast.Comparison:
-        left, comparator, right = parts
-        return ast.Comparison(left, ast.Comparator(str(comparator)), right, span=_span(parts))
-
-    def variable_comparison(self, parts: list[Any]) -> ast.Comparison:
-        variable, comparator, right = parts
-        return self.comparison([_variable(variable), comparator, right])
-
-    def text_condition(self, parts: list[ast.TextCall]) -> ast.TextCondition:
-        return ast.TextCondition(parts[0], span=parts[0].span)
-
-    def exists(self, parts: list[Any]) -> ast.Exists:
-        return ast.Exists(tuple(parts[1:]), span=_span(parts))
-
-    def is_null(self, parts: list[Any]) -> ast.IsNull:
-        subject, negation = parts
-        return ast.IsNull(subject, negation is not None, span=_span(parts))
-
-    def variable_is_null(self, parts: list[Any]) -> ast.IsNull:
-        variable, negation = parts
-        return self.is_null([_variable(variable), negation])
-
-    def membership(self, parts: list[Any]) -> ast.Membership:
-        subject, collection = parts
-        return ast.Membership(subject, collection, span=_span(parts))
-
-    def variable_membership(self, parts: list[Any]) -> ast.Membership:
-        variable, collection = parts
-        return self.membership([_variable(variable), collection])
-
-    # Expressions
-
-    def variable(self, parts: list[Token]) -> ast.Variable:
-        return _variable(parts[0])
-
-    def alias(self, parts: list[Token]) -> ast.Alias:
-        return ast.Alias(str(parts[0]), span=token_span(parts[0]))
-
-    def own_property(self, parts: list[Token]) -> ast.OwnProperty:
-        return ast.OwnProperty(_name(parts[0]), span=token_span(parts[0]))
-
-    def property_ref(self, parts: list[Token]) -> ast.PropertyRef:
-        variable, name = parts
-        return ast.PropertyRef(_variable(variable), _name(name), span=_span(parts))
-
-    def count_block(self, parts: list[Any]) -> ast.CountBlock:
-        return ast.CountBlock(tuple(parts[1:]), span=_span(parts))
-
-    def text_call(self, parts: list[Any]) -> ast.TextCall:
-        function, subject, query, *edits = parts
-        return ast.TextCall(
-            ast.TextFunction(str(function)),
-            subject,
-            query,
-            edits[0] if edits else None,
-            span=_span(parts),
-        )
-
-    def nearest(self, parts: list[Any]) -> ast.Nearest:
-        _, variable, name, query = parts
-        return ast.Nearest(self.property_ref([variable, name]), query, span=_span(parts))
-
-    def bm25(self, parts: list[Any]) -> ast.Bm25:
-        _, subject, query = parts
-        return ast.Bm25(subject, query, span=_span(parts))
-
-    def rrf(self, parts: list[Any]) -> ast.Rrf:
-        _, first, second, k = parts
-        return ast.Rrf(first, second, k, span=_span(parts))
-
-    def aggregate(self, parts: list[Any]) -> ast.Aggregate:
-        function, argument = parts
-        return ast.Aggregate(
-            ast.AggregateFunction(str(function)), argument, False, span=_span(parts)
-        )
-
-    def count_distinct(self, parts: list[Any]) -> ast.Aggregate:
-        return ast.Aggregate(ast.AggregateFunction.COUNT, parts[-1], True, span=_span(parts))
-
-    # Literals
-
-    def null_literal(self, parts: list[Token]) -> ast.Literal:
-        return ast.Literal(None, None, span=token_span(parts[0]))
-
-    def true_literal(self, parts: list[Token]) -> ast.Literal:
-        return ast.Literal(True, Scalar.BOOL, span=token_span(parts[0]))
-
-    def false_literal(self, parts: list[Token]) -> ast.Literal:
-        return ast.Literal(False, Scalar.BOOL, span=token_span(parts[0]))
-
-    def string_literal(self, parts: list[Token]) -> ast.Literal:
-        return ast.Literal(unquote(parts[0]), Scalar.STRING, span=token_span(parts[0]))
-
-    def int_literal(self, parts: list[Any]) -> ast.Literal:
-        sign, digits = parts
-        return ast.Literal(integer(digits, sign), Scalar.I64, span=_span(parts))
-
-    def float_literal(self, parts: list[Any]) -> ast.Literal:
-        sign, digits = parts
-        value = float(str(digits))
-        if math.isinf(value):
-            raise Fault(
-                token_span(digits), "the number does not fit a 64-bit float", code="float-too-large"
-            )
-        return ast.Literal(-value if sign is not None else value, Scalar.F64, span=_span(parts))
-
-    def date_literal(self, parts: list[Token]) -> ast.Literal:
-        return moment(parts, Scalar.DATE)
-
-    def datetime_literal(self, parts: list[Token]) -> ast.Literal:
-        return moment(parts, Scalar.DATETIME)
-
-    def list_literal(self, parts: list[Any]) -> ast.ListLiteral:
-        start, *items, end = parts
-        literals = tuple(item for item in items if item is not None)
-        for item in literals:
-            if isinstance(item, ast.ListLiteral):
-                raise Fault(item.span, "lists cannot be nested", code="bad-list")
-        require_one_type(literals)
-        return ast.ListLiteral(literals, span=_span((start, end)))
-
-    def now(self, parts: list[Token]) -> ast.Now:
-        return ast.Now(span=token_span(parts[0]))
+    def every_property(self, parts: list[Token]) -> ast.Projection:
+        star = ast.EveryProperty(_variable(parts[0]), span=_span(parts))
+        return ast.Projection(star, span=star.span)
 
     # Mutations
 
@@ -397,7 +301,7 @@ class _QueryBuilder(Transformer[Token, tuple[ast.Query, ...]]):
         return ast.Mutation(tuple(parts), span=_span(parts))
 
     def assign(self, parts: list[Any]) -> ast.Assignment:
-        name, value = parts
+        name, value = parts[0], own_properties(parts[1])
         return ast.Assignment(_name(name), value, span=_span(parts))
 
     def insert(self, parts: list[Any]) -> ast.Insert:
@@ -409,20 +313,14 @@ class _QueryBuilder(Transformer[Token, tuple[ast.Query, ...]]):
         return ast.Upsert(_name(type_name), tuple(assignments), span=_span(parts))
 
     def update(self, parts: list[Any]) -> ast.Update:
-        _, type_name, *assignments, where = parts
+        _, type_name, *assignments, condition = parts
+        where = own_properties(as_condition(condition))
         return ast.Update(_name(type_name), tuple(assignments), where, span=_span(parts))
 
     def delete(self, parts: list[Any]) -> ast.Delete:
-        _, type_name, where = parts
+        _, type_name, condition = parts
+        where = own_properties(as_condition(condition))
         return ast.Delete(_name(type_name), where, span=_span(parts))
-
-
-def _flat(kind: type[ast.And] | type[ast.Or], parts: list[ast.Condition]) -> tuple[Any, ...]:
-    """`a and (b and c)` is `a and b and c`."""
-    flat = list[ast.Condition]()
-    for part in parts:
-        flat.extend(part.conditions if isinstance(part, kind) else (part,))
-    return tuple(flat)
 
 
 def _notes(notes: list[tuple[Token, str]]) -> dict[str, str]:
@@ -457,5 +355,10 @@ def _require_one_mode(name: str, mutation: ast.Mutation) -> None:
 
 
 _READER: GrammarReader[tuple[ast.Query, ...]] = GrammarReader(
-    package="omnigraph.language.query", start="start", builder=_QueryBuilder, terminals=_TERMINALS
+    package="omnigraph.language.query",
+    start="start",
+    builder=_QueryBuilder,
+    terminals=_TERMINALS,
+    hint=syntax_hint,
+    end_hint=end_hint,
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from omnigraph.errors import LimitExceeded, TypeCheckError
 from omnigraph.exec.read.reading import now_ms
 from omnigraph.exec.read.share import Share
-from omnigraph.exec.values.constants import Given
+from omnigraph.exec.values.computed import cut_plan, given_of
 from omnigraph.graph import Graph
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.ir import Constant, ReadPlan
@@ -21,6 +21,7 @@ from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import TableKey
 from tests.exec.random_queries import SCHEMA, graphs, queries
 from tests.exec.reference import Reference
+from tests.exec.reference_functions import NoValue
 from tests.exec.world import edge_rows, graph_of, node_rows
 from tests.storage.world import replace_all
 
@@ -64,10 +65,11 @@ def answered_in_shares(
     graph: Graph, plan: ReadPlan, params: Mapping[str, Constant], count: int
 ) -> list[dict[str, Any]] | None:
     """The rows of a plan whose nodes are shared out; None for a plan that cannot be."""
+    reading, given, snapshot = graph._reading, given_of(plan, params, now_ms()), graph.snapshot()
+    plan = cut_plan(plan, given)
     shares = in_shares(plan)
     if shares is None:
         return None
-    reading, given, snapshot = graph._reading, Given(params, now_ms()), graph.snapshot()
     answers = [
         reading.answer(shares.of_share, given, snapshot, Share(number, count))
         for number in range(count)
@@ -101,7 +103,10 @@ def test_every_way_of_running_a_query_gives_the_same_rows(
             continue  # the generator knows most rules of the language, not all
         assert isinstance(plan, ReadPlan)
         bound = bind_parameters(plan.parameters, params)
-        expected = or_refused(Reference(tables, bound).rows, plan)
+        try:
+            expected = or_refused(Reference(tables, bound).rows, plan)
+        except NoValue:
+            continue  # whether a row that is left out later fails is the engine's choice
         for mode, few_rows_max in WAYS:
             found = or_refused(answers, graph, text, params, mode, few_rows_max)
             assert found == expected, f"{mode}, {few_rows_max} rows are few: {text} {params}"

@@ -1,0 +1,120 @@
+"""Hints for syntax errors: what people write who know another query language, and what to write.
+
+Invariant: a hint never changes whether a text is accepted; it looks at the text around the token
+that the parser did not expect, and is empty where nothing is known.
+"""
+
+import re
+
+_WORDS = {
+    "select": "a query is written query name() { match { … } return { … } }",
+    "from": "a query is written query name() { match { … } return { … } }",
+    "where": "conditions stand in match { … }, beside the pattern",
+    "group": "beside an aggregate, the other columns of return are what rows are grouped by",
+    "like": "write contains, starts_with, ends_with or matches",
+    "create": "write insert Type { property: value }",
+    "merge": "write upsert Type { property: value }",
+    "detach": "delete takes the edges of a node along: delete Type where …",
+    "xor": "write (a or b) and not (a and b)",
+}
+_SIGNS = {
+    "&": "write and",
+    "|": "write or",
+    "!": "write not, or != between two values",
+    ";": "statements follow one another without a sign between them",
+    "'": "a string stands in double quotes",
+    "`": "names stand without quotes",
+}
+_COMPARATORS = ("=", "!=", "<", "<=", ">", ">=", "contains", "starts_with", "ends_with", "matches")
+_OPAQUE = re.compile(r'"(?:[^"\\]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+_BEFORE = re.compile(r"(\$?[A-Za-z_][A-Za-z0-9_]*|[^\sA-Za-z0-9_$])\s*\Z")
+
+
+def syntax_hint(source: str, position: int) -> str:
+    """What to write in the place of the text at a position."""
+    before = _OPAQUE.sub(lambda match: '"' if match[0][0] == '"' else " ", source[:position])
+    token = _token(source, position)
+    previous = match[1] if (match := _BEFORE.search(before)) else ""
+    return (
+        _of_pair(previous, token)
+        or _of_place(before, token)
+        or _WORDS.get(token.lower(), "")
+        or _SIGNS.get(token, "")
+    )
+
+
+def word_hint(word: str) -> str:
+    """What to write in the place of a word that stands alone in a pattern."""
+    return _WORDS.get(word.lower(), f"a variable is written ${word}, a text in quotes")
+
+
+def end_hint(source: str) -> str:
+    """What is still open where a text ends."""
+    opened: list[int] = []
+    for match in re.finditer(_OPAQUE.pattern + r"|[{}()\[\]]", source, re.DOTALL):
+        if match[0] in "{([":
+            opened.append(match.start())
+        elif match[0] in "})]" and opened:
+            opened.pop()
+    if not opened:
+        return ""
+    line = source.count("\n", 0, opened[-1]) + 1
+    closing = {"{": "}", "(": ")", "[": "]"}[source[opened[-1]]]
+    return f"the '{source[opened[-1]]}' of line {line} is not closed: write '{closing}'"
+
+
+def _token(source: str, position: int) -> str:
+    match = re.compile(r"\$?[A-Za-z_][A-Za-z0-9_]*|[!<>]?=|\S").match(source, position)
+    return match[0] if match else ""
+
+
+def _of_pair(previous: str, token: str) -> str:
+    """Hints that two tokens give together."""
+    if token == "=" and previous == "=":
+        return "equality is written with one ="
+    if token == ">" and previous == "<":
+        return "write !="
+    if previous == "order" and token != "{":
+        return "write order { $p.name desc, $p.age }"
+    if previous in ("return", "distinct") and token != "{":
+        return "write return { $p.name, $p.age as years }"
+    if previous == "match" and token != "{":
+        return "write match { $p: Person  $p knows $f }"
+    if previous == "having" and token != "{":
+        return "write having { n > 3 }"
+    if previous.startswith("$") and token[:1].isupper():
+        lower = token[0].lower() + token[1:]
+        return f"an edge is written with a small letter: {previous} {lower} $other"
+    if token[:1].isupper() and previous == "$":
+        return "variables begin with a small letter"
+    return ""
+
+
+def _of_place(before: str, token: str) -> str:
+    """Hints that the surroundings of a token give."""
+    block = _block_of(before)
+    if token == "," and block in ("match", "not", "optional", "exists", "count"):
+        return "clauses of match follow one another without commas"
+    if not before.strip() and token in ("match", "return", "insert", "update", "delete", "upsert"):
+        return f"a query has a name: query name() {{ {token} … }}"
+    if token in _COMPARATORS and block in ("match", "not", "optional", "exists", "count", "where"):
+        return "comparisons do not chain: join them with and; a - after a value subtracts"
+    if token == "order" and re.search(r"\b(limit|offset)\b[^{}]*\Z", before):
+        return "order comes before limit and offset"
+    if token == "having":
+        return "having comes after return { … } and before order"
+    return ""
+
+
+def _block_of(before: str) -> str:
+    """The word that opened the block around the end of a text."""
+    opened: list[str] = []
+    word = ""
+    for match in re.finditer(r"[A-Za-z_][A-Za-z0-9_]*|[{}]|where\b", before):
+        if match[0] == "{":
+            opened.append(word)
+        elif match[0] == "}":
+            opened = opened[:-1]
+        else:
+            word = match[0]
+    return opened[-1] if opened else ""

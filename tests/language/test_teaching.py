@@ -1,0 +1,39 @@
+"""Syntax errors say what to write."""
+
+import pytest
+
+from omnigraph.errors import ParseError
+from omnigraph.language.query.parser import parse_queries
+
+
+@pytest.mark.parametrize(
+    ("body", "hint"),
+    [
+        ("match { $p: Person  $p.age == 3 } return { $p }", "one ="),
+        ("match { $p: Person  $p.age <> 3 } return { $p }", "write !="),
+        ("match { $p: Person, $p.age = 3 } return { $p }", "without commas"),
+        ("match { $p: Person  $p.name = 'x' } return { $p }", "double quotes"),
+        ("match { $p: Person } return { $p } order by $p.name", "order {"),
+        ("match { $p: Person } return { $p } order $p.name", "order {"),
+        ("match { $p: Person } return $p.name", "return {"),
+        ("match (p:Person) return { $p }", "match {"),
+        ("match { $p Wrote $q } return { $p }", "$p wrote $other"),
+        ("match { $p: Person  $p.age = 3 && $p.age = 4 } return { $p }", "write and"),
+        ("match { $p: Person  3 < $p.age < 4 } return { $p }", "do not chain"),
+        ("match { $p: Person } where $p.age = 3 return { $p }", "stand in match"),
+        ("match { $p: Person } return { $p } limit 3 order { $p }", "before limit"),
+        ("match { $p: Person  $p.name like 3 } return { $p }", "contains"),
+        ("match { $p: Person } return { $p ", "line 1 is not closed"),
+    ],
+)
+def test_what_other_languages_write_is_answered_with_what_to_write(body: str, hint: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_queries(f"query q() {{ {body} }}")
+    assert hint in caught.value.hint
+    assert f"help: {caught.value.hint}" in str(caught.value)
+
+
+def test_a_bare_match_is_told_that_queries_have_names() -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_queries("match { $p: Person } return { $p }")
+    assert "query name()" in caught.value.hint
