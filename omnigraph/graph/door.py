@@ -6,7 +6,7 @@ none, and init can be run again.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import IO, Any, Self
@@ -17,10 +17,11 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound, TypeCheckError
 from omnigraph.exec.changes.blobs import BlobCell, find_blob
 from omnigraph.exec.changes.diff import Changes, changes_between, filters
-from omnigraph.exec.changes.export import ExportResult
+from omnigraph.exec.changes.export import Exporting, ExportResult, choose_owners
+from omnigraph.exec.limits import Stop
 from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.mutate.run import MutationResult, request, run_mutation
-from omnigraph.exec.progress import Progress, UpkeepProgress
+from omnigraph.exec.progress import Meter, Progress, UpkeepProgress
 from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas, accepted, schema_tables, seen_under, under_schema
@@ -48,6 +49,7 @@ from omnigraph.storage.store import Settings, Store, create, open_store
 from omnigraph.storage.upkeep.repair import RepairReport
 
 _ENGINES = ("auto", "local", "spark")
+USE_MUTATE = "use graph.mutate"
 
 
 class Graph:
@@ -85,10 +87,12 @@ class Graph:
         snapshot: str | None = None,
         engine: str = "auto",
         spark: Any = None,
+        stop: Stop | None = None,
     ) -> QueryResult:
         """The rows of a read, from the head of a branch (`main` by default) or from a commit.
 
         It runs in this process, with `engine="spark"` or a session passed as `spark` on executors.
+        `stop` gives it an earlier deadline, and ends it when another thread cancels it.
         """
         if engine not in _ENGINES:
             raise BadRequest(f"'{engine}' is no engine", f"use {', '.join(_ENGINES)}")
@@ -98,12 +102,12 @@ class Graph:
         plan, pinned = self._planned(query_text(query), name, pinned)
         if not isinstance(plan, ReadPlan):
             raise BadRequest(
-                f"query '{plan.name}' contains mutations (insert/update/delete); use graph.mutate"
+                f"query '{plan.name}' contains mutations (insert/update/delete)", USE_MUTATE
             )
         given = bind_parameters(plan.parameters, params)
         if engine == "spark" or (engine == "auto" and spark is not None):
             return query_on_spark(self._store, self._reading, plan, given, pinned, spark)
-        return self._reading.run(plan, given, pinned)
+        return self._reading.run(plan, given, pinned, stop)
 
     def _planned(self, text: str, name: str | None, pinned: Snapshot) -> tuple[Plan, Snapshot]:
         """A query as the schema of its snapshot reads it. One that only today's schema understands
@@ -255,6 +259,19 @@ class Graph:
         return export(self._store, self._schemas, order)
 
     @checked
+    def export_lines(
+        self,
+        *,
+        types: Iterable[str] | None = None,
+        branch: str = MAIN,
+        snapshot: str | None = None,
+    ) -> Iterator[bytes]:
+        """One snapshot as NDJSON that loads again, a chunk of lines at a time as it is read."""
+        pinned = self._store.snapshot(branch, commit=snapshot)
+        chosen = choose_owners(self._schemas.of(pinned).catalog, types)
+        return Exporting(self._store, pinned, chosen, Meter()).chunks()
+
+    @checked
     def blob(
         self,
         kind: str,
@@ -369,6 +386,11 @@ class Graph:
     def stats(self) -> StatsView:
         """Protocol events and storage calls since the graph was opened."""
         return self._store.stats.view()
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes kept in memory between queries."""
+        return self._reading.holdings.cache.bytes_kept
 
     def close(self) -> None:
         """Let go of everything held open."""

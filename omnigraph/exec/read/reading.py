@@ -12,7 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from omnigraph import environment
-from omnigraph.exec.limits import Limits, Watch
+from omnigraph.exec.limits import Limits, Stop, Watch
 from omnigraph.exec.memory.view import Holdings, TablesView
 from omnigraph.exec.profile import Profile, side_by_side
 from omnigraph.exec.read import guard
@@ -49,10 +49,14 @@ class Reading:
         self._epoch = 0
 
     def run(
-        self, plan: ir.ReadPlan, params: Mapping[str, ir.Constant], snapshot: Snapshot
+        self,
+        plan: ir.ReadPlan,
+        params: Mapping[str, ir.Constant],
+        snapshot: Snapshot,
+        stop: Stop | None = None,
     ) -> QueryResult:
         """The rows of a plan in one snapshot."""
-        running = self._running(plan, Given(params, now_ms()), snapshot)
+        running = self._running(plan, Given(params, now_ms()), snapshot, stop=stop)
         tables = running.context.tables
         if running.prepared in tables.small:
             small = running.small()
@@ -105,7 +109,13 @@ class Reading:
         return self._prepare(plan).walk is not None
 
     def _running(
-        self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot, share: Share | None = None
+        self,
+        plan: ir.ReadPlan,
+        given: Given,
+        snapshot: Snapshot,
+        share: Share | None = None,
+        *,
+        stop: Stop | None = None,
     ) -> Run:
         tables = self._view(snapshot)
         ranker = Ranker(tables, given, self.embedder)
@@ -113,7 +123,7 @@ class Reading:
         context = Context(
             tables,
             Evaluator(given, ranker.text_matches),
-            Watch(self.limits),
+            Watch(self.limits, stop),
             TraversalMode(environment.TRAVERSAL.read()),
             environment.FRONTIER.read(),
             prepared.columns_read,
