@@ -1,0 +1,166 @@
+"""Write routes: mutations, loads, branches, merges and schema changes.
+
+Invariant: a route is one call on the graph and one rendering. Its body is whole before it begins,
+so that no slow client holds a lock.
+"""
+
+from omnigraph.errors import BadRequest
+from omnigraph.server import wire
+from omnigraph.server.bodies import change_output, load_output, merge_output
+from omnigraph.server.call import Answer, Call, answered
+from omnigraph.server.read_routes import MAIN
+from omnigraph.server.refusals import HttpRefusal
+
+IF_COMMIT = "Omnigraph-If-Graph-Commit"
+
+
+def mutate(call: Call) -> Answer:
+    """Run a mutation as one commit."""
+    if call.headers.getlist(IF_COMMIT):
+        raise HttpRefusal(
+            400, f"{IF_COMMIT} is not for this route; use its conditional form …/if-graph-commit"
+        )
+    return _mutate(call, None)
+
+
+def mutate_if(call: Call) -> Answer:
+    """Run a mutation only if the branch is at the commit that the header names."""
+    return _mutate(call, required_commit(call))
+
+
+def required_commit(call: Call) -> str:
+    """The one commit id of the conditional header, or 400."""
+    values = call.headers.getlist(IF_COMMIT)
+    if not values:
+        raise HttpRefusal(400, f"{IF_COMMIT} is required on this conditional mutation route")
+    if len(values) > 1:
+        raise HttpRefusal(400, f"{IF_COMMIT} must be sent exactly once")
+    named = values[0].strip()
+    if not named:
+        raise HttpRefusal(400, f"{IF_COMMIT} must name a graph commit id")
+    if not named.isalnum():
+        raise HttpRefusal(
+            400, f"{IF_COMMIT} must contain one raw graph commit id, not entity-tag syntax"
+        )
+    return named
+
+
+def _mutate(call: Call, if_commit: str | None) -> Answer:
+    body = call.json(wire.ChangeRequest)
+    text = _either(body.query, body.query_source, "query", "query_source")
+    if text is None:
+        raise HttpRefusal(400, "the request body is not as expected: it has no `query`")
+    branch = body.branch or MAIN
+    call.facts.update(branch=branch)
+    done = call.graph.mutate(
+        text,
+        body.params,
+        _either(body.name, body.query_name, "name", "query_name"),
+        branch=branch,
+        actor=call.actor,
+        if_commit=if_commit,
+    )
+    call.facts.update(commit=None if done.commit is None else done.commit.id)
+    return answered(change_output(done))
+
+
+def _either(new: str | None, old: str | None, *names: str) -> str | None:
+    if new is not None and old is not None:
+        raise BadRequest(f"{' and '.join(names)} are two names of one member", "send one")
+    return new if new is not None else old
+
+
+def invoke_if(call: Call) -> Answer:
+    """Run a stored mutation only if the branch is at the commit that the header names."""
+    required_commit(call)
+    if call.body:
+        call.json(wire.InvokeStoredQueryRequest)
+    raise HttpRefusal(404, "stored query not found")
+
+
+def load(call: Call) -> Answer:
+    """Load NDJSON that comes as a text."""
+    return _load(call, call.json(wire.IngestRequest))
+
+
+def ingest(call: Call) -> Answer:
+    """Load NDJSON of the older, forgiving format; a missing branch is made from main."""
+    body = call.json(wire.IngestRequest)
+    body.from_ = body.from_ or MAIN
+    return _load(call, body, permissive=True)
+
+
+def _load(call: Call, body: wire.IngestRequest, *, permissive: bool = False) -> Answer:
+    branch = body.branch or MAIN
+    call.facts.update(branch=branch)
+    done = call.graph.load(
+        body.data.encode(),
+        body.mode or "merge",
+        branch=branch,
+        from_branch=body.from_,
+        engine="local",
+        actor=call.actor,
+        permissive=permissive,
+    )
+    call.facts.update(rows=done.total_entities, commit=done.commit.id)
+    return answered(load_output(done, call.graph.uri))
+
+
+def load_ndjson(call: Call) -> Answer:
+    """Load NDJSON that is the body."""
+    branch = call.one("branch") or MAIN
+    call.facts.update(branch=branch)
+    with call.body_stream() as stream:
+        done = call.graph.load(
+            stream,
+            call.one("mode") or "merge",
+            branch=branch,
+            from_branch=call.one("from"),
+            engine="local",
+            actor=call.actor,
+        )
+    call.facts.update(rows=done.total_entities, commit=done.commit.id)
+    return answered(load_output(done))
+
+
+def new_branch(call: Call) -> Answer:
+    """Create a branch."""
+    body = call.json(wire.BranchCreateRequest)
+    base = body.from_ or MAIN
+    call.facts.update(branch=body.name)
+    name = call.graph.branches.create(body.name, from_=base)
+    made = wire.BranchCreateOutput(uri=call.graph.uri, from_=base, name=name, actor_id=call.actor)
+    return answered(made)
+
+
+def delete_branch(call: Call) -> Answer:
+    """Delete a branch."""
+    name = call.path["branch"]
+    call.facts.update(branch=name)
+    call.graph.branches.delete(name)
+    gone = wire.BranchDeleteOutput(uri=call.graph.uri, name=name, actor_id=call.actor)
+    return answered(gone)
+
+
+def merge(call: Call) -> Answer:
+    """Merge a branch into another as one commit."""
+    body = call.json(wire.BranchMergeRequest)
+    target = body.target or MAIN
+    call.facts.update(branch=target)
+    done = call.graph.branches.merge(
+        body.source, target, actor=call.actor, delete_source=body.delete_branch
+    )
+    call.facts.update(commit=None if done.commit is None else done.commit.id)
+    return answered(merge_output(done))
+
+
+def apply_schema(call: Call) -> Answer:
+    """Change the schema, and the data with it, as one commit."""
+    body = call.json(wire.SchemaApplyRequest)
+    # With a line end it is a text: a name that ends in .pg would be read as a file.
+    done = call.graph.schema.apply(
+        f"{body.schema_source}\n" if body.schema_source.endswith(".pg") else body.schema_source,
+        allow_data_loss=body.allow_data_loss,
+        actor=call.actor,
+    )
+    return answered(wire.SchemaApplyOutput(uri=call.graph.uri, **done.to_json()))
