@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import (
     AlreadyExists,
+    AmbiguousPoint,
     BadRequest,
     ChangeFeedGap,
     Conflict,
@@ -26,6 +27,7 @@ from omnigraph.errors import (
     NoChanges,
     NotFound,
     NotInstalled,
+    NotRevertible,
     OmnigraphError,
     ParseError,
     PreconditionFailed,
@@ -33,10 +35,12 @@ from omnigraph.errors import (
     RecoveryRequired,
     Refused,
     SchemaChanged,
+    SchemaDiffers,
     SchemaHeld,
     SourceError,
     StorageFailed,
     TypeCheckError,
+    UnknownPoint,
     UnsupportedVersion,
     VersionMismatch,
     Violation,
@@ -52,6 +56,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.changes.images import Image
     from omnigraph.exec.load.request import LoadResult
     from omnigraph.exec.merge.run import MergeOutcome
+    from omnigraph.exec.merge.undo import UndoOutcome
     from omnigraph.exec.mutate.run import MutationResult
     from omnigraph.exec.read.result import QueryResult
     from omnigraph.exec.schema.migrate import SchemaApplied
@@ -60,12 +65,14 @@ if TYPE_CHECKING:
     from omnigraph.exec.upkeep.findings import Finding
     from omnigraph.exec.upkeep.optimize import OptimizeReport
     from omnigraph.graph import Graph, init, open
+    from omnigraph.storage.manifest.tags import Tag
     from omnigraph.storage.upkeep.repair import RepairReport
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AlreadyExists",
+    "AmbiguousPoint",
     "BadRequest",
     "Baseline",
     "BlobCell",
@@ -98,6 +105,7 @@ __all__ = [
     "NoChanges",
     "NotFound",
     "NotInstalled",
+    "NotRevertible",
     "OmnigraphError",
     "OptimizeReport",
     "ParseError",
@@ -109,10 +117,14 @@ __all__ = [
     "RepairReport",
     "SchemaApplied",
     "SchemaChanged",
+    "SchemaDiffers",
     "SchemaHeld",
     "SourceError",
     "StorageFailed",
+    "Tag",
     "TypeCheckError",
+    "UndoOutcome",
+    "UnknownPoint",
     "UnsupportedVersion",
     "VersionMismatch",
     "Violation",
@@ -141,6 +153,8 @@ _LOADED_LATER = {
     "QueryResult": "exec.read.result",
     "RepairReport": "storage.upkeep.repair",
     "SchemaApplied": "exec.schema.migrate",
+    "Tag": "storage.manifest.tags",
+    "UndoOutcome": "exec.merge.undo",
     "init": "graph",
     "open": "graph",
 }

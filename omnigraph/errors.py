@@ -2,11 +2,13 @@
 
 OmnigraphError
 ├── SourceError        fix the text             ParseError, TypeCheckError (both carry a position)
-├── Refused            change the request       BadRequest, NotFound, Reclaimed, AlreadyExists,
+├── Refused            change the request       BadRequest, NotFound, UnknownPoint,
+│                                               AmbiguousPoint, Reclaimed, AlreadyExists,
 │                                               InUse, LimitExceeded, ConstraintViolated,
 │                                               ExternalBlobDenied, ExternalBlobUnreadable,
 │                                               MigrationUnsupported, UnsupportedVersion,
-│                                               ChangeFeedGap, Forbidden
+│                                               ChangeFeedGap, NotRevertible, SchemaDiffers,
+│                                               Forbidden
 ├── Conflict           prepare again, or stop   VersionMismatch, KeyTaken, PreconditionFailed,
 │                                               SchemaChanged, SchemaHeld, MergeConflicts, NoChanges
 ├── NotInstalled       install what it names
@@ -183,6 +185,36 @@ class NotFound(Refused):
 
 
 @dataclass(eq=False)
+class UnknownPoint(NotFound):
+    """A text that names no branch, tag or commit. `near` are names and ids that resemble it."""
+
+    near: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return _with_hint(text, f"did you mean {_either(self.near)}?") if self.near else text
+
+
+@dataclass(eq=False)
+class AmbiguousPoint(Refused):
+    """The beginning of several commit ids. `candidates` are the first of them."""
+
+    name: str
+    candidates: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"'{self.name}' is the beginning of several commits: {_either(self.candidates)}; "
+            "give more of the id"
+        )
+
+
+def _either(names: tuple[str, ...]) -> str:
+    quoted = [f"'{name}'" for name in names]
+    return " or ".join(filter(None, (", ".join(quoted[:-1]), quoted[-1])))
+
+
+@dataclass(eq=False)
 class Reclaimed(Refused):
     """Old data that cleanup removed, or that is missing on disk. Newer data is whole."""
 
@@ -215,13 +247,20 @@ class AlreadyExists(Refused):
 
 @dataclass(eq=False)
 class InUse(Refused):
-    """A deletion refused because another branch depends on its target. Nothing was changed."""
+    """A deletion refused because another branch, or a tag, depends on its target. Nothing was
+    changed."""
 
     kind: str
     name: str
     by: str
+    by_kind: str = ""  # the same as `kind`, unless it says another
 
     def __str__(self) -> str:
+        if self.by_kind:
+            return (
+                f"cannot delete {self.kind} '{self.name}' because {self.by_kind} '{self.by}' names "
+                f"a commit of it; delete the {self.by_kind} first, or keep the {self.kind}"
+            )
         return (
             f"cannot delete {self.kind} '{self.name}' because descendant {self.kind} '{self.by}' "
             "still depends on it"
@@ -362,6 +401,44 @@ class ChangeFeedGap(Refused):
 
 
 @dataclass(eq=False)
+class NotRevertible(Refused):
+    """A commit that a revert cannot undo: the first one, or a change of the schema, with the steps
+    that undo it and the commit before it. Nothing was changed."""
+
+    commit_id: str
+    reason: str  # genesis or schema_change
+    steps: tuple[str, ...] = ()
+    before: str | None = None
+
+    def __str__(self) -> str:
+        if self.reason == "genesis":
+            return (
+                f"commit '{self.commit_id}' is the first of its graph and changed nothing; "
+                "name a later one"
+            )
+        steps = "".join(f"\n- {step}" for step in self.steps)
+        return (
+            f"commit '{self.commit_id}' changed the schema, and a revert changes data alone; the "
+            f"change that undoes it:{steps}\napply a schema that says so (`omnigraph schema plan` "
+            f"shows the steps; in Python, graph.schema.at('{self.before}').text is the one before)"
+        )
+
+
+@dataclass(eq=False)
+class SchemaDiffers(Refused):
+    """Entities of the past that today's schema cannot tell. Nothing was changed."""
+
+    commit_id: str
+    types: tuple[str, ...]
+    reason: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        text = f"{', '.join(self.types)} at commit '{self.commit_id}': {self.reason}"
+        return _with_hint(text, self.hint)
+
+
+@dataclass(eq=False)
 class Forbidden(Refused):
     """Policy denied the action."""
 
@@ -395,7 +472,9 @@ class VersionMismatch(Conflict):
 
     def __str__(self) -> str:
         moved = f"{self.table_key} is at version {self.actual}, not {self.expected}"
-        return f"{moved}; read again and retry"
+        return (
+            f"{moved}; read again and retry (a mutation does so by itself with retries=, --retry)"
+        )
 
 
 @dataclass(eq=False)
@@ -445,15 +524,17 @@ class SchemaChanged(Conflict):
 
 @dataclass(eq=False)
 class SchemaHeld(Conflict):
-    """Branches that keep the schema as it is. Nothing was changed."""
+    """A schema change that narrows or removes, beside other branches. Nothing was changed."""
 
     branches: tuple[str, ...]
+    step: str = ""
 
     def __str__(self) -> str:
         names = ", ".join(f"'{name}'" for name in self.branches)
+        what = f" ({self.step})" if self.step else ""
         return (
-            f"the schema can change only while 'main' is the only branch, and there is {names}; "
-            "merge or delete what is not main, then apply again"
+            f"a change that does more than add or widen{what} needs 'main' to be the only branch, "
+            f"and there is {names}; merge or delete what is not main, then apply to main"
         )
 
 
@@ -512,9 +593,11 @@ _CONFLICTS_SHOWN = 3
 
 @dataclass(eq=False)
 class MergeConflicts(Conflict):
-    """A merge that needs a decision. Nothing was published."""
+    """A merge, a revert or a restore that needs a decision. Nothing was published."""
 
     conflicts: tuple[MergeConflict, ...]
+    of: str = "merge"
+    hint: str = ""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -527,7 +610,8 @@ class MergeConflicts(Conflict):
         listed = "; ".join(f"{conflict.subject} ({conflict.kind})" for conflict in shown)
         more = len(self.conflicts) - len(shown)
         tail = f"; and {more} more" if more > 0 else ""
-        return f"merge conflicts: {listed}{tail}; change one side and merge again"
+        hint = self.hint or "change one side and merge again"
+        return f"{self.of} conflicts: {listed}{tail}; {hint}"
 
 
 # The surroundings

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from omnigraph.catalog.defaults import read_default
 from omnigraph.catalog.draft import NO_PROPERTY_ID, Hint
 from omnigraph.catalog.model import Annotation, Embed, Literal, Property
 from omnigraph.language.reader import Fault
@@ -83,7 +84,8 @@ def read_property(kind: Kind, owner: str, declared: ast.Property) -> Declared:
                 raise _misplaced(note, "properties", "use @description, or annotate the type")
             case _:
                 kept.append(_opaque(note))
-    prop = Property(NO_PROPERTY_ID, name, value_type, tuple(kept), embed)
+    default = read_default(owner, declared)
+    prop = Property(NO_PROPERTY_ID, name, value_type, tuple(kept), embed, default=default)
     return Declared(prop, tuple(flags), hint, declared.span, backfill)
 
 

@@ -22,6 +22,7 @@ from omnigraph.catalog.model import (
     Cardinality,
     Catalog,
     Check,
+    Default,
     EdgeType,
     Embed,
     Interface,
@@ -249,9 +250,20 @@ def _property(value: Any, where: str) -> Property:
         tuple(record.items("annotations", _annotation)),
         _embed(record.take("embed"), where),
         record.optional_text("injected_from"),
+        _default(record, where),
     )
     record.finish()
     return prop
+
+
+def _default(record: _Record, where: str) -> Default | None:
+    """The default, which documents of schemas without one do not mention."""
+    if "default" not in record.fields:
+        return None
+    value = record.take("default")
+    if isinstance(value, list):
+        return tuple(_literal(item, where) for item in value)
+    return _literal(value, where)
 
 
 def _range(value: Any, where: str) -> Range:
@@ -324,5 +336,6 @@ def _edge(value: Any, where: str) -> tuple[EdgeType, int]:
         uniques=tuple(record.items("uniques", _texts)),
         indexes=record.texts("indexes"),
         annotations=tuple(record.items("annotations", _annotation)),
+        key=record.texts("key") if "key" in record.fields else (),
     )
     return edge, _last_counter(record)

@@ -69,7 +69,7 @@ def _require_node(owner: Owner, name: str, span: Span) -> None:
             span,
             f"@{name} is not supported on edges",
             code="misplaced",
-            hint="edges take @unique and @index",
+            hint="edges take @key(src, dst), @unique and @index",
         )
 
 
@@ -82,15 +82,15 @@ def _add_columns(
     *,
     in_body: bool,
 ) -> None:
-    if kind is Columns.KEY:
-        _require_node(owner, "key", span)
+    if kind is Columns.KEY and owner.kind is Kind.EDGE:
+        _require_both_ends(owner, columns, span)
     for column in columns:
         if not (owner.kind is Kind.EDGE and column.text in _ENDPOINTS):
             _check_column(owner, kind, column, in_body=in_body)
     names = tuple(column.text for column in columns)
     match kind:
         case Columns.KEY:
-            if gathered.keys and owner.kind is Kind.NODE:
+            if gathered.keys and owner.kind is not Kind.INTERFACE:
                 raise _multiple_keys(owner, span)
             gathered.keys.append(names)
         case Columns.UNIQUE:
@@ -101,10 +101,20 @@ def _add_columns(
             assert_never(kind)
 
 
+def _require_both_ends(owner: Owner, columns: Sequence[Name], span: Span) -> None:
+    if not {column.text for column in columns} >= _ENDPOINTS:
+        raise Fault(
+            span,
+            f"@key of edge {owner.name} must name both ends",
+            code="misplaced",
+            hint="write @key(src, dst), or @key(src, dst, property), after the target type",
+        )
+
+
 def _multiple_keys(owner: Owner, span: Span) -> Fault:
     return Fault(
         span,
-        f"node type {owner.name} has multiple @key constraints; only one is supported",
+        f"{owner.kind} type {owner.name} has multiple @key constraints; only one is supported",
         code="multiple-keys",
         hint="for a key of several properties write one @key(a, b)",
     )

@@ -10,6 +10,7 @@ from typing import assert_never
 
 from omnigraph.catalog.annotations import Declared, read_property, read_type_notes
 from omnigraph.catalog.constraints import Owner, read_constraints
+from omnigraph.catalog.defaults import require_allowed_defaults
 from omnigraph.catalog.draft import NO_TYPE_ID, Draft, Hint, entity
 from omnigraph.catalog.model import Cardinality, EdgeType, Interface, Literal, NodeType
 from omnigraph.language.reader import Fault
@@ -113,7 +114,7 @@ class _Resolver:
         self._keep_hints(Kind.NODE, name, declared)
         if notes.hint:
             self.hints[entity(Kind.NODE, name)] = notes.hint
-        return NodeType(
+        node = NodeType(
             NO_TYPE_ID,
             name,
             tuple(item.property for item in declared),
@@ -125,6 +126,8 @@ class _Resolver:
             implements=tuple(interface.text for interface in declaration.implements),
             annotations=notes.annotations,
         )
+        require_allowed_defaults(node, {item.property.name: item.span for item in declared})
+        return node
 
     def edge(self, declaration: ast.Edge) -> EdgeType:
         name = declaration.name.text
@@ -133,7 +136,8 @@ class _Resolver:
         notes = read_type_notes(Kind.EDGE, declaration.annotations)
         declared = self._properties(Kind.EDGE, name, declaration.properties)
         owner = Owner(Kind.EDGE, name, _types(declared))
-        constraints = read_constraints(owner, declared, declaration.constraints)
+        header = () if declaration.key is None else (declaration.key,)
+        constraints = read_constraints(owner, declared, (*header, *declaration.constraints))
         self._keep_hints(Kind.EDGE, name, declared)
         if notes.hint:
             self.hints[entity(Kind.EDGE, name)] = notes.hint
@@ -148,6 +152,7 @@ class _Resolver:
             uniques=tuple(constraints.uniques.values()),
             indexes=tuple(constraints.indexes),
             annotations=notes.annotations,
+            key=constraints.keys[0] if constraints.keys else (),
         )
 
     def _properties(
@@ -269,7 +274,8 @@ def _meaning(item: Declared) -> tuple[object, ...]:
     """The part of a property that two interfaces must agree on. Texts for people may differ."""
     notes = sorted(repr(note) for note in item.property.annotations if note.name != "description")
     old = item.hint.old if item.hint else None
-    return item.property.type, set(item.flags), item.property.embed, notes, old, item.backfill
+    prop = item.property
+    return prop.type, set(item.flags), prop.embed, notes, old, item.backfill, prop.default
 
 
 def _require_embed_sources(

@@ -59,6 +59,8 @@ def _constraints(each: AnyType) -> Iterator[Shown]:
             yield from map(_range, each.ranges)
             yield from map(_check, each.checks)
         case EdgeType():
+            if each.key:
+                yield Shown("key", each.key)
             yield from (Shown("unique", columns) for columns in each.uniques)
         case _:
             assert_never(each)

@@ -10,6 +10,7 @@ from typing import Any
 
 from omnigraph.catalog.model import (
     Annotation,
+    Default,
     EdgeType,
     Interface,
     NodeType,
@@ -36,7 +37,7 @@ def fingerprint(
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-_ORDERED = frozenset({"key"})
+_ORDERED = frozenset({"key", "default"})
 
 
 def _unordered(documents: Iterable[Document]) -> list[Any]:
@@ -97,7 +98,16 @@ def _property(prop: Property) -> Document:
         "annotations": _annotations(prop.annotations),
         "embed": embed,
         "injected_from": prop.injected_from,
+        **default_document(prop.default),
     }
+
+
+def default_document(default: Default | None) -> Document:
+    """A default as plans and catalogs write it: no member where there is none, so that a schema
+    without defaults has the document it always had."""
+    if default is None:
+        return {}
+    return {"default": list(default) if isinstance(default, tuple) else default}
 
 
 def interface_document(interface: Interface) -> Document:
@@ -129,7 +139,7 @@ def node_document(node: NodeType) -> Document:
 
 
 def edge_document(edge: EdgeType) -> Document:
-    """An edge type as catalogs write it."""
+    """An edge type as catalogs write it; without a key it is as before edges could have one."""
     return {
         "id": edge.id,
         "name": edge.name,
@@ -140,4 +150,5 @@ def edge_document(edge: EdgeType) -> Document:
         "uniques": [list(columns) for columns in edge.uniques],
         "indexes": list(edge.indexes),
         "annotations": _annotations(edge.annotations),
+        **({"key": list(edge.key)} if edge.key else {}),
     }

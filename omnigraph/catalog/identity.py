@@ -5,7 +5,7 @@ given out twice. A new type numbers its properties in order of their names; prop
 follow, again by name.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -40,6 +40,7 @@ def identify(draft: Draft, accepted: Catalog | None) -> tuple[Catalog, tuple[Not
     nodes = mint.types(Kind.NODE, draft.nodes, mint.accepted.nodes)
     edges = mint.types(Kind.EDGE, draft.edges, mint.accepted.edges)
     nodes = {name: _with_ordered_key(node) for name, node in nodes.items()}
+    edges = {name: _with_ordered_edge_key(edge) for name, edge in edges.items()}
     catalog = Catalog(
         nodes,
         edges,
@@ -51,10 +52,31 @@ def identify(draft: Draft, accepted: Catalog | None) -> tuple[Catalog, tuple[Not
     return catalog, tuple(mint.notes)
 
 
+def numbered_above(catalog: Catalog, others: Iterable[Catalog]) -> Catalog:
+    """The catalog with counters above those of others: what it is given next, none of them has.
+
+    Branches keep schemas of their own, so an id that is new on one must be new on all.
+    """
+    next_type_id, next_ids = catalog.next_type_id, dict(catalog.next_property_ids)
+    for other in others:
+        next_type_id = max(next_type_id, other.next_type_id)
+        for type_id, next_id in other.next_property_ids.items():
+            if type_id in next_ids:
+                next_ids[type_id] = max(next_ids[type_id], next_id)
+    return replace(catalog, next_type_id=next_type_id, next_property_ids=next_ids)
+
+
 def _with_ordered_key(node: NodeType) -> NodeType:
     """A key's columns in order of property ids, which is the order inside composite ids."""
     order = {prop.name: prop.id for prop in node.properties}
     return replace(node, key=tuple(sorted(node.key, key=lambda name: order[name])))
+
+
+def _with_ordered_edge_key(edge: EdgeType) -> EdgeType:
+    """An edge's key: its ends, then its columns in order of property ids."""
+    order: dict[str, int] = {prop.name: prop.id for prop in edge.properties}
+    order |= {"src": -2, "dst": -1}
+    return replace(edge, key=tuple(sorted(edge.key, key=lambda name: order[name])))
 
 
 class _Mint:

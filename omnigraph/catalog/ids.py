@@ -13,26 +13,28 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import assert_never
 
-from omnigraph.catalog.model import NodeType
+from omnigraph.catalog.model import Type
 from omnigraph.catalog.numbers import at_width
 from omnigraph.errors import BadRequest
 from omnigraph.language.moments import DAYS, MILLISECONDS, days_of, milliseconds_of
-from omnigraph.types import INTEGER_BOUNDS, Scalar, ValueType
+from omnigraph.types import ID_TYPE, INTEGER_BOUNDS, Scalar, ValueType
 
 KeyValue = str | bool | int | float | date | datetime
 
 
-def entity_id(node: NodeType, values: Mapping[str, KeyValue | None]) -> str | None:
-    """The id of a node with these property values, or None for a type without key."""
+def entity_id(owner: Type, values: Mapping[str, KeyValue | None]) -> str | None:
+    """The id of a node or an edge with these values, or None for a type without key. The ends of an
+    edge are `src` and `dst`."""
     texts = []
-    for name in node.key:
-        prop = node.property(name)
+    for name in owner.key:
+        prop = owner.property(name)
         value = values.get(name)
-        if prop is None or value is None:
+        if value is None:
             raise BadRequest(
-                f"{node.name}.{name} is part of the key and has no value", "give it a value"
+                f"{owner.name}.{name} is part of the key and has no value", "give it a value"
             )
-        texts.append(canonical_text(prop.type, value, what=f"{node.name}.{name}"))
+        value_type = ID_TYPE if prop is None else prop.type
+        texts.append(canonical_text(value_type, value, what=f"{owner.name}.{name}"))
     if not texts:
         return None
     if len(texts) == 1:

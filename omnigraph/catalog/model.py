@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 Literal = str | int | float | bool
 
+Default = Literal | tuple[Literal, ...]
+"""The value of a property that is left out: a literal, or the items of a list."""
+
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
@@ -81,6 +84,7 @@ class Property:
     annotations: tuple[Annotation, ...] = ()  # without @key, @unique, @index and @rename_from
     embed: Embed | None = None
     injected_from: str | None = None  # an interface, when the node itself is silent
+    default: Default | None = None  # the value where an insert or a load leaves it out
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +145,7 @@ class NodeType:
 
 @dataclass(frozen=True, slots=True)
 class EdgeType:
-    """An edge type from one node type to another. Unique constraints may name `src` and `dst`."""
+    """An edge type from one node type to another. Constraints may name `src` and `dst`."""
 
     id: TypeId
     name: str
@@ -152,6 +156,7 @@ class EdgeType:
     uniques: tuple[tuple[str, ...], ...] = ()
     indexes: tuple[str, ...] = ()
     annotations: tuple[Annotation, ...] = ()
+    key: tuple[str, ...] = ()  # src, dst, then properties by id; empty: ids are generated
     _by_name: dict[str, Property] = field(init=False, repr=False, compare=False)
 
     @property
@@ -168,13 +173,8 @@ class EdgeType:
         return _table_schema(self)
 
     @property
-    def key(self) -> tuple[str, ...]:
-        """No properties: ids of edges are generated."""
-        return ()
-
-    @property
     def key_is_id(self) -> bool:
-        """Never: ids of edges are generated."""
+        """Never: a key of an edge has both ends."""
         return False
 
     def __post_init__(self) -> None:

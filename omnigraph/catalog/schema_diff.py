@@ -32,11 +32,14 @@ from omnigraph.catalog.steps import (
     Step,
     UnsupportedChange,
     UpdateCardinality,
+    UpdateDefault,
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
+    WidenProperty,
 )
+from omnigraph.catalog.widening import widened_type
 from omnigraph.errors import BadRequest, MigrationUnsupported
-from omnigraph.types import Kind, TypeId, ValueType
+from omnigraph.types import FLOATS, Kind, TypeId, ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,11 @@ def plan_migration(
     if not steps and new.fingerprint != old.fingerprint:
         steps = (UnsupportedChange("schema", "this change is not classified"),)
     return MigrationPlan(steps, admission.diagnostics, new, allow_data_loss)
+
+
+def steps_between(old: Catalog, new: Catalog) -> tuple[Step, ...]:
+    """The steps from one accepted schema of a graph to another one of the same graph."""
+    return tuple(_Diff(old, new, SOFT, {}).steps())
 
 
 def _fillings(new: Catalog, admission: Admission, given: Mapping[str, str]) -> dict[str, str]:
@@ -192,24 +200,25 @@ class _Diff:
                 filling = self.fillings.get(entity(kind, new.name, prop.name))
                 yield _added(kind, new.name, prop, filling)
             else:
-                yield from _property(kind, new.name, origin, prop)
+                yield from _property(kind, new, origin, prop)
                 yield from _embed(kind, (old, origin), (new, prop))
         for gone in before.values():
             yield DropProperty(kind, new.name, gone.name, self.drop_mode)
 
 
 def _added(kind: Kind, owner: str, prop: Property, filling: str | None) -> Step:
-    if prop.type.nullable or filling is not None:
-        return AddProperty(kind, owner, prop.name, prop.type, filling)
+    if prop.type.nullable or filling is not None or prop.default is not None:
+        return AddProperty(kind, owner, prop.name, prop.type, filling, prop.default)
     reason = (
         f"adding required property of type {prop.type}: existing rows would have no value; "
-        "give one with @backfill(value), or an expression when it is applied"
+        "give a default (= value), one with @backfill(value), or an expression when it is applied"
     )
     code = REQUIRED_PROPERTY_ADDED.code
     return UnsupportedChange(entity(kind, owner, prop.name), reason, code)
 
 
-def _property(kind: Kind, owner: str, old: Property, new: Property) -> Iterator[Step]:
+def _property(kind: Kind, each: AnyType, old: Property, new: Property) -> Iterator[Step]:
+    owner = each.name
     where = entity(kind, owner, new.name)
     if old.name != new.name:
         yield RenameProperty(kind, owner, old.name, new.name)
@@ -217,7 +226,10 @@ def _property(kind: Kind, owner: str, old: Property, new: Property) -> Iterator[
         reason = "moving a property between a node and its interface is not supported"
         yield UnsupportedChange(where, reason)
     if old.type != new.type:
-        yield _retyped(kind, owner, old.type, new)
+        keyed = isinstance(each, NodeType) and new.name in each.key
+        yield _retyped(kind, owner, old.type, new, keyed=keyed)
+    if old.default != new.default or type(old.default) is not type(new.default):
+        yield UpdateDefault(kind, owner, new.name, old.default, new.default)
     metadata, other = _split_notes(old.annotations, new.annotations)
     if metadata is not None:
         yield UpdatePropertyMetadata(kind, owner, new.name, metadata)
@@ -225,11 +237,15 @@ def _property(kind: Kind, owner: str, old: Property, new: Property) -> Iterator[
         yield UnsupportedChange(where, f"changing {other} is not supported")
 
 
-def _retyped(kind: Kind, owner: str, old: ValueType, new: Property) -> Step:
+def _retyped(kind: Kind, owner: str, old: ValueType, new: Property, *, keyed: bool) -> Step:
     before, after = set(old.enum_values or ()), set(new.type.enum_values or ())
     widened = ValueType(old.scalar, old.nullable, enum_values=new.type.enum_values)
     if before and widened == new.type and before < after:
         return ExtendEnum(kind, owner, new.name, tuple(sorted(after - before)))
+    # An id spells the value of its key: a whole number alike in both widths, a float not.
+    respelled = keyed and old.scalar in FLOATS
+    if widened_type(old, new.type) == new.type and not respelled:
+        return WidenProperty(kind, owner, new.name, old, new.type)
     reason = f"changing property type from {old} to {new.type} is not supported"
     return UnsupportedChange(entity(kind, owner, new.name), reason, PROPERTY_TYPE_CHANGED.code)
 
@@ -294,6 +310,16 @@ def _difference(
     return gone + rest
 
 
+def _can_be_keyed(old: AnyType, new: AnyType) -> bool:
+    """Whether ids can be made from the key of the new type: no row refers to an edge by its id, and
+    every row has the properties already."""
+    if not (isinstance(old, EdgeType) and isinstance(new, EdgeType)):
+        return False
+    before = {prop.id for prop in old.properties}
+    key = (new.property(name) for name in new.key)
+    return all(prop is None or prop.id in before for prop in key)
+
+
 def _constraints(kind: Kind, old: AnyType, new: AnyType) -> Iterator[Step]:
     before, after = demands(old), demands(new)
     where = entity(kind, new.name)
@@ -302,7 +328,7 @@ def _constraints(kind: Kind, old: AnyType, new: AnyType) -> Iterator[Step]:
             continue
         if demand.name == "index":
             yield AddIndex(kind, new.name, shown.columns)
-        elif demand.name == "key":
+        elif demand.name == "key" and not _can_be_keyed(old, new):
             # Ids follow from the key, and edges from ids.
             reason = f"adding constraint {shown} to an existing type is not supported"
             yield UnsupportedChange(where, reason)
@@ -311,7 +337,7 @@ def _constraints(kind: Kind, old: AnyType, new: AnyType) -> Iterator[Step]:
     for demand, shown in before.items():
         if demand in after:
             continue
-        if demand.name == "key":
+        if demand.name == "key" and kind is not Kind.EDGE:
             yield UnsupportedChange(where, f"removing constraints is not supported: {shown}")
         else:
             yield DropConstraint(kind, new.name, shown)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.catalog.demands import Shown
-from omnigraph.catalog.documents import annotation_document, type_document
-from omnigraph.catalog.model import Annotation, Cardinality
+from omnigraph.catalog.documents import annotation_document, default_document, type_document
+from omnigraph.catalog.model import Annotation, Cardinality, Default
 from omnigraph.catalog.schema_lint import LINT_CODES
-from omnigraph.language.schema.literals import format_literal
+from omnigraph.language.schema.literals import format_default, format_literal
 from omnigraph.types import Kind, ValueType
 
 Json = Mapping[str, Any]
@@ -58,13 +58,14 @@ class RenameType:
 
 @dataclass(frozen=True, slots=True)
 class AddProperty:
-    """A new property. Existing rows get the value of `backfill`, else null."""
+    """A new property. Existing rows get the value of `backfill`, else the default, else null."""
 
     kind: Kind
     type_name: str
     name: str
     type: ValueType
     backfill: str | None = None  # a SQL expression over the row
+    default: Default | None = None
 
     def to_json(self) -> Json:
         filled = {} if self.backfill is None else {"backfill": self.backfill}
@@ -74,11 +75,13 @@ class AddProperty:
             "type_name": self.type_name,
             "property_name": self.name,
             "property_type": type_document(self.type),
+            **default_document(self.default),
             **filled,
         }
 
     def __str__(self) -> str:
-        what = f"'{self.type_name}.{self.name}' ({self.type})"
+        default = "" if self.default is None else f" = {format_default(self.default)}"
+        what = f"'{self.type_name}.{self.name}' ({self.type}{default})"
         filled = "" if self.backfill is None else f" filled with {self.backfill}"
         return f"add property {what} on {self.kind} '{self.type_name}'{filled}"
 
@@ -214,6 +217,57 @@ class ExtendEnum:
 
 
 @dataclass(frozen=True, slots=True)
+class WidenProperty:
+    """A type that holds every value of the old one, and more."""
+
+    kind: Kind
+    type_name: str
+    name: str
+    old: ValueType
+    new: ValueType
+
+    def to_json(self) -> Json:
+        return {
+            "kind": "widen_property",
+            "type_kind": str(self.kind),
+            "type_name": self.type_name,
+            "property_name": self.name,
+            "from": type_document(self.old),
+            "to": type_document(self.new),
+        }
+
+    def __str__(self) -> str:
+        what = f"'{self.type_name}.{self.name}' ({self.old} -> {self.new})"
+        return f"widen property {what} on {self.kind} '{self.type_name}'"
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateDefault:
+    """Another default, for rows that are written from now on. None: no default."""
+
+    kind: Kind
+    type_name: str
+    name: str
+    old: Default | None
+    new: Default | None
+
+    def to_json(self) -> Json:
+        return {
+            "kind": "update_default",
+            "type_kind": str(self.kind),
+            "type_name": self.type_name,
+            "property_name": self.name,
+            "from": default_document(self.old).get("default"),
+            "to": default_document(self.new).get("default"),
+        }
+
+    def __str__(self) -> str:
+        old, new = ("none" if d is None else format_default(d) for d in (self.old, self.new))
+        what = f"'{self.type_name}.{self.name}' ({old} -> {new})"
+        return f"change default {what} on {self.kind} '{self.type_name}'"
+
+
+@dataclass(frozen=True, slots=True)
 class UpdateTypeMetadata:
     """New texts for people on a type. The list is all it has after the change."""
 
@@ -326,6 +380,8 @@ Step = (
     | DropConstraint
     | UpdateCardinality
     | ExtendEnum
+    | WidenProperty
+    | UpdateDefault
     | UpdateTypeMetadata
     | UpdatePropertyMetadata
     | DropType

@@ -80,6 +80,21 @@ def name_and_graph(
     return (words[0] if words else named), path
 
 
+def point_and_graph(words: list[str], elsewhere: str | None) -> tuple[str | None, str | None]:
+    """The point in time and the graph among the words after a command. One word is the graph if it
+    is a folder or ends as one: a point may hold a slash."""
+    if len(words) > 2:
+        raise typer.BadParameter("at most a point in time and a graph follow")
+    path = None
+    if len(words) == 2 or (words and elsewhere is None and _is_an_address(words[0])):
+        path = words.pop()
+    return (words[0] if words else None), path
+
+
+def _is_an_address(word: str) -> bool:
+    return "://" in word or word.endswith(".omni") or Path(word).is_dir()
+
+
 def is_local(uri: str) -> bool:
     """Whether the graph is on this machine."""
     return "://" not in uri or uri.startswith("file://")

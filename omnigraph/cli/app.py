@@ -33,6 +33,8 @@ from omnigraph.cli import (
     settings,
     shell,
     spark,
+    tag,
+    undo_commands,
     upkeep,
 )
 from omnigraph.cli.options import Json
@@ -67,7 +69,10 @@ app.command()(shell.shell)
 app.command()(bulk.load)
 app.command()(bulk.export)
 app.add_typer(branch.app)
+app.add_typer(tag.app)
 app.command()(diff.diff)
+app.command()(undo_commands.revert)
+app.command()(undo_commands.restore)
 app.add_typer(history.commit_app)
 app.add_typer(changes.app)
 app.command()(history.snapshot)

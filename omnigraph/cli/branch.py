@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from omnigraph.cli.address import confirm_destructive, graph_uri, write_target
-from omnigraph.cli.change_text import conflict_lines
+from omnigraph.cli.change_text import conflict_lines, kept_edge_lines, preview_lines
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import MAIN, Actor, GraphPath, Json, Quiet, Store, Uri
 from omnigraph.cli.progress import following
@@ -21,6 +21,7 @@ from omnigraph.errors import MergeConflicts
 
 if TYPE_CHECKING:
     from omnigraph.exec.merge.resolve import Resolve
+    from omnigraph.exec.merge.run import MergeOutcome
 
 app = typer.Typer(
     name="branch",
@@ -36,7 +37,9 @@ BranchName = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
 def create(
     name: BranchName,
     path: GraphPath = None,
-    from_: Annotated[str, typer.Option("--from", metavar="BRANCH", help="Where to fork.")] = MAIN,
+    from_: Annotated[
+        str, typer.Option("--from", metavar="POINT", help="Where to fork: main, v1, main~3.")
+    ] = MAIN,
     actor: Actor = None,
     json: Json = False,
     uri: Uri = None,
@@ -98,25 +101,33 @@ class By(StrEnum):
     PROPERTY = "property"
 
 
+ResolveOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--resolve",
+        metavar="ANSWER",
+        help="Conflicts: ours, theirs, or TYPE/ID=ours|theirs|JSON for one; may be repeated.",
+    ),
+]
+ByOption = Annotated[
+    By, typer.Option("--by", help="property: sides may change other properties of an entity.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only show what would change, and the conflicts.")
+]
+
+
 @app.command()
 def merge(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="Branch to take from.")],
     path: GraphPath = None,
     into: Annotated[str, typer.Option(metavar="BRANCH", help="Branch to commit to.")] = MAIN,
-    resolve: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--resolve",
-            metavar="ANSWER",
-            help="Conflicts: ours, theirs, or TYPE/ID=ours|theirs|JSON for one; may be repeated.",
-        ),
-    ] = None,
-    by: Annotated[
-        By, typer.Option("--by", help="property: sides may change other properties of an entity.")
-    ] = By.ENTITY,
+    resolve: ResolveOption = None,
+    by: ByOption = By.ENTITY,
     delete_branch: Annotated[
         bool, typer.Option("--delete-branch", help="Delete the source afterwards.")
     ] = False,
+    dry_run: DryRun = False,
     actor: Actor = None,
     json: Json = False,
     uri: Uri = None,
@@ -131,8 +142,9 @@ def merge(
     answers = resolution(resolve or [])
     with plain_errors():
         where = graph_uri(path, uri, store)
-        write_target("branch merge", where, quiet=quiet)
-        with open_graph(where) as graph:
+        if not dry_run:
+            write_target("branch merge", where, quiet=quiet)
+        with open_graph(where, read_only=dry_run) as graph:
             try:
                 with following("compare", quiet=quiet) as progress:
                     outcome = graph.branches.merge(
@@ -143,20 +155,37 @@ def merge(
                         by=by.value,
                         resolve=answers,
                         progress=progress,
+                        dry_run=dry_run,
                     )
             except MergeConflicts as refused:
-                _refuse(refused, into, source, as_json=json)
-        if json:
-            show_json(outcome.to_json())
-            return
+                show_refusal(refused, into, source, as_json=json)
+            _show_merge(outcome, as_json=json)
+
+
+def _show_merge(outcome: MergeOutcome, *, as_json: bool) -> None:
+    source, into = outcome.source, outcome.target
+    if as_json:
+        show_json(outcome.to_json())
+        if outcome.conflicts:
+            raise typer.Exit(1)
+        return
+    if outcome.conflicts:
+        show_refusal(MergeConflicts(outcome.conflicts), into, source, as_json=False)
+    if outcome.dry_run:
+        show(f"would merge {source} into {into}: {outcome.kind}")
+        for line in preview_lines(outcome.changes.counts()):
+            show(line)
+    else:
         show(f"merged {source} into {into}: {outcome.kind}")
-        if outcome.branch_deleted:
-            show(f"deleted branch {source}")
-        elif outcome.branch_delete_error is not None:
-            warn(f"branch {source} was merged but not deleted: {outcome.branch_delete_error}")
+    for line in kept_edge_lines(outcome.kept_edges):
+        show(line)
+    if outcome.branch_deleted:
+        show(f"deleted branch {source}")
+    elif outcome.branch_delete_error is not None:
+        warn(f"branch {source} was merged but not deleted: {outcome.branch_delete_error}")
 
 
-def _refuse(refused: MergeConflicts, ours: str, theirs: str, *, as_json: bool) -> NoReturn:
+def show_refusal(refused: MergeConflicts, ours: str, theirs: str, *, as_json: bool) -> NoReturn:
     """Show every conflict and exit: as the server's JSON document, or side by side for a person."""
     if as_json:
         conflicts = [conflict.to_json() for conflict in refused.conflicts]

@@ -144,8 +144,12 @@ def _show(uri: str, done: LoadResult, *, as_json: bool, quiet: bool) -> None:
     show(
         f"loaded {uri} on branch {done.branch} with {done.mode}: "
         f"{done.total_entities} entities across {kinds}"
+        + (f", {done.inserted} inserted, {done.updated} updated" if done.mode == "patch" else "")
     )
     for line in rounded_lines(done.rounded):
         show(line)
+    for name, count in done.beside_equal.items():
+        edges = "edge was" if count == 1 else "edges were"
+        show(f"{count} {name} {edges} added beside equal ones; a @key(src, dst) would update them")
     if done.branch_created:
         show(f"branch {done.branch} created from {done.base_branch}")

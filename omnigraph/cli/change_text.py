@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from omnigraph.cli.grid import flat
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from omnigraph.errors import MergeConflict, MergeConflicts
     from omnigraph.exec.changes.diff import Change
     from omnigraph.exec.changes.images import Image
+    from omnigraph.exec.merge.kept_edges import KeptEdge
     from omnigraph.storage.records import Commit
 
 _COLOURS = {"insert": "green", "delete": "red", "update": "yellow"}
@@ -102,6 +103,35 @@ def _same(one: Any, other: Any) -> bool:
 # ---- conflicts
 
 
+_COUNT_SIGNS = (("insert", "+"), ("update", "~"), ("delete", "-"))
+_DONE = {"merge": "merged", "revert": "reverted", "restore": "restored"}
+
+
+def preview_lines(counts: Mapping[tuple[str, str, str], int]) -> Iterator[str]:
+    """Counts of changes by type: `node Person  +1 ~0 -2`."""
+    types = dict.fromkeys((kind, name) for kind, name, _ in counts)
+    if not types:
+        yield "no changes"
+    for kind, name in types:
+        each = (f"{sign}{counts.get((kind, name, op), 0)}" for op, sign in _COUNT_SIGNS)
+        yield f"{kind} {name}  {' '.join(each)}"
+
+
+_KEPT_SHOWN = 10
+
+
+def kept_edge_lines(edges: Sequence[KeptEdge]) -> Iterator[str]:
+    """The edges that an answer keeps with their node."""
+    for edge in edges[:_KEPT_SHOWN]:
+        ends = f"{edge.src} -> {edge.dst}"
+        yield (
+            f"keeps edge {edge.type_name} {edge.entity_id} ({ends}) "
+            f"with node {edge.node_type} {edge.node_id}"
+        )
+    if len(edges) > _KEPT_SHOWN:
+        yield f"and {len(edges) - _KEPT_SHOWN} more edges, which --json lists"
+
+
 def conflict_lines(refused: MergeConflicts, ours: str, theirs: str) -> Iterator[str]:
     """Every conflict with its three sides beside each other, and how to go on."""
     for conflict in refused.conflicts[:_CONFLICTS_SHOWN]:
@@ -114,7 +144,7 @@ def conflict_lines(refused: MergeConflicts, ours: str, theirs: str) -> Iterator[
     counts = ", ".join(f"{count} {kind}" for kind, count in refused.counts.items())
     total = len(refused.conflicts)
     plural = "conflict" if total == 1 else "conflicts"
-    yield f"{total} {plural} ({counts}); nothing was merged"
+    yield f"{total} {plural} ({counts}); nothing was {_DONE.get(refused.of, 'changed')}"
     yield from _ways_out(refused, ours, theirs)
 
 
@@ -172,10 +202,14 @@ def _cut(text: str, width: int) -> str:
 def _ways_out(refused: MergeConflicts, ours: str, theirs: str) -> Iterator[str]:
     answerable = [c for c in refused.conflicts if c.ours is not None or c.theirs is not None]
     if not answerable:
-        yield f"change {ours} or {theirs} so that the rule holds, and merge again"
+        if refused.hint:
+            yield refused.hint
+        else:
+            yield f"change {ours} or {theirs} so that the rule holds, and merge again"
         return
     one = f"{answerable[0].type_name}/{answerable[0].entity_id}"
-    yield "change one side and merge again, or decide:"
+    side = "one side" if refused.of == "merge" else ours
+    yield f"change {side} and {refused.of} again, or decide:"
     yield f"  --resolve ours|theirs      take all as {ours} or as {theirs} has them"
     yield f"  --resolve '{one}=theirs'   decide one; may be repeated"
     yield f"  --resolve '{one}={{\"…\": …}}'   set its properties by hand"

@@ -85,7 +85,7 @@ def poll(
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option("--start", metavar="PLACE", help="now, beginning or after:COMMIT."),
+        typer.Option("--start", metavar="PLACE", help="now, beginning or after:POINT."),
     ] = None,
     limit: Limit = _LIMIT,
     kind: Kinds = None,
@@ -98,7 +98,7 @@ def poll(
     """Show the commits of a branch since a place, oldest first, with what each changed."""
     exclusive(cursor=cursor, start=start)
     if start is not None and start not in ("now", "beginning") and not start.startswith("after:"):
-        raise typer.BadParameter(f"'{start}' is no place: write now, beginning or after:COMMIT")
+        raise typer.BadParameter(f"'{start}' is no place: write now, beginning or after:POINT")
     with plain_errors():
         narrowed = change_filter(kind, type_, op)
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:

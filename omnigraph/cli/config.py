@@ -67,6 +67,7 @@ class Config:
     output: str = "table"
     column_width: int = 80
     layout: str = "truncate"
+    retries: int | None = None
     defaults: GraphProfile = GraphProfile("(defaults)")
     servers: Mapping[str, str] = field(default_factory=dict)  # name to URL
     clusters: Mapping[str, str] = field(default_factory=dict)  # name to root
@@ -133,7 +134,14 @@ class _ConfigReader:
         defaults = self.members(
             top.get("defaults"),
             "defaults",
-            ("output", "table_max_column_width", "table_cell_layout", *_SCOPES, "default_graph"),
+            (
+                "output",
+                "table_max_column_width",
+                "table_cell_layout",
+                "retries",
+                *_SCOPES,
+                "default_graph",
+            ),
         )
         if "server" in defaults and "store" in defaults:
             raise self.bad("defaults names both a server and a store")
@@ -144,6 +152,7 @@ class _ConfigReader:
             output=self.choice(defaults, "output", FORMATS, "table"),
             column_width=self.width(defaults),
             layout=self.choice(defaults, "table_cell_layout", LAYOUTS, "truncate"),
+            retries=self.retries(defaults),
             defaults=self.profile("(defaults)", defaults),
             servers=self.named(top.get("servers"), "servers", "url"),
             clusters=self.named(top.get("clusters"), "clusters", "root"),
@@ -205,6 +214,14 @@ class _ConfigReader:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise self.bad("defaults.table_max_column_width must be a whole number above 0")
         return max(value, WIDTH_MIN)
+
+    def retries(self, section: Mapping[str, Any]) -> int | None:
+        value = section.get("retries")
+        if value is not None and (
+            not isinstance(value, int) or isinstance(value, bool) or value < 0
+        ):
+            raise self.bad("defaults.retries must be a whole number from 0")
+        return value
 
     def bad(self, text: str) -> BadRequest:
         return BadRequest(f"{self.path}: {text}", "correct or remove it")

@@ -27,6 +27,7 @@ from omnigraph.cli.options import (
     QueryFile,
     QueryText,
     Quiet,
+    Retry,
     Snapshot,
     Store,
     Words,
@@ -114,6 +115,7 @@ def mutate(
         str | None,
         typer.Option("--if-commit", metavar="COMMIT", help="Only if the branch is there."),
     ] = None,
+    retry: Retry = None,
     actor: Actor = None,
     json: Json = False,
     store: Store = None,
@@ -135,10 +137,16 @@ def mutate(
                     branch=branch,
                     actor=actor,
                     if_commit=if_commit,
+                    retries=_retries(retry, if_commit),
                 )
         except PreconditionFailed as cause:
             _tell_conflict(cause, as_json=json)
         _show_mutation(done, as_json=json)
+
+
+def _retries(given: int | None, if_commit: str | None) -> int | None:
+    """As given, else of the configuration, which holds for writes that may be prepared again."""
+    return given if given is not None or if_commit is not None else config().retries
 
 
 def _require_query(text: str, name: str | None) -> None:

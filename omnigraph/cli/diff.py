@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, assert_never
 
 import typer
 
 from omnigraph.cli.address import graph_uri
-from omnigraph.cli.change_text import diff_lines
+from omnigraph.cli.change_text import diff_lines, preview_lines
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.filters import Kinds, Ops, change_filter
 from omnigraph.cli.options import GraphPath, Json, Store, Types, Uri, exclusive
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from omnigraph.exec.changes.diff import Change
 
 _WORDS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
-_SIGNS = {"insert": "+", "update": "~", "delete": "-"}
 
 
 class DiffFormat(StrEnum):
@@ -34,8 +33,8 @@ class DiffFormat(StrEnum):
 
 
 def diff(
-    before: Annotated[str, typer.Argument(metavar="BEFORE", help="A branch, or a commit's id.")],
-    after: Annotated[str, typer.Argument(metavar="AFTER", help="A branch, or a commit's id.")],
+    before: Annotated[str, typer.Argument(metavar="BEFORE", help="A branch or any point: main~3.")],
+    after: Annotated[str, typer.Argument(metavar="AFTER", help="A branch or any point: a tag.")],
     path: GraphPath = None,
     kind: Kinds = None,
     type_: Types = None,
@@ -62,7 +61,7 @@ def diff(
             case DiffFormat.JSONL:
                 _show_jsonl(changes)
             case DiffFormat.STAT:
-                for line in _stat(changes.counts()):
+                for line in preview_lines(changes.counts()):
                     show(line)
             case DiffFormat.DIFF:
                 _show_diff(changes, before, after)
@@ -96,12 +95,3 @@ def _show_diff(changes: Iterable[Change], before: str, after: str) -> None:
             show(line)
     summary = ", ".join(f"{counts[op]} {word}" for op, word in _WORDS.items() if counts[op])
     show(f"{before} → {after}: {summary or 'no changes'}")
-
-
-def _stat(counts: dict[tuple[str, str, str], int]) -> Iterator[str]:
-    types = dict.fromkeys((kind, name) for kind, name, _ in counts)
-    if not types:
-        yield "no changes"
-    for kind, name in types:
-        each = (f"{sign}{counts.get((kind, name, op), 0)}" for op, sign in _SIGNS.items())
-        yield f"{kind} {name}  {' '.join(each)}"

@@ -12,7 +12,6 @@ from omnigraph.cli.address import graph_uri
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import (
     MAIN,
-    Branch,
     BranchOrMain,
     CommitId,
     GraphPath,
@@ -145,14 +144,14 @@ def show_one(
 
 def snapshot(
     path: GraphPath = None,
-    branch: Branch = MAIN,
+    branch: BranchOrMain = None,
     json: Json = False,
     store: Store = None,
 ) -> None:
     """Show every type of a branch with its version and how many entities it has."""
     with plain_errors():
         with open_graph(graph_uri(path, store), read_only=True) as graph:
-            document = snapshot_document(graph.snapshot(branch))
+            document = snapshot_document(graph.snapshot(branch or MAIN))
         if json:
             show_json(document)
             return

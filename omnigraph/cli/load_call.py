@@ -27,10 +27,11 @@ class Mode(StrEnum):
     OVERWRITE = "overwrite"
     APPEND = "append"
     MERGE = "merge"
+    PATCH = "patch"
 
 
 class OnDuplicate(StrEnum):
-    """Treatment of an id that comes twice in the input of a merge."""
+    """Treatment of an id that comes twice in the input of a merge or a patch."""
 
     LAST = "last"
     REFUSE = "refuse"
@@ -38,7 +39,7 @@ class OnDuplicate(StrEnum):
 
 MODE_OPTION = typer.Option("--mode", help="What to do with what is there.")
 ON_DUPLICATE_OPTION = typer.Option(
-    "--on-duplicate", help="An id that comes twice in a merge: the last counts, or none."
+    "--on-duplicate", help="An id that comes twice in a merge or patch: the last counts, or none."
 )
 BASE_OPTION = typer.Option("--from", metavar="BASE", help="Create the branch from this one.")
 
@@ -67,6 +68,8 @@ def load_document(uri: str, done: LoadResult) -> dict[str, Any]:
         "nodes": [{"name": n, "entities_loaded": c} for n, c in done.nodes.items()],
         "edges": [{"name": n, "entities_loaded": c} for n, c in done.edges.items()],
         "total_entities": done.total_entities,
+        **({"inserted": done.inserted, "updated": done.updated} if done.mode == "patch" else {}),
         **rounded_document(done.rounded),
+        **({"beside_equal": done.beside_equal} if done.beside_equal else {}),
         "commit": commit_document(done.commit),
     }

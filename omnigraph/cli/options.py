@@ -58,16 +58,29 @@ Store = Annotated[
 Uri = Annotated[str | None, typer.Option("--uri", metavar="URI", help="The graph, as an option.")]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="Which branch.")]
 BranchOrMain = Annotated[
-    str | None, typer.Option("--branch", metavar="NAME", help="Which branch, else main.")
+    str | None,
+    typer.Option("--branch", metavar="POINT", help="A branch or point (main~3), else main."),
 ]
 Snapshot = Annotated[
-    str | None, typer.Option("--snapshot", metavar="COMMIT", help="As it was at a commit.")
+    str | None,
+    typer.Option("--snapshot", metavar="POINT", help="As it was: a commit, tag, main~3, main@{t}."),
 ]
-CommitId = Annotated[str, typer.Argument(metavar="COMMIT", help="The commit's id.")]
+CommitId = Annotated[
+    str, typer.Argument(metavar="COMMIT", help="Its id, or a point: a tag, main~3, main@{t}.")
+]
 
 # How a command behaves.
 Actor = Annotated[
     str | None, typer.Option("--as", metavar="ACTOR", help="Who writes.", callback=_actor)
+]
+Retry = Annotated[
+    int | None,
+    typer.Option(
+        "--retry", metavar="N", min=0, help="Prepare it again when another writer came first."
+    ),
+]
+Message = Annotated[
+    str | None, typer.Option("-m", "--message", metavar="TEXT", help="What the commit is for.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Do not say where a write goes.")]

@@ -169,6 +169,8 @@ def _applied(where: str, done: SchemaApplied) -> Iterator[str]:
 
 
 def _document(file: str, admission: Admission, plan: MigrationPlan | None) -> dict[str, object]:
+    from omnigraph.catalog.suggested_keys import suggested_keys
+
     catalog = admission.catalog
     document: dict[str, object] = {
         "status": "ok",
@@ -186,6 +188,10 @@ def _document(file: str, admission: Admission, plan: MigrationPlan | None) -> di
             }
             for diagnostic in (plan or admission).diagnostics
         ],
+        "suggestions": [
+            {"edge": each.edge, "key": each.key, "message": str(each)}
+            for each in suggested_keys(catalog)
+        ],
     }
     if plan is not None:
         document["plan"] = plan.to_json()
@@ -197,6 +203,8 @@ def _error_document(file: str, cause: ParseError) -> dict[str, object]:
 
 
 def _show(file: str, admission: Admission, plan: MigrationPlan | None) -> None:
+    from omnigraph.catalog.suggested_keys import suggested_keys
+
     catalog = admission.catalog
     counts = (
         f"{len(catalog.nodes)} node type(s), {len(catalog.edges)} edge type(s), "
@@ -205,5 +213,7 @@ def _show(file: str, admission: Admission, plan: MigrationPlan | None) -> None:
     show_text(f"OK    {file}: {counts}")
     for diagnostic in (plan or admission).diagnostics:
         warn(str(diagnostic))
+    for suggestion in suggested_keys(catalog):
+        typer.echo(f"hint: {suggestion}", err=True)
     if plan is not None:
         show_text(plan.render(file))

@@ -54,7 +54,7 @@ _ALLOWED = {
         ("query", "mutate", "load", "ingest", "blob", "branch", "snapshot", "export", "commit"),
         _ANY,
     ),
-    **dict.fromkeys(("changes", "diff", "schema", "shell", "explain", "recoveries"), _ANY),
+    **dict.fromkeys(("changes", "diff", "schema", "shell", "explain", "recoveries", "tag"), _ANY),
     **dict.fromkeys(("optimize", "repair", "cleanup", "check", "lint"), _DIRECT),
     **dict.fromkeys(("policy", "queries"), _DIRECT),
     "serve": frozenset({"--cluster"}),

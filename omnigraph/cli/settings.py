@@ -47,6 +47,7 @@ def _show_settings(*, as_json: bool) -> None:
         "output": settings.output,
         "table_max_column_width": settings.column_width,
         "table_cell_layout": settings.layout,
+        "retries": settings.retries,
         "profiles": sorted(settings.profiles),
     }
     if as_json:

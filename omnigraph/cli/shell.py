@@ -39,8 +39,8 @@ Type a query; Enter runs it once every bracket is closed, an empty line runs it 
 .param [NAME JSON] parameters of queries      .format NAME      table, kv, csv, jsonl, json
 .explain QUERY     the plan of a query        .help  .quit"""
 
-_STARTS = ("query", "match", "insert", "update", "delete")
-_BARE = re.compile(r"\s*(match|insert|update|delete)\b")
+_STARTS = ("query", "match", "insert", "upsert", "update", "delete")
+_BARE = re.compile(r"\s*(match|insert|upsert|update|delete)\b")
 
 
 class Finished(Exception):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 KEYWORDS = (
     *("query", "match", "return", "order", "limit", "not", "and", "or", "in", "as", "desc"),
-    *("insert", "update", "delete", "set", "where"),
+    *("insert", "upsert", "update", "delete", "set", "where"),
     *("count", "sum", "avg", "min", "max", "search", "bm25", "nearest", "rrf", "now()", "null"),
 )
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
@@ -23,7 +23,7 @@ _DECLARED = re.compile(r"\$(\w+)\s*:\s*([A-Z]\w*)")
 _TRAVERSED = re.compile(r"\$(\w+)\s+(?:\$\w+\s*:\s*)?<?(\w+)>?\s*(?:\{[^}]*\})?\s+\$(\w+)")
 _OF_VARIABLE = re.compile(r"\$(\w+)\.(\w*)$")
 _AFTER_COLON = re.compile(r"\$\w+\s*:\s*(\w*)$")
-_AFTER_VERB = re.compile(r"\b(insert|update|delete)\s+(\w*)$")
+_AFTER_VERB = re.compile(r"\b(insert|upsert|update|delete)\s+(\w*)$")
 _INSIDE_TYPE = re.compile(r"\b([A-Z]\w*)\s*(?:set\s*)?\{[^{}]*$")
 
 

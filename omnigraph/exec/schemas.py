@@ -1,6 +1,6 @@
-"""Accepted schemas of a graph: the current one, and an archive of those earlier commits name.
+"""Accepted schemas of a graph: that of each branch, and an archive of those earlier commits name.
 
-    _schema.pg  _schema.ir.json          the accepted schema: as written, and with its identities
+    _schema.pg  _schema.ir.json          the schema of main: as written, and with its identities
     _schemas/<id>.pg  <id>.ir.json       the same for every schema that took part in a change
 
 A branch's head row names its schema by id, a hash of the two files. So a reader learns the schema
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from omnigraph.catalog import codec
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import StorageFailed
+from omnigraph.errors import NotFound, StorageFailed
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import SchemaId, Snapshot
 from omnigraph.storage.retry import SCHEMA, retried
@@ -64,7 +64,7 @@ class Schemas:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._read: dict[SchemaId | None, Accepted] = {}
-        self._known: Accepted | None = None
+        self._known: dict[str, Accepted] = {}
         self._turn = Lock()
 
     def of(self, snapshot: Snapshot) -> Accepted:
@@ -76,19 +76,25 @@ class Schemas:
                 self._read[snapshot.schema] = schema
         return schema
 
-    def current(self) -> Accepted:
-        """The current schema, read from the head of main."""
-        self._known = self.of(self._store.snapshot(MAIN))
-        return self._known
+    def current(self, branch: str = MAIN) -> Accepted:
+        """The current schema of a branch, read from its head."""
+        schema = self.of(self._store.snapshot(branch))
+        self._known[branch] = schema
+        return schema
 
-    def known(self) -> Accepted:
-        """The schema this process read last. A write planned under a stale one is refused."""
-        return self._known or self.current()
+    def known(self, branch: str = MAIN) -> Accepted:
+        """The schema of a branch that this process read last. A write planned under a stale one is
+        refused."""
+        return self._known.get(branch) or self.current(branch)
 
-    def changed(self) -> bool:
-        """Read the current schema; whether it differs from the known one."""
-        before = self._known
-        return before is None or self.current().id != before.id
+    def changed(self, branch: str = MAIN) -> bool:
+        """Read the current schema of a branch; whether it differs from the known one."""
+        before = self._known.get(branch)
+        try:
+            return before is None or self.current(branch).id != before.id
+        except NotFound:
+            self._known.pop(branch, None)  # the branch is gone: what the caller met says so
+            return False
 
     def archive(self, schema: Accepted) -> None:
         """Write a schema's files to the archive. Idempotent."""
@@ -96,15 +102,15 @@ class Schemas:
         self._store.files.keep({text: schema.text.encode(), document: _document(schema.catalog)})
 
 
-def under_schema(schemas: Schemas, work: Callable[[Catalog], Result]) -> Result:
-    """Plan and write under the known schema; retry when the schema has changed since.
+def under_schema(schemas: Schemas, work: Callable[[Catalog], Result], branch: str = MAIN) -> Result:
+    """Plan and write under the known schema of a branch; retry when it has changed since.
 
     Any error of the first plan, an unknown name included, may be due to the stale schema.
     """
     return retried(
         SCHEMA,
-        lambda losses: work(schemas.known().catalog),
-        counts=lambda loss: schemas.changed(),
+        lambda losses: work(schemas.known(branch).catalog),
+        counts=lambda loss: schemas.changed(branch),
     )
 
 

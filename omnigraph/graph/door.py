@@ -21,6 +21,7 @@ from omnigraph.exec.changes.export import Exporting, ExportResult, choose_owners
 from omnigraph.exec.limits import Stop
 from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.mutate.run import MutationResult, request, run_mutation
+from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Meter, Progress, UpkeepProgress
 from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
@@ -32,7 +33,8 @@ from omnigraph.exec.upkeep.optimize import OptimizeReport
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text, schema_text
-from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView
+from omnigraph.graph.undo_verbs import UndoVerbs
+from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView, TagsView
 from omnigraph.pipeline import upkeep
 from omnigraph.pipeline.export import ExportOrder, export
 from omnigraph.pipeline.frames import Frames
@@ -52,16 +54,18 @@ _ENGINES = ("auto", "local", "spark")
 USE_MUTATE = "use graph.mutate"
 
 
-class Graph:
+class Graph(UndoVerbs):
     """One open graph, safe to share between threads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._reading = Reading(store)
         self._schemas = Schemas(store)
+        self._points = Points(store)
         self._schemas.current()
         self.schema = SchemaView(store, self._schemas, self._reading.holdings.cache.clear)
         self.branches = BranchesView(store, self._schemas)
+        self.tags = TagsView(store)
         self.commits = CommitsView(store, self._schemas)
         self.recoveries = RecoveriesView(store)
         self.changes = ChangesView(store, self._schemas)
@@ -96,10 +100,9 @@ class Graph:
         """
         if engine not in _ENGINES:
             raise BadRequest(f"'{engine}' is no engine", f"use {', '.join(_ENGINES)}")
-        if branch is not None and snapshot is not None:
-            raise BadRequest("request may specify branch or snapshot, not both")
-        pinned = self._store.snapshot(branch or MAIN, commit=snapshot)
-        plan, pinned = self._planned(query_text(query), name, pinned)
+        pinned = self._points.pinned(branch, snapshot)
+        is_head = snapshot is None and branch in (None, pinned.branch)
+        plan, pinned = self._planned(query_text(query), name, pinned, is_head=is_head)
         if not isinstance(plan, ReadPlan):
             raise BadRequest(
                 f"query '{plan.name}' contains mutations (insert/update/delete)", USE_MUTATE
@@ -109,15 +112,17 @@ class Graph:
             return query_on_spark(self._store, self._reading, plan, given, pinned, spark)
         return self._reading.run(plan, given, pinned, stop)
 
-    def _planned(self, text: str, name: str | None, pinned: Snapshot) -> tuple[Plan, Snapshot]:
-        """A query as the schema of its snapshot reads it. One that only today's schema understands
-        sees the old data under today's names."""
+    def _planned(
+        self, text: str, name: str | None, pinned: Snapshot, *, is_head: bool
+    ) -> tuple[Plan, Snapshot]:
+        """A query as the schema of its snapshot reads it. At an earlier commit, one that only
+        today's schema understands sees the old data under today's names."""
         schema = self._schemas.of(pinned)
         try:
             return compile_query(text, schema.catalog, name), pinned
         except TypeCheckError:
             today = self._schemas.current()
-            if today.id == schema.id:
+            if is_head or today.id == schema.id:
                 raise
             try:
                 plan = compile_query(text, today.catalog, name)
@@ -130,7 +135,7 @@ class Graph:
     @checked
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
         """Every table with its version and row count, now or at a commit."""
-        snapshot = self._store.snapshot(branch, commit=commit)
+        snapshot = self._points.pinned(branch if commit is None else None, commit)
         return replace(snapshot, tables=dict(snapshot.tables))  # the store shares its own
 
     @checked
@@ -142,8 +147,13 @@ class Graph:
         branch: str = MAIN,
         actor: str | None = None,
         if_commit: str | None = None,
+        retries: int | None = None,
     ) -> MutationResult:
-        """Run a mutation as one commit; with `if_commit` only on that head of the branch."""
+        """Run a mutation as one commit; with `if_commit` only on that head of the branch.
+
+        An update or delete that lost to another writer runs again, whole and on the new head, up to
+        `retries` times; by default `OMNIGRAPH_WRITE_RETRIES`, which is 0.
+        """
         text = query_text(query)
 
         def attempt(catalog: Catalog) -> MutationResult:
@@ -159,11 +169,12 @@ class Graph:
                 branch=branch,
                 actor=actor,
                 if_commit=if_commit,
+                retries=retries,
                 external=self._store.external_blobs(),
             )
             return run_mutation(self._store, catalog, asked)
 
-        return under_schema(self._schemas, attempt)
+        return under_schema(self._schemas, attempt, branch)
 
     @checked
     def diff(
@@ -175,20 +186,10 @@ class Graph:
         types: Collection[str] = (),
         ops: Collection[str] = (),
     ) -> Changes:
-        """Changes that turn one point into another. A point is a branch or the id of a commit."""
-        old, new = self._point(before), self._point(after)
+        """Changes that turn one point in time into another."""
+        old, new = self._points.snapshot(before), self._points.snapshot(after)
         change_filter = filters(self._schemas.of(new).catalog, kinds, types, ops)
         return changes_between(self._store, self._schemas, old, new, change_filter)
-
-    def _point(self, name: str) -> Snapshot:
-        try:
-            return self._store.snapshot(name)
-        except NotFound:
-            pass
-        try:
-            return self._store.snapshot(commit=name)
-        except NotFound:
-            raise NotFound("branch or commit", name) from None
 
     @checked
     def load(
@@ -211,7 +212,8 @@ class Graph:
         on_duplicate: str | None = None,
         order_by: str | Sequence[str] | None = None,
     ) -> LoadResult:
-        """Load bulk data as one commit, of any size. `mode` is append, merge or overwrite.
+        """Load bulk data as one commit, of any size. `mode` is append, merge, patch or
+        overwrite; a patch sets the properties that a row gives and keeps the others.
 
         `once` names this load: if a commit of the branch has that name, it is returned and nothing
         is done. `permissive` reads the older format, which forgives, as one text. Of rows with one
@@ -236,7 +238,16 @@ class Graph:
             on_duplicate=on_duplicate,
             order_by=order_by,
         )
-        return load(self._store, self._schemas.current().catalog, order)
+        return load(self._store, self._loaded_under(branch, from_branch), order)
+
+    def _loaded_under(self, branch: str, from_branch: str | None) -> Catalog:
+        """The schema of a branch that a load may be about to create."""
+        try:
+            return self._schemas.current(branch).catalog
+        except NotFound:
+            if from_branch is None:
+                raise NotFound("branch", branch, "pass `from` to create it") from None
+            return self._schemas.current(from_branch).catalog
 
     @checked
     def export(
@@ -267,7 +278,7 @@ class Graph:
         snapshot: str | None = None,
     ) -> Iterator[bytes]:
         """One snapshot as NDJSON that loads again, a chunk of lines at a time as it is read."""
-        pinned = self._store.snapshot(branch, commit=snapshot)
+        pinned = self._points.pinned(branch if snapshot is None else None, snapshot)
         chosen = choose_owners(self._schemas.of(pinned).catalog, types)
         return Exporting(self._store, pinned, chosen, Meter()).chunks()
 
@@ -283,9 +294,7 @@ class Graph:
         snapshot: str | None = None,
     ) -> BlobCell:
         """One blob: what is known about it, and its bytes when they are asked for."""
-        if branch is not None and snapshot is not None:
-            raise BadRequest("request may specify branch or snapshot, not both")
-        pinned = self._store.snapshot(branch or MAIN, commit=snapshot)
+        pinned = self._points.pinned(branch, snapshot)
         catalog = self._schemas.of(pinned).catalog
         return find_blob(self._store, catalog, pinned, (kind, type, id, property))
 
@@ -304,7 +313,7 @@ class Graph:
     def ensure_indices(self, branch: str = MAIN) -> IndexReport:
         """Build the indexes that the schema asks for and that are missing or behind."""
         return under_schema(
-            self._schemas, lambda catalog: ensure_indices(self._store, catalog, branch)
+            self._schemas, lambda catalog: ensure_indices(self._store, catalog, branch), branch
         )
 
     @checked
@@ -329,6 +338,7 @@ class Graph:
                 actor=actor,
                 progress=progress,
             ),
+            branch,
         )
 
     @checked
@@ -375,7 +385,7 @@ class Graph:
 
     def check(self) -> CheckReport:
         """Whether everything on disk fits together: reads all of it, writes nothing."""
-        return check(self._store, lambda: stored_catalog(self._store))
+        return check(self._store, self._schemas, lambda: stored_catalog(self._store))
 
     def refresh(self) -> None:
         """Settle what dead writers left, and see what others changed."""
@@ -440,7 +450,7 @@ def check_at(
     """Check a graph that may be too damaged to be opened."""
     require_address(uri)
     store = open_store(uri, read_only=True, storage_options=storage_options)
-    return check(store, lambda: stored_catalog(store))
+    return check(store, Schemas(store), lambda: stored_catalog(store))
 
 
 @checked

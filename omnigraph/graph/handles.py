@@ -6,7 +6,7 @@ branch for the length of a block: merged at its end or deleted, never left.
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -18,6 +18,7 @@ from omnigraph.exec.changes.export import ExportResult
 from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.exec.merge.run import MergeOutcome
+from omnigraph.exec.merge.undo import UndoOutcome
 from omnigraph.exec.mutate.run import MutationResult
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.read.result import QueryResult
@@ -43,10 +44,17 @@ class BranchHandle:
         name: str | None = None,
         actor: str | None = None,
         if_commit: str | None = None,
+        retries: int | None = None,
     ) -> MutationResult:
         """Run a mutation on this branch as one commit."""
         return self._graph.mutate(
-            query, params, name, branch=self.name, actor=actor, if_commit=if_commit
+            query,
+            params,
+            name,
+            branch=self.name,
+            actor=actor,
+            if_commit=if_commit,
+            retries=retries,
         )
 
     @checked
@@ -70,6 +78,7 @@ class BranchHandle:
         by: str = "entity",
         resolve: Resolve = None,
         progress: Callable[[Progress], None] | None = None,
+        dry_run: bool = False,
     ) -> MergeOutcome:
         """Merge this branch into another as one commit."""
         return self._graph.branches.merge(
@@ -80,7 +89,20 @@ class BranchHandle:
             by=by,
             resolve=resolve,
             progress=progress,
+            dry_run=dry_run,
         )
+
+    @checked
+    def revert(self, commit: str, to: str | None = None, **options: Any) -> UndoOutcome:
+        """Undo a commit, or a range, on this branch; `options` are those of `Graph.revert`."""
+        return self._graph.revert(commit, to, onto=self.name, **options)
+
+    @checked
+    def restore(
+        self, point: str, types: Collection[str] | None = None, **options: Any
+    ) -> UndoOutcome:
+        """Make this branch's content that of a point; `options` are those of `Graph.restore`."""
+        return self._graph.restore(point, types, branch=self.name, **options)
 
     @checked
     def load(self, source: Any, mode: str, **options: Any) -> LoadResult:

@@ -1,19 +1,23 @@
 """Schema of a graph: its text and catalog, the migration plan to another one, and its apply.
 
-Invariant: reads see the schema at the head of main. A plan changes
+Invariant: a branch has the schema of its head, and what names no branch is main's. A plan changes
 nothing; an apply plans again inside its own turn, so it never makes a change of another schema.
+Identities that it gives out are new on every branch.
 """
 
 import os
 from collections.abc import Callable, Mapping
 
 from omnigraph.arguments import checked
+from omnigraph.catalog.identity import numbered_above
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.schema_diff import MigrationPlan, plan_migration
 from omnigraph.errors import StorageFailed
+from omnigraph.exec.points import Points
 from omnigraph.exec.schema.migrate import SchemaApplied, apply_migration
 from omnigraph.exec.schemas import Accepted, Schemas
 from omnigraph.graph.source_text import schema_text
+from omnigraph.storage.names import MAIN
 from omnigraph.storage.store import Store
 
 
@@ -34,9 +38,14 @@ class SchemaView:
         return self._schemas.current().catalog
 
     @checked
+    def on(self, branch: str) -> Accepted:
+        """The schema of a branch."""
+        return self._schemas.current(branch)
+
+    @checked
     def at(self, commit: str) -> Accepted:
         """The schema that held at a commit."""
-        return self._schemas.of(self._store.snapshot(commit=commit))
+        return self._schemas.of(Points(self._store).snapshot(commit, kind="commit"))
 
     @checked
     def plan(
@@ -45,13 +54,14 @@ class SchemaView:
         *,
         allow_data_loss: bool = False,
         backfill: Mapping[str, str] | None = None,
+        branch: str = MAIN,
     ) -> MigrationPlan:
-        """The steps from the accepted schema to another one: the path of a `.pg` file, or text.
+        """The steps from the schema of a branch to another one: the path of a `.pg` file, or text.
 
         `backfill` gives added properties values, by `Type.property`: SQL over the row.
         """
         return plan_migration(
-            self.catalog,
+            self._numbered(branch),
             schema_text(desired),
             allow_data_loss=allow_data_loss,
             backfill=backfill,
@@ -65,21 +75,30 @@ class SchemaView:
         allow_data_loss: bool = False,
         backfill: Mapping[str, str] | None = None,
         actor: str | None = None,
+        branch: str = MAIN,
     ) -> SchemaApplied:
-        """Change the schema, and the data with it, as one commit.
+        """Change the schema of a branch, and its data with it, as one commit of that branch.
 
-        Refused with `MigrationUnsupported` when a step cannot be made, with `ConstraintViolated`
-        when the data breaks a rule that it adds, and with `SchemaHeld` while there are other
-        branches than main.
+        Other branches keep theirs until they are merged. Refused with `MigrationUnsupported` when a
+        step cannot be made, with `ConstraintViolated` when the data breaks a rule that it adds, and
+        with `SchemaHeld` when it does more than add or widen while there are other branches.
         """
         text = schema_text(desired)
         with self._store.schema_change():
-            plan = self.plan(text, allow_data_loss=allow_data_loss, backfill=backfill)
+            plan = self.plan(
+                text, allow_data_loss=allow_data_loss, backfill=backfill, branch=branch
+            )
             try:
-                return apply_migration(self._store, self._schemas, plan, text, actor)
+                return apply_migration(self._store, self._schemas, plan, text, actor, branch)
             finally:
                 if allow_data_loss:
                     self._forget()
+
+    def _numbered(self, branch: str) -> Catalog:
+        """The schema of a branch with counters above those of every other branch."""
+        others = (name for name in self._store.branches.list() if name != branch)
+        catalogs = (self._schemas.of(self._store.snapshot(name)).catalog for name in others)
+        return numbered_above(self._schemas.current(branch).catalog, catalogs)
 
 
 def stored_catalog(store: Store) -> Catalog:

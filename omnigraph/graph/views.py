@@ -12,8 +12,10 @@ from omnigraph.exec.changes.diff import PAGE_CHANGES, Changes, commit_changes, f
 from omnigraph.exec.changes.feed import POLL_COMMITS, Feed, FeedPage
 from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.exec.merge.run import MergeOutcome, MergeRequest, run_merge
+from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.schemas import Schemas, under_schema
+from omnigraph.storage.manifest.tags import Tag
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, Recovery
 from omnigraph.storage.store import Store
@@ -28,8 +30,8 @@ class BranchesView:
 
     @checked
     def create(self, name: str, from_: str = MAIN) -> str:
-        """A new branch at the head of another; its name, trimmed."""
-        return self._store.branches.create(name, source=from_)
+        """A new branch at the head of another, or at any point in time; its name, trimmed."""
+        return Points(self._store).branch_from(name, from_)
 
     def list(self) -> tuple[str, ...]:
         """Every branch, sorted by name."""
@@ -51,11 +53,39 @@ class BranchesView:
         by: str = "entity",
         resolve: Resolve = None,
         progress: Callable[[Progress], None] | None = None,
+        dry_run: bool = False,
     ) -> MergeOutcome:
         """Merge a branch into another as one commit, or raise `MergeConflicts`. `progress` gets
-        the rows compared so far."""
-        asked = MergeRequest(source, into, actor, delete_source, by, resolve, progress)
+        the rows compared so far. `dry_run` writes nothing: its outcome has the changes, the
+        conflicts and the edges that answers keep."""
+        asked = MergeRequest(source, into, actor, delete_source, by, resolve, progress, dry_run)
         return under_schema(self._schemas, lambda catalog: run_merge(self._store, catalog, asked))
+
+
+class TagsView:
+    """The tags of a graph: names of commits that do not move."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @checked
+    def create(self, name: str, point: str = MAIN) -> Tag:
+        """Name a commit, that of any point in time; cleanup keeps it while the tag is there."""
+        return self._store.tags.create(name, Points(self._store).resolve(point))
+
+    def list(self) -> tuple[Tag, ...]:
+        """Every tag, sorted by name."""
+        return tuple(self._store.tags.list().values())
+
+    @checked
+    def get(self, name: str) -> Tag:
+        """One tag, or `UnknownPoint`."""
+        return self._store.tags.get(name)
+
+    @checked
+    def delete(self, name: str) -> None:
+        """Remove a tag."""
+        self._store.tags.delete(name)
 
 
 class CommitsView:
@@ -63,6 +93,7 @@ class CommitsView:
 
     def __init__(self, store: Store, schemas: Schemas) -> None:
         self._store = store
+        self._points = Points(store)
         self._schemas = schemas
 
     @checked
@@ -74,19 +105,20 @@ class CommitsView:
         limit: int | None = None,
         all_branches: bool = False,
     ) -> tuple[Commit, ...]:
-        """The commits of a branch, inherited ones included, or of every branch; newest first."""
+        """The commits that lead to a branch, inherited ones included, or to another point in time;
+        or those of every branch. Newest first."""
         if limit is not None and limit < 0:
             raise BadRequest(f"limit is {limit}", "give a whole number from 0 on")
         if not all_branches:
-            return self._store.history.list(branch, actor=actor, limit=limit)
+            return self._points.history(branch, actor=actor, limit=limit)
         if branch != MAIN:
             raise BadRequest("all_branches= leaves no branch to choose", "pass one of the two")
         return self._store.history.list_all(actor=actor, limit=limit)
 
     @checked
     def get(self, commit_id: str) -> Commit:
-        """One commit of any branch."""
-        return self._store.history.get(commit_id)
+        """One commit of any branch, by its id or as any point in time."""
+        return self._points.resolve(commit_id, kind="commit")
 
     @checked
     def changes(
@@ -128,9 +160,9 @@ class ChangesView:
     ) -> FeedPage:
         """The commits of a branch since a place, oldest first, with what each changed.
 
-        `start` is `now`, `beginning` or `after:<commit id>`; a `cursor` goes on where a poll ended.
+        `start` is `now`, `beginning` or `after:<point>`; a `cursor` goes on where a poll ended.
         """
-        change_filter = filters(self._schemas.current().catalog, kinds, types, ops)
+        change_filter = filters(self._schemas.current(branch).catalog, kinds, types, ops)
         feed = Feed(self._store, self._schemas, branch, change_filter)
         return feed.poll(
             start=start, cursor=cursor, page_token=page_token, limit=limit, commits=commits
@@ -149,7 +181,7 @@ class ChangesView:
 
         `ops` narrows the changes that the cursor tells, not the baseline.
         """
-        change_filter = filters(self._schemas.current().catalog, kinds, types, ops)
+        change_filter = filters(self._schemas.current(branch).catalog, kinds, types, ops)
         return Feed(self._store, self._schemas, branch, change_filter).baseline()
 
 

@@ -27,6 +27,7 @@ from omnigraph.exec.changes.export import (
 from omnigraph.exec.load.files import Options, is_remote, opened
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.upsert import RunJobs, grouped, in_process
+from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.schemas import Schemas
 from omnigraph.pipeline.executors import run_tasks
@@ -62,7 +63,8 @@ def export(store: Store, schemas: Schemas, order: ExportOrder) -> ExportResult:
     """Write a snapshot to a file, a folder (its name ends in a slash, or it exists) or a stream."""
     if order.engine not in ("local", "spark"):
         raise BadRequest(f"unknown engine '{order.engine}'", "use local or spark")
-    pinned = store.snapshot(order.branch, commit=order.snapshot)
+    points = Points(store)
+    pinned = points.pinned(order.branch if order.snapshot is None else None, order.snapshot)
     catalog = schemas.of(pinned).catalog
     named = isinstance(order.target, str | os.PathLike)
     if order.engine == "local" and not (named and is_remote(os.fspath(order.target))):  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from omnigraph.catalog.model import EdgeType
 from omnigraph.errors import BadRequest
 from omnigraph.exec.changes.export import choose_owners
 from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.points import Points
 from omnigraph.exec.schemas import Schemas
 from omnigraph.pipeline.session import beside, register, session
 from omnigraph.storage.names import MAIN
@@ -74,7 +75,7 @@ class Frames:
     def _pinned(self, branch: str, snapshot: str | None) -> Snapshot:
         if snapshot is not None and branch != MAIN:
             raise BadRequest("request may specify branch or snapshot, not both")
-        return self._store.snapshot(branch, commit=snapshot)
+        return Points(self._store).pinned(branch if snapshot is None else None, snapshot)
 
     def _frames(
         self, spark: "SparkSession", owners: Iterable[Owner], pinned: Snapshot

@@ -17,7 +17,8 @@ from omnigraph.exec.load.files import Options
 from omnigraph.exec.load.inputs import Input, open_input, open_whole
 from omnigraph.exec.load.local import load_local
 from omnigraph.exec.load.ndjson import Owner
-from omnigraph.exec.load.request import MODES, LoadRequest, LoadResult, OnDuplicate
+from omnigraph.exec.load.request import BY_ID, MODES, LoadRequest, LoadResult, OnDuplicate
+from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
 from omnigraph.extras import has_spark, require_spark
 from omnigraph.output_file import folder_path
@@ -110,6 +111,7 @@ def _loaded(store: Store, catalog: Catalog, order: Order, request: LoadRequest) 
         actor_id=order.actor,
         commit=commit,
         rounded=dict(sorted(taken.rounded.items())),
+        beside_equal=dict(sorted((+taken.beside_equal).items())),
     )
 
 
@@ -125,6 +127,8 @@ def _request(store: Store, catalog: Catalog, order: Order) -> LoadRequest:
     environment.LOAD_CONCURRENCY.read()  # refused before a branch is created for the load
     if order.mode not in MODES:
         raise BadRequest(f"unknown load mode '{order.mode}'", f"use {', '.join(MODES)}")
+    if order.mode == "patch" and order.permissive:
+        raise BadRequest("the older format cannot be patched with", "load it with mode merge")
     order_by = _order_by(order)
     return LoadRequest(
         mode=order.mode,
@@ -148,12 +152,12 @@ def _on_duplicate(order: Order) -> OnDuplicate:
     match order.on_duplicate:
         case None:
             is_ordered = order.order_by is not None or not is_spark_frame(order.source)
-            return "last" if order.mode == "merge" and is_ordered else "refuse"
+            return "last" if order.mode in BY_ID and is_ordered else "refuse"
         case "refuse":
             return "refuse"
-        case "last" if order.mode != "merge":
+        case "last" if order.mode not in BY_ID:
             raise BadRequest(
-                f"on_duplicate='last' is for a merge, not for mode '{order.mode}'",
+                f"on_duplicate='last' is for a merge or a patch, not for mode '{order.mode}'",
                 "leave it out, or merge",
             )
         case "last" if is_spark_frame(order.source) and order.order_by is None:
@@ -171,7 +175,7 @@ def _order_by(order: Order) -> tuple[str, ...]:
     names = (order.order_by,) if isinstance(order.order_by, str) else tuple(order.order_by)
     if not is_spark_frame(order.source):
         raise BadRequest("order_by= is for a DataFrame", "other inputs are read in their order")
-    if order.mode != "merge" or order.on_duplicate == "refuse":
+    if order.mode not in BY_ID or order.on_duplicate == "refuse":
         raise BadRequest(
             "order_by= says which row counts in a merge, and this load refuses duplicates",
             "leave it out, or merge without on_duplicate='refuse'",
@@ -235,6 +239,11 @@ def _ready_branch(store: Store, order: Order) -> bool:
     if order.branch == MAIN or order.branch in store.branches.list():
         return False
     if order.from_branch is None:
-        raise NotFound("branch", order.branch, "pass `from` to create it")
-    store.branches.create(order.branch, source=order.from_branch)
+        try:
+            store.branches.identity(order.branch)
+        except NotFound as missing:
+            hint = missing.hint or "pass `from` to create it"
+            raise NotFound("branch", order.branch, hint) from None
+        return False  # another process created it just now
+    Points(store).branch_from(order.branch, order.from_branch)
     return True

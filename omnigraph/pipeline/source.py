@@ -25,6 +25,7 @@ from omnigraph.errors import BadRequest, NotFound, OmnigraphError
 from omnigraph.exec.changes.export import column_type, rows_as_now
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.upsert import grouped
+from omnigraph.exec.points import Points
 from omnigraph.pipeline.source_options import SourceOptions, read_options
 from omnigraph.pipeline.source_write import BatchWriter, StreamWriter
 from omnigraph.storage.records import TablePin
@@ -82,7 +83,8 @@ class _PinnedRead:
 def pin(options: SourceOptions) -> _PinnedRead:
     """The snapshot, the type and the columns that the options name."""
     store, schemas = options.open(read_only=True)
-    snapshot = store.snapshot(options.branch, commit=options.snapshot)
+    points = Points(store)
+    snapshot = points.pinned(options.branch if options.snapshot is None else None, options.snapshot)
     owner = options.owner(schemas.of(snapshot).catalog)
     if owner.table not in snapshot.tables:
         raise NotFound("type", owner.name, "that snapshot does not have it yet")

@@ -98,7 +98,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _mode(text: str | None) -> Mode | None:
     match text:
-        case None | "append" | "merge" | "overwrite":
+        case None | "append" | "merge" | "patch" | "overwrite":
             return text
         case _:
             raise BadRequest(f"unknown load mode '{text}'", "use append, merge or overwrite")

@@ -24,7 +24,8 @@ from pyspark.sql.datasource import (
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, StorageFailed
 from omnigraph.exec.load.finish import Finish
-from omnigraph.exec.load.request import LoadRequest
+from omnigraph.exec.load.patch import PatchFinish
+from omnigraph.exec.load.request import BY_ID, LoadRequest
 from omnigraph.exec.load.scratch import SHARED, discard, forget_dead
 from omnigraph.pipeline.shared_scratch import scratch_parent
 from omnigraph.pipeline.source_options import SourceOptions
@@ -78,7 +79,7 @@ class _LoadWriter:
     def _prepared(self) -> LoadJob:
         """The job that the tasks get. The branch has its own copy of the table from here on."""
         store, schemas = self._options.open(read_only=False)
-        catalog = schemas.current().catalog
+        catalog = schemas.current(self._options.branch).catalog
         request = self._request(catalog)
         assert request.owner is not None
         write = store.begin(
@@ -95,7 +96,7 @@ class _LoadWriter:
             request=request,
             folder=str(folder),
             buckets=BUCKETS,
-            pins={} if self._mode == "merge" else {table: write.base(table)},
+            pins={} if self._mode in BY_ID else {table: write.base(table)},
         )
 
     def _written(self, batches: Iterator[pa.RecordBatch]) -> Message:
@@ -106,7 +107,7 @@ class _LoadWriter:
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None], once: str | None) -> None:
         store, schemas = self._options.open(read_only=False)
-        catalog = schemas.current().catalog
+        catalog = schemas.current(self._options.branch).catalog
         request = self._request(catalog, once)
         delivered = [message for message in messages if isinstance(message, Message)]
         if once is not None and store.marked(request.branch, once) is not None:
@@ -123,7 +124,8 @@ class _LoadWriter:
         folder: Path,
     ) -> None:
         taken, keys = gathered(done, folder, BUCKETS, keep_rejects=False)
-        finish = Finish(store, catalog, request, keys, taken, folder)
+        finish_kind = PatchFinish if request.mode == "patch" else Finish
+        finish = finish_kind(store, catalog, request, keys, taken, folder)
         write = store.begin(
             request.branch, kind=WriterKind.LOAD, actor=request.actor, schema=catalog.schema_id
         )

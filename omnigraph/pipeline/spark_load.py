@@ -26,7 +26,8 @@ from omnigraph.exec.load.finish import Finish, IntakeResult, Losers, add_outcome
 from omnigraph.exec.load.inputs import Input
 from omnigraph.exec.load.local import bucket_count
 from omnigraph.exec.load.ndjson import Owner
-from omnigraph.exec.load.request import LoadRequest
+from omnigraph.exec.load.patch import PatchFinish
+from omnigraph.exec.load.request import BY_ID, LoadRequest
 from omnigraph.exec.load.scratch import scratch_folder
 from omnigraph.exec.load.sources import Part
 from omnigraph.exec.load.spill import KeyFile, Spill
@@ -114,7 +115,8 @@ class SparkLoad:
         keep = request.rejects is not None
         taken, keys = gathered(results, self._folder, buckets, keep_rejects=keep)
         self._progress("read", sum(taken.counts.values()))
-        finish = Finish(
+        finish_kind = PatchFinish if request.mode == "patch" else Finish
+        finish = finish_kind(
             self._store,
             self._catalog,
             request,
@@ -130,8 +132,8 @@ class SparkLoad:
 
     def _job(self, write: Write, buckets: int) -> LoadJob:
         owners: tuple[Owner, ...] = (*self._catalog.nodes.values(), *self._catalog.edges.values())
-        # A merge is staged by the driver; the other modes write beside the tables.
-        written = owners if self._request.mode != "merge" else ()
+        # Rows that meet others by id are staged by the driver; other modes write beside the tables.
+        written = owners if self._request.mode not in BY_ID else ()
         return LoadJob(
             uri=self._store.where.uri,
             storage_options=self._store.where.storage_options,

@@ -21,7 +21,7 @@ from omnigraph.exec.load.intake import FRAGMENT_BYTES, FragmentSink, Intake, Row
 from omnigraph.exec.load.lines import line_count
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.pieces import Piece, pieces_of_part, ready_piece
-from omnigraph.exec.load.request import LoadRequest
+from omnigraph.exec.load.request import BY_ID, LoadRequest
 from omnigraph.exec.load.sources import Part
 from omnigraph.exec.load.spill import KeyFile, Spill, read_keys
 from omnigraph.exec.rules.faults import Faults, merged
@@ -96,8 +96,9 @@ def run_pieces(job: LoadJob, index: int, pieces: Iterator[Piece]) -> PartDone:
 
 
 def _sink(job: LoadJob, folder: Path) -> FragmentSink | RowSink:
-    if job.request.mode == "merge":
-        return RowSink(Spill(folder, job.buckets, FRAGMENT_BYTES))
+    if job.request.mode in BY_ID:
+        spill = Spill(folder, job.buckets, FRAGMENT_BYTES)
+        return RowSink(spill, are_partial=job.request.mode == "patch")
     store = open_store(job.uri, read_only=True, storage_options=job.storage_options)
     replacing = job.request.mode == "overwrite"
     # Tasks are what runs at once on Spark, and each has the memory for one fragment.

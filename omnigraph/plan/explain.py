@@ -125,7 +125,16 @@ def _statement_line(statement: mutation_ir.StatementOp) -> str:
         case mutation_ir.InsertEdge(table=table, source=source, target=target, sets=sets):
             ends = f"{expression(source)} in {statement.source_table}"
             ends += f" -> {expression(target)} in {statement.target_table}"
-            return f"insert {table} {ends} {_sets(sets)}"
+            key = statement.key
+            how = f"upsert by ({', '.join(key)})" if key else "insert"
+            return f"{how} {table} {ends} {_sets(sets)}"
+        case mutation_ir.UpsertRow(table=table, sets=sets, key=key):
+            of = f"patch by ({', '.join(key)}) {table}"
+            if statement.source is not None and statement.target is not None:
+                tables = statement.end_tables
+                of += f" {expression(statement.source)} in {tables[0]}"
+                of += f" -> {expression(statement.target)} in {tables[1]}"
+            return f"{of} {_sets(sets)}"
         case mutation_ir.UpdateRows(table=table, sets=sets, where=where):
             return f"update {table} {_sets(sets)} where {expression(where)}"
         case mutation_ir.DeleteRows(table=table, where=where, cascades=cascades):

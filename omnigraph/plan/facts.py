@@ -106,6 +106,8 @@ def _statement_reads(statement: mutation_ir.StatementOp) -> frozenset[TableKey]:
     match statement:
         case mutation_ir.InsertEdge(table=table, source_table=source, target_table=target):
             return frozenset({table, source, target})
+        case mutation_ir.UpsertRow(table=table, end_tables=ends):
+            return frozenset({table, *ends})
         case (
             mutation_ir.InsertNode(table=table)
             | mutation_ir.UpdateRows(table=table)
@@ -124,6 +126,7 @@ def tables_written(statement: mutation_ir.StatementOp) -> frozenset[TableKey]:
         case (
             mutation_ir.InsertNode(table=table)
             | mutation_ir.InsertEdge(table=table)
+            | mutation_ir.UpsertRow(table=table)
             | mutation_ir.UpdateRows(table=table)
         ):
             return frozenset({table})

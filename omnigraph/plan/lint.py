@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from omnigraph.catalog.model import Catalog, NodeType
+from omnigraph.catalog.suggested_keys import suggested_keys
 from omnigraph.errors import ParseError, TypeCheckError
 from omnigraph.language.query import ast
 from omnigraph.language.query.parser import parse_queries
@@ -108,7 +109,11 @@ def lint(source: str, catalog: Catalog) -> LintReport:
     except ParseError as cause:
         return LintReport((), (LintFinding("error", "Q000", cause.headline),), cause)
     results = tuple(_lint_query(query, catalog, source) for query in file.queries)
-    findings = (*_repeated_names(file), *_never_updated(file, catalog))
+    findings = (
+        *_repeated_names(file),
+        *_never_updated(file, catalog),
+        *_without_identity(file, catalog),
+    )
     return LintReport(results, findings)
 
 
@@ -147,9 +152,10 @@ def _never_updated(file: ast.QueryFile, catalog: Catalog) -> Iterator[LintFindin
     assigned = dict[str, set[str]]()
     for query in file.queries:
         for statement in query.body.statements if isinstance(query.body, ast.Mutation) else ():
-            if isinstance(statement, ast.Update):
+            if isinstance(statement, ast.Update | ast.Upsert):
                 type_name = statement.type_name.text
-                updaters.setdefault(type_name, []).append(query.name.text)
+                if isinstance(statement, ast.Update):
+                    updaters.setdefault(type_name, []).append(query.name.text)
                 names = {assignment.property.text for assignment in statement.assignments}
                 assigned.setdefault(type_name, set()).update(names)
     for type_name in sorted(updaters):
@@ -159,6 +165,22 @@ def _never_updated(file: ast.QueryFile, catalog: Catalog) -> Iterator[LintFindin
                 text = f"{type_name}.{name} exists in schema but no update query sets it"
                 queries = tuple(dict.fromkeys(updaters[type_name]))
                 yield LintFinding("warning", "L201", text, type_name, name, queries)
+
+
+def _without_identity(file: ast.QueryFile, catalog: Catalog) -> Iterator[LintFinding]:
+    """L203: edges that are inserted, and that a key would fit."""
+    inserters = dict[str, list[str]]()
+    for query in file.queries:
+        for statement in query.body.statements if isinstance(query.body, ast.Mutation) else ():
+            if isinstance(statement, ast.Insert):
+                edge = catalog.edge(statement.type_name.text)
+                if edge is not None and catalog.node(statement.type_name.text) is None:
+                    inserters.setdefault(edge.name, []).append(query.name.text)
+    for suggestion in suggested_keys(catalog):
+        if queries := inserters.get(suggestion.edge):
+            names = tuple(dict.fromkeys(queries))
+            text = str(suggestion)
+            yield LintFinding("info", "L203", text, suggestion.edge, query_names=names)
 
 
 def _updatable(node: NodeType) -> list[str]:

@@ -24,7 +24,8 @@ class SetColumn:
 class InsertNode:
     """Write one node. With `key` it replaces the node of that id whole; without, the id is new.
 
-    Properties that are not set are null. `key` is in the order that makes the id.
+    Properties that are not set have their default, else null. `key` is in the order that makes the
+    id.
     """
 
     table: TableKey
@@ -34,7 +35,8 @@ class InsertNode:
 
 @dataclass(frozen=True, slots=True)
 class InsertEdge:
-    """Write one new edge between two nodes that exist when the query ends."""
+    """Write one edge between two nodes that exist when the query ends. With `key` it replaces the
+    edge of that id whole; without, the id is new."""
 
     table: TableKey
     source_table: TableKey
@@ -42,6 +44,22 @@ class InsertEdge:
     source: Expr
     target: Expr
     sets: tuple[SetColumn, ...]
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertRow:
+    """Set properties of the entity that `key` names, which keeps the others; or insert it.
+
+    `source` and `target` are the ends of an edge. `key` is in the order that makes the id.
+    """
+
+    table: TableKey
+    sets: tuple[SetColumn, ...]
+    key: tuple[str, ...]
+    source: Expr | None = None
+    target: Expr | None = None
+    end_tables: tuple[TableKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +88,7 @@ class DeleteRows:
     cascades: tuple[Cascade, ...]
 
 
-StatementOp = InsertNode | InsertEdge | UpdateRows | DeleteRows
+StatementOp = InsertNode | InsertEdge | UpsertRow | UpdateRows | DeleteRows
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.conditions import compare, membership
 from omnigraph.plan.operands import NOW, as_type, compatible, literal_operand, parameter_operand
 from omnigraph.plan.scope import Names, Scope, did_you_mean
-from omnigraph.types import ID_TYPE, Kind, Scalar, ValueType, table_key
+from omnigraph.types import ID_TYPE, Kind, Scalar, TableKey, ValueType, table_key
 
 _ENDS = {"from": ir.End.SRC, "to": ir.End.DST}
+_Assigning = ast.Insert | ast.Upsert | ast.Update
 
 
 def check_statement(names: Names, statement: ast.Statement) -> mutation_ir.StatementOp:
@@ -26,6 +27,9 @@ def check_statement(names: Names, statement: ast.Statement) -> mutation_ir.State
             if isinstance(target, NodeType):
                 return _insert_node(names, statement, target)
             return _insert_edge(names, statement, target)
+        case ast.Upsert():
+            _require_assignments(names, statement)
+            return _upsert(names, statement, target)
         case ast.Update():
             _require_assignments(names, statement)
             return _update(names, statement, target)
@@ -46,7 +50,7 @@ def _target(names: Names, name: ast.Name) -> Type:
     return target
 
 
-def _require_assignments(names: Names, statement: ast.Insert | ast.Update) -> None:
+def _require_assignments(names: Names, statement: _Assigning) -> None:
     """T10 for none, T13 for two of one property."""
     if not statement.assignments:
         text = f"no property of {statement.type_name} is assigned"
@@ -66,6 +70,23 @@ def _insert_node(names: Names, statement: ast.Insert, node: NodeType) -> mutatio
 
 
 def _insert_edge(names: Names, statement: ast.Insert, edge: EdgeType) -> mutation_ir.InsertEdge:
+    ends, sets = _ends_and_sets(names, statement, edge)
+    _require_all(names, statement, edge, {s.name for s in sets})
+    return mutation_ir.InsertEdge(
+        table=edge.table,
+        source_table=table_key(Kind.NODE, edge.source),
+        target_table=table_key(Kind.NODE, edge.target),
+        source=ends["from"],
+        target=ends["to"],
+        sets=sets,
+        key=edge.key,
+    )
+
+
+def _ends_and_sets(
+    names: Names, statement: ast.Insert | ast.Upsert, edge: EdgeType
+) -> tuple[dict[str, ir.Expr], tuple[mutation_ir.SetColumn, ...]]:
+    """The ends of an edge, which both must be assigned, and its own properties."""
     ends = dict[str, ir.Expr]()
     sets = list[mutation_ir.SetColumn]()
     for assignment in statement.assignments:
@@ -78,21 +99,36 @@ def _insert_edge(names: Names, statement: ast.Insert, edge: EdgeType) -> mutatio
         if name not in ends:
             text = f"{edge.name} needs the endpoint '{name}'"
             raise names.fail(statement.span, text, code="T12", hint=f"write {name}: <id>")
-    _require_all(names, statement, edge, {s.name for s in sets})
-    return mutation_ir.InsertEdge(
-        table=edge.table,
-        source_table=table_key(Kind.NODE, edge.source),
-        target_table=table_key(Kind.NODE, edge.target),
-        source=ends["from"],
-        target=ends["to"],
-        sets=tuple(sets),
+    return ends, tuple(sets)
+
+
+def _upsert(names: Names, statement: ast.Upsert, target: Type) -> mutation_ir.UpsertRow:
+    """A row known by its key. Whether required properties are there, its run decides."""
+    if not target.key:
+        text = f"{target.name} has no @key, so upsert cannot know which one is meant"
+        hint = f"declare a @key, or write insert {target.name} or update {target.name} … where"
+        raise names.fail(statement.type_name.span, text, hint=hint)
+    ends: dict[str, ir.Expr] = {}
+    end_tables: tuple[TableKey, ...] = ()
+    if isinstance(target, EdgeType):
+        ends, sets = _ends_and_sets(names, statement, target)
+        end_tables = tuple(table_key(Kind.NODE, n) for n in (target.source, target.target))
+    else:
+        sets = tuple(_set(names, target, assignment) for assignment in statement.assignments)
+    assigned = {s.name for s in sets}
+    for name in target.key:
+        if target.property(name) is not None and name not in assigned:
+            text = f"upsert of {target.name} needs its @key property '{name}'"
+            raise names.fail(statement.span, text, code="T12", hint=f"write {name}: …")
+    return mutation_ir.UpsertRow(
+        target.table, sets, target.key, ends.get("from"), ends.get("to"), end_tables
     )
 
 
 def _require_all(names: Names, statement: ast.Insert, owner: Type, assigned: set[str]) -> None:
     """T12 for a required property that is left out."""
     for declared in owner.properties:
-        if declared.type.nullable or declared.name in assigned:
+        if declared.type.nullable or declared.default is not None or declared.name in assigned:
             continue
         if declared.embed is not None and declared.embed.source in assigned:
             continue
@@ -112,7 +148,7 @@ def _require_updatable(names: Names, target: Type, assignment: ast.Assignment) -
     if isinstance(target, EdgeType) and name in _ENDS:
         text = f"the endpoints of {target.name} cannot be updated"
         raise names.fail(assignment.span, text, code="T16", hint="delete the edge and insert it")
-    if isinstance(target, NodeType) and name in target.key:
+    if name in target.key:
         text = f"cannot update @key property '{name}'; delete and re-insert"
         raise names.fail(assignment.span, text)
 
@@ -126,8 +162,7 @@ def _set(names: Names, owner: Type, assignment: ast.Assignment) -> mutation_ir.S
 def _property(names: Names, owner: Type, name: ast.Name) -> Property:
     if name.text == "id" and owner.property("id") is None:
         text = f"the id of a {owner.name} cannot be assigned"
-        keyed = isinstance(owner, NodeType) and owner.key
-        hint = "it follows from the key" if keyed else "it is generated"
+        hint = "it follows from the key" if owner.key else "it is generated"
         raise names.fail(name.span, text, code="T11", hint=hint)
     return names.property(owner, name, "T11")
 

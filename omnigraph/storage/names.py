@@ -13,6 +13,9 @@ RESERVED_ACTORS = "omnigraph:"
 """How the names of the engine's own actors begin: the commits of a recovery carry one."""
 
 RESERVED_BRANCHES = frozenset({"__schema_apply_lock__"})
+POINT_MARKS = ("~", "@{")
+"""What follows a name in the text of a point in time (`main~3`), and so is in no new name."""
+
 _ENCODED_MAX = 180  # a path segment holds 255 bytes, and temporary names add a little
 
 _FNV_OFFSET = 0xCBF29CE484222325
@@ -64,9 +67,9 @@ def owner_of(branch: str) -> str | None:
 def lock_name(subject: str, branch: str) -> str:
     """The lock of one subject (a table key, or a word of ours) on one branch.
 
-    Locks are taken in the order of their names: `a-schema-change`, `branches`, then tables
-    (`edge…`, `node…`), then `publish`. A long name keeps its beginning, and with it its place in
-    that order.
+    Locks are taken in the order of their names: `a-retention`, `a-schema-change`, `branches`, then
+    tables (`edge…`, `node…`), then `publish`. A long name keeps its beginning, and with it its
+    place in that order.
     """
     segment = encode(f"{subject}@{branch}")
     return segment if len(segment) <= _ENCODED_MAX else f"{segment[:60]}--{fnv1a64(segment)}"
@@ -81,19 +84,34 @@ def checked_branch(name: str) -> str:
         raise BadRequest("cannot create branch 'main'")
     if name in RESERVED_BRANCHES:
         raise BadRequest(f"branch name '{name}' is reserved")
-    _require_plain(name)
+    _require_plain(name, "branch")
     return name
 
 
-def _require_plain(name: str) -> None:
+def checked_tag(name: str) -> str:
+    """A name a new tag may have, trimmed, or `BadRequest`."""
+    name = name.strip()
+    if not name:
+        raise BadRequest("tag name cannot be empty")
+    if name == MAIN:
+        raise BadRequest("cannot create tag 'main'", "a branch has that name")
+    _require_plain(name, "tag")
+    return name
+
+
+def _require_plain(name: str, kind: str) -> None:
     segments = name.split("/")
     if ".." in name or "" in segments or any(not c.isprintable() or c.isspace() for c in name):
         raise BadRequest(
-            f"'{name}' cannot name a branch",
+            f"'{name}' cannot name a {kind}",
             "use segments of visible characters with single slashes between them, without '..'",
         )
+    if any(mark in name for mark in POINT_MARKS):
+        raise BadRequest(
+            f"'{name}' cannot name a {kind}", "leave out '~' and '@{', which name points in time"
+        )
     if len(encode(name)) > _ENCODED_MAX:
-        raise BadRequest("the branch name is too long", "use a shorter one")
+        raise BadRequest(f"the {kind} name is too long", "use a shorter one")
 
 
 def require_actor(actor: object) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from omnigraph.errors import (
+    ConstraintViolated,
     NotFound,
     PreconditionFailed,
     Reclaimed,
@@ -30,7 +31,8 @@ class Budget:
 
 
 WRITE = Budget(32, (VersionMismatch,))
-"""Inserts, loads and schema changes: what they write does not depend on the rows they lost to."""
+"""Inserts, loads and schema changes: what they write does not depend on the rows they lost to.
+Updates and deletes have the budget that their caller asks for (`change_budget`)."""
 
 MERGE = Budget(10, (VersionMismatch, PreconditionFailed, NotFound, Reclaimed))
 """A merge decides anew when its target moved. Another branch that history leads to may be deleted
@@ -50,6 +52,12 @@ AUDIT = Budget(20)
 
 SCHEMA = Budget(8, (SchemaChanged, TypeCheckError, NotFound))
 """Plans made under a schema that another process changed meanwhile."""
+
+
+def change_budget(retries: int) -> Budget:
+    """The budget of an update or delete whose caller asks for retries. A broken rule may be a lost
+    race too; whether it is, the writer says."""
+    return Budget(retries + 1, (VersionMismatch, ConstraintViolated))
 
 
 def retried(

@@ -28,15 +28,17 @@ from omnigraph.storage.lance.delta import Deltas
 from omnigraph.storage.lance.reader import Arriving, TableReader, uncounted
 from omnigraph.storage.lance.row_cache import RowCache
 from omnigraph.storage.lance.tables import Tables
+from omnigraph.storage.lance.tag_refs import TagRefs
 from omnigraph.storage.locks.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold, make_locks
 from omnigraph.storage.locks.turns import Turn, Turns
 from omnigraph.storage.manifest import publish
-from omnigraph.storage.manifest.branches import BRANCHES_LOCK, Branches
+from omnigraph.storage.manifest.branches import BRANCHES_LOCK, RETENTION_LOCK, Branches
 from omnigraph.storage.manifest.history import History
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.publish import Publisher
 from omnigraph.storage.manifest.queries import Queries
 from omnigraph.storage.manifest.state import LOCATION, State
+from omnigraph.storage.manifest.tags import Tags
 from omnigraph.storage.names import (
     MAIN,
     lock_name,
@@ -95,14 +97,24 @@ class Store:
         row_cache = RowCache()
         self.tables = Tables(self.datasets, row_cache)
         self.deltas = Deltas(self.datasets, row_cache)
-        self.manifest = Manifest(where.uri, self.datasets)
+        tag_refs = TagRefs(where, self.datasets, self.objects)
+        self.manifest = Manifest(where.uri, self.datasets, tag_refs)
         self.queries = Queries(self.datasets, self.manifest)
         self.publisher = Publisher(
             where.uri, self.datasets, self.manifest, self.queries, self.locks, self.stats
         )
         self.history = History(self.datasets, self.manifest, self.queries)
         self.branches = Branches(
-            self.datasets, self.manifest, self.locks, self.stats, self.require_writable
+            self.datasets, tag_refs, self.manifest, self.locks, self.stats, self.require_writable
+        )
+        self.tags = Tags(
+            tag_refs,
+            self.datasets,
+            self.manifest,
+            self.queries,
+            self.locks,
+            self.stats,
+            self.require_writable,
         )
         self.sidecars = Sidecars(self.objects, self.stats)
         self.audit = Audit(self.datasets, self.tables)
@@ -221,18 +233,19 @@ class Store:
 
     def begin_schema_change(
         self,
+        branch: str = MAIN,
         *,
+        kind: WriterKind = WriterKind.SCHEMA_APPLY,
         actor: str | None = None,
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
         schema: str | None = None,
         turn: Turn | None = None,
     ) -> SchemaWrite:
-        """Begin a write on main that may create, drop, rename and evolve tables."""
+        """Begin a write on a branch that may create, drop, rename and evolve tables."""
         facts = stated_facts(actor, message, metadata)
         turn = turn or Turn()
-        state = self._base_state(MAIN, schema, turn)
-        kind = WriterKind.SCHEMA_APPLY
+        state = self._base_state(branch, schema, turn)
         return SchemaWrite(state, self.tables, self.branches, facts, kind=kind, turn=turn)
 
     def _base_state(
@@ -317,10 +330,14 @@ class Store:
         return None
 
     @contextmanager
-    def upkeep(self) -> Iterator[None]:
-        """One at a time: what optimize works on, cleanup would take away."""
+    def upkeep(self, *, reclaims: bool = False) -> Iterator[None]:
+        """One at a time: what optimize works on, cleanup would take away. While versions are
+        reclaimed nobody makes a branch or a tag at a past one."""
         self.require_writable()
-        with hold(self.locks, [lock_name("upkeep", "")]):
+        with (
+            hold(self.locks, [lock_name("upkeep", "")]),
+            hold(self.locks, [RETENTION_LOCK] if reclaims else []),
+        ):
             yield
 
     def optimize_manifest(self, branch: str) -> tuple[int, int, int]:

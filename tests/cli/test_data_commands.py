@@ -116,6 +116,18 @@ def test_a_condition_that_does_not_hold_exits_with_4(folder: Path) -> None:
     assert len(document("query", "-e", PEOPLE_ROWS, "g.omni", cwd=folder)["rows"]) == 3
 
 
+def test_a_mutation_may_be_prepared_again_but_not_with_a_condition(folder: Path) -> None:
+    source = 'query drop() { delete Person where name = "Ada" }'
+    refused = run(
+        "mutate", "-e", source, "g.omni", "--retry", "2", "--if-commit", "01X", cwd=folder
+    )
+    assert refused.returncode == 1
+    assert "retries does not go with if_commit" in refused.stderr
+    done = document("mutate", "-e", source, "g.omni", "--retry", "2", cwd=folder)
+    assert done["affected_nodes"] == 1
+    assert run("mutate", "-e", source, "g.omni", "--retry", "-1", cwd=folder).returncode == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [

@@ -89,6 +89,7 @@ def test_the_looks_of_a_table_are_configured(people: Path, no_settings: Path) ->
         ("defaults: {output: xml}\n", "not one of table, kv, csv, jsonl, json"),
         ("defaults: {server: a, store: b}\n", "both a server and a store"),
         ("defaults: {table_max_column_width: wide}\n", "a whole number above 0"),
+        ("defaults: {retries: -1}\n", "defaults.retries must be a whole number from 0"),
         ("operator: {actor: 7}\n", "must be a text"),
         ("servers: {prod: {}}\n", "servers.prod has no url"),
     ],
@@ -101,6 +102,16 @@ def test_settings_that_cannot_be_used_name_the_file(
     assert done.returncode == 1
     assert message in done.stderr
     assert str(path) in done.stderr
+
+
+def test_the_configured_retries_hold_where_none_are_given(people: Path, no_settings: Path) -> None:
+    write(no_settings, "defaults: {retries: 2}\n")
+    assert document("config")["retries"] == 2
+    source = 'query set() { update Person set { age: 5 } where name = "Ada" }'
+    call = ("mutate", "-e", source, str(people / "g.omni"))
+    head = document(*call)["commit"]["graph_commit_id"]
+    # A condition takes none, so the setting does not stand in its way.
+    assert document(*call, "--if-commit", head)["affected_nodes"] == 1
 
 
 def test_an_unknown_key_is_told_and_passed_over(people: Path, no_settings: Path) -> None:

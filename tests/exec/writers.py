@@ -100,6 +100,34 @@ def increment_if_equal(uri: str, who: str, count: int) -> Outcome:
     return outcomes
 
 
+def increment_with_retries(uri: str, who: str, count: int) -> Outcome:
+    """Add one as often as asked, by the old value in the condition, prepared again after a loss."""
+    graph = og.open(uri)
+    text = "query q($new: I64, $old: I64) { " + SWAP + " }"
+    outcomes: Outcome = []
+    while outcomes.count("ok") < count:
+        size = rows(graph, COMPANY)["counter"]["size"]
+        params = {"new": size + 1, "old": size}
+        outcomes.append(outcome_of(lambda p=params: graph.mutate(text, p, retries=100)))
+    return outcomes
+
+
+def set_own_row(uri: str, who: str, count: int) -> Outcome:
+    """Set one's own row again and again, prepared again after a loss."""
+    graph = og.open(uri)
+    text = "query q($who: String, $n: I64) { update Company set { size: $n } where name = $who }"
+    given = [{"who": who, "n": n} for n in range(1, count + 1)]
+    return [outcome_of(lambda p=p: graph.mutate(text, p, retries=8)) for p in given]
+
+
+def delete_own_people(uri: str, who: str, count: int) -> Outcome:
+    """Delete people of one's own, prepared again after a loss."""
+    graph = og.open(uri)
+    text = "query q($n: String) { delete Person where name = $n }"
+    names = [f"{who}-{n}" for n in range(count)]
+    return [outcome_of(lambda n=n: graph.mutate(text, {"n": n}, retries=8)) for n in names]
+
+
 def move_amounts(uri: str, who: str, count: int) -> Outcome:
     """Change two rows so that their sum stays: half of such a change must never be seen."""
     graph = og.open(uri)

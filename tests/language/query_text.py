@@ -199,6 +199,8 @@ def _ordering(ordering: ast.Ordering) -> str:
 
 def _statement(statement: ast.Statement) -> list[str]:
     match statement:
+        case ast.Upsert(type_name=name, assignments=assignments):
+            return [f"upsert {name} {{ {_assignments(assignments)} }}"]
         case ast.Insert(type_name=name, assignments=assignments):
             return [f"insert {name} {{ {_assignments(assignments)} }}"]
         case ast.Update(type_name=name, assignments=assignments, where=where):

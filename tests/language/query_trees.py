@@ -196,7 +196,9 @@ wheres = st.recursive(
 )
 assignments = st.lists(st.builds(ast.Assignment, names, values), max_size=3).map(tuple)
 inserts_and_updates = st.lists(
-    st.builds(ast.Insert, types, assignments) | st.builds(ast.Update, types, assignments, wheres),
+    st.builds(ast.Insert, types, assignments)
+    | st.builds(ast.Upsert, types, assignments)
+    | st.builds(ast.Update, types, assignments, wheres),
     min_size=1,
     max_size=3,
 )

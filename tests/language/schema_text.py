@@ -22,7 +22,7 @@ from omnigraph.language.schema.ast import (
     RangeConstraint,
     Schema,
 )
-from omnigraph.language.schema.literals import format_interval, format_literal
+from omnigraph.language.schema.literals import format_default, format_interval, format_literal
 
 _INDENT = "  "
 _BARE_WORD = re.compile(r"(?!(?:true|false)\Z)[a-z_][A-Za-z0-9_]*\Z")
@@ -62,6 +62,8 @@ def _edge_head(edge: Edge) -> str:
     if edge.cardinality is not None:
         high = "" if edge.cardinality.high is None else edge.cardinality.high
         parts.append(f"@card({edge.cardinality.low}..{high})")
+    if edge.key is not None:
+        parts.append(_constraint(edge.key))
     parts.extend(map(format_annotation, edge.annotations))
     return " ".join(parts)
 
@@ -75,7 +77,9 @@ def _body(properties: tuple[Property, ...], constraints: tuple[Constraint, ...])
 
 
 def _property(prop: Property) -> str:
-    return " ".join([f"{prop.name}: {prop.type.value}", *map(format_annotation, prop.annotations)])
+    default = [] if prop.default is None else [f"= {format_default(prop.default.value)}"]
+    notes = map(format_annotation, prop.annotations)
+    return " ".join([f"{prop.name}: {prop.type.value}", *default, *notes])
 
 
 def _constraint(constraint: Constraint) -> str:

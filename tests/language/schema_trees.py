@@ -14,6 +14,7 @@ from omnigraph.language.schema.ast import (
     Columns,
     Constraint,
     Declaration,
+    DefaultExpr,
     Edge,
     Interface,
     Literal,
@@ -83,13 +84,18 @@ annotations = st.one_of(
     ),
 )
 flags = st.sampled_from(Columns).map(lambda flag: Annotation(str(flag), None, (), NOWHERE))
+signed = texts | st.integers(-(2**63), 2**64 - 1) | st.floats(-1e300, 1e300) | st.booleans()
+defaults = st.none() | (signed | st.lists(signed, max_size=3).map(tuple)).map(
+    lambda value: DefaultExpr(value, NOWHERE)
+)
 properties = st.builds(
-    lambda word, value_type, notes: Property(
-        word, TypeExpr(value_type, NOWHERE), tuple(notes), NOWHERE
+    lambda word, value_type, notes, default: Property(
+        word, TypeExpr(value_type, NOWHERE), tuple(notes), NOWHERE, default
     ),
     names,
     value_types(),
     st.lists(annotations | flags, max_size=2),
+    defaults,
 )
 
 
@@ -231,6 +237,11 @@ def _edge(draw: st.DrawFn, type_name: str, nodes: Sequence[str]) -> Edge:
         Columns.INDEX: ends + columns.fitting(lambda t: not t.is_blob),
     }
     source, target = (draw(st.sampled_from(nodes)) for _ in range(2))
+    key = None
+    if draw(st.booleans()):
+        among = columns.fitting(lambda t: _single(t) and not t.nullable)
+        others = draw(st.lists(st.sampled_from(among), unique=True)) if among else []
+        key = ColumnConstraint(Columns.KEY, tuple(map(name, [*ends, *others])), NOWHERE)
     return Edge(
         name(type_name),
         name(source),
@@ -240,6 +251,7 @@ def _edge(draw: st.DrawFn, type_name: str, nodes: Sequence[str]) -> Edge:
         columns.properties,
         tuple(_some_constraints(draw, columns, kinds)),
         NOWHERE,
+        key,
     )
 
 

@@ -17,6 +17,8 @@ EXPECTED: dict[str, tuple[int, str | None, tuple[str, ...]]] = {
     "Refused": (400, "bad_request", ()),
     "BadRequest": (400, "bad_request", ()),
     "NotFound": (404, "not_found", ()),
+    "UnknownPoint": (404, "not_found", ()),
+    "AmbiguousPoint": (400, "bad_request", ()),
     "Reclaimed": (404, "not_found", ()),
     "AlreadyExists": (409, "conflict", ()),
     "InUse": (409, "conflict", ()),
@@ -27,6 +29,8 @@ EXPECTED: dict[str, tuple[int, str | None, tuple[str, ...]]] = {
     "MigrationUnsupported": (400, "bad_request", ()),
     "UnsupportedVersion": (500, "internal", ()),
     "ChangeFeedGap": (410, None, ("change_feed_gap",)),
+    "NotRevertible": (409, "conflict", ()),
+    "SchemaDiffers": (409, "conflict", ()),
     "Forbidden": (403, "forbidden", ()),
     "Conflict": (409, "conflict", ()),
     "VersionMismatch": (

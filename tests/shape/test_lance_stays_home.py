@@ -28,6 +28,7 @@ DOORS = {
     "locks.turns": {"Turn"},
     "manifest.history": {"History"},
     "manifest.state": {"LOCATION"},
+    "manifest.tags": {"Tag"},
     "names": {"MAIN", "owner_of", "require_actor", "require_text"},
     "protocol.intent": {"AlreadyMarked", "WriterKind"},
     "protocol.schema_write": {"SchemaWrite"},
@@ -42,7 +43,7 @@ DOORS = {
         "Snapshot",
         "TablePin",
     },
-    "retry": {"ENSURE_INDICES", "MERGE", "OPTIMIZE", "SCHEMA", "retried"},
+    "retry": {"ENSURE_INDICES", "MERGE", "OPTIMIZE", "SCHEMA", "change_budget", "retried"},
     "stamp": {"INTERNAL_SCHEMA_VERSION"},
     "stats": {"StatsView"},
     "store": {"Settings", "Store", "create", "open_store"},
@@ -130,7 +131,8 @@ def _faults(node: ast.AST) -> Iterator[str]:
                 if _is_closed(base, alias.name) or alias.name in COMMITTING
             )
         case ast.Attribute(attr=attr, value=value):
-            if attr in COMMITTING | BEHIND or _is_private_of_another(attr, value):
+            is_closed = attr in COMMITTING | BEHIND and not _is_verb_of_a_graph(attr, value)
+            if is_closed or _is_private_of_another(attr, value):
                 yield attr
             if attr == "storage" and isinstance(value, ast.Name) and value.id == "omnigraph":
                 yield "omnigraph.storage"
@@ -159,6 +161,12 @@ def _is_closed(module: str, name: str | None) -> bool:
     if module != STORAGE and not module.startswith(f"{STORAGE}."):
         return False
     return name not in DOORS.get(module.removeprefix(f"{STORAGE}."), ())
+
+
+def _is_verb_of_a_graph(attr: str, value: ast.expr) -> bool:
+    """`graph.restore`, or the command of that name: a commit like any other, and none of Lance."""
+    name = getattr(value, "id", getattr(value, "attr", ""))
+    return attr == "restore" and name in ("graph", "_graph", "undo_commands")
 
 
 def _is_private_of_another(attr: str, value: ast.expr) -> bool:

@@ -194,6 +194,29 @@ def test_a_branch_ref_is_a_small_file_with_an_identity(uri: str) -> None:
     assert main.branches.list()["work"]["branch_identifier"][-1][1] != identity
 
 
+def test_a_tag_is_a_small_file_and_keeps_its_version_and_its_branch(uri: str) -> None:
+    main = make(uri, "a")
+    main.create_branch("work", main.version)
+    branch = lance.dataset(f"{uri}/tree/work")
+    LanceDataset.commit(branch, staged(branch, "b"), max_retries=0)
+    main.tags.create("on-main", (None, 1))
+    main.tags.create("on-work", ("work", 2))
+    folder = Path(uri) / "_refs" / "tags"
+    assert sorted(file.name for file in folder.iterdir()) == ["on-main.json", "on-work.json"]
+    facts = json.loads((folder / "on-work.json").read_text())
+    assert (facts["branch"], facts["version"]) == ("work", 2)
+    assert json.loads((folder / "on-main.json").read_text())["branch"] is None
+    with pytest.raises(ValueError, match="already exists"):
+        main.tags.create("on-main", (None, 1))
+    with pytest.raises(OSError, match="referenced by tags"):
+        main.branches.delete("work")
+    main = LanceDataset.commit(main, staged(main, "c"), max_retries=0)
+    main.cleanup_old_versions(versions=[1], error_if_tagged_old_versions=False)
+    assert ids(lance.dataset(uri, version=1)) == ["a"]
+    main.tags.delete("on-work")
+    main.branches.delete("work")
+
+
 def test_a_recreated_branch_is_not_read_from_a_cache(uri: str) -> None:
     main = make(uri, "a")
     for name in ("first", "second"):

@@ -65,6 +65,10 @@ class Entities:
         addresses = columns.pop(ADDRESS).combine_chunks() if located else None
         return Picked(self, row_ids, pa.table(columns), addresses)
 
+    def lacking(self) -> frozenset[str]:
+        """The columns of the type that this version does not have."""
+        return frozenset(name for name, column in self._columns.items() if column is None)
+
     def read_by(self) -> list[str]:
         """The columns of the table that `pick` reads."""
         names = [name for name in self._columns if name not in ("id", self._same_as_id)]
@@ -179,6 +183,40 @@ class Chosen:
         """From wherever the entity comes."""
         yes = self.yes.digests(column, where & self.first)
         return np.where(self.first, yes, self.no.digests(column, where & ~self.first))
+
+
+@dataclass(frozen=True)
+class Overlaid:
+    """Entities with certain columns taken from others, where the mask allows and both are present.
+    Elsewhere these columns are null."""
+
+    entities: Aligned
+    other: Aligned
+    columns: frozenset[str]
+    where: Mask
+
+    @cached_property
+    def rows(self) -> pa.Table:
+        here = self._here
+        positions = pa.array(np.arange(len(here)), mask=~here)
+        rows = self.entities.rows
+        return pa.table(
+            {
+                name: self.other.rows[name].take(positions) if name in self.columns else rows[name]
+                for name in rows.column_names
+            }
+        )
+
+    @cached_property
+    def _here(self) -> Mask:
+        here: Mask = self.where & present(self.entities)
+        return here
+
+    def digests(self, column: str, where: Mask) -> npt.NDArray[np.object_]:
+        """From wherever the column comes."""
+        if column in self.columns:
+            return self.other.digests(column, where & self._here)
+        return self.entities.digests(column, where)
 
 
 def rows_a_chunk(owner: Type) -> int:

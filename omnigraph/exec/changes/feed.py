@@ -26,6 +26,7 @@ from omnigraph.exec.changes.diff import (
 )
 from omnigraph.exec.changes.export import Exporting, choose_owners
 from omnigraph.exec.changes.tokens import sealed, unsealed
+from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Meter
 from omnigraph.exec.schemas import Schemas
 from omnigraph.storage.names import MAIN
@@ -152,9 +153,12 @@ class Feed:
             return self._chain[0].id
         if not start.startswith(AFTER):
             raise BadRequest(
-                f"a feed cannot start at '{start}'", "use now, beginning or after:<id>"
+                f"a feed cannot start at '{start}'", "use now, beginning or after:<point>"
             )
-        return CommitId(start.removeprefix(AFTER))
+        after = CommitId(start.removeprefix(AFTER))
+        return (
+            after if after in self._by_id else Points(self._store).resolve(after, kind="commit").id
+        )
 
     def _after(self, commit_id: CommitId) -> Sequence[Commit]:
         for index, commit in enumerate(self._chain):

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import Violation
-from omnigraph.exec.load.json_columns import derived_ids
 from omnigraph.exec.load.ndjson import Owner, TypedRows, bad, end_id
 from omnigraph.exec.rules.faults import Faults
+from omnigraph.exec.values.default_cells import default_cells
+from omnigraph.exec.values.derived_ids import derived_ids
 from omnigraph.exec.values.from_columns import converted, is_string, whole_moment
 from omnigraph.exec.values.from_input import json_type_name, no_external
 from omnigraph.exec.values.mint import ulids
@@ -37,6 +37,7 @@ def rows_of(
     part: int = 0,
     file: str | None = None,
     keep_rejects: bool = False,
+    patch: bool = False,
     read: ReadExternal = no_external,
 ) -> tuple[TypedRows | None, Faults]:
     """The typed rows of a table of columns, or the faults that refuse it."""
@@ -48,7 +49,16 @@ def rows_of(
     for row, violation in reading.wrong:
         where = replace(violation, file=file, line=None if row is None else first + row)
         faults.add(part, where)
-    return reading.rows(first) if not faults and named is not None else None, faults
+    if faults or named is None:
+        return None, faults
+    rows = reading.rows(first)
+    return replace(rows, absent=_missing(owner, table, named)) if patch else rows, faults
+
+
+def _missing(owner: Owner, table: pa.Table, named: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """Properties without a column, which no row of a patch gives."""
+    every = pa.repeat(pa.scalar(True), table.num_rows)
+    return {prop.name: every for prop in owner.properties if prop.name not in named}
 
 
 def _named(
@@ -102,7 +112,7 @@ class _ColumnsReading:
         for prop in owner.properties:
             values = named.get(prop.name)
             self._columns[prop.name] = (
-                pa.nulls(self._count, arrow_type(prop.type))
+                default_cells(prop, self._count)
                 if values is None
                 else self._typed(prop.name, prop.type, values)
             )
@@ -155,7 +165,7 @@ class _ColumnsReading:
             self.fault(None, bad("type", text, owner=owner.name, prop="id").violation)
             return
         stated = stated.cast(pa.utf8())
-        if isinstance(owner, NodeType) and owner.key:
+        if owner.key:
             self._keyed(owner, stated)
             return
         self._columns["id"] = pc.replace_with_mask(
@@ -163,7 +173,7 @@ class _ColumnsReading:
         )
         self._given = stated.is_valid()
 
-    def _keyed(self, owner: NodeType, stated: pa.Array) -> None:
+    def _keyed(self, owner: Owner, stated: pa.Array) -> None:
         for name in owner.key:
             for row in pc.indices_nonzero(self._columns[name].is_null()).to_pylist():
                 text = f"{owner.name}.{name} is non-nullable: a @key property cannot contain null"

@@ -37,7 +37,7 @@ from omnigraph.types import TableKey
 _LOOKED_UP_MAX = 20 * KEYS_MAX
 """Incoming keys up to which the distinct ones are counted, to look them up if they are few."""
 
-Mode = Literal["append", "merge", "overwrite"]
+Mode = Literal["append", "merge", "patch", "overwrite"]
 Planned = tuple[KeyCheck, Owner]
 
 

@@ -63,9 +63,11 @@ class Decoder:
         owner: Owner | None = None,
         rename: dict[str, str] | None = None,
         keep_rejects: bool = False,
+        patch: bool = False,
         read: ReadExternal = no_external,
     ) -> None:
         self._catalog = catalog
+        self._patch = patch
         self._external = read
         self._owner = owner
         self._rename = rename or {}
@@ -105,11 +107,15 @@ class Decoder:
             yield b"\n".join([lines[index] for index in indexes]) + b"\n", indexes
 
     def _fast(self, data: bytes, indexes: Iterable[int], first: int) -> TypedRows | None:
+        if self._patch and b"null" in data:
+            return None  # Arrow's reader does not tell a null from a member that is absent
         try:
             sample = [json.loads(line) for line in _head(data)]
             owner = _owner_of(self._catalog, sample[0])
             if owner is None:
                 return None
+            if self._patch and any(prop.default is not None for prop in owner.properties):
+                return None  # nor a default from a value
             table, given = read_lines(owner, data, sample)
         except (NotSure, ValueError, RecursionError):
             return None
@@ -120,12 +126,13 @@ class Decoder:
         )
         if table.num_rows != len(numbers):
             return None
-        return TypedRows(owner, table, pa.array(numbers + first), given)
+        absent = _nulls_of(owner, table) if self._patch else {}
+        return TypedRows(owner, table, pa.array(numbers + first), given, absent=absent)
 
     # Line by line
 
     def _slow(self, data: bytes, indexes: Iterable[int], block: LineBlock, done: Decoded) -> None:
-        records = Records(self._catalog, read=self._external)
+        records = Records(self._catalog, patch=self._patch, read=self._external)
         for index, line in zip(indexes, data.split(b"\n"), strict=False):
             number = block.line + index
             for violation in self._read(records, line, number):
@@ -205,10 +212,11 @@ def decode_records(
     rename: Mapping[str, str],
     first: int,
     part: int = 0,
+    patch: bool = False,
     read: ReadExternal = no_external,
 ) -> Decoded:
     """Records given as Python objects: of the graph format, or flat ones of one type."""
-    records = Records(catalog, read=read)
+    records = Records(catalog, patch=patch, read=read)
     done = Decoded()
     for number, record in enumerate(values, first):
         if owner is None:
@@ -221,6 +229,12 @@ def decode_records(
             done.faults.add(part, replace(violation, line=number))
     done.rows.extend(records.rows())
     return done
+
+
+def _nulls_of(owner: Owner, table: pa.Table) -> dict[str, pa.Array]:
+    """Marks of the rows that have no value, by property."""
+    names = (prop.name for prop in owner.properties)
+    return {n: table[n].combine_chunks().is_null() for n in names if table[n].null_count}
 
 
 def parse_line(line: bytes) -> Any:

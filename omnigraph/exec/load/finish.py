@@ -10,14 +10,16 @@ import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import orjson
 import pyarrow as pa
 
-from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.exec.load.checks import CheckOutcome, id_keys, losers_of, run_check, without_losers
 from omnigraph.exec.load.committed import Committed, Planned
+from omnigraph.exec.load.parallel_edges import beside_equal
 from omnigraph.exec.load.recheck import Rechecked, inserted_since
 from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.spill import Spill, part_and_line
@@ -34,12 +36,13 @@ from omnigraph.storage.records import Commit, TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 
+Report = Callable[[str, int], None]
 Losers = dict[TableKey, pa.Array]
 RunChecks = Callable[[list[Planned], Spill, Spill, Losers], Faults]
 AHEAD = 2
 """Calls beyond the one whose result is used: memory follows this number."""
 
-_NO_ORDER = "a DataFrame has no order: order_by= says which row is the last"
+NO_ORDER = "a DataFrame has no order: order_by= says which row is the last"
 
 THREADS = min(AHEAD, os.cpu_count() or 1)
 
@@ -53,6 +56,7 @@ class IntakeResult:
     fragments: dict[TableKey, Fragments] = field(default_factory=dict)
     rows: Spill | None = None  # of a merge
     rounded: Counter[str] = field(default_factory=Counter)  # values cut, by `Type.property`
+    beside_equal: Counter[str] = field(default_factory=Counter)  # new edges, by type
 
 
 @dataclass(slots=True)
@@ -73,39 +77,20 @@ class Finish:
     _upsert: Upsert | None = None
     _checked: dict[TableKey, TablePin] = field(default_factory=dict)
 
-    def commit(self, write: Write, report: Callable[[str, int], None]) -> Commit:
+    def commit(self, write: Write, report: Report) -> Commit:
         """Check the key rules, stage and publish; again from a new base when a writer of other
         rows came first."""
-        attempts = iter([write])
-
-        def attempt(turn: Turn) -> Commit:
-            request = self.request
-            current = next(attempts, None)
-            if current is not None:
-                current.turn = turn
-            else:
-                # Inside its turn a write settles dead writers whose locks it keeps.
-                current = self.store.begin(
-                    request.branch,
-                    kind=WriterKind.LOAD,
-                    actor=request.actor,
-                    schema=self.catalog.schema_id,
-                    turn=turn,
-                )
-            report("check", sum(self.taken.counts.values()))
-            self._check(current)
-            report("stage", sum(self.taken.counts.values()))
-            self._stage(current)
-            return self.store.commit(current, mark=request.once)
-
-        # An overwrite does not retry: the caller replaces the rows it has seen.
-        done = (
-            attempt(Turn())
-            if self.request.mode == "overwrite"
-            else self.store.turns.prepared_again(attempt)
-        )
+        prepare = partial(self.prepare, report=report)
+        done = publish_load(self.store, self.catalog, self.request, write, prepare)
         report("done", sum(self.taken.counts.values()))
         return done
+
+    def prepare(self, write: Write, report: Report) -> None:
+        """Check the key rules and stage the rows through a write."""
+        report("check", sum(self.taken.counts.values()))
+        self._check(write)
+        report("stage", sum(self.taken.counts.values()))
+        self._stage(write)
 
     @property
     def touched(self) -> frozenset[TableKey]:
@@ -136,17 +121,13 @@ class Finish:
             self.run_jobs,
             self.store,
             self.request.on_duplicate == "refuse",
-            "" if mode != "merge" or self.request.is_ordered else _NO_ORDER,
+            "" if mode != "merge" or self.request.is_ordered else NO_ORDER,
         )
         planned = (
             Committed(*asked) if inserted is None else Rechecked(*asked, inserted=inserted)
         ).checks()
         faults.merge(self.run_checks(planned, self.keys, stored, losers))
-        if faults:
-            located = faults.located(self.files, self.first_lines)
-            if self.request.rejects is not None:
-                write_rejects(self.request.rejects, located.rejects)
-            raise located.error()
+        raise_faults(self.request, faults, self.files, self.first_lines)
         self._checked = seen
 
     def _find_losers(self) -> Losers:
@@ -176,11 +157,61 @@ class Finish:
         if count <= KEYS_MAX:
             # A few rows are found by the index of their ids.
             few = kept_rows(owner, rows.every(row_keys(table).name), losers)
+            if isinstance(owner, EdgeType) and not owner.key:
+                stated = self.keys.every(id_keys(table).name)
+                beside = beside_equal(owner, few, stated, write.read(table))
+                self.taken.beside_equal[owner.name] = beside
             (write.upsert if replaces else write.append)(table, few)
             return
         if self._upsert is None:
             self._upsert = Upsert(self.store, self.folder, self.run_jobs)
         self._upsert.stage(write, owner, self.keys, rows, losers)
+
+
+def publish_load(
+    store: Store,
+    catalog: Catalog,
+    request: LoadRequest,
+    write: Write,
+    prepare: Callable[[Write], None],
+) -> Commit:
+    """Prepare a load through a write and commit it; again through a new one when another writer
+    came first."""
+    attempts = iter([write])
+
+    def attempt(turn: Turn) -> Commit:
+        current = next(attempts, None)
+        if current is not None:
+            current.turn = turn
+        else:
+            # Inside its turn a write settles dead writers whose locks it keeps.
+            current = store.begin(
+                request.branch,
+                kind=WriterKind.LOAD,
+                actor=request.actor,
+                schema=catalog.schema_id,
+                turn=turn,
+            )
+        prepare(current)
+        return store.commit(current, mark=request.once)
+
+    # An overwrite does not retry: the caller replaces the rows it has seen.
+    return attempt(Turn()) if request.mode == "overwrite" else store.turns.prepared_again(attempt)
+
+
+def raise_faults(
+    request: LoadRequest,
+    faults: Faults,
+    files: Sequence[str | None],
+    first_lines: Sequence[int],
+) -> None:
+    """Raise the faults of a load, if there are any, with the rejects written where asked for."""
+    if not faults:
+        return
+    located = faults.located(files, first_lines)
+    if request.rejects is not None:
+        write_rejects(request.rejects, located.rejects)
+    raise located.error()
 
 
 def run_all(planned: list[Planned], keys: Spill, stored: Spill, losers: Losers) -> Faults:

@@ -13,7 +13,8 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.exec.load.checks import incoming_keys
+from omnigraph.errors import Violation
+from omnigraph.exec.load.checks import id_keys, incoming_keys
 from omnigraph.exec.load.ndjson import TypedRows
 from omnigraph.exec.load.spill import ORIGIN, Cut, Spill, cut, origins
 from omnigraph.exec.load.upsert import row_keys
@@ -28,6 +29,11 @@ from omnigraph.types import TableKey
 FRAGMENT_ROWS = 1 << 20
 FRAGMENT_BYTES = 96 << 20
 _REJECTS_SHOWN = 1_000
+
+
+def absent_mark(name: str) -> str:
+    """The column that marks rows of a patch which do not give a property."""
+    return f"?{name}"
 
 
 class Sink(Protocol):
@@ -68,6 +74,22 @@ def made_ready(
         faults.add_many(part, named, total)
     cuts = [cut(keys, table, buckets) for keys, table in incoming_keys(rows, part)]
     return Ready(rows, cuts, faults)
+
+
+def partial_ready(
+    rows: TypedRows, part: int, file: str | None, *, buckets: int, keep_rejects: bool
+) -> Ready:
+    """Rows of a patch, which need an id each; rules are checked when they are whole. Pure."""
+    faults = Faults(keep_rejects)
+    missing = pc.indices_nonzero(pc.invert(rows.given))
+    if len(missing):
+        name = rows.owner.name
+        text = f"a patch of {name} needs its `id`: the type has no @key that would name it"
+        lines = rows.lines.take(missing[: _REJECTS_SHOWN if keep_rejects else 1]).to_pylist()
+        broken_rows = [Violation("key_id", name, "id", None, None, text, file, n) for n in lines]
+        faults.add_many(part, broken_rows, len(missing))
+    ids = rows.table.select(["id"]).append_column(ORIGIN, origins(part, rows.lines))
+    return Ready(rows, [cut(id_keys(rows.owner.table), ids, buckets)], faults)
 
 
 @dataclass(slots=True)
@@ -144,13 +166,20 @@ class FragmentSink:
 
 @dataclass(slots=True)
 class RowSink:
-    """Spills rows by id until the upsert knows which of them replace committed rows: for merge."""
+    """Spills rows by id until the upsert knows which of them replace committed rows: for merge, and
+    with marks of absent properties for patch."""
 
     spill: Spill
+    are_partial: bool = False
 
     def add(self, rows: TypedRows, part: int) -> None:
         """Spill the rows with their origins."""
         whole = rows.table.append_column(ORIGIN, origins(part, rows.lines))
+        if self.are_partial:
+            given = pa.repeat(pa.scalar(False), rows.table.num_rows)
+            for prop in rows.owner.properties:
+                mark = rows.absent.get(prop.name, given)
+                whole = whole.append_column(absent_mark(prop.name), mark)
         self.spill.add(row_keys(rows.owner.table), whole)
 
     def finish(self) -> None:

@@ -20,14 +20,15 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from omnigraph.catalog.arrow import arrow_type
-from omnigraph.catalog.ids import entity_id
-from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.catalog.model import EdgeType, Property
 from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.values.default_cells import default_cells
+from omnigraph.exec.values.derived_ids import derived_ids
 from omnigraph.exec.values.from_columns import NotSure, floats
 from omnigraph.exec.values.mint import ulids
 from omnigraph.exec.values.scalars import BLOB_PREFIX
 from omnigraph.language.moments import DAYS, MILLISECONDS
-from omnigraph.types import FLOATS, INTEGERS, Scalar, ValueType
+from omnigraph.types import FLOATS, Scalar, ValueType
 
 _BLOCK_BYTES = 1 << 20
 _DATE_TEXT = r"^\d{4}-\d{2}-\d{2}$"
@@ -46,7 +47,7 @@ def read_lines(owner: Owner, data: bytes, sample: Sequence[Any]) -> tuple[pa.Tab
     if is_edge:
         columns |= {"src": _end(parsed, "from"), "dst": _end(parsed, "to")}
     for prop in owner.properties:
-        columns[prop.name] = _typed(inner[prop.name], prop.type)
+        columns[prop.name] = _filled(prop, _typed(inner[prop.name], prop.type), data)
     stated = inner["id"]
     columns["id"], given = _ids(owner, columns, stated, parsed.num_rows)
     schema = owner.schema
@@ -63,6 +64,17 @@ def _line_schema(owner: Owner, sample: Sequence[Any]) -> pa.Schema:
     if isinstance(owner, EdgeType):
         return pa.schema([("edge", pa.utf8()), ("from", pa.utf8()), ("to", pa.utf8()), *outer])
     return pa.schema([("type", pa.utf8()), *outer])
+
+
+def _filled(prop: Property, cells: pa.Array, data: bytes) -> pa.Array:
+    """Cells with the property's default where it is left out. Arrow reads a missing member and an
+    explicit null alike, so a column with nulls is left out of every line or `NotSure`."""
+    if prop.default is None or not cells.null_count:
+        return cells
+    # A name with an escape in it is spelled otherwise than it is.
+    if cells.null_count < len(cells) or prop.name.encode() in data or b"\\" in data:
+        raise NotSure
+    return default_cells(prop, len(cells))
 
 
 def _json_type(value_type: ValueType, seen: Any) -> pa.DataType:
@@ -209,7 +221,7 @@ def _blobs(values: pa.Array, target: pa.DataType) -> pa.Array:
 def _ids(
     owner: Owner, columns: dict[str, Any], stated: pa.Array, count: int
 ) -> tuple[pa.Array, pa.Array]:
-    if isinstance(owner, NodeType) and owner.key:
+    if owner.key:
         derived = derived_ids(owner, columns)
         if stated.null_count < count and not _all(pc.equal(stated, derived)):
             raise NotSure
@@ -221,28 +233,3 @@ def _ids(
         return fresh, pa.repeat(pa.scalar(False), count)
     missing = stated.is_null()
     return pc.replace_with_mask(stated, missing, fresh), stated.is_valid()
-
-
-def derived_ids(node: NodeType, columns: dict[str, pa.Array]) -> pa.Array:
-    """The ids that follow from key columns."""
-    keys = [columns[name] for name in node.key]
-    if any(key.null_count for key in keys):
-        raise NotSure
-    prop = node.property(node.key[0])
-    if node.key_is_id:
-        return keys[0]
-    if len(keys) == 1 and prop is not None and prop.type.scalar in INTEGERS:
-        return keys[0].cast(pa.utf8())
-    rows = zip(*(_plain_values(key) for key in keys), strict=True)
-    return pa.array(
-        (entity_id(node, dict(zip(node.key, row, strict=True))) for row in rows), pa.utf8()
-    )
-
-
-def _plain_values(key: pa.Array) -> list[Any]:
-    """Key values as ids spell them: dates and timestamps as numbers."""
-    if pa.types.is_date32(key.type):
-        key = key.cast(pa.int32())
-    elif pa.types.is_timestamp(key.type):
-        key = key.cast(pa.int64())
-    return list(key.to_pylist())

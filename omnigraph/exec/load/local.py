@@ -12,8 +12,9 @@ from pathlib import Path
 from omnigraph.catalog.model import Catalog
 from omnigraph.exec.load.finish import AHEAD, THREADS, Finish, IntakeResult
 from omnigraph.exec.load.intake import FRAGMENT_BYTES, FragmentSink, Intake, Ready, RowSink
+from omnigraph.exec.load.patch import PatchFinish
 from omnigraph.exec.load.pieces import Piece, ready_piece
-from omnigraph.exec.load.request import LoadRequest
+from omnigraph.exec.load.request import BY_ID, LoadRequest
 from omnigraph.exec.load.scratch import scratch_folder
 from omnigraph.exec.load.spill import Spill
 from omnigraph.exec.load.upsert import write_threads
@@ -69,7 +70,8 @@ class Loading:
             request.branch, kind=WriterKind.LOAD, actor=request.actor, schema=schema
         )
         taken = self._take(write, pieces)
-        finish = Finish(
+        finish_kind = PatchFinish if request.mode == "patch" else Finish
+        finish = finish_kind(
             self._store, self._catalog, request, self._keys, taken, self._folder, self._files
         )
         commit = finish.commit(write, self._meter.report)
@@ -78,8 +80,11 @@ class Loading:
     def _take(self, write: Write, pieces: Iterator[Piece]) -> IntakeResult:
         request = self._request
         sink = (
-            RowSink(Spill(self._folder, self._keys.buckets, FRAGMENT_BYTES))
-            if request.mode == "merge"
+            RowSink(
+                Spill(self._folder, self._keys.buckets, FRAGMENT_BYTES),
+                are_partial=request.mode == "patch",
+            )
+            if request.mode in BY_ID
             else FragmentSink(
                 self._store.tables,
                 write.base,

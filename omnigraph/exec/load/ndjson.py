@@ -13,6 +13,8 @@ import pyarrow as pa
 from omnigraph.catalog.ids import canonical_text, entity_id
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Type
 from omnigraph.errors import BadRequest, Violation
+from omnigraph.exec.values.default_cells import default_values
+from omnigraph.exec.values.derived_ids import derived_ids
 from omnigraph.exec.values.from_input import Unfit, column, json_type_name, no_external, stored
 from omnigraph.exec.values.mint import ulids
 from omnigraph.exec.values.scalars import ReadExternal, writable
@@ -27,13 +29,15 @@ _SHOWN_CHARS = 200
 @dataclass(frozen=True, slots=True)
 class TypedRows:
     """Typed rows of one type. `given` is false where the id was minted here; `rounded` counts
-    values that were cut to the millisecond, by property."""
+    values that were cut to the millisecond, by property. `absent` marks, by property, rows of a
+    patch that do not give it; a property that every row gives is not in it."""
 
     owner: Owner
     table: pa.Table
     lines: pa.Array  # int64: the line of each row, counted in its part of the input
     given: pa.Array
     rounded: dict[str, int] = field(default_factory=dict)
+    absent: dict[str, pa.Array] = field(default_factory=dict)
 
 
 class BadRecord(Exception):
@@ -67,18 +71,27 @@ class _Pending:
     ends: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
     values: dict[str, list[Any]] = field(default_factory=dict)
     lines: list[int] = field(default_factory=list)
+    absent: dict[str, list[bool]] = field(default_factory=dict)
 
 
 class Records:
-    """Checks records and collects them into typed rows. `permissive` reads the older format."""
+    """Checks records and collects them into typed rows. `permissive` reads the older format;
+    `patch` notes which properties a record leaves out."""
 
     def __init__(
-        self, catalog: Catalog, *, permissive: bool = False, read: ReadExternal = no_external
+        self,
+        catalog: Catalog,
+        *,
+        permissive: bool = False,
+        patch: bool = False,
+        read: ReadExternal = no_external,
     ) -> None:
+        self._patch = patch
         self._catalog = catalog
         self._external = read
         self._permissive = permissive
         self._pending: dict[TableKey, _Pending] = {}
+        self._default_values: dict[TableKey, dict[str, Any]] = {}
         # Spellings of an id and the canonical id, by node type, when permissive.
         self._spelled: dict[str, dict[str, str]] = {}
 
@@ -149,7 +162,8 @@ class Records:
         self, owner: Owner, ends: Mapping[str, Any], data: Mapping[str, Any], line: int
     ) -> Iterator[Violation]:
         faults: list[Violation] = []
-        values = self._values(owner, data, faults)
+        given = self._values(owner, data, faults)
+        values = {**self._defaults(owner), **given}
         end_ids: list[str] = []
         if isinstance(owner, EdgeType):
             for word, node_name in (("from", owner.source), ("to", owner.target)):
@@ -160,7 +174,8 @@ class Records:
         entity: str | None = None
         if not faults:
             try:
-                entity = self._id(owner, values, data.get("id"), "id" in data)
+                keyed = {**values, **dict(zip(("src", "dst"), end_ids, strict=False))}
+                entity = self._id(owner, keyed, data.get("id"), "id" in data)
             except BadRecord as wrong:
                 faults.append(wrong.violation)
         if faults:
@@ -173,6 +188,13 @@ class Records:
             kept.append(end)
         for prop in owner.properties:
             pending.values.setdefault(prop.name, []).append(values.get(prop.name))
+            if self._patch:
+                pending.absent.setdefault(prop.name, []).append(prop.name not in given)
+
+    def _defaults(self, owner: Owner) -> Mapping[str, Any]:
+        if owner.table not in self._default_values:
+            self._default_values[owner.table] = default_values(owner)
+        return self._default_values[owner.table]
 
     def _values(
         self, owner: Owner, data: Mapping[str, Any], faults: list[Violation]
@@ -229,7 +251,7 @@ class Records:
         return derived
 
     def _derived(self, owner: Owner, values: Mapping[str, Any]) -> str | None:
-        if isinstance(owner, EdgeType) or not owner.key:
+        if not owner.key:
             return None
         for name in owner.key:
             if values.get(name) is None:
@@ -260,6 +282,8 @@ class Records:
                 columns[name] = pa.array([spelled.get(end, end) for end in kept], pa.utf8())
         for prop in owner.properties:
             columns[prop.name] = column(pending.values[prop.name], prop.type)
+        if isinstance(owner, EdgeType) and owner.key and self._spelled:
+            columns["id"] = derived_ids(owner, columns)  # of the ends as they are now
         moments = [prop.name for prop in owner.properties if prop.type.scalar is Scalar.DATETIME]
         cut = {name: cut_count(pending.values[name]) for name in moments}
         schema = owner.schema
@@ -269,6 +293,7 @@ class Records:
             pa.array(pending.lines, pa.int64()),
             pa.array([entity is not None for entity in pending.ids], pa.bool_()),
             {name: count for name, count in cut.items() if count},
+            {name: pa.array(marks) for name, marks in pending.absent.items() if any(marks)},
         )
 
 

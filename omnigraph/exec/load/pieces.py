@@ -14,7 +14,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest
 from omnigraph.exec.load.columnar import rows_of
 from omnigraph.exec.load.decode import Decoded, Decoder, LineBlock, decode_records, decode_stream
-from omnigraph.exec.load.intake import Ready, made_ready
+from omnigraph.exec.load.intake import Ready, made_ready, partial_ready
 from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.sources import Part, blocks, read_records, tables
 from omnigraph.exec.rules.faults import Faults
@@ -67,6 +67,7 @@ def decode_piece(
             owner=request.owner,
             rename=dict(request.columns),
             keep_rejects=keep,
+            patch=request.mode == "patch",
             read=read,
         )
         return decoder.decode(piece.data)
@@ -78,6 +79,7 @@ def decode_piece(
             rename=request.columns,
             first=piece.first,
             part=piece.part,
+            patch=request.mode == "patch",
             read=read,
         )
     if request.owner is None:
@@ -94,6 +96,7 @@ def decode_piece(
         part=piece.part,
         file=piece.file,
         keep_rejects=keep,
+        patch=request.mode == "patch",
         read=read,
     )
     return Decoded([] if rows is None else [rows], faults)
@@ -106,7 +109,8 @@ def ready_piece(
     # Copied bytes live as long as the piece, not as long as the load.
     decoded = decode_piece(catalog, request, piece, request.external.afresh().read)
     keep = request.rejects is not None
+    make = partial_ready if request.mode == "patch" else made_ready
     return decoded.faults, [
-        made_ready(rows, piece.part, piece.file, buckets=buckets, keep_rejects=keep)
+        make(rows, piece.part, piece.file, buckets=buckets, keep_rejects=keep)
         for rows in decoded.rows
     ]

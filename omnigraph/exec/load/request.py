@@ -15,7 +15,10 @@ from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit
 
-MODES: tuple[Mode, ...] = ("append", "merge", "overwrite")
+MODES: tuple[Mode, ...] = ("append", "merge", "patch", "overwrite")
+
+BY_ID: frozenset[Mode] = frozenset({"merge", "patch"})
+"""Modes whose rows meet committed ones by id."""
 
 OnDuplicate = Literal["last", "refuse"]
 """What an id that comes twice in the input means: the last row counts, or the load is refused."""
@@ -43,7 +46,8 @@ class LoadRequest:
 @dataclass(frozen=True, slots=True)
 class LoadResult:
     """Result of a load. `nodes` and `edges` count input rows by type, in name order; `rounded`
-    counts values of the input that were cut to the millisecond, by `Type.property`."""
+    counts values of the input that were cut to the millisecond, by `Type.property`; `beside_equal`
+    edges that a merge of at most 10,000 added although an equal one was there, by type."""
 
     branch: str
     base_branch: str | None
@@ -56,8 +60,19 @@ class LoadResult:
     commit: Commit
     repeated: bool = False  # nothing was done: the commit is that of an earlier load `once`
     rounded: dict[str, int] = field(default_factory=dict)
+    beside_equal: dict[str, int] = field(default_factory=dict)
 
     @property
     def total_entities(self) -> int:
         """Nodes and edges together."""
         return sum(self.nodes.values()) + sum(self.edges.values())
+
+    @property
+    def inserted(self) -> int:
+        """Entities that were not there before."""
+        return sum(count.inserted for count in self.commit.counts.values())
+
+    @property
+    def updated(self) -> int:
+        """Entities that were there before and got the values of the input."""
+        return sum(count.updated for count in self.commit.counts.values())

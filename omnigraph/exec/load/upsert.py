@@ -88,7 +88,28 @@ class TakenOut:
 
 def take_out(job: FindJob) -> TakenOut:
     """Find the rows whose ids are in the input, and delete them from their fragments."""
-    tables = _tables(job.uri, job.storage_options)
+    tables = job_tables(job.uri, job.storage_options)
+    rows = _matching(job, tables)
+    if not rows.num_rows:
+        return TakenOut()
+    left, gone = tables.without_rows(job.pin, rows[ADDRESS].combine_chunks())
+    return TakenOut(left, gone, _noted(job, rows))
+
+
+def note_rows(job: FindJob) -> tuple[KeyFile, ...]:
+    """Find the rows whose ids are in the input, and write their row ids to spill files."""
+    return _noted(job, _matching(job, job_tables(job.uri, job.storage_options)))
+
+
+def _noted(job: FindJob, rows: pa.Table) -> tuple[KeyFile, ...]:
+    noted = Spill(Path(job.folder), job.buckets)
+    noted.add(replaced_keys(job.pin.table_key), rows.select(["id", ROW_ID]))
+    noted.flush()
+    return tuple(noted.files)
+
+
+def _matching(job: FindJob, tables: TableStaging) -> pa.Table:
+    """The ids, row ids and addresses of the rows whose ids are in the input."""
     committed = tables.reader(job.pin).addresses(job.fragments)
     numbers = bucket_numbers(committed, ["id"], job.buckets) if job.buckets > 1 else None
     matches = []
@@ -101,14 +122,7 @@ def take_out(job: FindJob) -> TakenOut:
             matches.append(
                 of_bucket.filter(pc.is_in(of_bucket["id"], value_set=ids["id"].combine_chunks()))
             )
-    rows = pa.concat_tables([committed.slice(0, 0), *matches])
-    if not rows.num_rows:
-        return TakenOut()
-    left, gone = tables.without_rows(job.pin, rows[ADDRESS].combine_chunks())
-    noted = Spill(Path(job.folder), job.buckets)
-    noted.add(replaced_keys(job.pin.table_key), rows.select(["id", ROW_ID]))
-    noted.flush()
-    return TakenOut(left, gone, tuple(noted.files))
+    return pa.concat_tables([committed.slice(0, 0), *matches])
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +155,7 @@ def write_bucket(job: WriteJob) -> BucketDone:
     named = _digest(replaced)
     if job.before is not None and job.before.replaces == named:
         return job.before
-    tables = _tables(job.uri, job.storage_options)
+    tables = job_tables(job.uri, job.storage_options)
     rows = kept_rows(job.owner, read_keys(job.rows, row_keys(table).name, job.bucket), job.losers)
     stage = partial(tables.write_fragments, job.pin, replacing=False)
     if replaced is None:
@@ -174,7 +188,8 @@ def _digest(replaced: pa.Table | None) -> str:
     return digest.hexdigest()
 
 
-def _tables(uri: str, storage_options: dict[str, str] | None) -> TableStaging:
+def job_tables(uri: str, storage_options: dict[str, str] | None) -> TableStaging:
+    """The tables of the graph, for a job that may run in another process."""
     return open_store(uri, read_only=True, storage_options=storage_options).tables
 
 

@@ -1,1 +1,1 @@
-"""Three-way merge of branches: merge base, decisions by entity, conflicts and their answers."""
+"""Three-way merge of branches, reverts and restores: base, decisions, conflicts and answers."""

@@ -7,13 +7,13 @@ has, made by property or by hand, is compared with everything.
 Invariant: a merge without a violation here leaves a graph the schema allows.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.model import EdgeType
+from omnigraph.catalog.model import EdgeType, Type
 from omnigraph.errors import MergeConflict, Violation
 from omnigraph.exec.merge.threeway import TypeMerge
 from omnigraph.exec.rules.key_rules import check_keys, missing_ends
@@ -84,10 +84,12 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class MergedGraph:
-    """The types in which the sides differ, and the target's version of any."""
+    """The types in which the sides differ, the target's version of any, and the edge types that the
+    source does not have: it was written under an older schema."""
 
     parts: Mapping[TableKey, Merged]
     target: Callable[[TableKey], TableReader]
+    target_only: Sequence[EdgeType] = ()
 
 
 def violations(graph: MergedGraph, rules: Mapping[TableKey, TypeRules]) -> Iterator[MergeConflict]:
@@ -95,13 +97,16 @@ def violations(graph: MergedGraph, rules: Mapping[TableKey, TypeRules]) -> Itera
     for table, part in graph.parts.items():
         for broken in _broken(graph, part, rules[table]):
             for violation in broken.violations:
-                yield _conflict(part, violation)
+                yield _conflict(part.merge.owner, violation)
+    for owner in graph.target_only:
+        for endpoint in rules[owner.table].endpoints:
+            for violation in _left_behind(graph, owner, endpoint).violations:
+                yield _conflict(owner, violation)
 
 
-def _conflict(part: Merged, violation: Violation) -> MergeConflict:
+def _conflict(owner: Type, violation: Violation) -> MergeConflict:
     kind = _KINDS.get(violation.rule, _VALUE)
     entity = None if kind == "cardinality_violation" else violation.id
-    owner = part.merge.owner
     return MergeConflict(str(owner.kind), owner.name, entity, kind, violation.text)
 
 
@@ -136,7 +141,7 @@ def _unique(part: Merged, rule: Unique) -> RuleViolations:
 
 def _endpoint(graph: MergedGraph, part: Merged, rule: Endpoint) -> RuleViolations:
     """Each edge that has lost the node at one end."""
-    missing = _missing(graph, rule.node_table)
+    missing = missing_nodes(graph.parts, rule.node_table)
     columns = ["id", rule.end]
     lost = [
         rows.filter(pc.is_in(rows[rule.end], value_set=missing))
@@ -147,9 +152,19 @@ def _endpoint(graph: MergedGraph, part: Merged, rule: Endpoint) -> RuleViolation
     return missing_ends(pa.concat_tables([rows.cast(lost[0].schema) for rows in lost]), rule)
 
 
-def _missing(graph: MergedGraph, node_table: TableKey) -> pa.Array:
+def _left_behind(graph: MergedGraph, owner: EdgeType, rule: Endpoint) -> RuleViolations:
+    """Edges of a type that only the target has, and whose node is removed."""
+    nodes = graph.parts.get(rule.node_table)
+    gone = pa.array([], pa.string()) if nodes is None else _ids(nodes.removed(["id"]))
+    if not len(gone):
+        return RuleViolations()
+    reader = graph.target(owner.table)
+    return missing_ends(rows_by_key(reader, rule.end, gone, ["id", rule.end]), rule)
+
+
+def missing_nodes(parts: Mapping[TableKey, Merged], node_table: TableKey) -> pa.Array:
     """The nodes that one side has and the merged graph does not."""
-    nodes = graph.parts.get(node_table)
+    nodes = parts.get(node_table)
     if nodes is None:
         return pa.array([], pa.string())
     return pa.concat_arrays([_ids(nodes.removed(["id"])), _ids(nodes.dropped(["id"]))])
@@ -162,7 +177,7 @@ def _unknown_ends(graph: MergedGraph, part: Merged, rule: Endpoint) -> pa.Table:
     nodes = graph.parts.get(rule.node_table)
     existing = _ids(rows_by_key(graph.target(rule.node_table), "id", ends, ["id"]))
     added = existing.slice(0, 0) if nodes is None else _ids(nodes.incoming(["id"]))
-    missing = _missing(graph, rule.node_table)  # reported there
+    missing = missing_nodes(graph.parts, rule.node_table)  # reported there
     known = pa.concat_arrays([existing, added, missing])
     return rows.filter(pc.invert(pc.is_in(rows[rule.end], value_set=known)))
 
@@ -177,7 +192,7 @@ def _cardinality(graph: MergedGraph, part: Merged, rule: EdgesPerSource) -> Rule
     both = ours.filter(pc.is_in(ours, value_set=theirs))
     owner = part.merge.owner
     assert isinstance(owner, EdgeType)
-    both = _without(both, _missing(graph, table_key(Kind.NODE, owner.source)))
+    both = _without(both, missing_nodes(graph.parts, table_key(Kind.NODE, owner.source)))
     if not len(both):
         return RuleViolations()
     committed = rows_by_key(part.merge.target.reader, "src", both, columns)

@@ -17,7 +17,12 @@ from omnigraph.catalog.model import Catalog, Type
 from omnigraph.errors import BadRequest, MergeConflict
 from omnigraph.exec.changes.entities import differ_in
 from omnigraph.exec.changes.images import Image, images
-from omnigraph.exec.merge.threeway import DIVERGENT_UPDATE, TypeMerge, Undecided
+from omnigraph.exec.merge.threeway import (
+    DELETE_VS_UPDATE,
+    DIVERGENT_UPDATE,
+    TypeMerge,
+    Undecided,
+)
 from omnigraph.exec.values.columns import with_columns
 from omnigraph.exec.values.from_input import Unfit, column, stored
 from omnigraph.types import ID_TYPE, Kind, ValueType
@@ -48,6 +53,8 @@ class Settled:
     made_rows: list[pa.Array] = field(default_factory=list)  # the target's row each replaces
     open: list[MergeConflict] = field(default_factory=list)
     asked: set[EntityName] = field(default_factory=set)  # conflicts that an answer was looked for
+    kept: dict[str, list[str]] = field(default_factory=dict)
+    """Entities that an answer keeps although one side deleted them, by that side."""
 
     def add(self, rows: pa.Table, target_rows: pa.Array) -> None:
         """Put rows that neither side has into the result."""
@@ -89,8 +96,21 @@ def _listed(entities: frozenset[EntityName]) -> str:
     return ", ".join(f"{type_name} '{entity}'" for type_name, entity in sorted(entities))
 
 
-def settle(merge: TypeMerge, undecided: Undecided, by: str, resolve: Resolve, to: Settled) -> None:
-    """Settle conflicts by the options, and list the rest as open."""
+def no_answer(conflict: MergeConflict) -> Answer:
+    """None: the conflict stays."""
+    return None
+
+
+def settle(
+    merge: TypeMerge,
+    undecided: Undecided,
+    by: str,
+    resolve: Resolve,
+    to: Settled,
+    unanswered: Callable[[MergeConflict], Answer],
+) -> None:
+    """Settle conflicts by the options, and list the rest as open. `unanswered` gives the answer to
+    a conflict that the options say nothing about."""
     clashes = _clashes(undecided) if by == PROPERTY else None
     fitting = []
     for position, conflict in enumerate(_conflicts(merge, undecided, clashes)):
@@ -98,7 +118,11 @@ def settle(merge: TypeMerge, undecided: Undecided, by: str, resolve: Resolve, to
             fitting.append(position)
         else:
             to.asked.add((conflict.type_name, conflict.entity_id or ""))
-            _apply(merge, undecided, position, conflict, _answer(resolve, conflict), to)
+            answer = _answer(resolve, conflict)
+            if answer is None:
+                answer = unanswered(conflict)
+            _apply(merge, undecided, position, conflict, answer, to)
+            _note_kept(conflict, answer, to)
     if fitting:
         positions = pa.array(fitting)
         to.add(_by_property(merge, undecided, positions), undecided.target_rows.take(positions))
@@ -164,6 +188,14 @@ def _apply(
             raise BadRequest(f"'{answer}' resolves nothing", "answer ours, theirs or properties")
 
 
+def _note_kept(conflict: MergeConflict, answer: Answer, to: Settled) -> None:
+    if conflict.kind != DELETE_VS_UPDATE or answer is None:
+        return
+    deleted_by = THEIRS if conflict.theirs is None else OURS
+    if answer != deleted_by:
+        to.kept.setdefault(deleted_by, []).append(conflict.entity_id or "")
+
+
 # ---- rows that neither side has
 
 
@@ -184,7 +216,7 @@ def _clashes(undecided: Undecided) -> list[list[str]]:
 def _by_property(merge: TypeMerge, undecided: Undecided, positions: pa.Array) -> pa.Table:
     """The target's rows with the properties that the source changed."""
     ours = merge.target.reader.stageable(undecided.target_rows.take(positions))
-    theirs = merge.source.reader.stageable(undecided.source_rows.take(positions))
+    theirs = merge.from_source(undecided.source_rows.take(positions))
     count = len(positions)
     made = {}
     for name in undecided.ours.rows.column_names:
@@ -201,7 +233,7 @@ def _by_hand(
     """The target's row, or the source's where the target has none, with properties set."""
     target_rows = undecided.target_rows.slice(position, 1)
     if target_rows.null_count:
-        row = merge.source.reader.stageable(undecided.source_rows.slice(position, 1))
+        row = merge.from_source(undecided.source_rows.slice(position, 1))
     else:
         row = merge.target.reader.stageable(target_rows)
     return with_columns(row, {n: _cells(merge, row, n, value) for n, value in values.items()})

@@ -11,57 +11,54 @@ target reads afterwards belongs to the source.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
-
-import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, Type
 from omnigraph.errors import (
     BadRequest,
     MergeConflict,
-    MergeConflicts,
     NotFound,
     OmnigraphError,
     PreconditionFailed,
     Reclaimed,
 )
-from omnigraph.exec.changes.diff import owners
 from omnigraph.exec.merge.ancestry import Lookup, Meeting, lookup_in, meeting, merge_bases
-from omnigraph.exec.merge.crosscheck import Merged, MergedGraph, violations
-from omnigraph.exec.merge.resolve import (
-    ENTITY,
-    EntityName,
-    Resolve,
-    Settled,
-    check_options,
-    require_asked,
-    settle,
+from omnigraph.exec.merge.decide import (
+    COMPARE,
+    Answers,
+    Decision,
+    Sides,
+    decided,
+    require_still,
 )
-from omnigraph.exec.merge.threeway import Base, CommitBase, ForgottenBase, MergedBase, TypeMerge
+from omnigraph.exec.merge.kept_edges import KeptEdge
+from omnigraph.exec.merge.planned_changes import PlannedChanges, preview_document
+from omnigraph.exec.merge.resolve import ENTITY, Resolve
+from omnigraph.exec.merge.threeway import Base, CommitBase, ForgottenBase, MergedBase
 from omnigraph.exec.progress import Meter, Progress
-from omnigraph.exec.rules.rules import rules_by_table
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import WriterKind
-from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit, CommitId, Snapshot, TablePin
 from omnigraph.storage.retry import MERGE
 from omnigraph.storage.store import Store
-from omnigraph.types import TableKey
 
 ALREADY_UP_TO_DATE, FAST_FORWARD, MERGED = "already_up_to_date", "fast_forward", "merged"
-COMPARE = "compare"
+CONFLICTS = "conflicts"
+"""The kind of a preview that needs answers."""
 
-Done = tuple[str, Commit | None]
-"""The kind of a merge, and its commit."""
+Done = tuple[str, Decision | None, Commit | None]
+"""The kind of a merge, its decision and its commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeOutcome:
-    """The outcome of a merge. `commit` is None when the target had everything.
+    """The outcome of a merge, or its preview. `commit` is None when the target had everything, and
+    in a preview, whose kind is `conflicts` when it has some.
 
-    `branch_deleted` is None unless deleting the source was asked for.
+    `changes` are the entities that change on the target; `kept_edges` those that an answer keeps
+    with their node. `branch_deleted` is None unless deleting the source was asked for.
     """
 
     kind: str
@@ -71,6 +68,10 @@ class MergeOutcome:
     actor: str | None = None
     branch_deleted: bool | None = None
     branch_delete_error: str | None = None
+    changes: PlannedChanges = field(default_factory=PlannedChanges, compare=False)
+    kept_edges: tuple[KeptEdge, ...] = ()
+    conflicts: tuple[MergeConflict, ...] = ()
+    dry_run: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The outcome as a server sends it."""
@@ -84,6 +85,10 @@ class MergeOutcome:
             shown["branch_deleted"] = self.branch_deleted
         if self.branch_delete_error is not None:
             shown["branch_delete_error"] = self.branch_delete_error
+        if self.kept_edges:
+            shown["kept_edges"] = [edge.to_json() for edge in self.kept_edges]
+        if self.dry_run:
+            shown |= preview_document(self.changes, self.conflicts)
         return shown
 
 
@@ -98,6 +103,7 @@ class MergeRequest:
     by: str = ENTITY
     resolve: Resolve = None
     progress: Callable[[Progress], None] | None = None
+    dry_run: bool = False
 
 
 def run_merge(store: Store, catalog: Catalog, asked: MergeRequest) -> MergeOutcome:
@@ -105,23 +111,35 @@ def run_merge(store: Store, catalog: Catalog, asked: MergeRequest) -> MergeOutco
     source, target = asked.source.strip(), asked.into.strip()
     if source == target:
         raise BadRequest(f"cannot merge branch '{source}' into itself", "name two branches")
-    named = check_options(catalog, asked.by, asked.resolve)
-    store.heal()
+    answers = Answers.checked(catalog, asked.by, asked.resolve)
+    if not asked.dry_run:
+        store.heal()
     theirs = store.snapshot(source)
     meter = Meter(asked.progress)
-    kind, commit = store.turns.prepared_again(
+    kind, decision, commit = store.turns.prepared_again(
         lambda turn: _merge(
-            store, catalog, asked, named, theirs, store.snapshot(target), meter, turn
+            store, catalog, asked, answers, theirs, store.snapshot(target), meter, turn
         ),
         budget=MERGE,
-        counts=_beside_deletions(),
+        counts=beside_deletions(),
     )
     meter.add(0, "done")
-    deleted, error = _delete_source(store, theirs) if asked.delete_source else (None, None)
-    return MergeOutcome(kind, source, target, commit, asked.actor, deleted, error)
+    deletes = asked.delete_source and not asked.dry_run
+    deleted, error = _delete_source(store, theirs) if deletes else (None, None)
+    outcome = MergeOutcome(
+        kind, source, target, commit, asked.actor, deleted, error, dry_run=asked.dry_run
+    )
+    if decision is None:
+        return outcome
+    return replace(
+        outcome,
+        changes=decision.changes,
+        kept_edges=decision.kept_edges,
+        conflicts=decision.conflicts,
+    )
 
 
-def _beside_deletions() -> Callable[[Exception], bool]:
+def beside_deletions() -> Callable[[Exception], bool]:
     """Whether a loss is worth another attempt: a branch that history leads to may be deleted while
     it is read, and the next attempt does without it; what is missing twice is missing."""
     missing: set[str] = set()
@@ -140,7 +158,7 @@ def _merge(
     store: Store,
     catalog: Catalog,
     asked: MergeRequest,
-    named: frozenset[EntityName],
+    answers: Answers,
     theirs: Snapshot,
     ours: Snapshot,
     meter: Meter,
@@ -154,11 +172,14 @@ def _merge(
     if not bases:
         raise NotFound("common ancestor", f"{theirs.branch} and {ours.branch}")
     if bases[0].id == theirs.commit_id:
-        return ALREADY_UP_TO_DATE, None
+        return ALREADY_UP_TO_DATE, None, None
     kind = FAST_FORWARD if bases[0].id == ours.commit_id else MERGED
-    parts = _decided(
-        store, catalog, asked, named, _Bases(store, lookup, common), theirs, ours, meter
+    decision = decided(
+        store, catalog, answers, _Bases(store, lookup, common), Sides(theirs, ours), meter
     )
+    if asked.dry_run:
+        return CONFLICTS if decision.conflicts else kind, decision, None
+    decision.require_settled()
     meter.add(0, "write")
     write = store.begin(
         ours.branch,
@@ -167,9 +188,8 @@ def _merge(
         schema=catalog.schema_id,
         turn=turn,
     )
-    _require_still(store, ours)
-    for table_key, part in parts.items():
-        _stage(write, table_key, part)
+    require_still(store, ours)
+    decision.stage(write)
     source = lookup(CommitId(theirs.commit_id))
     commit = store.commit(
         write,
@@ -177,63 +197,10 @@ def _merge(
         merged_parent=theirs.commit_id,
         merged_from=None if source is None else store.history.origin(source),
     )
-    return kind, commit
+    return kind, decision, commit
 
 
-def _require_still(store: Store, ours: Snapshot) -> None:
-    """Row ids are staged against the version they were read from: the write began at no other."""
-    head = store.snapshot(ours.branch).commit_id
-    if head != ours.commit_id:
-        raise PreconditionFailed(ours.branch, ours.commit_id, head)
-
-
-# ---- deciding
-
-
-def _decided(
-    store: Store,
-    catalog: Catalog,
-    asked: MergeRequest,
-    named: frozenset[EntityName],
-    bases: "_Bases",
-    theirs: Snapshot,
-    ours: Snapshot,
-    meter: Meter,
-) -> dict[TableKey, Merged]:
-    """Each type that differs, decided to the end, or every conflict at once."""
-    parts, conflicts, answered = {}, [], set[EntityName]()
-    for owner in owners(catalog):
-        source, target = theirs.tables.get(owner.table), ours.tables.get(owner.table)
-        if source is None or target is None or source == target:
-            continue
-        merge = TypeMerge(store, owner, bases.of(owner, source, target), source, target)
-        settled = Settled()
-        for undecided in merge.decide(lambda rows: meter.add(rows, COMPARE)):
-            settle(merge, undecided, asked.by, asked.resolve, settled)
-        conflicts += settled.open
-        answered |= settled.asked
-        parts[owner.table] = _merged(merge, settled)
-    require_asked(named, answered)
-    if not conflicts:
-        meter.add(0, "check")
-        merged = MergedGraph(parts, lambda table_key: store.reader(ours, table_key))
-        conflicts = list(violations(merged, rules_by_table(catalog)))
-    if conflicts:
-        raise MergeConflicts(tuple(sorted(conflicts, key=_order)))
-    return parts
-
-
-def _merged(merge: TypeMerge, settled: Settled) -> Merged:
-    source_rows, target_rows = merge.taken.rows()
-    nothing = merge.target.reader.schema.empty_table()
-    made = pa.concat_tables([nothing, *settled.made])
-    made_rows = pa.concat_arrays([pa.array([], pa.uint64()), *settled.made_rows])
-    return Merged(merge, source_rows, target_rows, made, made_rows)
-
-
-def _order(conflict: MergeConflict) -> tuple[bool, str, str, str]:
-    is_edge = conflict.entity_kind == "edge"
-    return is_edge, conflict.type_name, conflict.entity_id or "", conflict.message
+# ---- the base
 
 
 _Sides = tuple[TablePin, TablePin]
@@ -278,24 +245,6 @@ class _Bases:
             raise NotFound("table", owner.table, f"commit {commit.id} does not have it")
         source, target = sides
         return CommitBase(self._store, owner, pin, source=source, target=target)
-
-
-# ---- staging
-
-
-def _stage(write: Write, table_key: TableKey, part: Merged) -> None:
-    """Stage the changes of one table, as one version."""
-    leaving, taken = part.leaving(), part.source_rows.drop_null()
-    if not len(leaving) and not len(taken) and not part.made.num_rows:
-        return
-    added = pa.concat_tables([part.merge.incoming(), part.made])
-    write.patch(
-        table_key,
-        removed=leaving,
-        added=added,
-        updated=part.updated_count(),
-        addresses=part.addresses(),
-    )
 
 
 # ---- afterwards

@@ -23,12 +23,14 @@ from omnigraph.exec.changes.entities import (
     Chosen,
     Entities,
     Mask,
+    Overlaid,
     Picked,
     differ,
     mask_of,
     present,
     rows_a_chunk,
 )
+from omnigraph.exec.values.columns import with_columns
 from omnigraph.storage.lance.parallel import together
 from omnigraph.storage.lance.spans import AFTER, BEFORE
 from omnigraph.storage.records import TablePin
@@ -188,6 +190,20 @@ class TakenRows:
         self.target_rows.append(target_rows)
         self.kept = self.addresses = None
 
+    def leave(self, target_rows: pa.Array) -> None:
+        """Take back the removal of these rows of the target."""
+        for index, (theirs, ours) in enumerate(
+            zip(self.source_rows, self.target_rows, strict=True)
+        ):
+            leaves = pc.and_(theirs.is_null(), pc.is_in(ours, value_set=target_rows))
+            keep = pc.invert(leaves)
+            self.source_rows[index], self.target_rows[index] = (
+                theirs.filter(keep),
+                ours.filter(keep),
+            )
+            if self.addresses is not None:
+                self.addresses[index] = self.addresses[index].filter(keep)
+
     def rows(self) -> tuple[pa.Array, pa.Array]:
         """Everything taken, in one piece."""
         return _in_one(self.source_rows), _in_one(self.target_rows)
@@ -197,8 +213,17 @@ class TypeMerge:
     """One type with its three versions."""
 
     def __init__(
-        self, store: Store, owner: Type, base: Base, source: TablePin, target: TablePin
+        self,
+        store: Store,
+        owner: Type,
+        base: Base,
+        source: TablePin,
+        target: TablePin,
+        *,
+        keeps_new: bool = False,
     ) -> None:
+        """With `keeps_new` an entity of the source keeps the target's values of properties that are
+        younger than the source's version."""
         self.owner = owner
         self.source = Entities(owner, store.tables.reader(source))
         self.target = Entities(owner, store.tables.reader(target))
@@ -207,6 +232,7 @@ class TypeMerge:
         target's."""
         self.taken = TakenRows()
         self._base = base
+        self._new = self.source.lacking() - self.target.lacking() if keeps_new else frozenset[str]()
 
     def decide(self, compared: Callable[[int], None]) -> Iterator[Undecided]:
         """Decide every entity without a conflict, and yield the others, a chunk at a time.
@@ -229,7 +255,7 @@ class TypeMerge:
                 partial(self.target.pick, target_rows, ids, located=True),
             ]
         )
-        apart = differ(theirs, ours)
+        apart = differ(self._with_new(theirs, ours), ours)
         take = apart & self._base.as_target(ids)
         unclear = np.flatnonzero(apart & ~take)
         undecided = None
@@ -249,24 +275,53 @@ class TypeMerge:
     ) -> tuple[Mask, Undecided | None]:
         """Of entities that differ between the sides: where the source's is taken, and the rest that
         both changed."""
-        base, baseless = self._base.entities_of(ids, theirs)
-        source_moved = differ(theirs, base) | baseless
+        base, baseless = self._base_of(ids, theirs, ours)
+        source_moved = differ(self._with_new(theirs, ours), base) | baseless
         target_moved = differ(ours, base) | baseless
         conflict = source_moved & target_moved
         if not conflict.any():
             return source_moved & ~target_moved, None
         positions = pa.array(np.flatnonzero(conflict))
         theirs, ours, ids = theirs.take(positions), ours.take(positions), ids.take(positions)
-        base, baseless = self._base.entities_of(ids, theirs)
-        undecided = Undecided(ids, base, ours, theirs, baseless, theirs.row_ids, ours.row_ids)
+        base, baseless = self._base_of(ids, theirs, ours)
+        seen = self._with_new(theirs, ours)
+        undecided = Undecided(ids, base, ours, seen, baseless, theirs.row_ids, ours.row_ids)
         return source_moved & ~target_moved, undecided
+
+    def _with_new(self, theirs: Picked, ours: Picked) -> Aligned:
+        """The source's entities with the target's values of younger properties."""
+        if not self._new:
+            return theirs
+        return Overlaid(theirs, ours, self._new, np.ones(len(theirs.row_ids), dtype=bool))
+
+    def _base_of(self, ids: pa.Array, theirs: Picked, ours: Picked) -> tuple[Aligned, Mask]:
+        """The base. An entity that the source lacks keeps no younger value: to remove one that has
+        such a value is a change of both sides."""
+        base, baseless = self._base.entities_of(ids, theirs)
+        if self._new:
+            base = Overlaid(base, ours, self._new, present(theirs))
+        return base, baseless
+
+    def with_new_values(self, rows: pa.Table, target_rows: pa.Array) -> pa.Table:
+        """Rows of the source, in the target's form, with the values of younger properties of the
+        rows that they replace; null where they replace none."""
+        if not self._new or not rows.num_rows:
+            return rows
+        ours = self.target.reader.stageable(target_rows.drop_null())
+        known = mask_of(target_rows.is_valid())
+        positions = pa.array(np.cumsum(known) - 1, mask=~known)
+        return with_columns(rows, {name: ours[name].take(positions) for name in self._new})
+
+    def from_source(self, source_rows: pa.Array) -> pa.Table:
+        """Rows of the source as the target's table holds them."""
+        return self.target.stored(self.source.stageable(source_rows))
 
     def incoming(self) -> pa.Table:
         """The rows that were taken, as the target's table holds them."""
         has_blobs = any(prop.type.is_blob for prop in self.owner.properties)
         if self.taken.kept is None or has_blobs:
             source_rows, _ = self.taken.rows()
-            return self.target.stored(self.source.stageable(source_rows.drop_null()))
+            return self.from_source(source_rows.drop_null())
         nothing = self.target.reader.schema.empty_table()
         return pa.concat_tables([nothing, *map(self.target.stored, self.taken.kept)])
 

@@ -4,9 +4,9 @@
     of the    pending       pending +   files    the one
     request   state         committed   only     protocol
 
-Invariant: all statements or none. A mutation of inserts alone is retried from a newer base, because
-its rows do not depend on rows it read; updates and deletes raise `VersionMismatch` when another
-writer came first.
+Invariant: all statements or none. A mutation of inserts and upserts alone is retried from a newer
+base: they are known by their keys. Updates and deletes raise `VersionMismatch` when another
+writer came first, unless `retries` asks for the whole query to run again as if it had come later.
 """
 
 import time
@@ -18,9 +18,11 @@ from typing import Any, assert_never
 
 from ulid import ULID
 
+from omnigraph import environment
 from omnigraph.catalog.ids import entity_id
-from omnigraph.catalog.model import Catalog, NodeType
+from omnigraph.catalog.model import Catalog, NodeType, Type
 from omnigraph.errors import (
+    BadRequest,
     Conflict,
     ConstraintViolated,
     PreconditionFailed,
@@ -31,6 +33,7 @@ from omnigraph.errors import (
 from omnigraph.exec.mutate.staging import Staging
 from omnigraph.exec.mutate.validate import validate
 from omnigraph.exec.values.constants import Given
+from omnigraph.exec.values.default_cells import default_values
 from omnigraph.exec.values.from_params import require_text, stored
 from omnigraph.exec.values.scalars import ReadExternal
 from omnigraph.language.moments import cut_count
@@ -41,8 +44,12 @@ from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit, CommitId
+from omnigraph.storage.retry import change_budget
 from omnigraph.storage.store import Store
 from omnigraph.types import ID_TYPE, Kind, Scalar, TableKey, ValueType, parse_table_key
+
+_BY_KEY = mutation_ir.InsertNode | mutation_ir.InsertEdge | mutation_ir.UpsertRow
+"""Statements that are prepared again from a newer base: what they write is known by its key."""
 
 Stored = Callable[[ir.Expr, ValueType, str], Any]
 """Evaluates an expression to a stored value of a type; the text names the property in errors."""
@@ -71,6 +78,7 @@ class Request:
     branch: str
     actor: str | None = None
     if_commit: str | None = None
+    retries: int = 0
     external: ExternalBlobs = field(default_factory=lambda: ExternalBlobs(()))
 
 
@@ -81,24 +89,39 @@ def request(
     branch: str,
     actor: str | None = None,
     if_commit: str | None = None,
+    retries: int | None = None,
     external: ExternalBlobs | None = None,
 ) -> Request:
-    """A request with bound parameters; `now()` is the current time."""
+    """A request with bound parameters; `now()` is the current time. Without `retries`, those of
+    the environment."""
     values = bind_parameters(plan.parameters, params)
     require_text(values)
     given = Given(values, time.time_ns() // 1_000_000)
-    return Request(plan, given, branch, actor, if_commit, external or ExternalBlobs(()))
+    again = _checked_retries(retries, if_commit)
+    return Request(plan, given, branch, actor, if_commit, again, external or ExternalBlobs(()))
+
+
+def _checked_retries(retries: int | None, if_commit: str | None) -> int:
+    if retries is not None and retries < 0:
+        raise BadRequest(f"retries is {retries}", "pass 0 or more")
+    if if_commit is None:
+        return environment.WRITE_RETRIES.read() if retries is None else retries
+    if retries:
+        raise BadRequest(
+            "retries does not go with if_commit: a write for one head is not prepared on another",
+            "pass one of them",
+        )
+    return 0
 
 
 def run_mutation(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
     """Run the statements and commit, or raise with nothing visible."""
     if asked.if_commit is not None:
         return _run_if(store, catalog, asked, CommitId(asked.if_commit))
-    if all(
-        isinstance(s, mutation_ir.InsertNode | mutation_ir.InsertEdge)
-        for s in asked.plan.statements
-    ):
+    if all(isinstance(statement, _BY_KEY) for statement in asked.plan.statements):
         return _insert(store, catalog, asked)
+    if asked.retries:
+        return _run_again(store, catalog, asked)
     return _attempt(store, catalog, asked)
 
 
@@ -116,6 +139,25 @@ def _insert(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
     return store.turns.prepared_again(
         lambda turn: _attempt(store, catalog, asked, turn=turn), kind=kind
     )
+
+
+def _run_again(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
+    """Run, and after a lost race again on the new head, up to `retries` times. A broken rule is a
+    lost race too when the head moved meanwhile: what broke it may be gone."""
+    kind = asked.branch, "again", tuple(statement.table for statement in asked.plan.statements)
+    write: Write | None = None
+
+    def attempt(turn: Turn) -> MutationResult:
+        nonlocal write
+        write = _begun(store, catalog, asked, turn=turn)
+        return _run_and_commit(store, write, catalog, asked)
+
+    def is_race(loss: Exception) -> bool:
+        broke_rule = isinstance(loss, ConstraintViolated)
+        return not (broke_rule and write is not None and store.is_current(write))
+
+    budget = change_budget(asked.retries)
+    return store.turns.prepared_again(attempt, budget=budget, kind=kind, counts=is_race)
 
 
 def _run_if(store: Store, catalog: Catalog, asked: Request, head: CommitId) -> MutationResult:
@@ -209,7 +251,9 @@ def _run(
         case mutation_ir.InsertNode():
             _insert_node(staging, catalog, given, statement)
         case mutation_ir.InsertEdge():
-            _insert_edge(staging, given, statement)
+            _insert_edge(staging, catalog, given, statement)
+        case mutation_ir.UpsertRow():
+            _upsert(staging, catalog, given, statement)
         case mutation_ir.UpdateRows(table=table, sets=sets, where=where):
             staging.table(table).update(where, _values(given, table, sets))
         case mutation_ir.DeleteRows(table=table, where=where, cascades=cascades):
@@ -226,27 +270,47 @@ def _insert_node(
     values = _values(given, statement.table, statement.sets)
     _require_key(node, values)
     derived = entity_id(node, values)
+    name = str(ULID()) if derived is None else derived
+    row = {"id": name, **default_values(node), **values}
+    staging.table(statement.table).insert(row, strict=derived is None)
+
+
+def _require_key(owner: Type, values: Mapping[str, Any]) -> None:
+    """Refuse a null key at once: without it the entity has no id for the rules to report."""
+    for name in owner.key:
+        if values.get(name) is None:
+            text = f"insert @key property '{name}' cannot contain null"
+            broken = Violation("key", owner.name, name, None, None, text)
+            raise ConstraintViolated((broken,), 1)
+
+
+def _insert_edge(
+    staging: Staging, catalog: Catalog, given: Stored, statement: mutation_ir.InsertEdge
+) -> None:
+    edge = catalog.of(statement.table)
+    values = {
+        "src": given(statement.source, ID_TYPE, "from"),
+        "dst": given(statement.target, ID_TYPE, "to"),
+        **default_values(edge),
+        **_values(given, statement.table, statement.sets),
+    }
+    _require_key(edge, values)
+    derived = entity_id(edge, values)
     row = {"id": str(ULID()) if derived is None else derived, **values}
     staging.table(statement.table).insert(row, strict=derived is None)
 
 
-def _require_key(node: NodeType, values: Mapping[str, Any]) -> None:
-    """Refuse a null key at once: without it the node has no id for the rules to report."""
-    for name in node.key:
-        if values.get(name) is None:
-            text = f"insert @key property '{name}' cannot contain null"
-            broken = Violation("key", node.name, name, None, None, text)
-            raise ConstraintViolated((broken,), 1)
-
-
-def _insert_edge(staging: Staging, given: Stored, statement: mutation_ir.InsertEdge) -> None:
-    row = {
-        "id": str(ULID()),
-        "src": given(statement.source, ID_TYPE, "from"),
-        "dst": given(statement.target, ID_TYPE, "to"),
-        **_values(given, statement.table, statement.sets),
-    }
-    staging.table(statement.table).insert(row, strict=True)
+def _upsert(
+    staging: Staging, catalog: Catalog, given: Stored, statement: mutation_ir.UpsertRow
+) -> None:
+    owner = catalog.of(statement.table)
+    values = _values(given, statement.table, statement.sets)
+    if statement.source is not None and statement.target is not None:
+        values["src"] = given(statement.source, ID_TYPE, "from")
+        values["dst"] = given(statement.target, ID_TYPE, "to")
+    _require_key(owner, values)
+    values["id"] = entity_id(owner, values)
+    staging.table(statement.table).upsert(values, key=owner.key, defaults=default_values(owner))
 
 
 def _values(

@@ -29,7 +29,7 @@ from omnigraph.plan import ir, mutation_ir
 from omnigraph.storage.lance.columns import ADDRESS
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.protocol.write import Write
-from omnigraph.types import Kind, TableKey
+from omnigraph.types import ID_TYPE, Kind, TableKey
 
 Row = Mapping[str, Any]
 
@@ -76,6 +76,20 @@ class PendingTable:
         self._folded = pa.concat_tables([without_ids(self.rows(), _ids(after)), after])
         self.changed.update(sets)
         return int(after.num_rows)
+
+    def upsert(self, row: Row, *, key: Sequence[str], defaults: Row) -> None:
+        """Set the columns of the row of an id, which keeps its others; or insert it."""
+        sets = {name: value for name, value in row.items() if name != "id" and name not in key}
+        entity = ir.Const(row["id"], ID_TYPE)
+        named = ir.Compare(ir.CompareOp.EQ, ir.EntityId(ir.SELF, ID_TYPE), entity)
+        if self._is_new(row["id"]) or not self.update(named, sets):
+            self.insert({**defaults, **row}, strict=True)
+
+    def _is_new(self, entity: str) -> bool:
+        """Whether it is known without a lookup that no row has this id."""
+        if entity in self._inserted or pc.index(self.ids(), entity).as_py() >= 0:
+            return False
+        return not self.reader.pin.row_count or self.reader.lacks(pa.array([entity]))
 
     def rows(self) -> pa.Table:
         """The pending rows, one an id: the last write wins."""

@@ -174,10 +174,10 @@ def _unique_violation(rule: Unique, values: list[str], row: dict[str, Any]) -> V
     value = values[0] if len(values) == 1 else f"({', '.join(values)})"
     first, last = row["first_id"], row["last_id"]
     text = (
-        f"@unique violation on {rule.type_name}.{rule.label}: value '{value}' "
+        f"@{rule.word} violation on {rule.type_name}.{rule.label}: value '{value}' "
         f"held by '{first}' and '{last}'"
     )
-    return Violation("unique", rule.type_name, rule.label, last, value, text)
+    return Violation(rule.word, rule.type_name, rule.label, last, value, text)
 
 
 def _cardinality_violation(rule: EdgesPerSource, source: str, edges: int) -> Violation:

@@ -104,6 +104,7 @@ class Unique:
 
     type_name: str
     columns: tuple[str, ...]
+    word: str = "unique"  # or key, while rows get ids that follow from it
 
     @property
     def label(self) -> str:
@@ -184,14 +185,15 @@ def _node_rules(node: NodeType) -> TypeRules:
 def _edge_rules(edge: EdgeType) -> TypeRules:
     name = edge.name
     ends = (Required(name, "src", "from"), Required(name, "dst", "to"))
+    uniques = (columns for columns in edge.uniques if set(columns) != set(edge.key))
     return TypeRules(
         table=edge.table,
         type_name=name,
         kind=Kind.EDGE,
         rows=(*ends, *_property_rules(name, edge.properties)),
-        distinct=DistinctIds(name, ()),
+        distinct=DistinctIds(name, edge.key),
         free=FreeIds(name, Kind.EDGE),
-        uniques=tuple(Unique(name, columns) for columns in edge.uniques),
+        uniques=tuple(Unique(name, columns) for columns in uniques),
         endpoints=(Endpoint(name, "src", edge.source), Endpoint(name, "dst", edge.target)),
         cardinality=_cardinality_rule(name, edge.cardinality),
     )

@@ -1,4 +1,5 @@
-"""Backfill: values for a property added to existing rows, from an SQL expression over the row.
+"""Backfill: values for a property added to existing rows, from an SQL expression over the row or
+from its default.
 
 The expression may name the properties of the row, as they are called after the change, `id`, and of
 an edge `src` and `dst`. Blobs are left out.
@@ -21,6 +22,7 @@ from omnigraph.catalog.model import EdgeType, NodeType, Property
 from omnigraph.catalog.schema_diff import MigrationPlan
 from omnigraph.catalog.steps import AddProperty
 from omnigraph.errors import BadRequest
+from omnigraph.exec.values.default_cells import default_cells
 from omnigraph.exec.values.from_columns import converted
 
 _VOLATILE = re.compile(
@@ -44,11 +46,17 @@ class Filling:
     expressions: Mapping[str, str]  # by property
     columns: Mapping[str, str]  # name in the table before the change → name after it
     now_ms: int
+    defaulted: frozenset[str] = frozenset()  # properties that take their default
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the backfilled properties."""
+        return self.defaulted | self.expressions.keys()
 
     @property
     def properties(self) -> tuple[Property, ...]:
         """The backfilled properties, in order of identity."""
-        filled = (prop for prop in self.owner.properties if prop.name in self.expressions)
+        filled = (prop for prop in self.owner.properties if prop.name in self.names)
         return tuple(sorted(filled, key=lambda prop: prop.id))
 
     @property
@@ -64,6 +72,8 @@ class Filling:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _value(self, rows: pa.RecordBatch, prop: Property) -> pa.Array:
+        if prop.name in self.defaulted:
+            return default_cells(prop, rows.num_rows)
         expression = self.expressions[prop.name]
         try:
             done = converted(evaluated(rows, self._fixed(expression)), prop.type)
@@ -126,11 +136,24 @@ def fillings(plan: MigrationPlan, old: Mapping[Any, Owner]) -> dict[Any, Filling
     filled = {}
     now_ms = time.time_ns() // 1_000_000
     for owner in plan.catalog.types:
-        of_type = expressions.get((str(owner.kind), owner.name))
-        if of_type and owner.id in old:
-            columns = columns_after(old[owner.id], owner)
-            filled[owner.id] = Filling(owner, of_type, columns, now_ms)
+        of_type = expressions.get((str(owner.kind), owner.name), {})
+        if owner.id in old:
+            filling = filling_of(old[owner.id], owner, of_type, now_ms)
+            if filling is not None:
+                filled[owner.id] = filling
     return filled
+
+
+def filling_of(
+    old: Owner, new: Owner, expressions: Mapping[str, str], now_ms: int = 0
+) -> Filling | None:
+    """The backfill of one type: an added property takes its expression, else its default."""
+    before = {prop.id for prop in old.properties}
+    added = (prop for prop in new.properties if prop.id not in before)
+    defaulted = frozenset(p.name for p in added if p.default is not None) - expressions.keys()
+    if not expressions and not defaulted:
+        return None
+    return Filling(new, expressions, columns_after(old, new), now_ms, defaulted)
 
 
 def columns_after(old: Owner, new: Owner) -> dict[str, str]:

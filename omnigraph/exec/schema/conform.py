@@ -58,7 +58,7 @@ def new_rules(old: Owner, new: Owner, filling: Filling | None) -> NewRules:
     enum can only be widened."""
     names = columns_after(old, new)
     before, after = rules_of(old), rules_of(new)
-    filled = set() if filling is None else set(filling.expressions)
+    filled = set() if filling is None else set(filling.names)
     known = {_translated(rule, new.name, names) for rule in before.rows}
     present = {*names.values(), *filled}
     return NewRules(
@@ -74,9 +74,20 @@ def new_rules(old: Owner, new: Owner, filling: Filling | None) -> NewRules:
             for unique in after.uniques
             if set(unique.columns) <= present
             and frozenset(unique.columns) not in _unique_columns(before, names)
-        ),
+        )
+        + ((Unique(new.name, new.key, "key"),) if is_rekeyed(old, new) else ()),
         _new_cardinality(before, after),
     )
+
+
+def is_rekeyed(old: Owner, new: Owner) -> bool:
+    """Whether the ids of a type's rows follow from another key than before."""
+    return bool(new.key) and _key_ids(old) != _key_ids(new)
+
+
+def _key_ids(owner: Owner) -> list[int | str]:
+    ids = {prop.name: prop.id for prop in owner.properties}
+    return [ids.get(name, name) for name in owner.key]
 
 
 def _translated(rule: RowRule, type_name: str, names: dict[str, str]) -> RowRule:

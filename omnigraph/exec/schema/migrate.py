@@ -12,15 +12,19 @@ there. The commit names the new schema and holds only if no table moved since it
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
+
+from omnigraph.catalog.additive import narrowing_steps
 from omnigraph.catalog.annotations import METADATA
-from omnigraph.catalog.arrow import property_field
-from omnigraph.catalog.model import Annotation, EdgeType, NodeType
+from omnigraph.catalog.arrow import arrow_type, property_field
+from omnigraph.catalog.model import Annotation, Catalog, EdgeType, NodeType
 from omnigraph.catalog.schema_diff import MigrationPlan
 from omnigraph.catalog.steps import Step
 from omnigraph.errors import SchemaHeld
 from omnigraph.exec.rules.rules import RuleViolations, joined
 from omnigraph.exec.schema.backfill import Filling, fillings
-from omnigraph.exec.schema.conform import broken, new_rules
+from omnigraph.exec.schema.conform import broken, is_rekeyed, new_rules
+from omnigraph.exec.schema.rekey import rekeyed_rows
 from omnigraph.exec.schemas import Accepted, Schemas, accepted
 from omnigraph.exec.search.schema_indexes import SchemaIndex, indexes_of
 from omnigraph.exec.upkeep.build_indexes import decided
@@ -33,8 +37,11 @@ from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.schema_write import SchemaWrite
 from omnigraph.storage.records import Commit, TablePin
 from omnigraph.storage.store import Store
+from omnigraph.types import PropertyId
 
 Owner = NodeType | EdgeType
+
+_WIDE = "omnigraph wide "  # no name of a property
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +71,27 @@ class SchemaApplied:
 
 
 def apply_migration(
-    store: Store, schemas: Schemas, plan: MigrationPlan, text: str, actor: str | None
+    store: Store,
+    schemas: Schemas,
+    plan: MigrationPlan,
+    text: str,
+    actor: str | None,
+    branch: str = MAIN,
 ) -> SchemaApplied:
-    """Apply a migration plan. The caller holds the lock under which it was planned."""
+    """Apply a migration plan to a branch. The caller holds the lock under which it was planned."""
     plan.require_supported()
     if not plan.steps:
-        return SchemaApplied((), None, store.snapshot().manifest_version)
-    others = tuple(name for name in store.branches.list() if name != MAIN)
-    if others:
-        raise SchemaHeld(others)
-    old, new = schemas.current(), accepted(text, plan.catalog)
+        return SchemaApplied((), None, store.snapshot(branch).manifest_version)
+    old, new = schemas.current(branch), accepted(text, plan.catalog)
+    others = tuple(name for name in store.branches.list() if name != branch)
+    if others and (narrowing := narrowing_steps(plan, old.catalog)):
+        raise SchemaHeld(others, str(narrowing[0]))
     schemas.archive(old)
     schemas.archive(new)
     commit = store.turns.prepared_again(
-        lambda turn: _Migration(old, new, plan).commit(store, actor, turn)
+        lambda turn: _Migration(old, new, plan, branch).commit(store, actor, turn)
     )
-    schemas.current()
+    schemas.current(branch)
     return SchemaApplied(plan.steps, commit, commit.manifest_version)
 
 
@@ -90,9 +102,10 @@ class _Migration:
     old: Accepted
     new: Accepted
     plan: MigrationPlan
+    branch: str
 
     def commit(self, store: Store, actor: str | None, turn: Turn) -> Commit:
-        write = store.begin_schema_change(actor=actor, schema=self.old.id, turn=turn)
+        write = store.begin_schema_change(self.branch, actor=actor, schema=self.old.id, turn=turn)
         before = {owner.id: owner for owner in self.old.catalog.types}
         after = {owner.id: owner for owner in self.new.catalog.types}
         filled = fillings(self.plan, before)
@@ -107,21 +120,24 @@ class _Migration:
                     write.reclaim(owner.table)
         for old, new in same:
             if self._meaning_changes(old, new):
-                _change_table(write, old, new, filled.get(new.id), hard=self.plan.allows_data_loss)
+                change_table(write, old, new, filled.get(new.id), hard=self.plan.allows_data_loss)
         for type_id, owner in after.items():
             if type_id not in before:
                 write.create_table(owner.table, owner.schema)
         write.replace_schema(self.new.id)
-        for path, data in self.new.files().items():
-            write.replace_file(path, data)
+        if self.branch == MAIN:
+            for path, data in self.new.files().items():
+                write.replace_file(path, data)
         return store.commit(write)
 
     def _meaning_changes(self, old: Owner, new: Owner) -> bool:
-        """Whether a write planned for the old schema could be wrong for this table: then its
-        version moves, so that the write is refused wherever it is on its way."""
-        return _meaning(old) != _meaning(new) or _incident(self.old, old) != _incident(
-            self.new, new
-        )
+        return meaning_changes(self.old.catalog, old, self.new.catalog, new)
+
+
+def meaning_changes(before: Catalog, old: Owner, after: Catalog, new: Owner) -> bool:
+    """Whether a write planned for the old schema could be wrong for this table: then its version
+    moves, so that the write is refused wherever it is on its way."""
+    return _meaning(old) != _meaning(new) or _incident(before, old) != _incident(after, new)
 
 
 def _meaning(owner: Owner) -> Owner:
@@ -134,9 +150,9 @@ def _rules(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
     return tuple(each for each in annotations if each.name not in METADATA)
 
 
-def _incident(schema: Accepted, owner: Owner) -> list[Owner]:
+def _incident(catalog: Catalog, owner: Owner) -> list[Owner]:
     """The edge types that a delete of this node type cascades to."""
-    edges = schema.catalog.edges.values()
+    edges = catalog.edges.values()
     return [_meaning(edge) for edge in edges if owner.name in (edge.source, edge.target)]
 
 
@@ -149,16 +165,25 @@ def _violations(
     return broken(write.read(old.table), old, new, filling, rules)
 
 
-def _change_table(
-    write: SchemaWrite, old: Owner, new: Owner, filling: Filling | None, *, hard: bool
+def change_table(
+    write: SchemaWrite, old: Owner, new: Owner, filling: Filling | None, *, hard: bool = False
 ) -> None:
     """Stage the change of one table as a new version, even without new columns: the version fences
     writers that planned under the old schema."""
-    change = evolution(old, new)
-    if filling is not None and write.read(old.table).count():
-        names = set(filling.expressions)
-        rest = replace(change, adds=tuple(f for f in change.adds if f.name not in names))
-        write.fill_columns(old.table, filling.fields, list(filling.columns), filling.values)
+    change, columns = evolution(old, new), NewColumns(old, new, filling)
+    has_rows = bool(write.read(old.table).count())
+    if is_rekeyed(old, new) and has_rows:
+        write.rewrite_rows(old.table, rekeyed_rows(write.read(old.table), old, new))
+        if columns:
+            fields, read, values = columns.fields, columns.read, columns.values
+            write.then(
+                old.table, lambda tables, pin: tables.stage_add_columns(pin, fields, read, values)
+            )
+        rest = columns.then(change)
+        write.then(old.table, lambda tables, pin: tables.stage_evolve(pin, rest))
+    elif columns and has_rows:
+        rest = columns.then(change)
+        write.fill_columns(old.table, columns.fields, columns.read, columns.values)
         write.then(old.table, lambda tables, pin: tables.stage_evolve(pin, rest))
     else:
         write.evolve_table(old.table, change)
@@ -170,6 +195,67 @@ def _change_table(
         write.then(old.table, indexes.staged)
     if old.name != new.name:
         write.rename_table(old.table, new.table)
+
+
+def widened_columns(old: Owner, new: Owner) -> dict[PropertyId, tuple[str, str]]:
+    """The properties whose column gets another Arrow type: their names after and before."""
+    before = {prop.id: prop for prop in old.properties}
+    return {
+        prop.id: (prop.name, before[prop.id].name)
+        for prop in new.properties
+        if prop.id in before and arrow_type(prop.type) != arrow_type(before[prop.id].type)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class NewColumns:
+    """The columns of a type that are written for every row: backfilled ones, and those that are
+    cast to a wider type, which have a name of their own until the old column is gone."""
+
+    old: Owner
+    new: Owner
+    filling: Filling | None
+
+    def __bool__(self) -> bool:
+        return self.filling is not None or bool(widened_columns(self.old, self.new))
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        """The written columns as the table first has them."""
+        filled = () if self.filling is None else self.filling.fields
+        return [*filled, *(field.with_name(_WIDE + field.name) for field, _ in self._widened())]
+
+    @property
+    def read(self) -> list[str]:
+        """The columns of the table that the values are made from."""
+        if self.filling is not None:
+            return list(self.filling.columns)
+        return [before for _, before in self._widened()]
+
+    def values(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The written columns for a batch of the table before the change."""
+        filled = () if self.filling is None else self.filling.values(batch).columns
+        wide = (batch.column(before).cast(field.type) for field, before in self._widened())
+        schema = pa.schema([field.with_nullable(True) for field in self.fields])
+        return pa.RecordBatch.from_arrays([*filled, *wide], schema=schema)
+
+    def then(self, change: Evolution) -> Evolution:
+        """The rest of the change once these columns are there."""
+        wide = {field.name for field, _ in self._widened()}
+        written = wide if self.filling is None else wide | self.filling.names
+        return replace(
+            change,
+            adds=tuple(field for field in change.adds if field.name not in written),
+            renames={**change.renames, **{_WIDE + name: name for name in wide}},
+        )
+
+    def _widened(self) -> list[tuple[pa.Field, str]]:
+        named = widened_columns(self.old, self.new)
+        return [
+            (property_field(prop), named[prop.id][1])
+            for prop in sorted(self.new.properties, key=lambda prop: prop.id)
+            if prop.id in named
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +287,13 @@ def _index_change(old: Owner, new: Owner) -> _IndexChange:
     after = {index.name: index for index in indexes_of(new)}
     were, are = ({prop.id: prop.name for prop in each.properties} for each in (old, new))
     kept = {(were[number], are[number]) for number in were.keys() & are.keys()}
+    written = {name for name, _ in widened_columns(old, new).values()}  # and their index is gone
     return _IndexChange(
-        tuple(w for n, w in after.items() if n not in before and w.column in {b for _, b in kept}),
+        tuple(
+            w
+            for n, w in after.items()
+            if (n not in before or w.column in written) and w.column in {b for _, b in kept}
+        ),
         frozenset(
             n for n, w in before.items() if n not in after and w.column in {a for a, _ in kept}
         ),
@@ -210,16 +301,24 @@ def _index_change(old: Owner, new: Owner) -> _IndexChange:
 
 
 def evolution(old: Owner, new: Owner) -> Evolution:
-    """The column renames, drops and additions of a type's table."""
+    """The column renames, drops and additions of a type's table. A column of another Arrow type is
+    dropped and added."""
     before = {prop.id: prop for prop in old.properties}
     after = {prop.id: prop for prop in sorted(new.properties, key=lambda prop: prop.id)}
+    widened = widened_columns(old, new)
+    kept = {number: prop for number, prop in after.items() if number in before.keys() - widened}
     return Evolution(
         renames={
             before[number].name: prop.name
-            for number, prop in after.items()
-            if number in before and before[number].name != prop.name
+            for number, prop in kept.items()
+            if before[number].name != prop.name
         },
-        drops=frozenset(prop.name for number, prop in before.items() if number not in after),
-        adds=tuple(property_field(prop) for number, prop in after.items() if number not in before),
+        drops=frozenset(prop.name for number, prop in before.items() if number not in kept),
+        adds=tuple(property_field(prop) for number, prop in after.items() if number not in kept),
         order=tuple(new.schema.names),
+        nullable=frozenset(
+            before[number].name
+            for number, prop in kept.items()
+            if prop.type.nullable and not before[number].type.nullable
+        ),
     )

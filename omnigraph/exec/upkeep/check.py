@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import OmnigraphError
+from omnigraph.exec.schemas import Schemas
 from omnigraph.exec.upkeep.check_rows import row_findings
 from omnigraph.exec.upkeep.findings import Finding
 from omnigraph.storage.inspect import inspect_branch, inspect_graph
@@ -40,11 +41,13 @@ class _Seen:
     """Table versions already checked: branches share most of their tables."""
 
     pins: set[TablePin] = field(default_factory=set)
+    checked: set[tuple[TablePin, str]] = field(default_factory=set)  # and the schema's fingerprint
     rows: int = 0
 
 
-def check(store: Store, schema: Callable[[], Catalog]) -> CheckReport:
-    """Check files, branches, tables and rows."""
+def check(store: Store, schemas: Schemas, schema: Callable[[], Catalog]) -> CheckReport:
+    """Check files, branches, tables and rows, each branch under its own schema; `schema` gives
+    main's after a look at its files."""
     findings: list[Finding] = []
     catalog = None
     try:
@@ -60,22 +63,34 @@ def check(store: Store, schema: Callable[[], Catalog]) -> CheckReport:
         branches = ()
     seen = _Seen()
     for branch in branches:
-        findings += _branch(store, catalog, branch, seen)
+        findings += _branch(store, schemas, catalog, branch, seen)
     return CheckReport(tuple(_once(findings)), branches, len(seen.pins), seen.rows)
 
 
-def _branch(store: Store, catalog: Catalog | None, branch: str, seen: _Seen) -> Iterator[Finding]:
+def _branch(
+    store: Store, schemas: Schemas, catalog: Catalog | None, branch: str, seen: _Seen
+) -> Iterator[Finding]:
     yield from (Finding(*facts) for facts in inspect_branch(store, branch))
     try:
-        pins = dict(store.snapshot(branch).tables)
+        snapshot = store.snapshot(branch)
+        pins = dict(snapshot.tables)
     except OmnigraphError as cause:
         yield Finding("branch", branch, cause.fact, "restore __manifest from a copy")
         return
     if catalog is None:
         return
-    if branch == MAIN:
-        yield from _declared(catalog, pins)
-    fresh = {key: pin for key, pin in pins.items() if pin not in seen.pins}
+    if branch != MAIN:
+        try:
+            catalog = schemas.of(snapshot).catalog
+        except OmnigraphError as cause:
+            todo = f"put the files of schema {snapshot.schema} back from a copy"
+            yield Finding("schema", branch, cause.fact, todo)
+            return
+    yield from _declared(catalog, pins)
+    # A version that two branches share is read again where they have different schemas.
+    checked = {key: (pin, catalog.fingerprint) for key, pin in pins.items()}
+    fresh = {key: pin for key, pin in pins.items() if checked[key] not in seen.checked}
+    seen.checked |= set(checked.values())
     seen.pins |= set(pins.values())
     seen.rows += sum(pin.row_count for pin in fresh.values())
     yield from row_findings(store, catalog, branch, pins, set(fresh))

@@ -2,7 +2,7 @@
 
 A commit is kept when it is among the newest of a branch; when it was a branch's head within the
 time asked for, within the grace that readers get, or within what other processes rely on; or when a
-merge of two live branches starts from it.
+merge of two live branches starts from it, or a tag names it.
 
 Invariant: a commit is kept whole, with the manifest and every table version it pins, or not at all.
 The head of a live branch is always kept. Without `confirm` nothing changes.
@@ -80,7 +80,7 @@ def cleanup(
     age = None if older_than is None else seconds(older_than)
     if not confirm:
         return _cleanup(store, keep, age, seconds(grace), confirm=False, run=run)
-    with store.upkeep():
+    with store.upkeep(reclaims=True):
         store.heal(if_room=True)  # what a pending sidecar needs is kept
         report = _cleanup(store, keep, age, seconds(grace), confirm=True, run=run)
         store.heal(if_room=True)  # there may be room now
@@ -108,6 +108,7 @@ def _cleanup(
         own = [c.manifest_version for c in recent if (c.branch or MAIN) == branch]
         floors[branch] = min(own, default=store.snapshot(branch).manifest_version)
     kept |= {c.id: c for c in _meetings(store, lines)}
+    kept |= {c.id: c for c in _tagged(store, lines)}
     known = {commit.id for line in lines.values() for commit in line}
     versions: dict[str, list[int]] = {branch: [] for branch in branches}
     for commit in kept.values():
@@ -140,6 +141,12 @@ def _recent(line: Iterable[Commit], window_s: float) -> Iterator[Commit]:
         if now - ended <= window_s * 1e6:
             yield commit
         ended = commit.created_at
+
+
+def _tagged(store: Store, lines: dict[str, tuple[Commit, ...]]) -> Iterator[Commit]:
+    """The commits that tags name."""
+    named = {tag.commit_id for tag in store.tags.list().values()}
+    yield from (commit for line in lines.values() for commit in line if commit.id in named)
 
 
 def _meetings(store: Store, lines: dict[str, tuple[Commit, ...]]) -> Iterator[Commit]:

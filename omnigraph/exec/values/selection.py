@@ -76,11 +76,16 @@ def select_among(rows: pa.Table, where: ir.Expr, given: Given) -> pa.Table:
     return rows.filter(pa.array(Evaluator(given, _no_text_search).keep(where, bound)))
 
 
+def is_few(count: int, reader: TableReader) -> bool:
+    """Whether a filter on that many keys costs less than reading the key column once."""
+    return count <= max(KEYS_FEW, min(KEYS_MAX, reader.pin.row_count // ROWS_A_KEY))
+
+
 def rows_by_key(
     reader: TableReader, column: str, keys: pa.Array, columns: Sequence[str]
 ) -> pa.Table:
     """The committed rows whose id, or end, is one of the keys."""
-    if len(keys) <= max(KEYS_FEW, min(KEYS_MAX, reader.pin.row_count // ROWS_A_KEY)):
+    if is_few(len(keys), reader):
         return reader.rows(columns, filter=ids_filter(keys.to_pylist(), column))
     names = list(dict.fromkeys((*columns, column)))
     matches = [

@@ -352,6 +352,14 @@ class Insert(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Upsert(Node):
+    """`upsert Type { … }`."""
+
+    type_name: Name
+    assignments: tuple[Assignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Update(Node):
     """`update Type set { … } where …`."""
 
@@ -368,7 +376,7 @@ class Delete(Node):
     where: Condition
 
 
-Statement = Insert | Update | Delete
+Statement = Insert | Upsert | Update | Delete
 
 
 @dataclass(frozen=True, slots=True)

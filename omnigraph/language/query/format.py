@@ -22,11 +22,12 @@ _CALLS = frozenset(
     | {str(function) for function in ast.AggregateFunction}
 )
 _SECTIONS = frozenset({"match", "return", "order", "limit", "offset"})
+_BODY_STARTS = frozenset({"match", "insert", "upsert", "update", "delete"})
 _ITEMS = (
     ast.Query,
     *(ast.Binding, ast.Traversal, ast.Negation, ast.OptionalBlock, ast.Filter),
     *(ast.PropertyMatch, ast.Projection, ast.Ordering),
-    *(ast.Insert, ast.Update, ast.Delete, ast.Assignment),
+    *(ast.Insert, ast.Upsert, ast.Update, ast.Delete, ast.Assignment),
 )
 
 
@@ -103,7 +104,7 @@ def _wide_gaps(group: Group) -> bool:
     """Clauses that share a line stand two spaces apart; the parts of a query begin with a word."""
     first = group.items[0].elements[0] if group.items else None
     return group.opening.text == "{" and not (
-        isinstance(first, LexedToken) and first.text in ("match", "insert", "update", "delete")
+        isinstance(first, LexedToken) and first.text in _BODY_STARTS
     )
 
 

@@ -404,6 +404,10 @@ class _QueryBuilder(Transformer[Token, tuple[ast.Query, ...]]):
         _, type_name, *assignments = parts
         return ast.Insert(_name(type_name), tuple(assignments), span=_span(parts))
 
+    def upsert(self, parts: list[Any]) -> ast.Upsert:
+        _, type_name, *assignments = parts
+        return ast.Upsert(_name(type_name), tuple(assignments), span=_span(parts))
+
     def update(self, parts: list[Any]) -> ast.Update:
         _, type_name, *assignments, where = parts
         return ast.Update(_name(type_name), tuple(assignments), where, span=_span(parts))

@@ -42,13 +42,23 @@ class TypeExpr:
 
 
 @dataclass(frozen=True, slots=True)
+class DefaultExpr:
+    """`= literal` or `= [literal, …]` after a type. A bare word is a string: a value of an enum."""
+
+    value: Literal | tuple[Literal, ...]
+    span: Span = field(compare=False)
+    is_word: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Property:
-    """`name: type @annotation…`."""
+    """`name: type = default @annotation…`."""
 
     name: Name
     type: TypeExpr
     annotations: tuple[Annotation, ...]
     span: Span = field(compare=False)
+    default: DefaultExpr | None = None
 
 
 class Columns(StrEnum):
@@ -123,7 +133,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """`edge Name: Source -> Target @card(…) @annotation… { … }`."""
+    """`edge Name: Source -> Target @card(…) @key(src, dst) @annotation… { … }`."""
 
     name: Name
     source: Name
@@ -133,6 +143,7 @@ class Edge:
     properties: tuple[Property, ...]
     constraints: tuple[Constraint, ...]
     span: Span = field(compare=False)
+    key: ColumnConstraint | None = None  # before the body; one inside is among the constraints
 
 
 Declaration = Interface | Node | Edge

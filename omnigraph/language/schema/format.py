@@ -43,10 +43,24 @@ def _spaced(tokens: Sequence[LexedToken], position: int) -> bool:
         return token.text != ","
     if token.text == "..":
         return previous.text == ","
+    if _is_default_sign(tokens, position) or _is_default_sign(tokens, position - 1):
+        return True
     return not (
         token.text in (",", ")", "]", "?", ":", "(", "=")
         or previous.text in ("(", "[", "@", "=", "..")
     )
+
+
+def _is_default_sign(tokens: Sequence[LexedToken], position: int) -> bool:
+    """Whether a token is the `=` of a default, which stands between spaces: outside `@name(…)`."""
+    if tokens[position].text != "=":
+        return False
+    for token in reversed(tokens[:position]):
+        if token.text in ("{", "}", ")"):
+            return True
+        if token.text == "(":
+            return False
+    return True
 
 
 def _wide_gaps(group: Group) -> bool:

@@ -31,6 +31,7 @@ _DIGITS_MAX = 20  # of the longest integer that fits; longer ones are not worth 
 CONSTRAINT_NAMES = frozenset({"key", "unique", "index", "range", "check"})
 COLUMN_NAMES = frozenset(Columns)
 CARD = "card"
+KEY = str(Columns.KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,17 @@ def _literal(token: Token) -> Literal:
     return value
 
 
+def default_literal(token: Token) -> Literal:
+    """The value of a literal that stands for a default. Unlike in an annotation it may be
+    negative."""
+    match token.type:
+        case "STRING":
+            return unquote(token)
+        case "TRUE" | "FALSE":
+            return str(token) == "true"
+    return _number(token, code="bad-default")
+
+
 # Annotations
 
 
@@ -208,7 +220,7 @@ def constraint(item: AtItem) -> Constraint:
     """The body constraint of an item that is one."""
     arguments = item.arguments or ()
     if item.name in COLUMN_NAMES:
-        return ColumnConstraint(Columns(item.name), _columns(item, arguments), item.span)
+        return column_constraint(item)
     name = _property_name(arguments[0])
     match item.name, arguments[1:]:
         case "range", (Interval() as interval,) if name is not None:
@@ -221,6 +233,11 @@ def constraint(item: AtItem) -> Constraint:
         code="bad-constraint",
         hint=_USAGE[item.name],
     )
+
+
+def column_constraint(item: AtItem) -> ColumnConstraint:
+    """`@key(a, b)`, `@unique(a, b)` or `@index(a, b)`."""
+    return ColumnConstraint(Columns(item.name), _columns(item, item.arguments or ()), item.span)
 
 
 def _property_name(argument: Argument) -> Name | None:

@@ -25,3 +25,10 @@ def format_literal(value: Literal) -> str:
         return str(value)
     text = format(Decimal(repr(value)), "f")
     return text if "." in text else f"{text}.0"
+
+
+def format_default(value: Literal | tuple[Literal, ...]) -> str:
+    """A default as the language writes it."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(format_literal, value))}]"
+    return format_literal(value)

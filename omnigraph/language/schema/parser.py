@@ -16,6 +16,7 @@ from omnigraph.language.schema.ast import (
     Cardinality,
     Constraint,
     Declaration,
+    DefaultExpr,
     Edge,
     Interface,
     Name,
@@ -44,6 +45,7 @@ class _PropertyHead:
 
     name: Name
     type: TypeExpr
+    default: DefaultExpr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +102,12 @@ class _Members:
         """Close the open property, if there is one."""
         if self.head is None:
             return
-        name, type_expr = self.head.name, self.head.type
-        end = self.annotations[-1].span if self.annotations else type_expr.span
+        name, type_expr, default = self.head.name, self.head.type, self.head.default
+        end = type_expr.span if default is None else default.span
+        if self.annotations:
+            end = self.annotations[-1].span
         self.properties.append(
-            Property(name, type_expr, tuple(self.annotations), name.span.to(end))
+            Property(name, type_expr, tuple(self.annotations), name.span.to(end), default)
         )
         self.head = None
         self.annotations.clear()
@@ -170,7 +174,12 @@ class _SchemaBuilder(Transformer[Token, Schema]):
         keyword, name, source, target, *at_items, body = children
         ends = [token_span(target), *(item.span for item in at_items)]
         cardinality = _leading_cardinality(at_items)
-        annotations = at_items[1:] if cardinality else at_items
+        rest = at_items[1:] if cardinality else at_items
+        keys = [item for item in rest if item.name == items.KEY and item.is_constraint]
+        if len(keys) > 1:
+            text = f"edge type {name} has multiple @key constraints; only one is supported"
+            raise Fault(keys[1].span, text, code="multiple-keys")
+        annotations = [item for item in rest if item not in keys]
         return Edge(
             _name(name),
             _name(source),
@@ -180,6 +189,7 @@ class _SchemaBuilder(Transformer[Token, Schema]):
             body.properties if body else (),
             body.constraints if body else (),
             token_span(keyword).to(body.span if body else ends[-1]),
+            items.column_constraint(keys[0]) if keys else None,
         )
 
     def implements(self, children: Children) -> tuple[Name, ...]:
@@ -204,8 +214,19 @@ class _SchemaBuilder(Transformer[Token, Schema]):
         )
 
     def head(self, children: Children) -> _PropertyHead:
-        name, type_expr = children
-        return _PropertyHead(_name(name), type_expr)
+        name, type_expr, default = children
+        return _PropertyHead(_name(name), type_expr, default)
+
+    def single_default(self, children: Children) -> DefaultExpr:
+        return DefaultExpr(items.default_literal(children[0]), token_span(children[0]))
+
+    def word_default(self, children: Children) -> DefaultExpr:
+        return DefaultExpr(str(children[0]), token_span(children[0]), is_word=True)
+
+    def list_default(self, children: Children) -> DefaultExpr:
+        open_, *values, shut = children
+        literals = tuple(items.default_literal(token) for token in values if token is not None)
+        return DefaultExpr(literals, token_span(open_).to(token_span(shut)))
 
     # Types
 

@@ -89,6 +89,11 @@ class Datasets:
         self.keep(pin, handle)
         return handle
 
+    def is_there(self, location: str) -> bool:
+        """Whether there is anything in a dataset's folder."""
+        parent, _, name = location.rpartition("/")
+        return name in self._objects.folders(parent)
+
     def own(self, pin: TablePin) -> Handle:
         """A new handle that is not shared: building an index locks other threads out of its
         handle."""
@@ -107,6 +112,10 @@ class Datasets:
         self._handles.clear()
 
     # Versions
+
+    def has_version(self, pin: TablePin) -> bool:
+        """Whether a published version is on disk, by one look."""
+        return self._objects.has(f"{self.folder(pin)}/_versions/{version_file(pin.version)}")
 
     def latest_version(self, location: str, branch: str | None, known: int) -> int:
         """The head of a dataset or branch whose version `known` was seen.

@@ -18,13 +18,14 @@ from lance.schema import LanceSchema
 from omnigraph.storage.lance.datasets import Handle
 from omnigraph.storage.lance.protobuf import Message, decoded, encoded
 
-_NAME, _ID, _PARENT = 2, 3, 4  # of a field in Lance's file format
+_NAME, _ID, _PARENT, _NULLABLE = 2, 3, 4, 6  # of a field in Lance's file format
 _NO_PARENT = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """Columns to rename, drop and add. An added column is null in every existing row.
+    """Columns to rename, drop and add, and those that may hold null from now on. An added column is
+    null in every existing row.
 
     `order` names all columns of the table afterwards; empty: as they are, the new ones last.
     """
@@ -33,9 +34,10 @@ class Evolution:
     drops: frozenset[str] = frozenset()
     adds: tuple[pa.Field, ...] = ()
     order: tuple[str, ...] = ()
+    nullable: frozenset[str] = frozenset()  # by their names before
 
     def __bool__(self) -> bool:
-        return bool(self.renames or self.drops or self.adds)
+        return bool(self.renames or self.drops or self.adds or self.nullable)
 
 
 def evolved(handle: Handle, evolution: Evolution) -> LanceSchema:
@@ -68,7 +70,8 @@ def _kept(columns: Iterator[Message], evolution: Evolution) -> Iterator[Message]
         elif (name := _name(column)) in evolution.drops:
             dropped.add(number)
         else:
-            yield _with(column, _NAME, evolution.renames.get(name, name).encode())
+            kept = _with(column, _NULLABLE, 1) if name in evolution.nullable else column
+            yield _with(kept, _NAME, evolution.renames.get(name, name).encode())
 
 
 def _numbered(columns: Iterator[Message], first: int) -> Iterator[Message]:

@@ -57,6 +57,11 @@ class TableReader:
     def schema(self) -> pa.Schema:
         return self._handle.schema
 
+    @property
+    def blob_columns(self) -> frozenset[str]:
+        """Columns whose bytes lie apart from the rows."""
+        return frozenset(field.name for field in self.schema if is_blob(field))
+
     def indexes(self) -> tuple[IndexFacts, ...]:
         """Every index this version has."""
         return index_segments.facts(self._handle)

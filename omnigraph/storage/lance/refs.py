@@ -1,4 +1,5 @@
-"""Lance branch refs: the small JSON files that say where each branch of a dataset forks off.
+"""Lance refs: the small JSON files of a dataset's branches (where each forks off) and tags (which
+version each names).
 
 Invariant: a branch that was deleted and made again under its name has another identity.
 """
@@ -15,6 +16,8 @@ from omnigraph.storage.objects import Objects
 
 ForkId = NewType("ForkId", str)
 
+_SEGMENT_MAX = 240
+
 
 @dataclass(frozen=True, slots=True)
 class Ref:
@@ -24,6 +27,33 @@ class Ref:
     parent_version: int
     identity: ForkId
     created_at: float  # seconds since the epoch
+
+
+@dataclass(frozen=True, slots=True)
+class TagRef:
+    """A Lance tag: a version of the dataset or of one of its branches."""
+
+    branch: str | None  # as Lance names it
+    version: int
+
+
+def read_tag(objects: Objects, location: str, tag: str) -> TagRef | None:
+    """One tag of a dataset, by one small read; None if there is none of that name."""
+    segment = encode(tag)
+    file = objects.get(f"{_tags_folder(location)}/{segment}.json") if _fits(segment) else None
+    if file is None:
+        return None
+    facts = orjson.loads(file.data)
+    return TagRef(facts["branch"], int(facts["version"]))
+
+
+def tag_names(objects: Objects, location: str) -> list[str]:
+    """The encoded names of a dataset's tags."""
+    return [PurePosixPath(path).stem for path in objects.list(_tags_folder(location))]
+
+
+def _tags_folder(location: str) -> str:
+    return f"{location}/_refs/tags"
 
 
 def listed_ref(facts: Mapping[str, Any]) -> Ref:
@@ -38,7 +68,13 @@ def listed_ref(facts: Mapping[str, Any]) -> Ref:
 
 def read_ref(objects: Objects, location: str, branch: str) -> Ref | None:
     """One branch of a dataset, by one small read; None if there is none of that name."""
-    return _read(objects, f"{_folder(location)}/{encode(branch)}.json")
+    segment = encode(branch)
+    return _read(objects, f"{_folder(location)}/{segment}.json") if _fits(segment) else None
+
+
+def _fits(segment: str) -> bool:
+    """Whether a file can have the name; a disk fails when it is asked for one that is too long."""
+    return len(segment) <= _SEGMENT_MAX
 
 
 def read_refs(objects: Objects, location: str) -> dict[str, Ref]:

@@ -32,6 +32,10 @@ class Tables(TableStaging):
         handle = self._datasets.create_or_replace(location, quick(keyed(schema)).empty_table())
         return TablePin(table_key, location, int(handle.version))
 
+    def is_there(self, location: str) -> bool:
+        """Whether a folder holds anything: a table of any branch, or what a crash left."""
+        return self._datasets.is_there(location)
+
     def commit_staged(self, staged: StagedWrite, operation: OperationId) -> TablePin:
         """Advance one table head by exactly one version, marked as this operation's."""
         transaction = staged.transaction

@@ -65,12 +65,13 @@ class Turns:
         kind: Hashable = None,
         counts: Callable[[Exception], bool] = lambda loss: True,
     ) -> Result:
-        """Run an insert or a merge by key, again from a new base when another writer came first.
+        """Run a write, again from a new base when another writer came first: an insert, a merge by
+        key, or a change whose caller asked for it.
 
         The first losers wait a little, each for its own random time: writers that start again at
         once would keep colliding. Writes of one `kind` take the same locks; where the last one had
-        to wait, this one begins with its turn. Strict updates and deletes do not use this: for
-        them the conflict is the answer.
+        to wait, this one begins with its turn. For strict updates and deletes the conflict is the
+        answer, so they do not use this.
         """
         names = self._crowd(kind)
         free = 0 if names else FREE_ATTEMPTS

@@ -22,6 +22,7 @@ from omnigraph.errors import (
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.lance.refs import Ref
+from omnigraph.storage.lance.tag_refs import TagRefs
 from omnigraph.storage.locks.locks import NONE_KEPT, Kept, Locks, hold
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.state import LOCATION, State, publish_lock
@@ -34,9 +35,12 @@ from omnigraph.storage.names import (
     lock_name,
     owner_of,
 )
-from omnigraph.storage.records import CommitId, TablePin
+from omnigraph.storage.records import Commit, CommitId, TablePin
 from omnigraph.storage.stats import Stats
 from omnigraph.types import TableKey
+
+RETENTION_LOCK = lock_name("a-retention", "")
+"""Taken first by cleanup, and by those that name a past version, which cleanup must then keep."""
 
 BRANCHES_LOCK = lock_name("branches", "")
 
@@ -47,6 +51,7 @@ class Branches:
     def __init__(
         self,
         datasets: Datasets,
+        tag_refs: TagRefs,
         manifest: Manifest,
         locks: Locks,
         stats: Stats,
@@ -54,6 +59,7 @@ class Branches:
     ) -> None:
         self._require_writable = require_writable
         self._datasets = datasets
+        self._tag_refs = tag_refs
         self._manifest = manifest
         self._locks = locks
         self._stats = stats
@@ -74,12 +80,32 @@ class Branches:
         with hold(self._locks, [BRANCHES_LOCK]):
             if self._datasets.ref(LOCATION, name) is not None:
                 raise AlreadyExists("branch", name)
+            self._require_no_tag(name)
             state = self._manifest.state(source)
             failpoints.hit("branch.create_before")
             self._make(LOCATION, name, source=owner_of(source), version=state.version)
             failpoints.hit("branch.create_after")
             self._manifest.branched(name, state)
         self._stats.event("branch.created", branch=name, source=source)
+        return name
+
+    def create_at(self, name: str, commit: Commit) -> str:
+        """A new branch at a commit of any live branch. Copies nothing.
+
+        No cleanup runs meanwhile, so a commit that can be read now stays: the new ref keeps it.
+        """
+        name = checked_branch(name)
+        self._require_writable()
+        with hold(self._locks, [RETENTION_LOCK, BRANCHES_LOCK]):
+            if self._datasets.ref(LOCATION, name) is not None:
+                raise AlreadyExists("branch", name)
+            self._require_no_tag(name)
+            self._manifest.require_whole(commit)
+            failpoints.hit("branch.create_before")
+            self._make(LOCATION, name, source=commit.branch, version=commit.manifest_version)
+            failpoints.hit("branch.create_after")
+            self._manifest.forget(name)
+        self._stats.event("branch.created", branch=name, source=commit.id)
         return name
 
     def delete(self, name: str, *, expected_head: CommitId | None = None) -> None:
@@ -102,8 +128,15 @@ class Branches:
             self._drop_forks(name, state)
         self._stats.event("branch.deleted", branch=name)
 
+    def _require_no_tag(self, name: str) -> None:
+        if self._tag_refs.get(LOCATION, name) is not None:
+            raise AlreadyExists("tag", name, "a branch would hide it; use another name")
+
     def _require_unused(self, name: str) -> None:
         segment = encode(name)
+        for tag, tagged in self._tag_refs.every(LOCATION).items():
+            if tagged.branch == segment:
+                raise InUse("branch", name, tag, "tag")
         for other, ref in self._datasets.refs(LOCATION).items():
             if ref.parent_branch == segment:
                 raise InUse("branch", name, decode(other))

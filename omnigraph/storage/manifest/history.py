@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 _SNAPSHOTS_MAX = 1_024
 _FRAGMENTS_MAX = 4_096
+_WINDOW_VERSIONS = 64  # of the first read of a walk along a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,37 @@ class History:
         if not commits:
             raise NotFound("commit", commit_id)
         return commits[0]
+
+    def beginning_with(self, prefix: str, limit: int) -> tuple[Commit, ...]:
+        """Commits of live branches whose ids begin with a text: `limit` of them, or all."""
+        commits: dict[CommitId, Commit] = {}
+        for of_branch in self._each(
+            lambda branch: self._queries.beginning_with(self._manifest.state(branch), prefix, limit)
+        ):
+            commits |= {commit.id: commit for commit in of_branch}
+            if len(commits) >= limit:
+                break
+        return tuple(commits[id_] for id_ in sorted(commits)[:limit])
+
+    def first_parents(self, commit: Commit) -> Iterator[Commit]:
+        """A commit and the commits before it on its line, newest first.
+
+        Manifest versions grow along a line, so the rows are read from the newest on, in windows of
+        versions that widen: what is read follows how far the caller walks, not the history.
+        """
+        state = self._manifest.state(commit.branch or MAIN)
+        read: dict[CommitId, Commit] = {}
+        end, width = commit.manifest_version, _WINDOW_VERSIONS
+        yield commit
+        while commit.parent is not None:
+            while commit.parent not in read and end > 0:
+                window = range(max(0, end - width), end)
+                of_window = self._queries.commits_of_versions(state, window)
+                read |= {each.id: each for each in of_window}
+                end, width = window.start, width * 4
+            parent = commit.parent
+            commit = read.pop(parent) if parent in read else self.get(parent)
+            yield commit
 
     def everything(self) -> dict[CommitId, Commit]:
         """The commits of every live branch."""

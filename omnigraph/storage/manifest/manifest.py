@@ -17,8 +17,9 @@ from omnigraph.lru import Lru
 from omnigraph.storage import stamp
 from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.lance.refs import ForkId
+from omnigraph.storage.lance.tag_refs import TagRefs
 from omnigraph.storage.manifest.state import LOCATION, State, read_state
-from omnigraph.storage.names import MAIN, owner_of
+from omnigraph.storage.names import MAIN, POINT_MARKS, owner_of
 from omnigraph.storage.records import Commit, Snapshot
 
 RECLAIM_AGE_S = 120.0
@@ -38,12 +39,17 @@ def now_s() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
+def _is_ulid(name: str) -> bool:
+    return len(name) == 26 and name.isascii() and name.isalnum() and name.isupper()
+
+
 class Manifest:
     """The manifest of one graph, on all its branches."""
 
-    def __init__(self, uri: str, datasets: Datasets) -> None:
+    def __init__(self, uri: str, datasets: Datasets, tag_refs: TagRefs) -> None:
         self._uri = uri
         self._datasets = datasets
+        self._tag_refs = tag_refs
         self._states: dict[str, State] = {}
         self._looked: dict[str, float] = {}  # when this process last saw a branch
         self._contested: dict[str, float] = {}  # when it last saw that others publish there too
@@ -118,8 +124,18 @@ class Manifest:
             return None
         ref = self._datasets.ref(LOCATION, branch)
         if ref is None:
-            raise NotFound("branch", branch)
+            raise NotFound("branch", branch, self._point_hint(branch))
         return ref.identity
+
+    def _point_hint(self, name: str) -> str:
+        """Advice for a caller that needs a branch and was given a point in time."""
+        is_point = any(mark in name for mark in POINT_MARKS) or _is_ulid(name)
+        if not is_point and self._tag_refs.get(LOCATION, name) is None:
+            return ""
+        return (
+            "it is a point in time, and this needs a branch: make one with "
+            f"`omnigraph branch create NAME --from {name}`"
+        )
 
     @contextmanager
     def reading(self, branch: str, identity: ForkId | None) -> Iterator[None]:
@@ -160,6 +176,13 @@ class Manifest:
             raise Reclaimed("commit", f"'{commit.id}'") from cause
         state = self._past_state(commit, handle)
         return replace(self._snapshot(state), commit_id=commit.id)
+
+    def require_whole(self, commit: Commit) -> None:
+        """Pass if a past commit can be read: its version of the manifest and of every table. A
+        cleanup that was stopped may have removed a part."""
+        for pin in self.at_commit(commit).tables.values():
+            if not self._datasets.has_version(pin):
+                raise Reclaimed("commit", f"'{commit.id}'")
 
     def _past_state(self, commit: Commit, handle: Handle) -> State:
         """A branch as it was, read from an earlier state of it that was read before: a walk through

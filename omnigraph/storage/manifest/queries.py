@@ -39,20 +39,40 @@ class Queries:
         listed = ", ".join(f"'{_quoted(commit_id)}'" for commit_id in ids)
         return self.commits(state, f"{ALL_COMMITS} AND object_id IN ({listed})")
 
+    def beginning_with(self, state: State, prefix: str, limit: int) -> tuple[Commit, ...]:
+        """The first commits of a branch whose ids begin with a text."""
+        return self.commits(
+            state, f"{ALL_COMMITS} AND starts_with(object_id, '{_quoted(prefix)}')", limit
+        )
+
+    def commits_of_versions(self, state: State, versions: range) -> tuple[Commit, ...]:
+        """The commits that a branch has from a range of its manifest versions."""
+        return self.commits(
+            state,
+            f"{ALL_COMMITS} AND {CREATED} >= {versions.start} AND {CREATED} < {versions.stop}",
+        )
+
+    def commits_at(self, state: State, versions: Iterable[int]) -> tuple[Commit, ...]:
+        """The commits that these manifest versions of a branch published."""
+        listed = ", ".join(map(str, versions))
+        return self.commits(state, f"{ALL_COMMITS} AND {CREATED} IN ({listed})")
+
     def marked(self, state: State, mark: str) -> Commit | None:
         """The commit of a branch that carries a mark."""
         encoded = _quoted(orjson.dumps(mark).decode())
         candidates = self.commits(state, f"{ALL_COMMITS} AND contains(metadata, '{encoded}')")
         return next((commit for commit in candidates if commit.mark == mark), None)
 
-    def commits(self, state: State, filter: str = ALL_COMMITS) -> tuple[Commit, ...]:
-        """The commits that match."""
+    def commits(
+        self, state: State, filter: str = ALL_COMMITS, limit: int | None = None
+    ) -> tuple[Commit, ...]:
+        """The commits that match, or the first of them."""
         with (
             self._manifest.reading(state.branch, state.identity),
             self._datasets.lance_call("scan_lineage", state.branch),
         ):
             rows = state.handle.scanner(
-                columns=["object_id", "metadata", CREATED], filter=filter
+                columns=["object_id", "metadata", CREATED], filter=filter, limit=limit
             ).to_table()
         return tuple(decode_commit(row, row[CREATED]) for row in rows.to_pylist())
 

@@ -25,7 +25,7 @@ from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.publish import Publisher
 from omnigraph.storage.manifest.queries import Queries
 from omnigraph.storage.manifest.state import publish_lock
-from omnigraph.storage.names import MAIN, lock_name
+from omnigraph.storage.names import MAIN, lock_name, owner_of
 from omnigraph.storage.protocol.auto_compaction import Folding
 from omnigraph.storage.protocol.intent import AlreadyMarked, Intent, change_of
 from omnigraph.storage.protocol.promote import Promotions
@@ -161,7 +161,10 @@ class Committer:
         self._require_published(prepared)
         written = {write.staged.table_key: write.staged.base for write in prepared.writes}
         # A schema change settles dead writers of any table first, under the schema they wrote for.
-        watched = {**prepared.relied_on, **written} if prepared.intent.schema else written
+        # A table that a branch has not forked is not its own: others move that head.
+        owner = owner_of(prepared.intent.branch)
+        own = {key: pin for key, pin in prepared.relied_on.items() if pin.branch == owner}
+        watched = {**own, **written} if prepared.intent.schema else written
         for base in watched.values():
             head = self._tables.head(base)
             if head != base.version:

@@ -35,6 +35,8 @@ class WriterKind(StrEnum):
     LOAD = "load"
     SCHEMA_APPLY = "schema_apply"
     BRANCH_MERGE = "branch_merge"
+    REVERT = "revert"
+    RESTORE = "restore"
     ENSURE_INDICES = "ensure_indices"
     OPTIMIZE = "optimize"
     REPAIR = "repair"
@@ -58,6 +60,11 @@ class Intent(CommitFacts):
     schema: SchemaId | None = None  # the one this write brings, if it brings one
     renames: Mapping[TableKey, TableKey] = field(default_factory=dict, hash=False)
     reclaim: tuple[str, ...] = ()  # folders whose past goes once the write is published
+
+    @property
+    def takes_away(self) -> bool:
+        """Whether a schema change ends a table, a name or earlier data."""
+        return self.schema is not None and bool(self.tombstones or self.renames or self.reclaim)
 
 
 class AlreadyMarked(Exception):

@@ -45,10 +45,11 @@ class SchemaWrite(Write):
         return table_key in self._state.pins and table_key not in self._dropped
 
     def _free_location(self, table_key: TableKey) -> str:
-        """A folder no table has or had: earlier commits read the old ones."""
+        """A folder no table has or had, on any branch: earlier commits read the old ones."""
         used = self._state.locations | {pin.location for pin in self._state.pins.values()}
+        used |= {pin.location for pin in self._new.values()}
         numbered = (table_location(table_key, nth) for nth in count(1))
-        return next(location for location in numbered if location not in used)
+        return next(n for n in numbered if n not in used and not self._tables.is_there(n))
 
     def drop_table(self, table_key: TableKey) -> None:
         """The end of a table. Its versions stay readable at earlier commits. Its head moves all the
@@ -74,6 +75,12 @@ class SchemaWrite(Write):
     ) -> None:
         """Columns with values made from each row of a table that has rows."""
         self._keep(self._tables.stage_add_columns(self._base(table_key), fields, read, values))
+
+    def rewrite_rows(self, table_key: TableKey, rows: pa.RecordBatchReader) -> None:
+        """Other rows instead of all that a table has."""
+        base = self._base(table_key)
+        fragments = self._tables.write_fragments(base, rows, replacing=True)
+        self._keep(self._tables.stage_fragments(base, fragments, replacing=True))
 
     def rename_table(self, table_key: TableKey, to: TableKey) -> None:
         """The same table under another name. It needs a staged version of its own, so that a name

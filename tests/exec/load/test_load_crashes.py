@@ -14,6 +14,7 @@ from tests.forked import KILLED, run
 SOURCES = {
     "append": lines(person("Cy"), edge("Knows", "Cy", "Ada", id="c")),
     "merge": lines(person("Ada", age=1), person("Cy"), edge("Knows", "Ada", "Cy", id="k")),
+    "patch": lines(person("Ada", age=1), person("Cy", score=0.5), person("Cy", age=2)),
     "overwrite": lines(person("Ada"), person("Zoe"), edge("Knows", "Zoe", "Zoe", id="z")),
 }
 STAGES = ("_check", "_stage")
@@ -45,6 +46,8 @@ PLACES = [
     ("append", "_check"),
     ("merge", "commit.table_after"),
     ("merge", "publish.before"),
+    ("patch", "commit.table_after"),
+    ("patch", "publish.before"),
     ("overwrite", "commit.table_after"),
     ("overwrite", "publish.before"),
 ]

@@ -355,14 +355,14 @@ def test_a_blob_merges_by_property(people: Graph) -> None:
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, work: Any) -> None:
     """Run something between the decision of a merge and its commit."""
-    decided = merging._decided
+    decided = merging.decided
 
     def and_then(*arguments: Any) -> Any:
         found = decided(*arguments)
         work()
         return found
 
-    monkeypatch.setattr(merging, "_decided", and_then)
+    monkeypatch.setattr(merging, "decided", and_then)
 
 
 def test_a_target_that_moves_meanwhile_is_merged_as_it_is_then(

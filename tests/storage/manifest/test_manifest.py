@@ -12,6 +12,7 @@ from ulid import ULID
 from omnigraph.errors import StorageFailed, UnsupportedVersion, VersionMismatch
 from omnigraph.storage import stamp
 from omnigraph.storage.lance.datasets import CommitRaced
+from omnigraph.storage.lance.tag_refs import TagRefs
 from omnigraph.storage.manifest import publish as publish_module
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.publish import ManifestChange, Publisher
@@ -206,7 +207,11 @@ class NoLocks:
 def publisher(where: Where) -> tuple[Manifest, Publisher]:
     """A publisher that waits for nobody, and the states it knows."""
     store = where.open()
-    manifest = Manifest(store.where.uri, store.datasets)
+    manifest = Manifest(
+        store.where.uri,
+        store.datasets,
+        TagRefs(store.where, store.datasets, store.objects),
+    )
     queries = Queries(store.datasets, manifest)
     return manifest, Publisher(
         store.where.uri, store.datasets, manifest, queries, NoLocks(), store.stats

@@ -1,0 +1,315 @@
+"""Partial rows of a bulk load (mode patch): completed from committed rows, then merged whole.
+
+    rows of one id ─▶ folded in input order ─▶ absent properties from ─▶ a merge of whole rows
+                      (the last value given)   the committed row         (`finish`)
+
+Invariant: a property that is absent keeps its committed value, or in a new row takes its default,
+and a null sets null. Rules see whole rows alone. Committed rows are read at the version that the
+commit is fenced to, so every attempt completes anew. A job owns one bucket of ids, in any process.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.exec.load.checks import KeyCheck, id_keys
+from omnigraph.exec.load.finish import (
+    NO_ORDER,
+    Finish,
+    IntakeResult,
+    Report,
+    RunChecks,
+    publish_load,
+    raise_faults,
+    run_all,
+)
+from omnigraph.exec.load.intake import FRAGMENT_BYTES, RowSink, absent_mark, made_ready
+from omnigraph.exec.load.ndjson import Owner, TypedRows
+from omnigraph.exec.load.request import LoadRequest
+from omnigraph.exec.load.spill import ORIGIN, KeyFile, Spill, part_and_line, read_keys
+from omnigraph.exec.load.upsert import (
+    FRAGMENTS_ROWS,
+    FindJob,
+    RunJobs,
+    grouped,
+    in_process,
+    job_tables,
+    note_rows,
+    replaced_keys,
+    row_keys,
+)
+from omnigraph.exec.rules.faults import Faults, Reject, merged
+from omnigraph.exec.rules.rules import rules_of
+from omnigraph.exec.values.pushdown import ids_filter
+from omnigraph.exec.values.selection import is_few
+from omnigraph.storage.lance.columns import ROW_ID
+from omnigraph.storage.lance.reader import TableReader
+from omnigraph.storage.protocol.write import Write
+from omnigraph.storage.records import Commit, TablePin
+from omnigraph.storage.store import Store
+from omnigraph.types import TableKey
+
+# One bucket
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteJob:
+    """Partial rows of one bucket of a type. `known` are files with the row ids of the committed
+    rows; None where they are few enough to be looked up by id."""
+
+    uri: str
+    storage_options: dict[str, str] | None
+    pin: TablePin
+    owner: Owner
+    bucket: int
+    rows: tuple[KeyFile, ...]
+    known: tuple[KeyFile, ...] | None
+    folder: str
+    buckets: int
+    keep_rejects: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """Whole rows and their keys as spill files, and the faults of their row rules."""
+
+    rows: tuple[KeyFile, ...] = ()
+    keys: tuple[KeyFile, ...] = ()
+    faults: Faults = field(default_factory=Faults)
+
+
+def complete(job: CompleteJob) -> Completed:
+    """Fold and complete the rows of one bucket, check their row rules and cut their keys."""
+    given = read_keys(job.rows, row_keys(job.owner.table).name, job.bucket)
+    if given is None:
+        return Completed()
+    partial_rows = folded(job.owner, given)
+    whole = _whole(job, partial_rows)
+    lines = partial_rows[ORIGIN].combine_chunks()
+    every = pa.repeat(pa.scalar(True), len(lines))
+    # Lines are origins here, whose part is in them, so part 0 adds nothing.
+    typed = TypedRows(job.owner, whole, lines, every)
+    ready = made_ready(typed, 0, None, buckets=job.buckets, keep_rejects=job.keep_rejects)
+    faults = _by_part(ready.faults)
+    if faults:
+        return Completed(faults=faults)
+    keys = Spill(Path(job.folder), job.buckets)
+    for each in ready.keys:
+        keys.take(each)
+    sink = RowSink(Spill(Path(job.folder), job.buckets, FRAGMENT_BYTES))
+    sink.add(typed, 0)
+    keys.flush()
+    sink.spill.flush()
+    return Completed(tuple(sink.spill.files), tuple(keys.files), faults)
+
+
+def folded(owner: Owner, rows: pa.Table) -> pa.Table:
+    """One partial row an id: of each property the last value given, by the order of the input."""
+    rows = rows.take(pc.sort_indices(rows[ORIGIN])).combine_chunks()
+    encoded = rows["id"].combine_chunks().dictionary_encode()
+    count = len(encoded.dictionary)
+    if count == rows.num_rows:
+        return rows
+    codes, positions = encoded.indices.to_numpy(), np.arange(rows.num_rows)
+    last = np.empty(count, np.int64)
+    last[codes] = positions
+    newest = rows.take(pa.array(last))
+    for prop in owner.properties:
+        mark = absent_mark(prop.name)
+        gives = np.flatnonzero(~rows[mark].to_numpy())
+        chosen = np.full(count, -1)
+        chosen[codes[gives]] = positions[gives]
+        # A cell that no row gives holds the default.
+        newest = _with(
+            newest, prop.name, rows[prop.name].take(pa.array(np.where(chosen < 0, last, chosen)))
+        )
+        newest = _with(newest, mark, pa.array(chosen < 0))
+    return newest
+
+
+def _with(rows: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    index = rows.column_names.index(name)
+    return rows.set_column(index, rows.schema.field(index), values)
+
+
+def _whole(job: CompleteJob, rows: pa.Table) -> pa.Table:
+    """The rows with what is absent filled in from the committed rows of their ids."""
+    schema = job.owner.schema
+    absent = {p.name: rows[absent_mark(p.name)].to_numpy() for p in job.owner.properties}
+    incomplete = [name for name, mask in absent.items() if mask.any()]
+    # Not cast: a required property may still be null, which the rules say better.
+    whole = pa.Table.from_arrays([rows[name] for name in schema.names], schema=schema)
+    if not incomplete:
+        return whole
+    reader = job_tables(job.uri, job.storage_options).reader(job.pin)
+    some_absent = pa.array(np.logical_or.reduce([absent[name] for name in incomplete]))
+    ids = rows["id"].filter(some_absent).combine_chunks()
+    known = _committed_row_ids(job, reader, ids)
+    if not known.num_rows:
+        return whole
+    committed = _read(reader, known[ROW_ID].combine_chunks(), incomplete)
+    in_committed = pc.index_in(rows["id"].combine_chunks(), known["id"].combine_chunks())
+    others = pc.add(in_committed.cast(pa.int64()), rows.num_rows)
+    is_there, own = in_committed.is_valid(), pa.array(np.arange(rows.num_rows))
+    for name in incomplete:
+        values = [*whole[name].chunks, *committed[name].cast(schema.field(name).type).chunks]
+        chosen = pc.if_else(pc.and_(pa.array(absent[name]), is_there), others, own)
+        whole = _with(whole, name, pa.chunked_array(values, schema.field(name).type).take(chosen))
+    return whole
+
+
+def _committed_row_ids(job: CompleteJob, reader: TableReader, ids: pa.Array) -> pa.Table:
+    """The committed rows among these ids, with their row ids."""
+    if job.known is not None:
+        known = read_keys(job.known, replaced_keys(job.owner.table).name, job.bucket)
+    elif not job.pin.row_count or reader.lacks(ids):
+        known = None
+    else:
+        known = reader.rows(["id"], filter=ids_filter(ids.to_pylist(), "id"), with_row_id=True)
+    if known is None:
+        return pa.table({"id": pa.array([], pa.utf8()), ROW_ID: pa.array([], pa.uint64())})
+    return known.filter(pc.is_in(known["id"], value_set=ids)).select(["id", ROW_ID])
+
+
+def _read(reader: TableReader, row_ids: pa.Array, names: Sequence[str]) -> pa.Table:
+    has_blobs = any(name in reader.blob_columns for name in names)
+    rows = reader.stageable(row_ids) if has_blobs else reader.by_row_id(row_ids, names)
+    return rows.select(list(names))
+
+
+def _by_part(faults: Faults) -> Faults:
+    """Faults whose lines are origins, with the part and the line that each stands for."""
+    located = Faults(faults.keep_rejects, faults.counts)
+    for key, (_, violation) in faults.first.items():
+        part, line = part_and_line(violation.line or 0)
+        located.first[key] = part, replace(violation, line=line)
+    for reject in faults.rejects:
+        part, line = part_and_line(reject.violation.line or 0)
+        located.rejects.append(Reject(part, replace(reject.violation, line=line), reject.record))
+    return located
+
+
+# The load
+
+
+@dataclass(slots=True)
+class PatchFinish:
+    """Commits the partial rows of an intake. `run_checks` and `run_jobs` choose the engine."""
+
+    store: Store
+    catalog: Catalog
+    request: LoadRequest
+    keys: Spill
+    taken: IntakeResult
+    folder: Path
+    files: Sequence[str | None] = ()
+    first_lines: Sequence[int] = ()
+    run_checks: RunChecks = field(default_factory=lambda: run_all)
+    run_jobs: RunJobs = in_process
+
+    def commit(self, write: Write, report: Report) -> Commit:
+        """Complete the rows, check the rules, stage and publish; again from a new base when another
+        writer came first."""
+        self._raise(self.taken.faults)
+        self.keys.flush()
+        if self.taken.rows is not None:
+            self.taken.rows.flush()
+        if self.request.on_duplicate == "refuse":
+            self._raise(self._duplicates())
+
+        def prepare(current: Write) -> None:
+            keys, taken = self._completed(current)
+            finish = Finish(
+                self.store,
+                self.catalog,
+                replace(self.request, mode="merge"),
+                keys,
+                taken,
+                self.folder,
+                self.files,
+                self.first_lines,
+                self.run_checks,
+                self.run_jobs,
+                _losers={},
+            )
+            finish.prepare(current, report)
+
+        done = publish_load(self.store, self.catalog, self.request, write, prepare)
+        report("done", sum(self.taken.counts.values()))
+        return done
+
+    def _raise(self, faults: Faults) -> None:
+        raise_faults(self.request, faults, self.files, self.first_lines)
+
+    def _duplicates(self) -> Faults:
+        advice = "" if self.request.is_ordered else NO_ORDER
+        planned = [
+            (KeyCheck(replace(rules_of(owner).distinct, advice=advice), id_keys(table).name), owner)
+            for table, owner in self._owners()
+        ]
+        return self.run_checks(planned, self.keys, Spill(self.folder, self.keys.buckets), {})
+
+    def _owners(self) -> list[tuple[TableKey, Owner]]:
+        return [(table, self.catalog.of(table)) for table in sorted(self.taken.counts)]
+
+    def _completed(self, write: Write) -> tuple[Spill, IntakeResult]:
+        """The whole rows of this attempt and their keys."""
+        jobs = [job for table, owner in self._owners() for job in self._jobs(write, table, owner)]
+        done: list[Completed] = self.run_jobs(complete, jobs)
+        keep = self.taken.faults.keep_rejects
+        faults = merged((each.faults for each in done), keep_rejects=keep)
+        buckets = self.keys.buckets
+        taken = IntakeResult(self.taken.counts, faults, rounded=self.taken.rounded)
+        taken.rows = Spill(self.folder, buckets, files=[f for each in done for f in each.rows])
+        return Spill(self.folder, buckets, files=[f for each in done for f in each.keys]), taken
+
+    def _jobs(self, write: Write, table: TableKey, owner: Owner) -> list[CompleteJob]:
+        """A job a bucket that has rows, in order of buckets."""
+        assert self.taken.rows is not None
+        named = row_keys(table).name
+        files = tuple(file for file in self.taken.rows.files if file.name == named)
+        reader = write.read(table)
+        known = self._known(reader, table) if self._are_many(reader, table) else None
+        where = self.store.where
+        return [
+            CompleteJob(
+                where.uri,
+                where.storage_options,
+                reader.pin,
+                owner,
+                bucket,
+                tuple(file for file in files if file.bucket == bucket),
+                None if known is None else tuple(f for f in known if f.bucket == bucket),
+                str(self.folder),
+                self.keys.buckets,
+                self.taken.faults.keep_rejects,
+            )
+            for bucket in sorted({file.bucket for file in files})
+        ]
+
+    def _are_many(self, reader: TableReader, table: TableKey) -> bool:
+        """Whether the id column is read once, instead of an index being asked for each id."""
+        return not is_few(self.keys.rows(id_keys(table).name), reader)
+
+    def _known(self, reader: TableReader, table: TableKey) -> tuple[KeyFile, ...]:
+        """Files with the row ids of the committed rows that the input names."""
+        where, folder = self.store.where, str(self.folder)
+        stated = tuple(file for file in self.keys.files if file.name == id_keys(table).name)
+        jobs = [
+            FindJob(
+                where.uri,
+                where.storage_options,
+                reader.pin,
+                group,
+                stated,
+                folder,
+                self.keys.buckets,
+            )
+            for group in grouped(reader.fragments(), FRAGMENTS_ROWS)
+        ]
+        return tuple(file for files in self.run_jobs(note_rows, jobs) for file in files)

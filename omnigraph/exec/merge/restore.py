@@ -1,0 +1,141 @@
+"""Restore: a branch's content, or that of certain types, becomes that of an earlier point.
+
+A three-way merge of the point onto the branch head. A type that is restored has the head as its
+base, so everything that differs is taken from the point; a type that is left alone has the point as
+its base, so nothing is, and the rules still see what is missing between the two.
+
+Invariant: afterwards a restored type is as it was at the point, entity by entity, and no other type
+is changed. The changes of the commit are those of a diff from the head to the point.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from omnigraph.catalog.model import Catalog, Type
+from omnigraph.errors import NotFound, SchemaDiffers
+from omnigraph.exec.merge.threeway import Base, CommitBase
+from omnigraph.exec.merge.undo import (
+    Undo,
+    UndoOutcome,
+    UndoRequest,
+    changed_types,
+    not_reclaimed,
+    run_undo,
+    seen_today,
+)
+from omnigraph.exec.schemas import Schemas
+from omnigraph.storage.protocol.intent import WriterKind
+from omnigraph.storage.records import Snapshot, TablePin
+from omnigraph.storage.store import Store
+from omnigraph.types import TableKey
+
+RESTORED, NOTHING_TO_RESTORE = "restored", "nothing_to_restore"
+_HINT = "restore the types that these belong to as well, or change the branch first"
+_WAY_OUT = "name the types to restore, or change the schema back first"
+
+
+def restore_message(point: Snapshot, types: Collection[str] | None) -> str:
+    """The message of a restore that is given none."""
+    of = f"{', '.join(sorted(types))} " if types is not None else ""
+    return f"Restore {of}to {point.commit_id}"
+
+
+def run_restore(
+    store: Store,
+    schemas: Schemas,
+    catalog: Catalog,
+    point: Snapshot,
+    types: Collection[str] | None,
+    asked: UndoRequest,
+) -> UndoOutcome:
+    """Restore, or raise with nothing of it visible."""
+    chosen = _chosen(catalog, types)
+    with not_reclaimed(point.commit_id):
+        source = seen_today(schemas, point, catalog)
+        rechecked = changed_types(schemas, point, catalog)
+        old = schemas.of(point).catalog
+
+        def undo(ours: Snapshot) -> Undo:
+            if old.schema_id != catalog.schema_id:
+                _require_types(point, source, ours, old, catalog, chosen, types is None)
+            return Undo(
+                WriterKind.RESTORE,
+                RESTORED,
+                NOTHING_TO_RESTORE,
+                (point.commit_id,),
+                source,
+                _ChosenBases(store, chosen),
+                chosen,
+                rechecked,
+                _HINT,
+                lambda: f"the branch is as it was at {point.commit_id}",
+            )
+
+        return run_undo(store, catalog, asked, undo)
+
+
+def _chosen(catalog: Catalog, types: Collection[str] | None) -> frozenset[TableKey]:
+    """The tables of the named types, or of all."""
+    if types is None:
+        return frozenset(owner.table for owner in catalog.types)
+    names = {owner.name for owner in catalog.types}
+    for name in types:
+        if name not in names:
+            raise NotFound("type", name)
+    return frozenset(owner.table for owner in catalog.types if owner.name in types)
+
+
+@dataclass(frozen=True, slots=True)
+class _ChosenBases:
+    """The head as the base of a type that is restored, the point as that of any other."""
+
+    store: Store
+    chosen: frozenset[TableKey]
+
+    def of(self, owner: Type, source: TablePin, target: TablePin) -> Base:
+        """The side that gives way."""
+        base = target if owner.table in self.chosen else source
+        return CommitBase(self.store, owner, base, source=source, target=target)
+
+
+def _require_types(
+    point: Snapshot,
+    source: Snapshot,
+    ours: Snapshot,
+    old: Catalog,
+    today: Catalog,
+    chosen: frozenset[TableKey],
+    is_all: bool,
+) -> None:
+    """Every entity of the restored types can be told under today's schema."""
+    restored = [owner for owner in today.types if owner.table in chosen]
+    new = [o.name for o in restored if o.table not in source.tables and _rows(ours, o.table)]
+    if new:
+        reason = "the point is older than the type, which has entities today"
+        raise SchemaDiffers(point.commit_id, tuple(new), reason, _WAY_OUT)
+    if is_all:
+        kept = {(owner.kind, owner.id) for owner in today.types}
+        gone = [o for o in old.types if (o.kind, o.id) not in kept and _rows(point, o.table)]
+        if gone:
+            reason = "the type had entities at the point and was dropped since"
+            names = tuple(owner.name for owner in gone)
+            raise SchemaDiffers(point.commit_id, names, reason, _WAY_OUT)
+    before = {(owner.kind, owner.id): owner for owner in old.types}
+    for owner in restored:
+        was = before.get((owner.kind, owner.id))
+        if was is not None and source.tables[owner.table] != ours.tables.get(owner.table):
+            _require_values(point, was, owner)
+
+
+def _require_values(point: Snapshot, was: Type, owner: Type) -> None:
+    """No property that every entity must have is younger than the point."""
+    known = {prop.id for prop in was.properties}
+    new = [p.name for p in owner.properties if p.id not in known and not p.type.nullable]
+    if new and _rows(point, was.table):
+        reason = f"it has no value for {', '.join(new)}, which was added since and is required"
+        raise SchemaDiffers(point.commit_id, (owner.name,), reason, _WAY_OUT)
+
+
+def _rows(snapshot: Snapshot, table: TableKey) -> int:
+    pin = snapshot.tables.get(table)
+    return 0 if pin is None else pin.row_count

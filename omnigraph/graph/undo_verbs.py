@@ -1,0 +1,83 @@
+"""`Graph.revert` and `Graph.restore`: past changes undone as new commits.
+
+Invariant: these methods find the commits that are named and ask the merge room, nothing else.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+
+from omnigraph.arguments import checked
+from omnigraph.catalog.model import Catalog
+from omnigraph.exec.merge.decide import Answers
+from omnigraph.exec.merge.resolve import ENTITY, Resolve
+from omnigraph.exec.merge.restore import restore_message, run_restore
+from omnigraph.exec.merge.revert import CommitRange, run_revert
+from omnigraph.exec.merge.undo import UndoOutcome, UndoRequest, not_reclaimed
+from omnigraph.exec.points import Points
+from omnigraph.exec.progress import Progress
+from omnigraph.exec.schemas import Schemas, under_schema
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.store import Store
+
+
+class UndoVerbs:
+    """The verbs of a graph that undo: `revert` and `restore`."""
+
+    _store: Store
+    _schemas: Schemas
+    _points: Points
+
+    @checked
+    def revert(
+        self,
+        commit: str,
+        to: str | None = None,
+        *,
+        onto: str = MAIN,
+        by: str = ENTITY,
+        resolve: Resolve = None,
+        dry_run: bool = False,
+        actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> UndoOutcome:
+        """Undo a commit as one new commit of a branch, or raise `MergeConflicts` where entities
+        were changed again since. With `to`, undo the commits after the first one up to that one.
+        Each is named by any point in time.
+
+        Conflicts are answered as in a merge: `ours` is the branch, `theirs` the state before.
+        """
+        commits = CommitRange(self._points.resolve(commit, kind="commit"))
+        if to is not None:
+            commits = CommitRange(self._points.resolve(to, kind="commit"), since=commits.last)
+        stated = commits.message() if message is None else message
+
+        def attempt(catalog: Catalog) -> UndoOutcome:
+            answers = Answers.checked(catalog, by, resolve)
+            asked = UndoRequest(onto, answers, dry_run, actor, stated, metadata, progress)
+            return run_revert(self._store, self._schemas, catalog, commits, asked)
+
+        return under_schema(self._schemas, attempt)
+
+    @checked
+    def restore(
+        self,
+        point: str,
+        types: Collection[str] | None = None,
+        *,
+        branch: str = MAIN,
+        dry_run: bool = False,
+        actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> UndoOutcome:
+        """Make a branch's content that of a point, or that of some types, as one new commit."""
+        with not_reclaimed(point):
+            past = self._points.snapshot(point)
+        stated = restore_message(past, types) if message is None else message
+        asked = UndoRequest(branch, Answers(), dry_run, actor, stated, metadata, progress)
+        return under_schema(
+            self._schemas,
+            lambda catalog: run_restore(self._store, self._schemas, catalog, past, types, asked),
+        )
