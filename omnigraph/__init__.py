@@ -14,10 +14,12 @@ from omnigraph.errors import (
     ChangeFeedGap,
     Conflict,
     ConstraintViolated,
+    ConsumerLapsed,
     EmbeddingFailed,
     ExternalBlobDenied,
     ExternalBlobUnreadable,
     Forbidden,
+    GraphMoved,
     InUse,
     KeyTaken,
     LimitExceeded,
@@ -50,6 +52,7 @@ from omnigraph.extras import defer_pandas
 if TYPE_CHECKING:
     from omnigraph.exec.changes.baseline import Baseline
     from omnigraph.exec.changes.blobs import BlobCell
+    from omnigraph.exec.changes.consumers import FeedConsumer
     from omnigraph.exec.changes.diff import Change, ChangedType, Changes
     from omnigraph.exec.changes.export import ExportResult
     from omnigraph.exec.changes.feed import FeedPage
@@ -60,11 +63,12 @@ if TYPE_CHECKING:
     from omnigraph.exec.mutate.run import MutationResult
     from omnigraph.exec.read.result import QueryResult
     from omnigraph.exec.schema.migrate import SchemaApplied
+    from omnigraph.exec.upkeep.backup import BackupReport
     from omnigraph.exec.upkeep.check import CheckReport
     from omnigraph.exec.upkeep.cleanup import CleanupReport
     from omnigraph.exec.upkeep.findings import Finding
     from omnigraph.exec.upkeep.optimize import OptimizeReport
-    from omnigraph.graph import Graph, init, open
+    from omnigraph.graph import Graph, backup, init, open
     from omnigraph.storage.manifest.tags import Tag
     from omnigraph.storage.upkeep.repair import RepairReport
 
@@ -73,6 +77,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AlreadyExists",
     "AmbiguousPoint",
+    "BackupReport",
     "BadRequest",
     "Baseline",
     "BlobCell",
@@ -84,14 +89,17 @@ __all__ = [
     "CleanupReport",
     "Conflict",
     "ConstraintViolated",
+    "ConsumerLapsed",
     "EmbeddingFailed",
     "ExportResult",
     "ExternalBlobDenied",
     "ExternalBlobUnreadable",
+    "FeedConsumer",
     "FeedPage",
     "Finding",
     "Forbidden",
     "Graph",
+    "GraphMoved",
     "Image",
     "InUse",
     "KeyTaken",
@@ -129,11 +137,13 @@ __all__ = [
     "VersionMismatch",
     "Violation",
     "__version__",
+    "backup",
     "init",
     "open",
 ]
 
 _LOADED_LATER = {
+    "BackupReport": "exec.upkeep.backup",
     "Baseline": "exec.changes.baseline",
     "BlobCell": "exec.changes.blobs",
     "Change": "exec.changes.diff",
@@ -142,6 +152,7 @@ _LOADED_LATER = {
     "CheckReport": "exec.upkeep.check",
     "CleanupReport": "exec.upkeep.cleanup",
     "ExportResult": "exec.changes.export",
+    "FeedConsumer": "exec.changes.consumers",
     "FeedPage": "exec.changes.feed",
     "Finding": "exec.upkeep.findings",
     "Graph": "graph",
@@ -155,6 +166,7 @@ _LOADED_LATER = {
     "SchemaApplied": "exec.schema.migrate",
     "Tag": "storage.manifest.tags",
     "UndoOutcome": "exec.merge.undo",
+    "backup": "graph",
     "init": "graph",
     "open": "graph",
 }

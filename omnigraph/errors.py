@@ -3,12 +3,13 @@
 OmnigraphError
 ├── SourceError        fix the text             ParseError, TypeCheckError (both carry a position)
 ├── Refused            change the request       BadRequest, NotFound, UnknownPoint,
-│                                               AmbiguousPoint, Reclaimed, AlreadyExists,
-│                                               InUse, LimitExceeded, ConstraintViolated,
-│                                               ExternalBlobDenied, ExternalBlobUnreadable,
-│                                               MigrationUnsupported, UnsupportedVersion,
-│                                               ChangeFeedGap, NotRevertible, SchemaDiffers,
-│                                               Forbidden
+│   │                                           AmbiguousPoint, AlreadyExists, InUse,
+│   │                                           LimitExceeded, ConstraintViolated,
+│   │                                           ExternalBlobDenied, ExternalBlobUnreadable,
+│   │                                           MigrationUnsupported, UnsupportedVersion,
+│   │                                           GraphMoved, NotRevertible, SchemaDiffers,
+│   │                                           Forbidden
+│   └── Reclaimed      read something newer     ChangeFeedGap, ConsumerLapsed
 ├── Conflict           prepare again, or stop   VersionMismatch, KeyTaken, PreconditionFailed,
 │                                               SchemaChanged, SchemaHeld, MergeConflicts, NoChanges
 ├── NotInstalled       install what it names
@@ -21,7 +22,7 @@ Invariant: fields carry the facts and survive pickling; the message is derived f
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import groupby
 from typing import Any, Self
 
@@ -39,7 +40,7 @@ class OmnigraphError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions pickle by `args`, which a dataclass leaves empty; Spark workers raise these.
-        facts = {field.name: getattr(self, field.name) for field in fields(self)}
+        facts = {each.name: getattr(self, each.name) for each in fields(self)}
         return _rebuild, (type(self), facts)
 
 
@@ -216,20 +217,100 @@ def _either(names: tuple[str, ...]) -> str:
 
 @dataclass(eq=False)
 class Reclaimed(Refused):
-    """Old data that cleanup removed, or that is missing on disk. Newer data is whole."""
+    """Old data that cleanup removed, or that is missing on disk. Newer data is whole.
+
+    `kind` is `commit` with the commit's id as `name`, or `version` or `data` with a description.
+    Where it is known, `branch` is the branch whose history was read, and `oldest` the id of the
+    oldest commit there that can still be read. Over HTTP this is 410.
+    """
 
     kind: str
     name: str
+    branch: str | None = None
+    oldest: str | None = None
+
+    @property
+    def subject(self) -> str:
+        """What was removed, in words."""
+        return f"commit '{self.name}'" if self.kind == "commit" else f"{self.kind} {self.name}"
 
     @property
     def fact(self) -> str:
         """The fault alone, without the advice."""
-        return f"{self.kind} {self.name} is not there any more"
+        return f"{self.subject} is not there any more"
+
+    @property
+    def still_readable(self) -> str:
+        """Advice: what of the same history can be read."""
+        if self.oldest is None or self.branch is None:
+            return "read a branch or a newer commit"
+        return (
+            f"the oldest commit of branch '{self.branch}' that can be read is '{self.oldest}'; "
+            "read that, a newer one or the branch"
+        )
 
     def __str__(self) -> str:
         return (
-            f"{self.kind} {self.name} was reclaimed and cannot be read any more; read a branch or "
-            "a newer commit (`omnigraph check` tells whether anything is missing that is needed)"
+            f"{self.subject} was reclaimed and cannot be read any more: cleanup removed data it "
+            f"needs; {self.still_readable} (`omnigraph check` tells whether anything is missing "
+            "that is needed)"
+        )
+
+
+@dataclass(eq=False)
+class ChangeFeedGap(Reclaimed):
+    """Changes of a commit that cleanup reclaimed, or that need a commit it reclaimed.
+
+    `cursor` is the one that was given, so that a consumer that stores cursors can drop it.
+    """
+
+    cursor: str | None = None
+
+    @property
+    def first_unreadable_commit_id(self) -> str:
+        """The first commit whose changes are lost."""
+        return self.name
+
+    def __str__(self) -> str:
+        return (
+            f"the changes of {self.subject} can no longer be read: cleanup reclaimed data they "
+            f"need; {self.still_readable}, or take a baseline and go on from its cursor"
+        )
+
+
+@dataclass(eq=False)
+class ConsumerLapsed(ChangeFeedGap):
+    """A registered feed consumer that fell behind its largest lag: its claim ended, and cleanup
+    removed commits that it had not acknowledged."""
+
+    consumer: str = field(kw_only=True)
+    acknowledged: str = field(kw_only=True)
+    lost_commits: int = field(kw_only=True)
+    max_lag: str = field(kw_only=True)
+
+    def __str__(self) -> str:
+        return (
+            f"the feed consumer '{self.consumer}' fell behind its largest lag ({self.max_lag}) and "
+            f"lost its claim: it acknowledged '{self.acknowledged}', and {self.lost_commits} "
+            f"commit(s) from '{self.first_unreadable_commit_id}' on can no longer be read one by "
+            f"one; take a baseline with consumer='{self.consumer}' and acknowledge its cursor "
+            f"(`omnigraph changes baseline --consumer {self.consumer} --out FILE`)"
+        )
+
+
+@dataclass(eq=False)
+class GraphMoved(Refused):
+    """A graph whose folder was moved or copied as plain files: its branches name files at the
+    address where they were made."""
+
+    uri: str
+    recorded: str
+
+    def __str__(self) -> str:
+        return (
+            f"the graph at {self.uri} was moved or copied as files, and its branches still name "
+            f"files below {self.recorded}; make a copy that is whole with `omnigraph backup "
+            f"{self.uri} NEW`, and use that one"
         )
 
 
@@ -381,23 +462,6 @@ class UnsupportedVersion(Refused):
             )
         versions = f"internal schema {self.found}, this program reads {self.supported}"
         return f"the graph has {versions}; {way_out}"
-
-
-@dataclass(eq=False)
-class ChangeFeedGap(Refused):
-    """History that cleanup reclaimed: a commit, or its changes, can no longer be read.
-
-    `cursor` is the one that was given, so that a consumer that stores cursors can drop it.
-    """
-
-    first_unreadable_commit_id: str
-    cursor: str | None = None
-
-    def __str__(self) -> str:
-        return (
-            f"commit '{self.first_unreadable_commit_id}' can no longer be read: cleanup reclaimed "
-            "data it needs; read a newer commit, or take a baseline and go on from its cursor"
-        )
 
 
 @dataclass(eq=False)

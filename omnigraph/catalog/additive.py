@@ -13,6 +13,7 @@ from omnigraph.catalog.schema_diff import MigrationPlan
 from omnigraph.catalog.steps import (
     AddConstraint,
     AddProperty,
+    DropConstraint,
     DropProperty,
     DropType,
     RenameProperty,
@@ -38,6 +39,9 @@ def _narrows(step: Step, old: Catalog, new: Catalog) -> bool:
             return backfill is not None or (default is None and not value_type.nullable)
         case UpdateCardinality(old=before, new=after):
             return not _is_wider(before, after)
+        case DropConstraint(constraint=constraint):
+            # Other branches would go on to derive ids from the key.
+            return constraint.name == "key"
         case AddConstraint():
             return not _is_free(step, old, new)
         case _:

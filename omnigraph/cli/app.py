@@ -12,16 +12,19 @@ import typer
 
 from omnigraph import __version__
 from omnigraph.cli import (
+    backup,
     blob,
     branch,
     bulk,
     changes,
+    cleanup,
     compat,
     completion,
     data,
     demo,
     diff,
     embed,
+    feed_consumers,
     fmt,
     history,
     later,
@@ -74,14 +77,16 @@ app.command()(diff.diff)
 app.command()(undo_commands.revert)
 app.command()(undo_commands.restore)
 app.add_typer(history.commit_app)
+changes.app.add_typer(feed_consumers.app)
 app.add_typer(changes.app)
 app.command()(history.snapshot)
 app.command()(history.recoveries)
 app.add_typer(schema.app)
 app.command()(upkeep.optimize)
 app.command()(upkeep.repair)
-app.command()(upkeep.cleanup)
+app.command()(cleanup.cleanup)
 app.command()(upkeep.check)
+app.command()(backup.backup)
 app.add_typer(spark.app)
 app.command()(queries.lint)
 app.command()(queries.explain)

@@ -22,7 +22,7 @@ from omnigraph.cli.options import (
     Uri,
     exclusive,
 )
-from omnigraph.cli.terminal import plain_errors, show, show_json
+from omnigraph.cli.terminal import flush_output, plain_errors, show, show_json
 
 if TYPE_CHECKING:
     from omnigraph.exec.changes.diff import Change
@@ -76,10 +76,21 @@ def of_commit(
             show(f"next_page_token: {token}")
 
 
+ConsumerName = Annotated[
+    str | None,
+    typer.Option("--consumer", metavar="NAME", help="A registered consumer, where it stands."),
+]
+
+
 @app.command()
 def poll(
     path: GraphPath = None,
     branch: Branch = MAIN,
+    consumer: ConsumerName = None,
+    ack: Annotated[
+        bool,
+        typer.Option("--ack", help="With --consumer: acknowledge what was shown, afterwards."),
+    ] = False,
     cursor: Annotated[
         str | None, typer.Option("--cursor", metavar="CURSOR", help="Where a poll ended.")
     ] = None,
@@ -95,33 +106,53 @@ def poll(
     uri: Uri = None,
     store: Store = None,
 ) -> None:
-    """Show the commits of a branch since a place, oldest first, with what each changed."""
-    exclusive(cursor=cursor, start=start)
+    """Show the commits of a branch since a place, oldest first, with what each changed.
+
+    A registered consumer goes on behind what it acknowledged: with --ack after the output is
+    written, else with `changes consumer ack NAME CURSOR` once its changes are kept.
+    """
+    exclusive(cursor=cursor, start=start, consumer=consumer)
+    if ack and consumer is None:
+        raise typer.BadParameter("--ack acknowledges for a --consumer: name it")
     if start is not None and start not in ("now", "beginning") and not start.startswith("after:"):
         raise typer.BadParameter(f"'{start}' is no place: write now, beginning or after:POINT")
     with plain_errors():
         narrowed = change_filter(kind, type_, op)
-        with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
-            page = graph.changes.poll(branch, cursor=cursor, start=start, limit=limit, **narrowed)
-            blocks, page = _whole_poll(graph, branch, page, limit, narrowed)
-        if json:
-            documents = [_block(cause, changes) for cause, changes in blocks]
-            show_json({"blocks": documents, "cursor": page.cursor, "caught_up": page.caught_up})
-            return
-        for cause, changes in blocks:
-            _show_block(cause, changes)
-            show("")
-        if not blocks:
-            show("(no new commits)")
-        show(f"cursor: {page.cursor}")
-        show(f"caught_up: {'true' if page.caught_up else 'false'}")
+        with open_graph(graph_uri(path, uri, store), read_only=not ack) as graph:
+            page = graph.changes.poll(
+                branch, consumer=consumer, cursor=cursor, start=start, limit=limit, **narrowed
+            )
+            blocks, page = _whole_poll(graph, branch, consumer, page, limit, narrowed)
+            _show_poll(blocks, page, json=json)
+            if ack and consumer is not None and page.cursor is not None:
+                flush_output()  # what is not written is not acknowledged
+                graph.changes.ack(consumer, page.cursor)
+
+
+def _show_poll(blocks: Blocks, page: FeedPage, *, json: bool) -> None:
+    if json:
+        documents = [_block(cause, changes) for cause, changes in blocks]
+        show_json({"blocks": documents, "cursor": page.cursor, "caught_up": page.caught_up})
+        return
+    for cause, changes in blocks:
+        _show_block(cause, changes)
+        show("")
+    if not blocks:
+        show("(no new commits)")
+    show(f"cursor: {page.cursor}")
+    show(f"caught_up: {'true' if page.caught_up else 'false'}")
 
 
 Blocks = list[tuple["Commit", list["Change"]]]
 
 
 def _whole_poll(
-    graph: Graph, branch: str, page: FeedPage, limit: int, narrowed: ChangeFilter
+    graph: Graph,
+    branch: str,
+    consumer: str | None,
+    page: FeedPage,
+    limit: int,
+    narrowed: ChangeFilter,
 ) -> tuple[Blocks, FeedPage]:
     """Every page of a poll; a block that pages cut is put together again."""
     blocks: Blocks = []
@@ -134,7 +165,9 @@ def _whole_poll(
         if page.next_page_token is None:
             return blocks, page
         token = page.next_page_token
-        page = graph.changes.poll(branch, page_token=token, limit=limit, **narrowed)
+        page = graph.changes.poll(
+            branch, consumer=consumer, page_token=token, limit=limit, **narrowed
+        )
 
 
 @app.command()
@@ -142,6 +175,7 @@ def baseline(
     out: Annotated[str, typer.Option("--out", metavar="FILE", help="Where the records go.")],
     path: GraphPath = None,
     branch: Branch = MAIN,
+    consumer: ConsumerName = None,
     kind: Kinds = None,
     type_: Types = None,
     op: Ops = None,
@@ -155,7 +189,9 @@ def baseline(
     """
     with plain_errors():
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
-            taken = graph.changes.baseline(branch, **change_filter(kind, type_, op))
+            taken = graph.changes.baseline(
+                branch, consumer=consumer, **change_filter(kind, type_, op)
+            )
             taken.to_file(out)
         if json:
             show_json(taken.to_json())

@@ -127,3 +127,12 @@ Grace = Annotated[
         "--grace", metavar="DUR", help="For readers of replaced commits.", callback=_duration
     ),
 ]
+MaxLag = Annotated[
+    str | None,
+    typer.Option(
+        "--max-lag",
+        metavar="DUR",
+        help="The oldest a commit may get unread: 7d.",
+        callback=_duration,
+    ),
+]

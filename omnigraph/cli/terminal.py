@@ -55,6 +55,12 @@ def show(text: str) -> None:
         sys.stdout.write(f"{text}\n")
 
 
+def flush_output() -> None:
+    """Hand everything shown so far to whoever reads it."""
+    with _output():
+        sys.stdout.flush()
+
+
 @contextmanager
 def _output() -> Iterator[None]:
     """Raise `Unwritable` for a failure of standard output, which is not one of storage."""

@@ -1,4 +1,4 @@
-"""`omnigraph optimize`, `repair`, `cleanup` and `check`: maintenance of a graph.
+"""`omnigraph optimize`, `repair` and `check`: maintenance of a graph.
 
 Invariant: a preview goes to standard error and changes nothing; reports of changes, and every
 document of `--json`, go to standard output.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.cli.address import confirm_destructive, graph_uri, write_target
+from omnigraph.cli.address import graph_uri, write_target
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import (
     MAIN,
@@ -20,10 +20,8 @@ from omnigraph.cli.options import (
     Confirm,
     Engine,
     EngineOption,
-    Grace,
     GraphPath,
     Json,
-    OlderThan,
     Quiet,
     Store,
 )
@@ -34,9 +32,7 @@ if TYPE_CHECKING:
 
     from omnigraph.exec.progress import UpkeepProgress
     from omnigraph.exec.upkeep.check import CheckReport
-    from omnigraph.exec.upkeep.cleanup import CleanupReport
     from omnigraph.exec.upkeep.optimize import OptimizeReport, TableReport
-    from omnigraph.storage.upkeep.cleanup import TableCleanup
     from omnigraph.storage.upkeep.repair import RepairReport
 
 
@@ -185,86 +181,6 @@ def _show_repair(report: RepairReport) -> None:
         show(f"{what}: {would}{table.action}{reason}")
     if drifted and not report.confirmed:
         typer.echo("nothing was changed; pass --confirm to do it", err=True)
-
-
-# cleanup
-
-
-def cleanup(
-    uri: GraphPath = None,
-    keep: Annotated[
-        int | None,
-        typer.Option("--keep", metavar="N", min=1, help="Newest commits of each branch."),
-    ] = None,
-    older_than: OlderThan = None,
-    grace: Grace = "10m",
-    confirm: Confirm = False,
-    engine: EngineOption = Engine.AUTO,
-    json: Json = False,
-    store: Store = None,
-    quiet: Quiet = False,
-) -> None:
-    """Remove what only old commits need."""
-    if keep is None and older_than is None:
-        raise typer.BadParameter("say what stays: pass --keep N, --older-than DUR, or both")
-    with plain_errors():
-        where = graph_uri(uri, store)
-        if confirm:
-            confirm_destructive("cleanup", where, json=json)
-            write_target("cleanup", where, quiet=quiet)
-        with open_graph(where, read_only=not confirm) as graph:
-            report = graph.cleanup(keep, older_than, confirm, grace=grace, engine=str(engine))
-        typer.echo(_policy(report, grace), err=True)
-        if json:
-            show_json(cleanup_document(where, report))
-        for table in () if json else report.tables:
-            typer.echo(_cleaned(table, confirm), err=not confirm)
-        if not confirm:
-            typer.echo("nothing was removed; pass --confirm to do it", err=True)
-    if report.errors:
-        raise typer.Exit(1)
-
-
-def cleanup_document(uri: str, report: CleanupReport) -> dict[str, Any]:
-    """Report of cleanup, or of its preview, as JSON."""
-    return {
-        "uri": uri,
-        "keep_versions": report.keep,
-        "older_than_secs": report.older_than_s,
-        "confirm": report.confirmed,
-        "commits_kept": report.commits_kept,
-        "commits_reclaimed": report.commits_reclaimed,
-        "datasets": [
-            {
-                "type_key": table.table,
-                "bytes_removed": table.bytes,
-                "old_versions_removed": table.versions,
-                "files_removed": table.files,
-                "forks_removed": list(table.forks),
-                "error": table.error,
-            }
-            for table in report.tables
-        ],
-    }
-
-
-def _policy(report: CleanupReport, grace: str) -> str:
-    parts = [] if report.keep is None else [f"the newest {report.keep} commit(s) of each branch"]
-    if report.older_than_s is not None:
-        parts.append(f"commits that were a head in the last {report.older_than_s} s")
-    parts.append(f"those of the last {grace} for readers")
-    return (
-        f"policy: keep {', '.join(parts)}; "
-        f"{report.commits_kept} commit(s) stay, {report.commits_reclaimed} go"
-    )
-
-
-def _cleaned(table: TableCleanup, confirm: bool) -> str:
-    if table.error is not None:
-        return f"{table.table}: failed, {table.error}"
-    verb = "removed" if confirm else "would remove"
-    forks = f", {len(table.forks)} fork(s)" if table.forks else ""
-    return f"{table.table}: {verb} {table.versions} version(s), {table.bytes} bytes{forks}"
 
 
 # check

@@ -83,7 +83,9 @@ class Points:
         except NotFound as missing:
             if missing.kind != "branch":
                 raise
-        return self._store.branches.create_at(name, self._past(text, "branch"))
+        commit = self._past(text, "branch")
+        with self._store.history.lost.reading(commit):
+            return self._store.branches.create_at(name, commit)
 
     def branch_or_none(self, text: str) -> str | None:
         """The branch that a text names; None if it names another point, or nothing."""

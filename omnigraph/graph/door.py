@@ -14,7 +14,7 @@ from typing import IO, Any, Self
 from omnigraph.arguments import checked, require_address
 from omnigraph.catalog.accept import accept
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, NotFound, TypeCheckError
+from omnigraph.errors import BadRequest, NotFound, StorageFailed, TypeCheckError
 from omnigraph.exec.changes.blobs import BlobCell, find_blob
 from omnigraph.exec.changes.diff import Changes, changes_between, filters
 from omnigraph.exec.changes.export import Exporting, ExportResult, choose_owners
@@ -26,10 +26,12 @@ from omnigraph.exec.progress import Meter, Progress, UpkeepProgress
 from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas, accepted, schema_tables, seen_under, under_schema
+from omnigraph.exec.upkeep.backup import BackupReport
 from omnigraph.exec.upkeep.build_indexes import IndexReport, ensure_indices
 from omnigraph.exec.upkeep.check import CheckReport, check
 from omnigraph.exec.upkeep.cleanup import GRACE, CleanupReport, Duration
 from omnigraph.exec.upkeep.optimize import OptimizeReport
+from omnigraph.graph.backup_verb import BackupVerb
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text, schema_text
@@ -54,7 +56,7 @@ _ENGINES = ("auto", "local", "spark")
 USE_MUTATE = "use graph.mutate"
 
 
-class Graph(UndoVerbs):
+class Graph(UndoVerbs, BackupVerb):
     """One open graph, safe to share between threads."""
 
     def __init__(self, store: Store) -> None:
@@ -472,3 +474,33 @@ def open(
     settings = Settings(fold=fold, external_blobs=tuple(external_blobs))
     store = open_store(uri, read_only=read_only, storage_options=storage_options, settings=settings)
     return Graph(store)
+
+
+@checked
+def backup(
+    uri: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    storage_options: dict[str, str] | None = None,
+    target_options: dict[str, str] | None = None,
+    check: bool = True,
+    dry_run: bool = False,
+    progress: Callable[[UpkeepProgress], None] | None = None,
+) -> BackupReport:
+    """Copy a graph to an empty folder or bucket prefix, or bring an earlier backup up to date.
+
+    As `Graph.backup`. A graph that may not be written to is copied without a lock, so a cleanup of
+    it meanwhile can make the copy fail.
+    """
+    try:
+        graph = open(uri, storage_options=storage_options, read_only=dry_run)
+    except StorageFailed:
+        graph = open(uri, storage_options=storage_options, read_only=True)
+    with graph:
+        return graph.backup(
+            target,
+            storage_options=target_options,
+            check=check,
+            dry_run=dry_run,
+            progress=progress,
+        )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from omnigraph.arguments import checked
 from omnigraph.errors import BadRequest
 from omnigraph.exec.changes.baseline import Baseline
+from omnigraph.exec.changes.consumers import Consumers, FeedConsumer
 from omnigraph.exec.changes.diff import PAGE_CHANGES, Changes, commit_changes, filters, readable
 from omnigraph.exec.changes.feed import POLL_COMMITS, Feed, FeedPage
 from omnigraph.exec.merge.resolve import Resolve
@@ -15,6 +16,7 @@ from omnigraph.exec.merge.run import MergeOutcome, MergeRequest, run_merge
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.schemas import Schemas, under_schema
+from omnigraph.exec.upkeep.cleanup import Duration, seconds
 from omnigraph.storage.manifest.tags import Tag
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, Recovery
@@ -71,7 +73,9 @@ class TagsView:
     @checked
     def create(self, name: str, point: str = MAIN) -> Tag:
         """Name a commit, that of any point in time; cleanup keeps it while the tag is there."""
-        return self._store.tags.create(name, Points(self._store).resolve(point))
+        commit = Points(self._store).resolve(point)
+        with self._store.history.lost.reading(commit):
+            return self._store.tags.create(name, commit)
 
     def list(self) -> tuple[Tag, ...]:
         """Every tag, sorted by name."""
@@ -138,17 +142,19 @@ class CommitsView:
 
 
 class ChangesView:
-    """The change feed of a graph."""
+    """The change feed of a graph, and its registered consumers."""
 
     def __init__(self, store: Store, schemas: Schemas) -> None:
         self._store = store
         self._schemas = schemas
+        self._consumers = Consumers(store, schemas)
 
     @checked
     def poll(
         self,
         branch: str = MAIN,
         *,
+        consumer: str | None = None,
         start: str | None = None,
         cursor: str | None = None,
         page_token: str | None = None,
@@ -161,28 +167,98 @@ class ChangesView:
         """The commits of a branch since a place, oldest first, with what each changed.
 
         `start` is `now`, `beginning` or `after:<point>`; a `cursor` goes on where a poll ended.
+        With `consumer`, a registered one, its feed goes on behind what it acknowledged; `ack` the
+        page's cursor once its changes are kept.
         """
-        change_filter = filters(self._schemas.current(branch).catalog, kinds, types, ops)
-        feed = Feed(self._store, self._schemas, branch, change_filter)
+        if consumer is not None:
+            _require_only_consumer(branch, kinds, types, ops, start, cursor)
+            feed, claim = self._consumers.feed(consumer)
+            cursor = self._consumers.cursor(feed, claim) if page_token is None else None
+        else:
+            feed = self._feed(branch, kinds, types, ops)
         return feed.poll(
             start=start, cursor=cursor, page_token=page_token, limit=limit, commits=commits
         )
+
+    def _feed(
+        self, branch: str, kinds: Collection[str], types: Collection[str], ops: Collection[str]
+    ) -> Feed:
+        change_filter = filters(self._schemas.current(branch).catalog, kinds, types, ops)
+        return Feed(self._store, self._schemas, branch, change_filter)
 
     @checked
     def baseline(
         self,
         branch: str = MAIN,
         *,
+        consumer: str | None = None,
         kinds: Collection[str] = (),
         types: Collection[str] = (),
         ops: Collection[str] = (),
     ) -> Baseline:
         """Everything at the head of a branch, and the cursor from which polls go on.
 
-        `ops` narrows the changes that the cursor tells, not the baseline.
+        `ops` narrows the changes that the cursor tells, not the baseline. With `consumer`, a
+        registered one, it is a baseline of its feed: `ack` the cursor once the data is kept.
         """
-        change_filter = filters(self._schemas.current(branch).catalog, kinds, types, ops)
-        return Feed(self._store, self._schemas, branch, change_filter).baseline()
+        if consumer is not None:
+            _require_only_consumer(branch, kinds, types, ops)
+            return self._consumers.feed(consumer)[0].baseline()
+        return self._feed(branch, kinds, types, ops).baseline()
+
+    @checked
+    def register(
+        self,
+        name: str,
+        branch: str = MAIN,
+        *,
+        max_lag: Duration | None = None,
+        max_lag_commits: int | None = None,
+        start: str | None = None,
+        kinds: Collection[str] = (),
+        types: Collection[str] = (),
+        ops: Collection[str] = (),
+    ) -> FeedConsumer:
+        """Register a consumer of a branch's feed, for which cleanup keeps what it has not read.
+
+        It stands at `start`, by default the head. Once it is further behind than `max_lag` (`7d`)
+        or `max_lag_commits`, cleanup may go on without it, and its next poll raises
+        `ConsumerLapsed`.
+        """
+        return self._consumers.register(
+            name,
+            branch,
+            max_commits=max_lag_commits,
+            max_seconds=None if max_lag is None else seconds(max_lag),
+            start=start,
+            kinds=kinds,
+            types=types,
+            ops=ops,
+        )
+
+    def consumers(self) -> tuple[FeedConsumer, ...]:
+        """Every registered consumer, sorted by name, and how far each is behind."""
+        return self._consumers.list()
+
+    @checked
+    def ack(self, name: str, cursor: str) -> FeedConsumer:
+        """Acknowledge that a consumer keeps everything up to a cursor; its next poll goes on
+        there. The cursor of a baseline lets a lapsed consumer begin again."""
+        return self._consumers.ack(name, cursor)
+
+    @checked
+    def unregister(self, name: str) -> None:
+        """Remove a consumer; nothing is kept for it any longer."""
+        self._consumers.unregister(name)
+
+
+def _require_only_consumer(branch: str, *others: object) -> None:
+    """A registered consumer has its own branch, filters and position."""
+    if branch != MAIN or any(others):
+        raise BadRequest(
+            "a registered consumer has its own branch, filters and cursor",
+            "pass consumer alone, with limit, commits or page_token",
+        )
 
 
 class RecoveriesView:

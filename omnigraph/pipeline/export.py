@@ -65,7 +65,11 @@ def export(store: Store, schemas: Schemas, order: ExportOrder) -> ExportResult:
         raise BadRequest(f"unknown engine '{order.engine}'", "use local or spark")
     points = Points(store)
     pinned = points.pinned(order.branch if order.snapshot is None else None, order.snapshot)
-    catalog = schemas.of(pinned).catalog
+    with store.history.lost.reading(pinned):
+        return _export(store, schemas.of(pinned).catalog, pinned, order)
+
+
+def _export(store: Store, catalog: Catalog, pinned: Snapshot, order: ExportOrder) -> ExportResult:
     named = isinstance(order.target, str | os.PathLike)
     if order.engine == "local" and not (named and is_remote(os.fspath(order.target))):  # type: ignore[arg-type]
         return files_export.export(

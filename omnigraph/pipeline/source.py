@@ -21,14 +21,14 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from omnigraph.errors import BadRequest, NotFound, OmnigraphError
+from omnigraph.errors import BadRequest, NotFound, OmnigraphError, Reclaimed
 from omnigraph.exec.changes.export import column_type, rows_as_now
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.upsert import grouped
 from omnigraph.exec.points import Points
 from omnigraph.pipeline.source_options import SourceOptions, read_options
 from omnigraph.pipeline.source_write import BatchWriter, StreamWriter
-from omnigraph.storage.records import TablePin
+from omnigraph.storage.records import Snapshot, TablePin
 from omnigraph.storage.store import open_store
 
 NAME = "omnigraph"
@@ -76,8 +76,13 @@ class _PinnedRead:
 
     options: SourceOptions
     owner: Owner
-    pin: TablePin
+    snapshot: Snapshot
     schema: pa.Schema
+
+    @property
+    def pin(self) -> TablePin:
+        """The version of the type's table."""
+        return self.snapshot.tables[self.owner.table]
 
 
 def pin(options: SourceOptions) -> _PinnedRead:
@@ -97,13 +102,16 @@ def pin(options: SourceOptions) -> _PinnedRead:
             )
         schema = pa.schema([schema.field(name) for name in options.columns])
     if options.where is not None:
-        _require_condition(store.reader(snapshot, owner.table), options.where)
-    return _PinnedRead(options, owner, snapshot.tables[owner.table], schema)
+        with store.history.lost.reading(snapshot):
+            _require_condition(store.reader(snapshot, owner.table), options.where)
+    return _PinnedRead(options, owner, snapshot, schema)
 
 
 def _require_condition(reader: Any, where: str) -> None:
     try:
         reader.rows(["id"], filter=where, limit=1)
+    except Reclaimed:
+        raise
     except OmnigraphError as cause:
         raise BadRequest(
             f"the option where is no condition: {cause}",
@@ -155,7 +163,8 @@ class SnapshotReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Partitions follow fragments."""
         store, _ = self._read.options.open(read_only=True)
-        parts = grouped(store.tables.reader(self._read.pin).fragments(), PARTITION_ROWS)
+        with store.history.lost.reading(self._read.snapshot):
+            parts = grouped(store.tables.reader(self._read.pin).fragments(), PARTITION_ROWS)
         return [FragmentsPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -163,13 +172,14 @@ class SnapshotReader(DataSourceReader):
         assert isinstance(partition, FragmentsPartition)
         options = self._read.options
         store = open_store(options.path, read_only=True, storage_options=options.storage_options)
-        reader = store.tables.reader(self._read.pin)
-        for batch in rows_as_now(
-            reader,
-            self._read.owner,
-            self._names,
-            filter=options.where,
-            fragments=partition.fragments,
-        ):
-            table = pa.Table.from_batches([batch]).cast(self._schema)
-            yield from table.to_batches()
+        with store.history.lost.reading(self._read.snapshot):
+            reader = store.tables.reader(self._read.pin)
+            for batch in rows_as_now(
+                reader,
+                self._read.owner,
+                self._names,
+                filter=options.where,
+                fragments=partition.fragments,
+            ):
+                table = pa.Table.from_batches([batch]).cast(self._schema)
+                yield from table.to_batches()

@@ -57,10 +57,11 @@ CLEANUP = ("cleanup.table", "cleanup.manifest")
 PROMOTE = ("promote.file",)
 RECLAIM = ("reclaim.table",)
 INIT = ("init.tables", "init.objects", "init.manifest")
+BACKUP = ("backup.data", "backup.marked", "backup.versions", "backup.complete")
 
 NAMES = frozenset(
     {*COMMIT, *CONFIRM, *FORK, *RECOVER, *BRANCH, *FOLD, *UPKEEP, *REPAIR, *CLEANUP}
-    | {*PROMOTE, *RECLAIM, *INIT}
+    | {*PROMOTE, *RECLAIM, *INIT, *BACKUP}
 )
 
 

@@ -23,6 +23,7 @@ from omnigraph.storage.stats import Stats
 StorageOptions = dict[str, str]
 LOCAL_SCHEME = "file-object-store://"
 _UNESCAPED = "".join(c for c in map(chr, range(32, 127)) if c not in '\\{^}%`]">[~<#|*?')
+_CHUNK_BYTES = 8 << 20
 _CLIENT_OPTIONS = frozenset({"allow_http", "timeout", "connect_timeout"})
 
 
@@ -142,6 +143,22 @@ class Objects:
                 return str(obstore.put(self._store, path, data, mode={"e_tag": tag})["e_tag"])
             except (PreconditionError, FileNotFoundError):
                 return None
+
+    def copy_from(self, source: "Objects", path: str) -> bool:
+        """Copy an object of another root to the same path below this one, a chunk at a time; False
+        when there is none. It appears as a whole."""
+        with source._call("get", path):
+            try:
+                answer = obstore.get(source._store, path)
+            except FileNotFoundError:
+                return False
+        with self._call("put", path):
+            # Only closing a writer makes the object: one that is dropped half-way leaves none.
+            writer = obstore.open_writer(self._store, path, buffer_size=_CHUNK_BYTES)
+            for chunk in answer.stream(min_chunk_size=_CHUNK_BYTES):
+                writer.write(chunk)
+            writer.close()
+        return True
 
     def delete(self, path: str) -> None:
         """Remove the object. One that is gone already is no failure."""

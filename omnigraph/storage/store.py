@@ -33,6 +33,7 @@ from omnigraph.storage.locks.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold
 from omnigraph.storage.locks.turns import Turn, Turns
 from omnigraph.storage.manifest import publish
 from omnigraph.storage.manifest.branches import BRANCHES_LOCK, RETENTION_LOCK, Branches
+from omnigraph.storage.manifest.feed_claims import FeedClaims
 from omnigraph.storage.manifest.history import History
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.publish import Publisher
@@ -58,6 +59,8 @@ from omnigraph.storage.protocol.sidecars import Sidecars
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit, CommitId, OperationId, Origin, SchemaId, Snapshot
 from omnigraph.storage.stats import Stats
+from omnigraph.storage.upkeep.backup_copy import is_unfinished
+from omnigraph.storage.upkeep.backup_plan import BACKUP_LOCK
 from omnigraph.storage.upkeep.cleanup import Reclaimer
 from omnigraph.storage.upkeep.compaction import Compactor
 from omnigraph.storage.upkeep.drift import Drifts
@@ -86,6 +89,7 @@ class Store:
     def __init__(self, where: Root, *, read_only: bool, settings: Settings) -> None:
         self.where = where
         self.read_only = read_only
+        self.lease_term_s = settings.lease_term_s
         self._external_bases = checked_bases(settings.external_blobs)
         self.stats = Stats()
         self.objects = Objects(where, self.stats)
@@ -116,6 +120,7 @@ class Store:
             self.stats,
             self.require_writable,
         )
+        self.feed_claims = FeedClaims(where, self.objects, self.locks, self.require_writable)
         self.sidecars = Sidecars(self.objects, self.stats)
         self.audit = Audit(self.datasets, self.tables)
         self.drifts = Drifts(
@@ -332,11 +337,11 @@ class Store:
     @contextmanager
     def upkeep(self, *, reclaims: bool = False) -> Iterator[None]:
         """One at a time: what optimize works on, cleanup would take away. While versions are
-        reclaimed nobody makes a branch or a tag at a past one."""
+        reclaimed nobody makes a branch or a tag at a past one, and no backup is copied."""
         self.require_writable()
         with (
             hold(self.locks, [lock_name("upkeep", "")]),
-            hold(self.locks, [RETENTION_LOCK] if reclaims else []),
+            hold(self.locks, [RETENTION_LOCK, BACKUP_LOCK] if reclaims else []),
         ):
             yield
 
@@ -445,6 +450,10 @@ def _require_graph(store: Store) -> None:
     missing = NotFound("graph", store.where.uri, "create it with init")
     if store.where.path is not None and not store.where.path.is_dir():
         raise missing
+    if is_unfinished(store.objects):
+        raise NotFound(
+            "graph", store.where.uri, "a backup to it was interrupted: run the backup again"
+        )
     try:
         handle = store.datasets.open(LOCATION)
     except NotFound as cause:

@@ -149,3 +149,37 @@ def test_an_ingest_forgives_and_warns(uri: str, tmp_path: Path) -> None:
     ]  # fmt: skip
     assert (found["base_branch"], found["branch_created"]) == ("main", False)
     assert found["actor_id"] == found["commit"]["actor_id"] == "act-me"
+
+
+def test_a_patch_says_what_was_new(uri: str, tmp_path: Path) -> None:
+    file = str(tmp_path / "in.jsonl")
+    assert run("load", uri, "--data", file, "--mode", "append", "--engine", "local").exit_code == 0
+    (tmp_path / "in.jsonl").write_bytes(lines(person("Ada", age=3), person("Bob")))
+    words = ("load", uri, "--data", file, "--mode", "patch", "--engine", "local")
+    done = run(*words)
+    assert done.stdout.endswith("1 node types and 0 edge types, 1 inserted, 1 updated\n")
+    answer = json.loads(run(*words, "--json").stdout)
+    assert (answer["mode"], answer["inserted"], answer["updated"]) == ("patch", 0, 2)
+
+
+def test_edges_beside_equal_ones_are_told(uri: str, tmp_path: Path) -> None:
+    file = tmp_path / "w.jsonl"
+    file.write_bytes(
+        lines(
+            person("Cy"),
+            {"type": "Log", "data": {"id": "l", "text": "t"}},
+            edge("Wrote", "Cy", "l"),
+        )
+    )
+    words = ("load", uri, "--data", str(file), "--mode", "merge", "--engine", "local")
+    assert "beside equal" not in run(*words).stdout
+    assert "1 Wrote edge was added beside equal ones; a @key(src, dst)" in run(*words).stdout
+
+
+def test_schema_check_suggests_a_key(tmp_path: Path) -> None:
+    file = tmp_path / "s.pg"
+    file.write_text("node A { k: String @key }\nedge E: A -> A\n")
+    done = run("schema", "check", str(file))
+    assert "hint: edge E has no properties and no key: @key(src, dst)" in done.stderr
+    answer = json.loads(run("schema", "check", str(file), "--json").stdout)
+    assert [each["key"] for each in answer["suggestions"]] == ["@key(src, dst)"]

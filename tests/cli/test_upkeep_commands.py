@@ -163,3 +163,60 @@ def test_help_says_what_a_command_does(verb: str) -> None:
     done = run(verb, "--help")
     assert done.returncode == 0
     assert "--json" in done.stdout
+
+
+def test_a_preview_of_cleanup_says_why_each_commit_stays(graph: Graph) -> None:
+    graph.branches.create("side")
+    point = graph.snapshot().commit_id
+    for number in range(6):
+        add(graph, 1000 + number, 1001 + number)
+    head, oldest = graph.snapshot().commit_id, graph.commits.list()[5].id
+    done = run("cleanup", graph.uri, "--keep", "6", "--grace", "0")
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    (first,) = (line for line in lines if line.startswith(f"stays {head} "))
+    assert first.endswith(" main  head of main; among the newest of main")
+    (forked,) = (line for line in lines if line.startswith(f"stays {point} "))
+    assert "branch point of side" in forked
+    assert "merge base of main and side" in forked
+    assert any(f"… and 4 older ones, down to {oldest} " in line for line in lines), "grouped"
+    document = told("cleanup", graph.uri, "--keep", "6", "--grace", "0")
+    kept = {each["graph_commit_id"]: each for each in document["kept"]}
+    assert len(kept) == document["commits_kept"]
+    assert [each["reason"] for each in kept[head]["reasons"]] == ["head", "keep"]
+    named = [each["names"] for each in kept[point]["reasons"] if each["reason"] == "merge_base"]
+    assert named == [["main", "side"]]
+    assert document["consumers_lapsed"] == []
+
+
+def test_a_feed_consumer_from_registration_to_lapse(graph: Graph) -> None:
+    uri = graph.uri
+    assert run("changes", "consumer", "add", "mirror", uri).returncode == 2, "a lag is needed"
+    added = run("changes", "consumer", "add", "mirror", uri, "--max-lag-commits", "2")
+    assert added.stdout.startswith("registered feed consumer mirror on main at "), added.stderr
+    assert run("changes", "consumer", "add", "mirror", uri, "--max-lag", "7d").returncode == 1
+    first = add(graph, 1000, 1001)
+    document = told("changes", "poll", uri, "--consumer", "mirror")
+    assert [b["cause"]["graph_commit_id"] for b in document["blocks"]] == [first]
+    (shown,) = told("changes", "consumer", "list", uri)["consumers"]
+    assert (shown["name"], shown["behind_commits"], shown["state"]) == ("mirror", 1, "active")
+    acked = run("changes", "consumer", "ack", "mirror", document["cursor"], uri)
+    assert f"acknowledged {first}" in acked.stdout, acked.stderr
+    second = add(graph, 1001, 1002)
+    shown_again = run("changes", "poll", uri, "--consumer", "mirror", "--ack")
+    assert second in shown_again.stdout
+    assert "(no new commits)" in run("changes", "poll", uri, "--consumer", "mirror").stdout
+    for number in range(3):
+        add(graph, 1010 + number, 1011 + number)
+    done = run("cleanup", uri, "--keep", "1", "--grace", "0", "--confirm", "--yes")
+    assert "feed consumer mirror lost its claim" in done.stderr
+    lapsed = run("changes", "poll", uri, "--consumer", "mirror")
+    assert lapsed.returncode == 1
+    assert "changes baseline --consumer mirror" in lapsed.stderr
+    out = str(Path(uri).parent / "all.jsonl")
+    taken = told("changes", "baseline", uri, "--consumer", "mirror", "--out", out)
+    run("changes", "consumer", "ack", "mirror", taken["resume_cursor"], uri)
+    assert "active" in run("changes", "consumer", "list", uri).stdout
+    assert run("changes", "consumer", "remove", "mirror", uri).returncode == 0
+    assert run("changes", "consumer", "list", uri).stdout == "(no feed consumers)\n"
+    assert run("changes", "poll", uri, "--ack").returncode == 2

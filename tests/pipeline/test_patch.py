@@ -85,6 +85,29 @@ def test_a_frame_is_patched_in_the_order_it_names(graph: Graph, spark: SparkSess
         graph.load(frame.drop("step"), "patch", type="Person", branch=branch)
 
 
+def test_edges_get_the_same_ids_on_both_engines(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = "node T { k: String @key }\nedge E: T -> T @key(src, dst, day) { day: Date  w: I32? }"
+    graph = og.init(tmp_path / "g", schema)
+    names = ["a", 'q"', "ü"]
+    graph.load(lines(*({"type": "T", "data": {"k": name}} for name in names)), "append")
+    file = tmp_path / "edges.jsonl"
+    file.write_bytes(
+        lines(
+            *(edge("E", a, b, day="2020-01-02", w=n) for n in (1, 2) for a in names for b in names)
+        )
+    )
+    for engine in ("local", "spark"):
+        graph.branches.create(engine)
+        done = graph.load(file, "merge", engine=engine, branch=engine)
+        assert (done.inserted, done.updated) == (9, 0)
+    assert contents(graph, "local") == contents(graph, "spark")
+    graph.branches.merge("local")
+    graph.branches.merge("spark")  # the same edges, so nothing disagrees
+    assert len(contents(graph)["edge:E"]) == 9
+
+
 def test_the_data_source_patches(graph: Graph, spark: SparkSession) -> None:
     graph.branches.create("source")
     frame = spark.createDataFrame([("p1", 77)], "name string, age int")

@@ -42,7 +42,7 @@ def test_a_file_that_does_not_parse_is_one_finding() -> None:
                 "severity": "error",
                 "code": "Q000",
                 "message": "parse error: unexpected end of the text; "
-                "expected 'delete', 'insert', 'match' or 'update'",
+                "expected 'delete', 'insert', 'match', 'update' or 'upsert'",
             }
         ],
     }

@@ -17,6 +17,7 @@ STORAGE = "omnigraph.storage"
 DOORS = {
     "external": {"ExternalBlobs"},
     "inspect": {"inspect_branch", "inspect_graph"},
+    "graph_copy": {"copy_graph"},
     "lance.columns": {"ADDRESS", "BLOB_BYTES", "BLOB_SIZE", "BLOB_URI", "CREATED", "ROW_ID"},
     "lance.evolution": {"Evolution"},
     "lance.foreign": {"look_at", "read_batches"},
@@ -26,6 +27,7 @@ DOORS = {
     "lance.spans": {"AFTER", "BEFORE"},
     "lance.staging": {"Fragments", "StagedWrite", "TableStaging"},
     "locks.turns": {"Turn"},
+    "manifest.feed_claims": {"FeedClaim", "Lapse", "checked_consumer"},
     "manifest.history": {"History"},
     "manifest.state": {"LOCATION"},
     "manifest.tags": {"Tag"},

@@ -5,7 +5,10 @@ Invariant: looking a blob up reads its description and never its bytes. A null c
 """
 
 import hashlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -30,6 +33,7 @@ class BlobCell:
     etag: str | None
     uri: str | None
     commit_id: str
+    _reading: Callable[[], AbstractContextManager[None]]
     _reader: TableReader
     _row_id: int
     _column: str
@@ -50,7 +54,8 @@ class BlobCell:
             raise BadRequest(f"a length of {length} reads nothing", "give a length above 0")
         if self.uri is not None:
             raise BadRequest(f"the blob is kept elsewhere, at {self.uri}", "read it there")
-        rows = self._reader.payloads(pa.array([self._row_id], pa.uint64()), self._column)
+        with self._reading():
+            rows = self._reader.payloads(pa.array([self._row_id], pa.uint64()), self._column)
         data: bytes = rows[0].as_py()
         return data[offset : len(data) if length is None else offset + length]
 
@@ -63,11 +68,13 @@ def find_blob(store: Store, catalog: Catalog, snapshot: Snapshot, selector: Sele
     what = f"blob {name} of {kind} {type_name}"
     if owner.table not in snapshot.tables:
         raise NotFound(what, entity)
-    reader = store.reader(snapshot, owner.table)
-    column = _column(reader, prop)
-    if column is None:
-        raise NotFound(what, entity)
-    rows = reader.rows([column], filter=ids_filter([entity]), with_row_id=True)
+    reading = partial(store.history.lost.reading, snapshot)
+    with reading():
+        reader = store.reader(snapshot, owner.table)
+        column = _column(reader, prop)
+        if column is None:
+            raise NotFound(what, entity)
+        rows = reader.rows([column], filter=ids_filter([entity]), with_row_id=True)
     cell = rows[column][0].as_py() if rows.num_rows else None
     if cell is None:
         raise NotFound(what, entity, "the entity is not there, or its value is null")
@@ -80,6 +87,7 @@ def find_blob(store: Store, catalog: Catalog, snapshot: Snapshot, selector: Sele
         etag=None if uri else f'"{hashlib.sha256(facts.encode()).hexdigest()[:32]}"',
         uri=uri,
         commit_id=str(snapshot.commit_id),
+        _reading=reading,
         _reader=reader,
         _row_id=row_id,
         _column=column,

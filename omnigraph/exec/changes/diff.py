@@ -211,7 +211,7 @@ class Changes:
 
     def beyond(self, start: Position | None) -> Iterator[Change]:
         """The changes after a position, in order: nodes, then edges; by type; by id."""
-        with readable(self._after.commit_id):
+        with readable(self._after.commit_id), self._store.history.lost.reading(self._after):
             yield from self._beyond(start)
 
     def _beyond(self, start: Position | None) -> Iterator[Change]:
@@ -322,14 +322,12 @@ def readable(commit_id: str) -> Iterator[None]:
     """Raise `ChangeFeedGap` when data that the changes of a commit need was reclaimed."""
     try:
         yield
-    except ChangeFeedGap as gap:
-        raise ChangeFeedGap(commit_id) from gap
     except Reclaimed as gone:
-        raise ChangeFeedGap(commit_id) from gone
+        raise ChangeFeedGap("commit", commit_id, gone.branch, gone.oldest) from gone
     except NotFound as missing:
         if missing.kind != DATASET:
             raise
-        raise ChangeFeedGap(commit_id) from missing
+        raise ChangeFeedGap("commit", commit_id) from missing
 
 
 def owners(catalog: Catalog) -> Iterator[Type]:

@@ -8,7 +8,7 @@ created and the filters it was made with. Every commit is delivered, at least on
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -88,7 +88,7 @@ class Feed:
         self._filters = filters
         identity = store.branches.identity(branch)
         self._head = store.snapshot(branch)
-        self._chain = _first_parents(store, branch, self._head.commit_id)
+        self._chain = first_parents(store, branch, self._head.commit_id)
         self._by_id = {commit.id: commit for commit in self._chain}
         self._scope = [self._chain[0].id, branch, identity, filters.to_json()]
 
@@ -113,7 +113,7 @@ class Feed:
         try:
             return self._poll(start, cursor, page_token, limit, commits)
         except ChangeFeedGap as gap:
-            raise ChangeFeedGap(gap.first_unreadable_commit_id, cursor or page_token) from gap
+            raise replace(gap, cursor=cursor or page_token) from gap
 
     def _poll(
         self,
@@ -133,7 +133,7 @@ class Feed:
             page = _PageBounds(beyond, last, None if inside is None else tuple(inside))
         else:
             beyond = self._beginning(start, cursor)
-            ahead = self._after(beyond)[:commits]
+            ahead = self.after(beyond)[:commits]
             page = _PageBounds(beyond, ahead[-1].id if ahead else beyond)
         return self._page(page, limit)
 
@@ -141,12 +141,27 @@ class Feed:
         """The cursor behind a commit."""
         return sealed("cursor", self._scope, commit_id)
 
+    def commit_at(self, cursor: str) -> Commit:
+        """The commit that a cursor of this feed stands behind."""
+        reached = CommitId(unsealed(cursor, "cursor", self._scope))
+        if reached not in self._by_id:
+            raise ChangeFeedGap("commit", reached, cursor=cursor)
+        return self._by_id[reached]
+
+    def number(self, commit_id: CommitId) -> int:
+        """How many commits of this feed come before one; -1 if it is not on it."""
+        numbers = (n for n, commit in enumerate(self._chain) if commit.id == commit_id)
+        return next(numbers, -1)
+
+    def start_at(self, start: str | None) -> Commit:
+        """The commit behind which a start stands: now, beginning or after:<commit id>."""
+        beyond = self._beginning(start, None)
+        self.after(beyond)
+        return self._by_id[beyond]
+
     def _beginning(self, start: str | None, cursor: str | None) -> CommitId:
         if cursor is not None:
-            reached = CommitId(unsealed(cursor, "cursor", self._scope))
-            if reached not in self._by_id:
-                raise ChangeFeedGap(reached)
-            return reached
+            return self.commit_at(cursor).id
         if start is None or start == NOW:
             return self._chain[-1].id
         if start == BEGINNING:
@@ -160,7 +175,8 @@ class Feed:
             after if after in self._by_id else Points(self._store).resolve(after, kind="commit").id
         )
 
-    def _after(self, commit_id: CommitId) -> Sequence[Commit]:
+    def after(self, commit_id: CommitId) -> Sequence[Commit]:
+        """The commits of this feed that follow one."""
         for index, commit in enumerate(self._chain):
             if commit.id == commit_id:
                 return self._chain[index + 1 :]
@@ -185,7 +201,7 @@ class Feed:
         return FeedPage(tuple(blocks), cursor=self.cursor_at(page.last), caught_up=caught_up)
 
     def _until(self, page: _PageBounds) -> Iterator[Commit]:
-        ahead = self._after(page.beyond)
+        ahead = self.after(page.beyond)
         if page.beyond == page.last:
             return iter(())
         count = next((n for n, c in enumerate(ahead, start=1) if c.id == page.last), None)
@@ -199,7 +215,7 @@ class Feed:
         return changes.beyond(inside)
 
 
-def _first_parents(store: Store, branch: str, head: CommitId) -> list[Commit]:
+def first_parents(store: Store, branch: str, head: CommitId) -> list[Commit]:
     """The commits a branch went through, oldest first."""
     commits = store.history.dag(branch)
     if head not in commits:

@@ -220,4 +220,4 @@ def not_reclaimed(commit_id: str) -> Iterator[None]:
         with readable(commit_id):
             yield
     except ChangeFeedGap as gap:
-        raise Reclaimed("commit", f"'{commit_id}'") from gap
+        raise Reclaimed("commit", commit_id, gap.branch, gap.oldest) from gap

@@ -44,6 +44,7 @@ class Reading:
         self.holdings = Holdings(store, self.limits.cache_bytes_max)
         self.embedder: embed.Provider | None = None
         self.few_rows_max = _FEW_ROWS_MAX
+        self._history = store.history
         self._prepared: dict[int, PreparedPlan] = {}
         self._views: dict[tuple[str, str], TablesView] = {}
         self._epoch = 0
@@ -56,21 +57,23 @@ class Reading:
         stop: Stop | None = None,
     ) -> QueryResult:
         """The rows of a plan in one snapshot."""
-        running = self._running(plan, Given(params, now_ms()), snapshot, stop=stop)
-        tables = running.context.tables
-        if running.prepared in tables.small:
-            small = running.small()
-            if small is not None:
-                return small
-        return guard.run(running.context.watch, running.result)
+        with self._history.lost.reading(snapshot):
+            running = self._running(plan, Given(params, now_ms()), snapshot, stop=stop)
+            tables = running.context.tables
+            if running.prepared in tables.small:
+                small = running.small()
+                if small is not None:
+                    return small
+            return guard.run(running.context.watch, running.result)
 
     def answer(
         self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot, share: Share | None
     ) -> ShareResult:
         """The result of a plan for one share of its first scan's nodes; without a share, for
         all."""
-        running = self._running(plan, given, snapshot, share)
-        result = guard.run(running.context.watch, running.result)
+        with self._history.lost.reading(snapshot):
+            running = self._running(plan, given, snapshot, share)
+            result = guard.run(running.context.watch, running.result)
         return ShareResult(len(result), result.to_arrow(), running.profile.figures(plan))
 
     def gather(

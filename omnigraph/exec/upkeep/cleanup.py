@@ -1,27 +1,23 @@
-"""Cleanup (retention, garbage collection): which commits stay readable, and what is removed.
+"""Cleanup (garbage collection): what the kept commits do not need is removed, or counted.
 
-A commit is kept when it is among the newest of a branch; when it was a branch's head within the
-time asked for, within the grace that readers get, or within what other processes rely on; or when a
-merge of two live branches starts from it, or a tag names it.
+Which commits are kept, and why, is decided by `retention`.
 
 Invariant: a commit is kept whole, with the manifest and every table version it pins, or not at all.
-The head of a live branch is always kept. Without `confirm` nothing changes.
+The head of a live branch is always kept. That the claim of a feed consumer ended is recorded before
+anything it needs is removed. Without `confirm` nothing changes.
 """
 
 import re
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from itertools import combinations
 
 from omnigraph import environment
 from omnigraph.errors import BadRequest
-from omnigraph.exec.merge.ancestry import lookup_in, meeting
+from omnigraph.exec.changes.consumers import FeedConsumer, end_claim
 from omnigraph.exec.threads import in_order
-from omnigraph.storage.names import MAIN
-from omnigraph.storage.records import Commit, CommitId
+from omnigraph.exec.upkeep.retention import KeptCommit, Policy, retain
 from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.cleanup import LineTask, RunLines, TableCleanup
 
@@ -36,14 +32,24 @@ _DURATION = re.compile(r"(\d+)([smhdw]?)")
 
 @dataclass(frozen=True, slots=True)
 class CleanupReport:
-    """What was removed, or, without `confirmed`, what would be."""
+    """What was removed, or, without `confirmed`, what would be.
+
+    `kept` are the commits that stay, newest first, each with its reasons. `consumers_lapsed` are
+    the feed consumers past their largest lag that lose commits they have not acknowledged.
+    """
 
     tables: tuple[TableCleanup, ...]
     keep: int | None
     older_than_s: int | None
-    commits_kept: int
+    kept: tuple[KeptCommit, ...]
     commits_reclaimed: int
+    consumers_lapsed: tuple[FeedConsumer, ...]
     confirmed: bool
+
+    @property
+    def commits_kept(self) -> int:
+        """How many commits stay readable."""
+        return len(self.kept)
 
     @property
     def errors(self) -> tuple[TableCleanup, ...]:
@@ -97,32 +103,21 @@ def _cleanup(
     confirm: bool,
     run: RunLines | None,
 ) -> CleanupReport:
-    window = max(grace, age or 0, store.reclaimer.age_s)
-    branches = store.history.branches()
-    lines = {branch: store.history.list(branch) for branch in branches}
-    kept: dict[CommitId, Commit] = {}
-    floors: dict[str, int] = {}
-    for branch, line in lines.items():
-        recent = list(_recent(line, window))
-        kept |= {c.id: c for c in (*line[: keep or 1], *recent)}
-        own = [c.manifest_version for c in recent if (c.branch or MAIN) == branch]
-        floors[branch] = min(own, default=store.snapshot(branch).manifest_version)
-    kept |= {c.id: c for c in _meetings(store, lines)}
-    kept |= {c.id: c for c in _tagged(store, lines)}
-    known = {commit.id for line in lines.values() for commit in line}
-    versions: dict[str, list[int]] = {branch: [] for branch in branches}
-    for commit in kept.values():
-        if (commit.branch or MAIN) in versions:
-            versions[commit.branch or MAIN].append(commit.manifest_version)
+    policy = Policy(keep, age, grace, store.reclaimer.age_s)
+    retained = retain(store, policy)
+    if confirm:
+        for losing in retained.losing:
+            end_claim(store, losing.claim, retained.ids)
     tables = store.reclaimer.reclaim(
-        versions, floors, confirm=confirm, run=run or partial(_here, store)
+        retained.versions, retained.floors, confirm=confirm, run=run or partial(_here, store)
     )
     return CleanupReport(
         (*tables, store.reclaimer.staged_files(confirm=confirm)),
         keep,
         age,
-        len(kept),
-        len(known - kept.keys()),
+        retained.kept,
+        retained.commits_gone,
+        tuple(losing.described() for losing in retained.losing),
         confirm,
     )
 
@@ -131,34 +126,3 @@ def _here(store: Store, tasks: Sequence[LineTask]) -> list[TableCleanup]:
     """Run tasks in threads of this process, which mostly wait for the store."""
     threads = environment.MAINTENANCE_CONCURRENCY.read()
     return list(in_order(store.reclaimer.run, tasks, threads=threads)) if tasks else []
-
-
-def _recent(line: Iterable[Commit], window_s: float) -> Iterator[Commit]:
-    """The commits of a line, newest first, that were its head within the window."""
-    now = time.time() * 1e6
-    ended = now
-    for commit in line:
-        if now - ended <= window_s * 1e6:
-            yield commit
-        ended = commit.created_at
-
-
-def _tagged(store: Store, lines: dict[str, tuple[Commit, ...]]) -> Iterator[Commit]:
-    """The commits that tags name."""
-    named = {tag.commit_id for tag in store.tags.list().values()}
-    yield from (commit for line in lines.values() for commit in line if commit.id in named)
-
-
-def _meetings(store: Store, lines: dict[str, tuple[Commit, ...]]) -> Iterator[Commit]:
-    """Merge bases of every two live branches."""
-    lookup = lookup_in(store.history, *lines)
-    for ours, theirs in combinations([line[0].id for line in lines.values()], 2):
-        merge_base = meeting(lookup, ours, theirs)
-        yield from merge_base.bases
-        for (
-            merge
-        ) in merge_base.forgotten:  # what such a merge changed is read against its first parent
-            yield merge
-            before = None if merge.parent is None else lookup(merge.parent)
-            if before is not None:
-                yield before

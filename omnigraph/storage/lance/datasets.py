@@ -20,6 +20,7 @@ from lance.lance import _Session as Session
 
 from omnigraph.errors import AlreadyExists, NotFound, Reclaimed, StorageFailed
 from omnigraph.lru import Lru
+from omnigraph.storage.lance.base_paths import Homes
 from omnigraph.storage.lance.refs import Ref, listed_ref, read_ref, read_refs
 from omnigraph.storage.names import encode
 from omnigraph.storage.objects import Objects, Root
@@ -45,6 +46,7 @@ class Datasets:
         self._objects = objects
         self._stats = stats
         self._session = Session()
+        self._homes = Homes(where)
         self._handles: Lru[_VersionKey, Handle] = Lru(_HANDLES_MAX)
 
     # Opening
@@ -70,12 +72,15 @@ class Datasets:
         listing, making and deleting branches."""
         uri = self._where.branching(location) if branching else self.uri(location, branch)
         with self.lance_call("open", f"{location} on {branch or 'main'}"):
-            return lance.dataset(
+            handle = lance.dataset(
                 uri,
                 version=version,
                 storage_options=self._where.storage_options,
                 session=self._session,
             )
+        if branch is not None:
+            self._homes.require(location, handle.base_paths().values())
+        return handle
 
     def handle(self, pin: TablePin) -> Handle:
         """The handle of a published version, opened at most once while it is in use."""
@@ -227,7 +232,10 @@ def version_file(version: int) -> str:
 
 
 # Only the last folders of a path tell: a graph may lie below a folder called `data` too.
-_FILE = r"/(data/\w+\.lance|_deletions/\d+-\d+-\d+\.(arrow|bin)|_indices/[0-9a-f-]{36}/\w+\.\w+)"
+_FILE = (
+    r"/(data/\w+(\.lance|/\w+\.blob)|_deletions/\d+-\d+-\d+\.(arrow|bin)"
+    r"|_indices/[0-9a-f-]{36}/\w+\.\w+)"
+)
 _MISSING_FILE = re.compile(rf"not found.*{_FILE}(?![\w/])", re.I | re.S)
 
 

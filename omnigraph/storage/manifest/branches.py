@@ -73,6 +73,11 @@ class Branches:
         """The incarnation of a branch: another one after it was deleted and created again."""
         return self._manifest.identity(name)
 
+    def starts(self) -> dict[str, int]:
+        """Every named branch with the manifest version that it forked from."""
+        refs = self._datasets.refs(LOCATION)
+        return {decode(segment): ref.parent_version for segment, ref in refs.items()}
+
     def create(self, name: str, *, source: str = MAIN) -> str:
         """A new branch at the head of another. Copies nothing."""
         name = checked_branch(name)

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
 
-from omnigraph.errors import ChangeFeedGap, NotFound
+from omnigraph.errors import NotFound, Reclaimed
 from omnigraph.lru import Lru
 from omnigraph.storage.lance.datasets import Datasets, files_of
 from omnigraph.storage.lance.refs import ForkId
+from omnigraph.storage.manifest.lost_commits import LostCommits
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.queries import Fragment, Queries
 from omnigraph.storage.manifest.state import LOCATION, State
@@ -46,6 +47,7 @@ class History:
         self._datasets = datasets
         self._manifest = manifest
         self._queries = queries
+        self.lost = LostCommits(datasets, manifest, self.list)
         self._lineages: dict[str, _Lineage] = {}
         self._snapshots: Lru[CommitId, Snapshot] = Lru(_SNAPSHOTS_MAX)
         self._by_files: dict[tuple[str, ...], dict[CommitId, Commit]] = {}
@@ -183,10 +185,10 @@ class History:
             return known
         try:
             snapshot = self._manifest.at_commit(commit)
-        except NotFound as cause:
+        except (NotFound, Reclaimed) as cause:
             if commit.branch is not None and self._datasets.ref(LOCATION, commit.branch) is None:
                 raise NotFound("commit", commit.id, "its branch was deleted") from cause
-            raise ChangeFeedGap(commit.id) from cause
+            raise self.lost.reclaimed(commit.id, commit.branch or MAIN) from cause
         self.remember(commit, snapshot)
         return snapshot
 

@@ -173,7 +173,7 @@ class Manifest:
         try:
             handle = self._datasets.open(LOCATION, commit.branch, commit.manifest_version)
         except NotFound as cause:
-            raise Reclaimed("commit", f"'{commit.id}'") from cause
+            raise Reclaimed("commit", commit.id) from cause
         state = self._past_state(commit, handle)
         return replace(self._snapshot(state), commit_id=commit.id)
 
@@ -182,7 +182,7 @@ class Manifest:
         cleanup that was stopped may have removed a part."""
         for pin in self.at_commit(commit).tables.values():
             if not self._datasets.has_version(pin):
-                raise Reclaimed("commit", f"'{commit.id}'")
+                raise Reclaimed("commit", commit.id)
 
     def _past_state(self, commit: Commit, handle: Handle) -> State:
         """A branch as it was, read from an earlier state of it that was read before: a walk through

@@ -56,6 +56,8 @@ NAMES_CHANGE = Change("names", NAMES)
 VALUES_CHANGE = Change("values", VALUES, hard=True)
 WORDS_CHANGE = Change("words", WORDS)
 CHANGES = {change.name: change for change in (NAMES_CHANGE, VALUES_CHANGE, WORDS_CHANGE)}
+KEY = SCHEMA.replace("edge Knows: Person -> Person", "edge Knows: Person -> Person @key(src, dst)")
+KEY_CHANGE = Change("key", KEY)
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,9 @@ CASES = (
     *(Case(VALUES_CHANGE, p, done=True) for p in ("commit.confirmed", "commit.tables_done")),
     *(Case(VALUES_CHANGE, p, done=True) for p in ("publish.before", "publish.staged")),
     *(Case(VALUES_CHANGE, "reclaim.table", nth, done=True) for nth in (1, 2, 3)),
+    # Both node types' fences, and the edges: rows with other ids, then columns.
+    *(Case(KEY_CHANGE, p) for p in ("commit.table_after", "commit.step_before", "sidecar.confirm")),
+    *(Case(KEY_CHANGE, p, done=True) for p in ("commit.confirmed", "publish.before")),
     # No table moves, so nothing says that the change was meant before it is published.
     *(Case(WORDS_CHANGE, p) for p in ("commit.tables_done", "publish.before", "publish.staged")),
 )
@@ -112,7 +117,7 @@ def apply_and_die(where: Where, name: str, place: str, nth: int) -> None:
     """Change the schema, killed at a failpoint."""
     graph = og.open(where.uri, storage_options=where.options or None)
     failpoints.arm(place, "kill", nth)
-    apply(graph, CHANGES[name])
+    apply(graph, (CHANGES | {"key": KEY_CHANGE})[name])
 
 
 Seen = tuple[str, Lines]
@@ -127,7 +132,7 @@ def expected(name: str) -> Seen:
     """The graph as it is after a change."""
     with tempfile.TemporaryDirectory() as folder:
         other = evolving(f"{folder}/g")
-        apply(other, CHANGES[name])
+        apply(other, (CHANGES | {"key": KEY_CHANGE})[name])
         return seen(other)
 
 
