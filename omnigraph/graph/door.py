@@ -307,9 +307,12 @@ class Graph(UndoVerbs, BackupVerb):
         return BranchHandle(self, name)
 
     @checked
-    def transaction(self, actor: str | None = None) -> Transaction:
-        """A block whose writes become one commit of main, or none."""
-        return Transaction(self, actor)
+    def transaction(
+        self, actor: str | None = None, branch: str = MAIN, if_commit: str | None = None
+    ) -> Transaction:
+        """A block whose writes become one commit of a branch, or none; with `if_commit` only on
+        that head of the branch."""
+        return Transaction(self, actor, branch, if_commit)
 
     @checked
     def ensure_indices(self, branch: str = MAIN) -> IndexReport:

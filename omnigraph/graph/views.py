@@ -56,11 +56,25 @@ class BranchesView:
         resolve: Resolve = None,
         progress: Callable[[Progress], None] | None = None,
         dry_run: bool = False,
+        if_source: str | None = None,
+        if_target: str | None = None,
     ) -> MergeOutcome:
         """Merge a branch into another as one commit, or raise `MergeConflicts`. `progress` gets
         the rows compared so far. `dry_run` writes nothing: its outcome has the changes, the
-        conflicts and the edges that answers keep."""
-        asked = MergeRequest(source, into, actor, delete_source, by, resolve, progress, dry_run)
+        conflicts and the edges that answers keep. `if_source` and `if_target` name the heads that
+        the merge was decided on; one that moved is `PreconditionFailed`."""
+        asked = MergeRequest(
+            source,
+            into,
+            actor,
+            delete_source,
+            by,
+            resolve,
+            progress,
+            dry_run,
+            if_source,
+            if_target,
+        )
         return under_schema(self._schemas, lambda catalog: run_merge(self._store, catalog, asked))
 
 

@@ -21,23 +21,18 @@ from starlette.datastructures import Headers, QueryParams
 
 from omnigraph import __version__
 from omnigraph.exec.limits import Stop
-from omnigraph.server import openapi, wire
+from omnigraph.server import feed_waiting, openapi, wire
 from omnigraph.server.access import Gate
 from omnigraph.server.bearer import Tokens
 from omnigraph.server.call import JSON, Answer, Call, answered, require_media
+from omnigraph.server.endpoint import ApiEndpoint, BodySize, Lane
 from omnigraph.server.legacy import in_conflicts
 from omnigraph.server.metrics import Metrics
 from omnigraph.server.pools import BoundedPool, WriteAdmission
 from omnigraph.server.refusals import HttpRefusal, overloaded, too_large
 from omnigraph.server.request_log import RequestLog
-from omnigraph.server.route_table import (
-    FLAT,
-    NESTED,
-    ApiEndpoint,
-    BodySize,
-    Lane,
-    Router,
-)
+from omnigraph.server.route_table import FLAT, NESTED
+from omnigraph.server.router import Router
 from omnigraph.server.serve_settings import Access, ServerSettings
 from omnigraph.server.served import ServedGraphs
 from omnigraph.server.status import error_answer
@@ -54,6 +49,8 @@ _LEAVES_AFTER_S = 0.05
 _LATE_S = 1.0
 _GONE = 499
 _STREAM_SECONDS = 5
+_EVENT_STREAMS_MAX = 256
+_UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 class ClientGone(Exception):
@@ -99,6 +96,8 @@ class ServerApp:
         self.writes = BoundedPool("write", limits.write_threads, limits.write_queue)
         self._stream_pool = BoundedPool("stream", limits.streams, limits.streams)
         self._streams = 0
+        self._events = 0
+        self.stopping = asyncio.Event()
         self._admission = WriteAdmission(limits.actor_inflight, limits.actor_bytes)
         folder = Path(settings.run_folder) if settings.run_folder else None
         self.metrics = Metrics(folder, self._gauges, self._totals)
@@ -154,6 +153,8 @@ class ServerApp:
             if endpoint is not None and endpoint.successor is not None:
                 answer.headers["Deprecation"] = "true"
                 answer.headers["Link"] = f'<{endpoint.successor}>; rel="successor-version"'
+            if answer.events is not None:
+                return await self._send_events(answer, receive, send, request_id)
             return await self._send(answer, scope, headers, send, request_id)
         except (ClientGone, AnswerBroken):
             raise
@@ -201,9 +202,31 @@ class ServerApp:
             size = len(call.body) if call.spooled is None else call.spooled.stat().st_size
             stack.enter_context(self._admission.admitted(actor, size))
             return await self._run_write(endpoint, call)
-        return await self._run_read(endpoint, call, receive)
+        return await self._run_feed(endpoint, call, receive)
 
     # ---- running
+
+    async def _run_feed(self, endpoint: ApiEndpoint, call: Call, receive: Receive) -> Answer:
+        """Run a read; one of the feed may wait for a commit, or become a stream of events."""
+
+        async def run(call: Call) -> Answer:
+            return await self._run_read(endpoint, call, receive)
+
+        async def head() -> str:
+            branch = call.one("branch") or "main"
+            snapshot = await self.reads.submit(lambda: call.graph.snapshot(branch))
+            return str(snapshot.commit_id)
+
+        if endpoint.operation == "cluster_pollChanges":
+            return await feed_waiting.long_poll(run, head, call, self.stopping)
+        if endpoint.operation == "cluster_streamChanges":
+            if self._events >= _EVENT_STREAMS_MAX:
+                raise overloaded("too many event streams are open", seconds=_STREAM_SECONDS)
+            feed_waiting.resumed(call)
+            first = await run(call)
+            stream = feed_waiting.events(run, head, call, first, self.stopping)
+            return Answer(media="text/event-stream", headers=_UNBUFFERED, events=stream)
+        return await run(call)
 
     async def _run_write(self, endpoint: ApiEndpoint, call: Call) -> Answer:
         future = self.writes.submit(lambda: endpoint.route(call), wait_s=self._limits.write_seconds)
@@ -267,7 +290,9 @@ class ServerApp:
         is_empty = length == "0" or (length is None and "transfer-encoding" not in call.headers)
         if endpoint.body_required or not is_empty:
             media = endpoint.request if isinstance(endpoint.request, str) else JSON
-            require_media(call.headers, media)
+            given = require_media(call.headers, media, *endpoint.other_bodies)
+            if given in endpoint.other_bodies:
+                cap = limits.spooled_load_bytes
         if length is not None and length.isdigit() and int(length) > cap:
             raise too_large("request_body_bytes", int(length), cap)
         try:
@@ -295,7 +320,7 @@ class ServerApp:
                 raise too_large("request_body_bytes", size, cap)
             chunks.append(chunk)
             more = message.get("more_body", False)
-            if endpoint.size is BodySize.SPOOLED and kept > _IN_MEMORY:
+            if cap == self._limits.spooled_load_bytes and kept > _IN_MEMORY:
                 if spool is None:
                     spool = self._spool(call, stack)
                 await loop.run_in_executor(None, spool.writelines, chunks)
@@ -318,14 +343,10 @@ class ServerApp:
     async def _send(
         self, answer: Answer, scope: Scope, headers: Headers, send: Send, request_id: str
     ) -> int:
-        fields = [(b"x-request-id", request_id.encode())]
-        if answer.media is not None:
-            fields.append((b"content-type", answer.media.encode()))
+        fields = _fields(answer, request_id)
         has_length = "Content-Length" in answer.headers or answer.stream is not None
         if not has_length and answer.status not in (204, 304):
             fields.append((b"content-length", str(len(answer.body)).encode()))
-        for name, value in answer.headers.items():
-            fields.append((name.lower().encode(), _field_value(value)))
         if self._is_allowed_origin(headers):
             origin = (self.settings.allow_origin or "").encode()
             fields += [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
@@ -363,6 +384,35 @@ class ServerApp:
             raise AnswerBroken from cause
         finally:
             self._streams -= 1
+
+    async def _send_events(
+        self, answer: Answer, receive: Receive, send: Send, request_id: str
+    ) -> int:
+        """Send events as they come, until the client leaves or the server stops."""
+        assert answer.events is not None
+        gone = asyncio.get_running_loop().create_task(_gone(receive))
+        self._events += 1
+        try:
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": answer.status,
+                    "headers": _fields(answer, request_id),
+                }
+            )
+            async for event in answer.events:
+                async with asyncio.timeout(self._limits.send_seconds):
+                    await send({"type": "http.response.body", "body": event, "more_body": True})
+                if gone.done():
+                    break
+            await send({"type": "http.response.body", "body": b""})
+        except Exception as cause:
+            self.log.fault(request_id, cause)
+            raise AnswerBroken from cause
+        finally:
+            self._events -= 1
+            gone.cancel()
+        return answer.status
 
     # ---- what is about no graph
 
@@ -419,6 +469,21 @@ class ServerApp:
                 ("omnigraph_recoveries_total", "recover.classified"),
             )
         }
+
+
+def _fields(answer: Answer, request_id: str) -> list[tuple[bytes, bytes]]:
+    """The header fields of an answer."""
+    fields = [(b"x-request-id", request_id.encode())]
+    if answer.media is not None:
+        fields.append((b"content-type", answer.media.encode()))
+    for name, value in answer.headers.items():
+        fields.append((name.lower().encode(), _field_value(value)))
+    return fields
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _request_id(headers: Headers) -> str:

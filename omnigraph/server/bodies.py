@@ -12,9 +12,10 @@ from omnigraph.exec.changes.diff import Changes
 from omnigraph.exec.changes.feed import FeedBlock
 from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.merge.run import MergeOutcome
+from omnigraph.exec.merge.undo import UndoOutcome
 from omnigraph.exec.mutate.run import MutationResult
 from omnigraph.exec.read.result import QueryResult
-from omnigraph.server import wire
+from omnigraph.server import wire, wire_beyond
 from omnigraph.storage.records import Commit, Snapshot
 from omnigraph.types import parse_table_key
 
@@ -86,8 +87,18 @@ def load_output(done: LoadResult, uri: str | None = None) -> wire.GraphBatchLoad
     return wire.IngestOutput(uri=uri, **facts)
 
 
+_PREVIEW = ("kept_edges", "dry_run", "statistics", "merge_conflicts", "changes")
+
+
+def undo_output(done: UndoOutcome) -> wire_beyond.UndoOutput:
+    """The outcome of a revert or a restore."""
+    commit = None if done.commit is None else commit_output(done.commit)
+    return wire_beyond.UndoOutput(**done.to_json(), commit=commit)
+
+
 def merge_output(done: MergeOutcome) -> wire.BranchMergeOutput:
     """The outcome of a merge, with the commit that it published."""
+    shown = done.to_json()
     return wire.BranchMergeOutput(
         source=done.source,
         target=done.target,
@@ -96,6 +107,7 @@ def merge_output(done: MergeOutcome) -> wire.BranchMergeOutput:
         branch_deleted=UNSET if done.branch_deleted is None else done.branch_deleted,
         branch_delete_error=done.branch_delete_error or UNSET,
         commit=UNSET if done.commit is None else commit_output(done.commit),
+        **{name: shown[name] for name in _PREVIEW if name in shown},
     )
 
 

@@ -5,7 +5,7 @@ returns an `Answer`; it never touches the connection.
 """
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -82,6 +82,7 @@ class Answer:
     media: str | None = JSON
     headers: dict[str, str] = field(default_factory=dict)
     stream: Iterator[bytes] | None = None
+    events: AsyncIterator[bytes] | None = None  # a stream that ends when the client leaves
     document: Any = None  # what `body` says, for the older routes that add to it
 
 

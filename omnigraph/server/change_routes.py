@@ -24,19 +24,19 @@ def commit_changes(call: Call) -> Answer:
     """A page of what a commit changed against its first parent."""
     call.only("page_token", "limit", *FILTERS)
     commit_id = call.path["commit_id"]
-    limit = _limit(call)
+    limit = listing_limit(call)
     try:
         cause = call.graph.commits.get(commit_id)
     except (NotFound, Reclaimed):
         raise NotFound("commit", commit_id) from None
-    changes = call.graph.commits.changes(commit_id, **_filters(call))
+    changes = call.graph.commits.changes(commit_id, **listing_filters(call))
     shown = changes_page(changes, limit, call.one("page_token"))
     return answered({"cause": block_output(FeedBlock(cause, ()))["cause"], **shown})
 
 
 def poll(call: Call) -> Answer:
     """The commits of a branch since a start or a cursor, with what each changed."""
-    call.only("branch", "cursor", "start", "page_token", "limit", *FILTERS)
+    call.only("branch", "cursor", "start", "page_token", "limit", "wait_ms", *FILTERS)
     start = call.one("start")
     if start is not None and start not in ("now", "beginning") and not start.startswith("after:"):
         raise BadRequest(f"a feed cannot start at '{start}'", "use now, beginning or after:<id>")
@@ -47,8 +47,8 @@ def poll(call: Call) -> Answer:
         start=start,
         cursor=call.one("cursor"),
         page_token=call.one("page_token"),
-        limit=_limit(call),
-        **_filters(call),
+        limit=listing_limit(call),
+        **listing_filters(call),
     )
     shown: dict[str, Any] = {"blocks": [block_output(block) for block in page.blocks]}
     ends = {
@@ -59,7 +59,8 @@ def poll(call: Call) -> Answer:
     return answered(shown | {name: value for name, value in ends.items() if value is not None})
 
 
-def _limit(call: Call) -> int:
+def listing_limit(call: Call) -> int:
+    """How many changes a page may have."""
     limit = call.number("limit")
     return PAGE_CHANGES if limit is None else limit
 
@@ -72,7 +73,8 @@ class ChangeFilters(TypedDict):
     ops: list[str]
 
 
-def _filters(call: Call) -> ChangeFilters:
+def listing_filters(call: Call) -> ChangeFilters:
+    """The filters among the query parameters."""
     kinds, ops = call.query.getlist("kind"), call.query.getlist("op")
     _require_words("kind", kinds, ("node", "edge"))
     _require_words("op", ops, OPS)

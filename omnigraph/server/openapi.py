@@ -11,7 +11,7 @@ import msgspec
 from omnigraph import __version__
 from omnigraph.server import wire_errors
 from omnigraph.server.call import JSON
-from omnigraph.server.route_table import ApiEndpoint, Parameter
+from omnigraph.server.endpoint import ApiEndpoint, Parameter
 from omnigraph.server.wire import Body
 
 _REF = "#/components/schemas/{name}"
@@ -88,7 +88,7 @@ def _operation(endpoint: ApiEndpoint, *, with_tokens: bool) -> dict[str, Any]:
     if endpoint.request is not None:
         shown["requestBody"] = {
             "required": endpoint.body_required,
-            "content": _content(endpoint.request),
+            "content": _contents(endpoint.request, endpoint.other_bodies),
         }
     if endpoint.successor is not None:
         shown["deprecated"] = True
@@ -118,12 +118,19 @@ def _content(shape: type[Body] | str) -> dict[str, Any]:
     return {JSON: {"schema": {"$ref": _REF.format(name=shape.__name__)}}}
 
 
+def _contents(shape: type[Body] | str, others: tuple[str, ...]) -> dict[str, Any]:
+    content = _content(shape)
+    for media in others:
+        content |= _content(media)
+    return content
+
+
 def _responses(endpoint: ApiEndpoint) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status in endpoint.statuses:
         responses[str(status)] = {"description": _TEXTS[status]}
         if status in (200, 206):
-            responses[str(status)]["content"] = _content(endpoint.answers)
+            responses[str(status)]["content"] = _contents(endpoint.answers, endpoint.other_media)
     if endpoint.operation == "ready":
         responses["503"] = {"description": _TEXTS[503], "content": _content(endpoint.answers)}
     error = {JSON: {"schema": {"$ref": _REF.format(name="ErrorOutput")}}}

@@ -13,6 +13,7 @@ from omnigraph.server import wire
 from omnigraph.server.bodies import commit_output, read_output, snapshot_output
 from omnigraph.server.call import Answer, Call, answered
 from omnigraph.server.refusals import HttpRefusal, too_large
+from omnigraph.server.row_formats import ARROW, arrow_bytes, chosen, csv_bytes
 
 _ROWS_UNMEASURED = 1_000
 PAGE_COMMITS_MAX = 8_192
@@ -23,7 +24,12 @@ def query(call: Call) -> Answer:
     """Run a read query."""
     body = call.json(wire.QueryRequest)
     result, branch = _run(call, body.query, body.name, body.params, body.branch, body.snapshot)
-    return _rows(call, read_output(result, branch, body.snapshot))
+    media = chosen(call.headers.get("accept"))
+    if media is None:
+        return _rows(call, read_output(result, branch, body.snapshot))
+    data = arrow_bytes(result) if media == ARROW else csv_bytes(result)
+    headers = {"Omnigraph-Query-Name": result.query_name, "Omnigraph-Snapshot-Id": result.commit_id}
+    return _capped(call, Answer(data, media=media, headers=headers))
 
 
 def legacy_read(call: Call) -> Answer:
@@ -70,7 +76,10 @@ def _run(
 
 
 def _rows(call: Call, document: wire.LegacyReadOutput) -> Answer:
-    answer = answered(document)
+    return _capped(call, answered(document))
+
+
+def _capped(call: Call, answer: Answer) -> Answer:
     if len(answer.body) > call.limits.answer_bytes:
         raise too_large("response_bytes", len(answer.body), call.limits.answer_bytes)
     return answer

@@ -1,93 +1,28 @@
-"""Route table: every endpoint with its operation id, policy action, bodies and statuses.
+"""Route table: every endpoint of a graph, and the flat ones of the older API.
 
-Invariant: an endpoint is one row, and dispatch, authorization, limits and the OpenAPI document all
-read that row. A path is matched by its percent-encoded segments, so an encoded slash belongs to the
-name it stands in.
+Invariant: an endpoint is one row, and everything that depends on it is made from that row.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from functools import cached_property
-from urllib.parse import unquote_to_bytes
+from dataclasses import replace
 
 from omnigraph.server import (
     blob_route,
     change_routes,
     legacy,
+    more_routes,
     read_routes,
     wire,
+    wire_beyond,
     wire_changes,
     write_routes,
 )
 from omnigraph.server.call import NDJSON
+from omnigraph.server.endpoint import ApiEndpoint, BodySize, Lane, Parameter
 from omnigraph.server.legacy import Route, with_old_keys
-from omnigraph.server.refusals import HttpRefusal
-from omnigraph.server.wire import Body
+from omnigraph.server.row_formats import ARROW, CSV, PARQUET
 
 GRAPH = "/graphs/{graph_id}"
 BYTES = "application/octet-stream"
-
-
-class Lane(StrEnum):
-    """Thread pool of a route."""
-
-    READ = "read"
-    WRITE = "write"
-
-
-class BodySize(StrEnum):
-    """Cap on a request body."""
-
-    NONE = "none"
-    DEFAULT = "default"
-    LOAD = "load"
-    SPOOLED = "spooled"
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A query parameter or header of an endpoint."""
-
-    name: str
-    about: str
-    where: str = "query"
-    required: bool = False
-    repeated: bool = False
-    is_number: bool = False
-
-
-@dataclass(frozen=True)
-class ApiEndpoint:
-    """One method of one path."""
-
-    method: str
-    path: str
-    operation: str
-    action: str | None
-    route: Route
-    about: str
-    answers: type[Body] | str
-    request: type[Body] | str | None = None
-    body_required: bool = True
-    lane: Lane = Lane.READ
-    size: BodySize = BodySize.NONE
-    parameters: tuple[Parameter, ...] = ()
-    statuses: tuple[int, ...] = (200,)
-    refusals: tuple[int, ...] = ()
-    successor: str | None = None  # of a deprecated route
-    flat: bool = False
-
-    @cached_property
-    def segments(self) -> tuple[str, ...]:
-        """The parts of the path; `{name}` for a parameter."""
-        return tuple(self.path.strip("/").split("/"))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Path parameters."""
-        return tuple(part[1:-1] for part in self.segments if part.startswith("{"))
-
 
 _BRANCH = Parameter("branch", "Which branch; main by default.")
 _TOKEN = Parameter("page_token", "Goes on where a page ended.")
@@ -103,7 +38,7 @@ _IF_COMMIT = Parameter(
 _LOAD = (
     _BRANCH,
     Parameter("from", "Create the branch from this one if it is missing."),
-    Parameter("mode", "append, merge (the default) or overwrite."),
+    Parameter("mode", "append, merge (the default), patch or overwrite."),
 )
 _BLOB = (
     Parameter("entity", "node or edge.", required=True),
@@ -152,6 +87,7 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         read_routes.query,
         request=wire.QueryRequest,
         answers=wire.ReadOutput,
+        other_media=(ARROW, CSV),
     ),
     _post(
         "/read",
@@ -222,6 +158,12 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         request=wire.IngestRequest,
         answers=wire.IngestOutput,
         size=BodySize.LOAD,
+        other_bodies=(PARQUET, ARROW),
+        parameters=(
+            *_LOAD,
+            Parameter("type", "The node type of Parquet or Arrow columns."),
+            Parameter("edge", "The edge type of Parquet or Arrow columns."),
+        ),
     ),
     _write(
         "/load/ndjson",
@@ -308,6 +250,7 @@ _TABLE: tuple[ApiEndpoint, ...] = (
             _BRANCH,
             Parameter("cursor", "Where a poll ended."),
             Parameter("start", "now, beginning or after:<commit id>."),
+            Parameter("wait_ms", "Wait this long for a commit if there is none.", is_number=True),
             _TOKEN,
             _LIMIT,
             *_FILTERS,
@@ -372,6 +315,99 @@ _TABLE: tuple[ApiEndpoint, ...] = (
     ),
 )
 
+BEYOND: tuple[ApiEndpoint, ...] = (
+    _get("/tags", "cluster_listTags", "read", more_routes.tags, answers=wire_beyond.TagList),
+    _write(
+        "/tags",
+        "cluster_createTag",
+        "branch_create",
+        more_routes.tag_point,
+        request=wire_beyond.TagCreateRequest,
+        answers=wire_beyond.TagOutput,
+    ),
+    replace(
+        _write(
+            "/tags/{tag}",
+            "cluster_deleteTag",
+            "branch_delete",
+            more_routes.untag,
+            answers=wire_beyond.TagDeleteOutput,
+            size=BodySize.NONE,
+        ),
+        method="DELETE",
+    ),
+    _write(
+        "/revert",
+        "cluster_revert",
+        "change",
+        more_routes.revert,
+        request=wire_beyond.RevertRequest,
+        answers=wire_beyond.UndoOutput,
+    ),
+    _write(
+        "/restore",
+        "cluster_restore",
+        "change",
+        more_routes.go_back,
+        request=wire_beyond.RestoreRequest,
+        answers=wire_beyond.UndoOutput,
+    ),
+    _write(
+        "/transactions",
+        "cluster_transact",
+        "change",
+        more_routes.transact,
+        request=wire_beyond.TransactionRequest,
+        answers=wire_beyond.TransactionOutput,
+    ),
+    _get(
+        "/diff",
+        "cluster_diff",
+        "read",
+        more_routes.diff,
+        answers=wire_changes.DiffOutput,
+        parameters=(
+            Parameter("from", "The earlier point in time.", required=True),
+            Parameter("to", "The later one.", required=True),
+            _TOKEN,
+            _LIMIT,
+            *_FILTERS,
+        ),
+        refusals=(400, 404, 409, 410, 413),
+    ),
+    _post(
+        "/lint",
+        "cluster_lint",
+        "read",
+        more_routes.lint,
+        request=wire_beyond.TextRequest,
+        answers=wire_beyond.LintOutput,
+    ),
+    _post(
+        "/explain",
+        "cluster_explain",
+        "read",
+        more_routes.explain,
+        request=wire_beyond.TextRequest,
+        answers=wire_beyond.ExplainOutput,
+    ),
+    _get(
+        "/changes/stream",
+        "cluster_streamChanges",
+        "read",
+        change_routes.poll,
+        answers="text/event-stream",
+        parameters=(
+            _BRANCH,
+            Parameter("cursor", "Where a poll ended."),
+            Parameter("start", "now, beginning or after:<commit id>."),
+            *_FILTERS,
+            Parameter("Last-Event-ID", "The cursor of the last event seen.", "header"),
+        ),
+        refusals=(400, 404, 409, 410, 413),
+    ),
+)
+
 _OLD_KEYS = {
     "cluster_listCommits": legacy.in_commits,
     "cluster_getCommit": legacy.in_commit,
@@ -409,73 +445,5 @@ def _flattened(nested: ApiEndpoint) -> ApiEndpoint:
     )
 
 
-NESTED = _TABLE
+NESTED = (*_TABLE, *BEYOND)
 FLAT = tuple(_flattened(each) for each in _TABLE if each.operation in _FLAT)
-
-
-@dataclass(slots=True)
-class _Branching:
-    """A node of the tree of path segments."""
-
-    literal: "dict[str, _Branching]"
-    named: "_Branching | None"
-    methods: dict[str, ApiEndpoint]
-    takes_rest: bool = False  # a branch name may stand with its slashes unencoded
-
-
-class Router:
-    """Finds the endpoint of a method and a path."""
-
-    def __init__(self, endpoints: tuple[ApiEndpoint, ...]) -> None:
-        self.endpoints = endpoints
-        self._root = _Branching({}, None, {})
-        for endpoint in endpoints:
-            self._add(endpoint)
-
-    def _add(self, endpoint: ApiEndpoint) -> None:
-        node = self._root
-        for part in endpoint.segments:
-            if part.startswith("{"):
-                node.named = node.named or _Branching({}, None, {})
-                node = node.named
-            else:
-                node = node.literal.setdefault(part, _Branching({}, None, {}))
-        node.methods[endpoint.method] = endpoint
-        node.takes_rest |= endpoint.segments[-1] == "{branch}"
-
-    def find(self, method: str, raw_path: bytes) -> tuple[ApiEndpoint, dict[str, str]]:
-        """The endpoint and its path parameters, or 404 or 405."""
-        encoded_parts = raw_path.split(b"?", 1)[0].lstrip(b"/").split(b"/")
-        parts = [_decoded(part) for part in encoded_parts]
-        methods: set[str] = set()
-        for node, values in self._walk(self._root, parts, ()):
-            endpoint = node.methods.get(method)
-            if endpoint is not None:
-                return endpoint, dict(zip(endpoint.names, values, strict=True))
-            methods.update(node.methods)
-        if methods:
-            allowed = ", ".join(sorted(methods))
-            raise HttpRefusal(405, f"{method} is not for this path", {"Allow": allowed})
-        raise HttpRefusal(404, "there is no such route")
-
-    def _walk(
-        self, node: _Branching, parts: list[str], values: tuple[str, ...]
-    ) -> Iterator[tuple[_Branching, tuple[str, ...]]]:
-        """Every node that a path leads to; words come before names."""
-        if not parts:
-            yield node, values
-            return
-        word, rest = parts[0], parts[1:]
-        if word in node.literal:
-            yield from self._walk(node.literal[word], rest, values)
-        if node.named is not None and word:
-            yield from self._walk(node.named, rest, (*values, word))
-            if rest and node.named.takes_rest and all(rest):
-                yield node.named, (*values, "/".join(parts))
-
-
-def _decoded(part: bytes) -> str:
-    try:
-        return unquote_to_bytes(part).decode()
-    except UnicodeDecodeError:
-        raise HttpRefusal(400, "the path is not UTF-8") from None

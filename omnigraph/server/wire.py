@@ -271,12 +271,26 @@ class BranchDeleteOutput(Body, kw_only=True):
     actor_id: str | None
 
 
+class MergeResolution(Body, kw_only=True):
+    """The decision of one conflict: `source`, `target`, or properties to set."""
+
+    entity_kind: str | None = None
+    type_name: str
+    entity_id: str
+    take: str | dict[str, Any]
+
+
 class BranchMergeRequest(Body, kw_only=True):
     """A merge of one branch into another."""
 
     source: str
     target: str | None = None
     delete_branch: bool = False
+    by: str | None = None
+    resolutions: list[MergeResolution] | None = None
+    if_source_commit: str | None = None
+    if_target_commit: str | None = None
+    dry_run: bool = False
 
 
 class BranchMergeOutput(Body, kw_only=True):
@@ -289,6 +303,11 @@ class BranchMergeOutput(Body, kw_only=True):
     branch_deleted: bool | UnsetType = UNSET
     branch_delete_error: str | UnsetType = UNSET
     commit: CommitOutput | UnsetType = UNSET
+    kept_edges: list[dict[str, Any]] | UnsetType = UNSET
+    dry_run: bool | UnsetType = UNSET
+    statistics: list[dict[str, Any]] | UnsetType = UNSET
+    merge_conflicts: list[dict[str, Any]] | UnsetType = UNSET
+    changes: list[dict[str, Any]] | UnsetType = UNSET
 
 
 class CommitList(Body, kw_only=True):

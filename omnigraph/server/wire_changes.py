@@ -64,6 +64,15 @@ class CommitChangesOutput(Body, kw_only=True):
     next_page_token: str | UnsetType = UNSET
 
 
+class DiffOutput(Body, kw_only=True):
+    """A page of what differs between two points in time."""
+
+    from_commit_id: str
+    to_commit_id: str
+    changes: list[EntityChange]
+    next_page_token: str | UnsetType = UNSET
+
+
 class ChangeBlock(Body, kw_only=True):
     """One commit of the feed."""
 

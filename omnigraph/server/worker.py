@@ -154,6 +154,7 @@ class Worker:
             await loop.run_in_executor(None, self._graphs.retry)
 
     def _stop(self) -> None:
+        self._app.stopping.set()  # event streams end now, and not when a client leaves
         self._server.should_exit = True
 
     def _reload(self) -> None:

@@ -4,12 +4,16 @@ Invariant: a route is one call on the graph and one rendering. Its body is whole
 so that no slow client holds a lock.
 """
 
+from typing import Any
+
 from omnigraph.errors import BadRequest
+from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.server import wire
 from omnigraph.server.bodies import change_output, load_output, merge_output
-from omnigraph.server.call import Answer, Call, answered
+from omnigraph.server.call import JSON, Answer, Call, answered, require_media
 from omnigraph.server.read_routes import MAIN
 from omnigraph.server.refusals import HttpRefusal
+from omnigraph.server.row_formats import ARROW, PARQUET, column_batches
 
 IF_COMMIT = "Omnigraph-If-Graph-Commit"
 
@@ -79,7 +83,10 @@ def invoke_if(call: Call) -> Answer:
 
 
 def load(call: Call) -> Answer:
-    """Load NDJSON that comes as a text."""
+    """Load NDJSON that comes as a text, or the columns of one type as Parquet or Arrow."""
+    media = require_media(call.headers, JSON, ARROW, PARQUET)
+    if media != JSON:
+        return _load_columns(call, media)
     return _load(call, call.json(wire.IngestRequest))
 
 
@@ -102,6 +109,27 @@ def _load(call: Call, body: wire.IngestRequest, *, permissive: bool = False) -> 
         actor=call.actor,
         permissive=permissive,
     )
+    call.facts.update(rows=done.total_entities, commit=done.commit.id)
+    return answered(load_output(done, call.graph.uri))
+
+
+def _load_columns(call: Call, media: str) -> Answer:
+    node, edge = call.one("type"), call.one("edge")
+    if (node is None) == (edge is None):
+        raise BadRequest("columns are of one type", "give the query parameter type or edge")
+    branch = call.one("branch") or MAIN
+    call.facts.update(branch=branch)
+    with call.body_stream() as stream:
+        done = call.graph.load(
+            column_batches(stream, media),
+            call.one("mode") or "merge",
+            type=node,
+            edge=edge,
+            branch=branch,
+            from_branch=call.one("from"),
+            engine="local",
+            actor=call.actor,
+        )
     call.facts.update(rows=done.total_entities, commit=done.commit.id)
     return answered(load_output(done, call.graph.uri))
 
@@ -142,13 +170,39 @@ def delete_branch(call: Call) -> Answer:
     return answered(gone)
 
 
+_TAKEN = {"source": "theirs", "target": "ours"}
+
+
+def resolved(resolutions: list[wire.MergeResolution] | None) -> Resolve:
+    """Decisions of conflicts as the graph takes them."""
+    if not resolutions:
+        return None
+    answers: dict[tuple[str, str], str | dict[str, Any]] = {}
+    for each in resolutions:
+        if isinstance(each.take, str) and each.take not in _TAKEN:
+            raise BadRequest(f"'{each.take}' decides nothing", "take source, target or values")
+        name = each.type_name, each.entity_id
+        if name in answers:
+            raise BadRequest(f"{each.type_name} '{each.entity_id}' is decided twice")
+        answers[name] = _TAKEN[each.take] if isinstance(each.take, str) else each.take
+    return answers
+
+
 def merge(call: Call) -> Answer:
     """Merge a branch into another as one commit."""
     body = call.json(wire.BranchMergeRequest)
     target = body.target or MAIN
     call.facts.update(branch=target)
     done = call.graph.branches.merge(
-        body.source, target, actor=call.actor, delete_source=body.delete_branch
+        body.source,
+        target,
+        actor=call.actor,
+        delete_source=body.delete_branch,
+        by=body.by or "entity",
+        resolve=resolved(body.resolutions),
+        dry_run=body.dry_run,
+        if_source=body.if_source_commit,
+        if_target=body.if_target_commit,
     )
     call.facts.update(commit=None if done.commit is None else done.commit.id)
     return answered(merge_output(done))

@@ -11,7 +11,8 @@ import pytest
 
 from omnigraph.server import wire
 from omnigraph.server.refusals import HttpRefusal
-from omnigraph.server.route_table import FLAT, NESTED, Router
+from omnigraph.server.route_table import FLAT, NESTED
+from omnigraph.server.router import Router
 from omnigraph.server.serve_settings import ServerLimits
 from tests.server.world import (
     JSON,

@@ -29,6 +29,8 @@ EXPECTED: dict[str, tuple[int, str | None, tuple[str, ...]]] = {
     "MigrationUnsupported": (400, "bad_request", ()),
     "UnsupportedVersion": (500, "internal", ()),
     "ChangeFeedGap": (410, None, ("change_feed_gap",)),
+    "ConsumerLapsed": (410, None, ("change_feed_gap",)),
+    "GraphMoved": (500, "internal", ()),
     "NotRevertible": (409, "conflict", ()),
     "SchemaDiffers": (409, "conflict", ()),
     "Forbidden": (403, "forbidden", ()),
