@@ -6,10 +6,10 @@ none, and init can be run again.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 from omnigraph.arguments import checked, require_address
 from omnigraph.catalog.accept import accept
@@ -17,12 +17,11 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound, StorageFailed, TypeCheckError
 from omnigraph.exec.changes.blobs import BlobCell, find_blob
 from omnigraph.exec.changes.diff import Changes, changes_between, filters
-from omnigraph.exec.changes.export import Exporting, ExportResult, choose_owners
 from omnigraph.exec.limits import Stop
 from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.mutate.run import MutationResult, request, run_mutation
 from omnigraph.exec.points import Points
-from omnigraph.exec.progress import Meter, Progress, UpkeepProgress
+from omnigraph.exec.progress import Progress, UpkeepProgress
 from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas, accepted, schema_tables, seen_under, under_schema
@@ -32,13 +31,13 @@ from omnigraph.exec.upkeep.check import CheckReport, check
 from omnigraph.exec.upkeep.cleanup import GRACE, CleanupReport, Duration
 from omnigraph.exec.upkeep.optimize import OptimizeReport
 from omnigraph.graph.backup_verb import BackupVerb
+from omnigraph.graph.export_verbs import ExportVerbs
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text, schema_text
 from omnigraph.graph.undo_verbs import UndoVerbs
 from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView, TagsView
 from omnigraph.pipeline import upkeep
-from omnigraph.pipeline.export import ExportOrder, export
 from omnigraph.pipeline.frames import Frames
 from omnigraph.pipeline.load import Order, load
 from omnigraph.pipeline.spark_query import query_on_spark
@@ -56,7 +55,7 @@ _ENGINES = ("auto", "local", "spark")
 USE_MUTATE = "use graph.mutate"
 
 
-class Graph(UndoVerbs, BackupVerb):
+class Graph(ExportVerbs, UndoVerbs, BackupVerb):
     """One open graph, safe to share between threads."""
 
     def __init__(self, store: Store) -> None:
@@ -250,39 +249,6 @@ class Graph(UndoVerbs, BackupVerb):
             if from_branch is None:
                 raise NotFound("branch", branch, "pass `from` to create it") from None
             return self._schemas.current(from_branch).catalog
-
-    @checked
-    def export(
-        self,
-        target: str | os.PathLike[str] | IO[bytes],
-        format: str = "jsonl",
-        *,
-        types: Iterable[str] | None = None,
-        branch: str = MAIN,
-        snapshot: str | None = None,
-        engine: str = "local",
-        spark: Any = None,
-        progress: Callable[[Progress], None] | None = None,
-    ) -> ExportResult:
-        """Write one snapshot as NDJSON that loads again, or as Parquet; how many rows of what.
-
-        On Spark, and to `s3://`, a type becomes many files, each in id order.
-        """
-        order = ExportOrder(target, format, types, branch, snapshot, engine, spark, progress)
-        return export(self._store, self._schemas, order)
-
-    @checked
-    def export_lines(
-        self,
-        *,
-        types: Iterable[str] | None = None,
-        branch: str = MAIN,
-        snapshot: str | None = None,
-    ) -> Iterator[bytes]:
-        """One snapshot as NDJSON that loads again, a chunk of lines at a time as it is read."""
-        pinned = self._points.pinned(branch if snapshot is None else None, snapshot)
-        chosen = choose_owners(self._schemas.of(pinned).catalog, types)
-        return Exporting(self._store, pinned, chosen, Meter()).chunks()
 
     @checked
     def blob(

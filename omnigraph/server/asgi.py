@@ -9,12 +9,10 @@ holds, and leaves one log line. The event loop never calls the engine; routes ru
 import asyncio
 import os
 import re
-import tempfile
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 from starlette.datastructures import Headers, QueryParams
@@ -23,13 +21,16 @@ from omnigraph import __version__
 from omnigraph.exec.limits import Stop
 from omnigraph.server import feed_waiting, openapi, wire
 from omnigraph.server.access import Gate
+from omnigraph.server.answer_sender import AnswerSender
 from omnigraph.server.bearer import Tokens
-from omnigraph.server.call import JSON, Answer, Call, answered, require_media
+from omnigraph.server.body_reader import BodyReader
+from omnigraph.server.call import JSON, Answer, Call, answered
+from omnigraph.server.connection import AnswerBroken, ClientGone, Receive, Scope, Send
 from omnigraph.server.endpoint import ApiEndpoint, BodySize, Lane
 from omnigraph.server.legacy import in_conflicts
 from omnigraph.server.metrics import Metrics
 from omnigraph.server.pools import BoundedPool, WriteAdmission
-from omnigraph.server.refusals import HttpRefusal, overloaded, too_large
+from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_log import RequestLog
 from omnigraph.server.route_table import FLAT, NESTED
 from omnigraph.server.router import Router
@@ -38,27 +39,12 @@ from omnigraph.server.served import ServedGraphs
 from omnigraph.server.status import error_answer
 from omnigraph.storage.stamp import INTERNAL_SCHEMA_VERSION
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
 API_VERSION = "0.10"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-_IN_MEMORY = 8 << 20
 _LEAVES_AFTER_S = 0.05
 _LATE_S = 1.0
 _GONE = 499
-_STREAM_SECONDS = 5
-_EVENT_STREAMS_MAX = 256
 _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-
-
-class ClientGone(Exception):
-    """The client closed the connection before it was answered."""
-
-
-class AnswerBroken(Exception):
-    """An answer that was begun and cannot be ended: the connection is closed under it."""
 
 
 def server_endpoints() -> tuple[ApiEndpoint, ...]:
@@ -94,9 +80,8 @@ class ServerApp:
         limits = self._limits = settings.limits
         self.reads = BoundedPool("read", limits.read_threads, limits.read_queue)
         self.writes = BoundedPool("write", limits.write_threads, limits.write_queue)
-        self._stream_pool = BoundedPool("stream", limits.streams, limits.streams)
-        self._streams = 0
-        self._events = 0
+        self._bodies = BodyReader(limits, settings.run_folder or None)
+        self._sender = AnswerSender(limits, settings.allow_origin, log)
         self.stopping = asyncio.Event()
         self._admission = WriteAdmission(limits.actor_inflight, limits.actor_bytes)
         folder = Path(settings.run_folder) if settings.run_folder else None
@@ -141,7 +126,7 @@ class ServerApp:
         endpoint: ApiEndpoint | None = None
         try:
             with ExitStack() as stack:
-                if scope["method"] == "OPTIONS" and self._is_allowed_origin(headers):
+                if scope["method"] == "OPTIONS" and self._sender.is_allowed_origin(headers):
                     answer = _preflight()
                 else:
                     raw = scope.get("raw_path") or scope["path"].encode()
@@ -153,9 +138,7 @@ class ServerApp:
             if endpoint is not None and endpoint.successor is not None:
                 answer.headers["Deprecation"] = "true"
                 answer.headers["Link"] = f'<{endpoint.successor}>; rel="successor-version"'
-            if answer.events is not None:
-                return await self._send_events(answer, receive, send, request_id)
-            return await self._send(answer, scope, headers, send, request_id)
+            return await self._sender.send(answer, scope, receive, send, request_id)
         except (ClientGone, AnswerBroken):
             raise
         except Exception as cause:  # noqa: BLE001  every failure is an answer
@@ -169,7 +152,7 @@ class ServerApp:
             answer = Answer(body, error.status, headers=dict(error.headers))
             if error.status in (408, 413):
                 answer.headers["Connection"] = "close"
-            return await self._send(answer, scope, headers, send, request_id)
+            return await self._sender.send(answer, scope, receive, send, request_id)
 
     async def _answer(
         self,
@@ -197,7 +180,7 @@ class ServerApp:
         query = QueryParams(scope["query_string"])
         call = Call(graph_id, graph, actor, path, query, headers, limits=self._limits, facts=facts)
         if endpoint.size is not BodySize.NONE:
-            await self._read_body(endpoint, call, receive, stack)
+            await self._bodies.read(endpoint, call, receive, stack)
         if endpoint.lane is Lane.WRITE:
             size = len(call.body) if call.spooled is None else call.spooled.stat().st_size
             stack.enter_context(self._admission.admitted(actor, size))
@@ -220,8 +203,6 @@ class ServerApp:
         if endpoint.operation == "cluster_pollChanges":
             return await feed_waiting.long_poll(run, head, call, self.stopping)
         if endpoint.operation == "cluster_streamChanges":
-            if self._events >= _EVENT_STREAMS_MAX:
-                raise overloaded("too many event streams are open", seconds=_STREAM_SECONDS)
             feed_waiting.resumed(call)
             first = await run(call)
             stream = feed_waiting.events(run, head, call, first, self.stopping)
@@ -274,146 +255,6 @@ class ServerApp:
             raise HttpRefusal(400, "Omnigraph-Timeout-Ms is no whole number above 0")
         return min(int(text[:12]) / 1000, self._limits.query_seconds)
 
-    # ---- bodies
-
-    async def _read_body(
-        self, endpoint: ApiEndpoint, call: Call, receive: Receive, stack: ExitStack
-    ) -> None:
-        """Read the body whole, within its cap and its time."""
-        limits = self._limits
-        cap = {
-            BodySize.DEFAULT: limits.body_bytes,
-            BodySize.LOAD: limits.load_body_bytes,
-            BodySize.SPOOLED: limits.spooled_load_bytes,
-        }[endpoint.size]
-        length = call.headers.get("content-length")
-        is_empty = length == "0" or (length is None and "transfer-encoding" not in call.headers)
-        if endpoint.body_required or not is_empty:
-            media = endpoint.request if isinstance(endpoint.request, str) else JSON
-            given = require_media(call.headers, media, *endpoint.other_bodies)
-            if given in endpoint.other_bodies:
-                cap = limits.spooled_load_bytes
-        if length is not None and length.isdigit() and int(length) > cap:
-            raise too_large("request_body_bytes", int(length), cap)
-        try:
-            async with asyncio.timeout(limits.body_seconds):
-                await self._collect(endpoint, call, receive, cap, stack)
-        except TimeoutError:
-            raise HttpRefusal(408, "the request body did not arrive in time") from None
-
-    async def _collect(
-        self, endpoint: ApiEndpoint, call: Call, receive: Receive, cap: int, stack: ExitStack
-    ) -> None:
-        chunks: list[bytes] = []
-        size = kept = 0
-        spool: IO[bytes] | None = None
-        loop = asyncio.get_running_loop()
-        more = True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            chunk = message.get("body", b"")
-            size += len(chunk)
-            kept += len(chunk)
-            if size > cap:
-                raise too_large("request_body_bytes", size, cap)
-            chunks.append(chunk)
-            more = message.get("more_body", False)
-            if cap == self._limits.spooled_load_bytes and kept > _IN_MEMORY:
-                if spool is None:
-                    spool = self._spool(call, stack)
-                await loop.run_in_executor(None, spool.writelines, chunks)
-                chunks, kept = [], 0
-        if spool is None:
-            call.body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-            return
-        await loop.run_in_executor(None, spool.writelines, chunks)
-        await loop.run_in_executor(None, spool.close)
-
-    def _spool(self, call: Call, stack: ExitStack) -> IO[bytes]:
-        folder = self.settings.run_folder or None
-        file = tempfile.NamedTemporaryFile(dir=folder, suffix=".jsonl", delete=False)  # noqa: SIM115
-        call.spooled = Path(file.name)
-        stack.callback(call.spooled.unlink, missing_ok=True)
-        return file
-
-    # ---- answering
-
-    async def _send(
-        self, answer: Answer, scope: Scope, headers: Headers, send: Send, request_id: str
-    ) -> int:
-        fields = _fields(answer, request_id)
-        has_length = "Content-Length" in answer.headers or answer.stream is not None
-        if not has_length and answer.status not in (204, 304):
-            fields.append((b"content-length", str(len(answer.body)).encode()))
-        if self._is_allowed_origin(headers):
-            origin = (self.settings.allow_origin or "").encode()
-            fields += [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
-        start = {"type": "http.response.start", "status": answer.status, "headers": fields}
-        if answer.stream is not None:
-            await self._send_stream(start, answer.stream, send, request_id)
-            return answer.status
-        body = b"" if scope["method"] == "HEAD" else answer.body
-        try:
-            async with asyncio.timeout(self._limits.send_seconds):
-                await send(start)
-                await send({"type": "http.response.body", "body": body})
-        except TimeoutError:
-            raise AnswerBroken from None
-        return answer.status
-
-    async def _send_stream(
-        self, start: dict[str, Any], chunks: Iterator[bytes], send: Send, request_id: str
-    ) -> None:
-        """Send chunks as they are read; one that cannot be read closes the connection."""
-        if self._streams >= self._limits.streams:
-            raise overloaded("too many streams are open", seconds=_STREAM_SECONDS)
-        self._streams += 1
-        try:
-            await send(start)
-            more = True
-            while more:
-                chunk = await self._stream_pool.submit(lambda: next(chunks, None))
-                more = chunk is not None
-                message = {"type": "http.response.body", "body": chunk or b"", "more_body": more}
-                async with asyncio.timeout(self._limits.send_seconds):
-                    await send(message)
-        except Exception as cause:
-            self.log.fault(request_id, cause)
-            raise AnswerBroken from cause
-        finally:
-            self._streams -= 1
-
-    async def _send_events(
-        self, answer: Answer, receive: Receive, send: Send, request_id: str
-    ) -> int:
-        """Send events as they come, until the client leaves or the server stops."""
-        assert answer.events is not None
-        gone = asyncio.get_running_loop().create_task(_gone(receive))
-        self._events += 1
-        try:
-            await send(
-                {
-                    "type": "http.response.start",
-                    "status": answer.status,
-                    "headers": _fields(answer, request_id),
-                }
-            )
-            async for event in answer.events:
-                async with asyncio.timeout(self._limits.send_seconds):
-                    await send({"type": "http.response.body", "body": event, "more_body": True})
-                if gone.done():
-                    break
-            await send({"type": "http.response.body", "body": b""})
-        except Exception as cause:
-            self.log.fault(request_id, cause)
-            raise AnswerBroken from cause
-        finally:
-            self._events -= 1
-            gone.cancel()
-        return answer.status
-
     # ---- what is about no graph
 
     async def _own(self, endpoint: ApiEndpoint) -> Answer:
@@ -446,10 +287,6 @@ class ServerApp:
         is_open = self.settings.access is Access.OPEN
         return openapi.document(self._router.endpoints, with_tokens=not is_open)
 
-    def _is_allowed_origin(self, headers: Headers) -> bool:
-        allowed = self.settings.allow_origin
-        return allowed is not None and headers.get("origin") == allowed
-
     def _gauges(self) -> dict[str, float]:
         opened = self.graphs.opened()
         return {
@@ -471,21 +308,6 @@ class ServerApp:
         }
 
 
-def _fields(answer: Answer, request_id: str) -> list[tuple[bytes, bytes]]:
-    """The header fields of an answer."""
-    fields = [(b"x-request-id", request_id.encode())]
-    if answer.media is not None:
-        fields.append((b"content-type", answer.media.encode()))
-    for name, value in answer.headers.items():
-        fields.append((name.lower().encode(), _field_value(value)))
-    return fields
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
 def _request_id(headers: Headers) -> str:
     given = headers.get("x-request-id")
     return given if given and _REQUEST_ID.fullmatch(given) else os.urandom(8).hex()
@@ -495,11 +317,6 @@ def _require_api(headers: Headers) -> None:
     version = headers.get("omnigraph-http-api")
     if version is not None and version.strip() != API_VERSION:
         raise HttpRefusal(400, f"this server speaks Omnigraph-Http-Api {API_VERSION} and no other")
-
-
-def _field_value(value: str) -> bytes:
-    """A header's value; an address with other signs than Latin-1 is percent-encoded."""
-    return value.encode("latin-1", "replace").replace(b"\r", b"").replace(b"\n", b"")
 
 
 def _preflight() -> Answer:

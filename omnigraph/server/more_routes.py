@@ -90,7 +90,7 @@ def transact(call: Call) -> Answer:
     call.facts.update(branch=branch)
     if not 0 < len(body.statements) <= _STATEMENTS_MAX:
         raise BadRequest(f"a transaction has 1 to {_STATEMENTS_MAX} statements")
-    with call.graph.transaction(call.actor, branch, body.if_commit) as block:
+    with Transaction(call.graph, call.actor, branch, body.if_commit) as block:
         results = [_statement(block, each) for each in body.statements]
     outcome = block.outcome
     commit = None if outcome is None or outcome.commit is None else commit_output(outcome.commit)
