@@ -25,9 +25,10 @@ from lance.dataset import LanceOperation, Transaction
 from lance.fragment import write_fragments
 
 from omnigraph.storage.lance.tables import keyed
+from omnigraph.storage.opening import create
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.records import MANIFEST_SCHEMA
-from omnigraph.storage.store import Store, create
+from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 
 RESULTS = Path(__file__).parent / "results" / "write_path.json"

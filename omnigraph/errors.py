@@ -7,8 +7,8 @@ OmnigraphError
 │   │                                           LimitExceeded, ConstraintViolated,
 │   │                                           ExternalBlobDenied, ExternalBlobUnreadable,
 │   │                                           MigrationUnsupported, UnsupportedVersion,
-│   │                                           GraphMoved, NotRevertible, SchemaDiffers,
-│   │                                           Forbidden
+│   │                                           GraphMoved, GraphClosed, NotRevertible,
+│   │                                           SchemaDiffers, Forbidden
 │   └── Reclaimed      read something newer     ChangeFeedGap, ConsumerLapsed
 ├── Conflict           prepare again, or stop   VersionMismatch, KeyTaken, PreconditionFailed,
 │                                               SchemaChanged, SchemaHeld, MergeConflicts, NoChanges
@@ -312,6 +312,16 @@ class GraphMoved(Refused):
             f"files below {self.recorded}; make a copy that is whole with `omnigraph backup "
             f"{self.uri} NEW`, and use that one"
         )
+
+
+@dataclass(eq=False)
+class GraphClosed(Refused):
+    """A call on a graph that was closed. Nothing was read or written."""
+
+    uri: str
+
+    def __str__(self) -> str:
+        return f"the graph '{self.uri}' was closed; open it again: omnigraph.open({self.uri!r})"
 
 
 @dataclass(eq=False)

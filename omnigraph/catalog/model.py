@@ -188,6 +188,13 @@ Type = NodeType | EdgeType
 """A type that has a table."""
 
 
+def key_ids(owner: Type) -> list[int | str]:
+    """What the ids of a type follow from, whatever it is called: ends, and identities of
+    properties."""
+    ids = {prop.name: prop.id for prop in owner.properties}
+    return [ids.get(name, name) for name in owner.key]
+
+
 def _table_schema(owner: Type) -> "pa.Schema":
     # Arrow takes longer to load than a catalog to be read, and planning needs none of it.
     from omnigraph.catalog.arrow import table_schema  # noqa: PLC0415

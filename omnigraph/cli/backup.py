@@ -48,12 +48,12 @@ def backup(
         if json:
             show_json(report.to_json())
         else:
-            _show(report)
+            _show(report, into)
     if report.check is not None and not report.check.ok:
         raise typer.Exit(1)
 
 
-def _show(report: BackupReport) -> None:
+def _show(report: BackupReport, target: str) -> None:
     verb = "would copy" if report.dry_run else "copied"
     removed = f", {report.files_removed} stale file(s) removed" if report.files_removed else ""
     show(
@@ -63,9 +63,9 @@ def _show(report: BackupReport) -> None:
     for finding in () if report.check is None else report.check.findings:
         show(f"ERROR {finding.code} {finding.subject}: {finding.text}")
     if report.check is not None and report.check.ok:
-        show(f"OK    {report.target}: {len(report.check.branches)} branch(es) checked")
+        show(f"OK    {target}: {len(report.check.branches)} branch(es) checked")
     elif report.check is None and not report.dry_run:
-        show(f"{report.target} was not checked; run `omnigraph check {report.target}`")
+        show(f"{target} was not checked; run `omnigraph check {target}`")
 
 
 def _progress(quiet: bool) -> Callable[[UpkeepProgress], None] | None:

@@ -14,7 +14,18 @@ import typer
 from omnigraph.cli.address import confirm_destructive, graph_uri, write_target
 from omnigraph.cli.change_text import conflict_lines, kept_edge_lines, preview_lines
 from omnigraph.cli.engine import open_graph
-from omnigraph.cli.options import MAIN, Actor, GraphPath, Json, Quiet, Store, Uri
+from omnigraph.cli.options import (
+    MAIN,
+    Actor,
+    GraphPath,
+    Json,
+    Message,
+    Meta,
+    Quiet,
+    Store,
+    Uri,
+    metadata,
+)
 from omnigraph.cli.progress import following
 from omnigraph.cli.terminal import fail, plain_errors, show, show_json, warn
 from omnigraph.errors import MergeConflicts
@@ -129,6 +140,8 @@ def merge(
     ] = False,
     dry_run: DryRun = False,
     actor: Actor = None,
+    message: Message = None,
+    meta: Meta = None,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
@@ -151,6 +164,8 @@ def merge(
                         source,
                         into=into,
                         actor=actor,
+                        message=message,
+                        metadata=metadata(meta),
                         delete_source=delete_branch,
                         by=by.value,
                         resolve=answers,

@@ -30,11 +30,14 @@ from omnigraph.cli.options import (
     EngineOption,
     GraphPath,
     Json,
+    Message,
+    Meta,
     Quiet,
     Snapshot,
     Store,
     Types,
     exclusive,
+    metadata,
 )
 from omnigraph.cli.progress import following
 from omnigraph.cli.shapes import rounded_lines
@@ -70,6 +73,8 @@ def load(
         str | None, typer.Option("--rejects", metavar="DIR", help="Where bad records go.")
     ] = None,
     actor: Actor = None,
+    message: Message = None,
+    meta: Meta = None,
     json: Json = False,
     store: Store = None,
     quiet: Quiet = False,
@@ -93,6 +98,8 @@ def load(
             on_duplicate=None if on_duplicate is None else str(on_duplicate),
             rejects=rejects,
             actor=actor,
+            message=message,
+            metadata=metadata(meta),
         )
         _show(where, done, as_json=json, quiet=quiet)
 

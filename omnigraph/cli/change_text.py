@@ -54,6 +54,8 @@ def cause_lines(cause: Commit) -> Iterator[str]:
     yield f"branch: {cause.branch or 'main'}"
     if cause.actor is not None:
         yield f"actor: {cause.actor}"
+    if cause.message is not None:
+        yield f"message: {cause.message}"
 
 
 def change_lines(change: Change) -> Iterator[str]:

@@ -13,7 +13,19 @@ import typer
 from omnigraph.cli import schema
 from omnigraph.cli.address import graph_uri
 from omnigraph.cli.load_call import BASE_OPTION, MODE_OPTION, Mode, load_document, run_load
-from omnigraph.cli.options import MAIN, Actor, Branch, Data, GraphPath, Json, Quiet, Store
+from omnigraph.cli.options import (
+    MAIN,
+    Actor,
+    Branch,
+    Data,
+    GraphPath,
+    Json,
+    Message,
+    Meta,
+    Quiet,
+    Store,
+    metadata,
+)
 from omnigraph.cli.shapes import rounded_lines
 from omnigraph.cli.terminal import plain_errors, show, show_json, warn
 
@@ -81,6 +93,8 @@ def ingest(
     branch: Branch = MAIN,
     base: Annotated[str, BASE_OPTION] = MAIN,
     actor: Actor = None,
+    message: Message = None,
+    meta: Meta = None,
     json: Json = False,
     store: Store = None,
     quiet: Quiet = False,
@@ -99,6 +113,8 @@ def ingest(
             branch=branch,
             from_branch=base,
             actor=actor,
+            message=message,
+            metadata=metadata(meta),
             permissive=True,
         )
         if json:

@@ -22,6 +22,8 @@ from omnigraph.cli.options import (
     Engine,
     EngineOption,
     Json,
+    Message,
+    Meta,
     Params,
     ParamsFile,
     QueryFile,
@@ -32,6 +34,7 @@ from omnigraph.cli.options import (
     Store,
     Words,
     exclusive,
+    metadata,
 )
 from omnigraph.cli.render import Format, QueryRows, TableStyle, lines_of
 from omnigraph.cli.shapes import commit_document, rounded_document, rounded_lines
@@ -117,6 +120,8 @@ def mutate(
     ] = None,
     retry: Retry = None,
     actor: Actor = None,
+    message: Message = None,
+    meta: Meta = None,
     json: Json = False,
     store: Store = None,
     quiet: Quiet = False,
@@ -136,6 +141,8 @@ def mutate(
                     name=query_name,
                     branch=branch,
                     actor=actor,
+                    message=message,
+                    metadata=metadata(meta),
                     if_commit=if_commit,
                     retries=_retries(retry, if_commit),
                 )

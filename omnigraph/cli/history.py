@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from omnigraph.cli import lanes
 from omnigraph.cli.address import graph_uri
+from omnigraph.cli.commit_text import commit_line, commit_lines, described, short_chars
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import (
     MAIN,
@@ -18,10 +18,11 @@ from omnigraph.cli.options import (
     Json,
     Store,
     Uri,
+    Verbose,
     exclusive,
 )
 from omnigraph.cli.shapes import commit_document, recovery_document, snapshot_document
-from omnigraph.cli.terminal import painted, plain_errors, show, show_json
+from omnigraph.cli.terminal import plain_errors, show, show_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,16 +53,21 @@ def list_(
     every: Annotated[
         bool, typer.Option("--all-branches", "--all", help="Of every branch.")
     ] = False,
+    verbose: Verbose = False,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
 ) -> None:
-    """List the commits of a branch, or of all, newest first."""
+    """List the commits of a branch, or of all, newest first.
+
+    A line has the id's beginning, when (UTC), who, the branches and tags that lead there, the rows
+    that were inserted (+), updated (~) and deleted (-) by type, and the message.
+    """
     with plain_errors():
         actor = _actor(filter)
         exclusive(branch=branch, **{"all-branches": every})
-        if graph_ and (json or actor is not None):
-            raise typer.BadParameter("--graph goes with neither --json nor --filter")
+        if graph_ and (json or verbose or actor is not None):
+            raise typer.BadParameter("--graph goes with none of --json, --verbose and --filter")
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
             if graph_:
                 _draw(graph, None if every else branch or MAIN, limit)
@@ -69,11 +75,12 @@ def list_(
             commits = graph.commits.list(
                 branch or MAIN, actor=actor, limit=limit, all_branches=every
             )
+            names = {} if json or verbose else graph.commits.names()
         if json:
             show_json({"commits": [commit_document(commit) for commit in commits]})
             return
-        for commit in commits:
-            show(_line(commit))
+        for line in map(_verbose, commits) if verbose else commit_lines(commits, names):
+            show(line)
 
 
 def _actor(filter: str | None) -> str | None:
@@ -84,7 +91,7 @@ def _actor(filter: str | None) -> str | None:
     return filter.removeprefix(_FILTER)
 
 
-def _line(commit: Commit) -> str:
+def _verbose(commit: Commit) -> str:
     by = f" actor={commit.actor}" if commit.actor else ""
     where = f"graph_branch={commit.branch or MAIN}"
     return f"{commit.id} {where} graph_manifest_version={commit.manifest_version}{by}"
@@ -93,53 +100,48 @@ def _line(commit: Commit) -> str:
 def _draw(graph: Graph, branch: str | None, limit: int | None) -> None:
     """The commits that lead to one branch, or to all, as a drawing."""
     commits: dict[str, Commit] = {}
-    heads: dict[str, list[str]] = {}
     names = list(graph.branches.list())
     if branch is not None:
         names = [branch, *(name for name in names if name != branch)]
     for name in names:
-        of_branch = graph.commits.list(name)
-        commits.update((commit.id, commit) for commit in of_branch)
-        heads.setdefault(of_branch[0].id, []).append(name)
+        commits.update((commit.id, commit) for commit in graph.commits.list(name))
         if branch is not None and _is_whole(commits):
             break  # what was merged is here too, so no other branch need be read
     if branch is not None:
         newest = graph.commits.list(branch, limit=1)
         commits = lanes.reachable(commits, [commit.id for commit in newest])
     order = lanes.in_order(commits)
+    labels, short = graph.commits.names(), short_chars(order)
     for row, commit in lanes.drawn(order[:limit]):
-        show(row if commit is None else f"{row} {_labelled(commit, heads.get(commit.id, []))}")
+        text = "" if commit is None else commit_line(commit, labels.get(commit.id, ()), short)
+        show(f"{row} {text}".rstrip() if text else row)
 
 
 def _is_whole(commits: Mapping[str, Commit]) -> bool:
     return all(parent in commits for commit in commits.values() for parent in commit.parents)
 
 
-def _labelled(commit: Commit, names: list[str]) -> str:
-    marks = painted(f" ({', '.join(names)})", "green") if names else ""
-    who = f" {commit.actor}" if commit.actor else ""
-    when = datetime.fromtimestamp(commit.created_at / 1e6).strftime("%Y-%m-%d %H:%M:%S")
-    return f"{painted(commit.id, 'yellow')}{marks} {when}{who}"
-
-
 @commit_app.command(name="show")
 def show_one(
     commit: CommitId,
     path: GraphPath = None,
+    verbose: Verbose = False,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
 ) -> None:
-    """Show one commit."""
+    """Show one commit: who made it, when, what it changed and why."""
     with plain_errors():
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
-            document = commit_document(graph.commits.get(commit))
+            resolved = graph.commits.get(commit)
+            names = {} if json or verbose else graph.commits.names()
+        document = commit_document(resolved)
         if json:
             show_json(document)
             return
-        for key, value in document.items():
-            if value is not None:
-                show(f"{key}: {value}")
+        stored = [(key, str(value)) for key, value in document.items() if value]
+        for title, text in stored if verbose else described(resolved, names.get(resolved.id, ())):
+            show(f"{title}: {text}")
 
 
 def snapshot(

@@ -38,6 +38,19 @@ def _actor(given: str | None) -> str | None:
         return given if given is not None else config().actor
 
 
+def metadata(given: list[str] | None) -> dict[str, str]:
+    """The texts of `--meta`, by their keys."""
+    texts: dict[str, str] = {}
+    for word in given or ():
+        key, equals, text = word.partition("=")
+        if not equals or not key.strip():
+            raise typer.BadParameter(f"--meta '{word}' is not KEY=TEXT")
+        if key.strip() in texts:
+            raise typer.BadParameter(f"--meta gives '{key.strip()}' twice")
+        texts[key.strip()] = text
+    return texts
+
+
 def _duration(given: str | None) -> str | None:
     if given is not None:
         from omnigraph.errors import BadRequest
@@ -73,16 +86,21 @@ CommitId = Annotated[
 Actor = Annotated[
     str | None, typer.Option("--as", metavar="ACTOR", help="Who writes.", callback=_actor)
 ]
+Message = Annotated[
+    str | None, typer.Option("-m", "--message", metavar="TEXT", help="What the commit is for.")
+]
+Meta = Annotated[
+    list[str] | None,
+    typer.Option("--meta", metavar="KEY=TEXT", help="A text kept with the commit; repeatable."),
+]
 Retry = Annotated[
     int | None,
     typer.Option(
         "--retry", metavar="N", min=0, help="Prepare it again when another writer came first."
     ),
 ]
-Message = Annotated[
-    str | None, typer.Option("-m", "--message", metavar="TEXT", help="What the commit is for.")
-]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="As the storage has it.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Do not say where a write goes.")]
 EngineOption = Annotated[Engine, typer.Option("--engine", help="Where the work is done.")]
 Confirm = Annotated[bool, typer.Option("--confirm", help="Do it; without, only tell.")]

@@ -9,7 +9,20 @@ import typer
 
 from omnigraph.cli.address import graph_uri, write_target
 from omnigraph.cli.engine import open_graph
-from omnigraph.cli.options import Actor, GraphPath, Json, NextSchema, Quiet, Store, Uri
+from omnigraph.cli.options import (
+    Actor,
+    Branch,
+    BranchOrMain,
+    GraphPath,
+    Json,
+    Message,
+    Meta,
+    NextSchema,
+    Quiet,
+    Store,
+    Uri,
+    metadata,
+)
 from omnigraph.cli.shapes import source_error_document
 from omnigraph.cli.terminal import plain_errors, read_text, show_json, warn
 from omnigraph.cli.terminal import show as show_text
@@ -69,11 +82,17 @@ def check(
 
 
 @app.command()
-def show(path: GraphPath = None, json: Json = False, uri: Uri = None, store: Store = None) -> None:
-    """Print the schema of a graph."""
+def show(
+    path: GraphPath = None,
+    branch: BranchOrMain = None,
+    json: Json = False,
+    uri: Uri = None,
+    store: Store = None,
+) -> None:
+    """Print the schema of a graph, or of one of its branches."""
     with plain_errors():
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
-            text = graph.schema.text
+            text = graph.schema.text if branch is None else graph.schema.on(branch).text
         if json:
             show_json({"schema_source": text})
         else:
@@ -91,9 +110,33 @@ Backfill = Annotated[
 
 
 @app.command()
+def diff(
+    branch: Branch,
+    path: GraphPath = None,
+    against: Annotated[
+        str, typer.Option(metavar="NAME", help="The branch to compare it with.")
+    ] = "main",
+    json: Json = False,
+    uri: Uri = None,
+    store: Store = None,
+) -> None:
+    """Print the steps from the schema of one branch to that of another. Changes nothing."""
+    with plain_errors():
+        where = graph_uri(path, uri, store)
+        with open_graph(where, read_only=True) as graph:
+            steps = graph.schema.plan(graph.schema.on(branch).text, branch=against)
+        if json:
+            document = {"uri": where, "from": against, "to": branch}
+            show_json({**document, "step_count": len(steps.steps), **steps.to_json()})
+        else:
+            show_text("\n".join(steps.lines()))
+
+
+@app.command()
 def plan(
     schema: NextSchema,
     path: GraphPath = None,
+    branch: BranchOrMain = None,
     allow_data_loss: Annotated[
         bool, typer.Option(help="Plan drops that reclaim the data.")
     ] = False,
@@ -108,7 +151,9 @@ def plan(
         where = graph_uri(path, uri, store)
         text = read_text(schema)
         with open_graph(where, read_only=True) as graph:
-            steps = graph.schema.plan(text, allow_data_loss=allow_data_loss, backfill=given)
+            steps = graph.schema.plan(
+                text, allow_data_loss=allow_data_loss, backfill=given, branch=branch or "main"
+            )
         if json:
             count = {"step_count": len(steps.steps)}
             document = steps.to_json()
@@ -122,17 +167,24 @@ def plan(
 def apply(
     schema: NextSchema,
     path: GraphPath = None,
+    branch: BranchOrMain = None,
     allow_data_loss: Annotated[
         bool, typer.Option(help="Reclaim what is dropped, in earlier commits too.")
     ] = False,
     backfill: Backfill = None,
     actor: Actor = None,
+    message: Message = None,
+    meta: Meta = None,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
-    """Change a graph's schema, and its data with it, as one commit."""
+    """Change a graph's schema, and its data with it, as one commit.
+
+    Beside other branches a change may only add or widen; they keep their schema until they are
+    merged. With --branch the schema of that branch changes alone.
+    """
     with plain_errors():
         given = _given(backfill)
         where = graph_uri(path, uri, store)
@@ -140,7 +192,13 @@ def apply(
         write_target("schema apply", where, quiet=quiet)
         with open_graph(where) as graph:
             done = graph.schema.apply(
-                text, allow_data_loss=allow_data_loss, backfill=given, actor=actor
+                text,
+                allow_data_loss=allow_data_loss,
+                backfill=given,
+                actor=actor,
+                message=message,
+                metadata=metadata(meta),
+                branch=branch or "main",
             )
         if json:
             show_json({"uri": where, **done.to_json()})

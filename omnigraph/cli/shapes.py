@@ -23,6 +23,12 @@ def commit_document(commit: Commit) -> dict[str, object]:
         "merged_parent_commit_id": commit.merged_parent,
         "actor_id": commit.actor,
         "created_at": commit.created_at,
+        "message": commit.message,
+        "metadata": dict(commit.metadata),
+        "counts": {
+            key: {"inserted": rows.inserted, "updated": rows.updated, "deleted": rows.deleted}
+            for key, rows in sorted(commit.counts.items())
+        },
     }
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.cli.address import graph_uri
+from omnigraph.cli.commit_text import commit_lines
 from omnigraph.cli.data import show_answer
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import MAIN, Actor, Branch, GraphPath, Store, Uri
@@ -71,7 +72,7 @@ class Session:
         from omnigraph.plan.ir import ReadPlan
 
         text = whole_query(text)
-        plan = compile_query(text, self.graph.schema.catalog)
+        plan = compile_query(text, self.graph.schema.on(self.branch).catalog)
         given = {p.name: self.params[p.name] for p in plan.parameters if p.name in self.params}
         if isinstance(plan, ReadPlan):
             result = self.graph.query(text, given, branch=self.branch)
@@ -95,15 +96,16 @@ class Session:
             case ".help":
                 show(HELP)
             case ".schema":
-                show(self.graph.schema.text.rstrip("\n"))
+                show(self.graph.schema.on(self.branch).text.rstrip("\n"))
             case ".branches":
                 for branch in self.graph.branches.list():
                     show(f"{'*' if branch == self.branch else ' '} {branch}")
             case ".branch":
                 self._to_branch(rest)
             case ".commits":
-                for commit in self.graph.commits.list(self.branch, limit=_number(rest, 10)):
-                    show(f"{painted(commit.id, 'yellow')} {commit.actor or ''}".rstrip())
+                commits = self.graph.commits.list(self.branch, limit=_number(rest, 10))
+                for line in commit_lines(commits, self.graph.commits.names()):
+                    show(line)
             case ".param":
                 self._param(rest)
             case ".format":
@@ -137,7 +139,8 @@ class Session:
         from omnigraph.plan.compile import compile_query
         from omnigraph.plan.explain import explain
 
-        show(explain(compile_query(whole_query(text), self.graph.schema.catalog)).rstrip("\n"))
+        catalog = self.graph.schema.on(self.branch).catalog
+        show(explain(compile_query(whole_query(text), catalog)).rstrip("\n"))
 
 
 def whole_query(text: str) -> str:

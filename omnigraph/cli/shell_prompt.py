@@ -56,7 +56,9 @@ class Completing(Completer):
                 if name.startswith(typed):
                     yield Completion(name, -len(typed))
             return
-        typed, words = Suggester(self._session.graph.schema.catalog).next(before)
+        typed, words = Suggester(self._session.graph.schema.on(self._session.branch).catalog).next(
+            before
+        )
         for word in words:
             yield Completion(word.text, -len(typed), display_meta=word.about)
 

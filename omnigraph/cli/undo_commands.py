@@ -17,9 +17,11 @@ from omnigraph.cli.options import (
     GraphPath,
     Json,
     Message,
+    Meta,
     Quiet,
     Store,
     Uri,
+    metadata,
 )
 from omnigraph.cli.progress import following
 from omnigraph.cli.terminal import plain_errors, show, show_json
@@ -44,6 +46,7 @@ def revert(
     by: ByOption = By.ENTITY,
     dry_run: DryRun = False,
     message: Message = None,
+    meta: Meta = None,
     actor: Actor = None,
     json: Json = False,
     uri: Uri = None,
@@ -76,6 +79,7 @@ def revert(
                         dry_run=dry_run,
                         actor=actor,
                         message=message,
+                        metadata=metadata(meta),
                         progress=progress,
                     )
             except MergeConflicts as refused:
@@ -95,6 +99,7 @@ def restore(
     branch: Branch = MAIN,
     dry_run: DryRun = False,
     message: Message = None,
+    meta: Meta = None,
     actor: Actor = None,
     json: Json = False,
     uri: Uri = None,
@@ -116,6 +121,7 @@ def restore(
                         dry_run=dry_run,
                         actor=actor,
                         message=message,
+                        metadata=metadata(meta),
                         progress=progress,
                     )
             except MergeConflicts as refused:

@@ -22,8 +22,11 @@ from omnigraph.cli.options import (
     EngineOption,
     GraphPath,
     Json,
+    Message,
+    Meta,
     Quiet,
     Store,
+    metadata,
 )
 from omnigraph.cli.terminal import plain_errors, show, show_json
 
@@ -44,6 +47,8 @@ def optimize(
     branch: Branch = MAIN,
     engine: EngineOption = Engine.AUTO,
     actor: Actor = None,
+    message: Message = None,
+    meta: Meta = None,
     json: Json = False,
     store: Store = None,
     quiet: Quiet = False,
@@ -54,7 +59,12 @@ def optimize(
         write_target("optimize", where, quiet=quiet)
         with open_graph(where) as graph:
             report = graph.optimize(
-                branch, engine=str(engine), actor=actor, progress=_progress(quiet)
+                branch,
+                engine=str(engine),
+                actor=actor,
+                message=message,
+                metadata=metadata(meta),
+                progress=_progress(quiet),
             )
         if json:
             show_json(optimize_document(where, report))
@@ -126,6 +136,8 @@ def repair(
     ] = False,
     engine: EngineOption = Engine.AUTO,
     actor: Actor = None,
+    message: Message = None,
+    meta: Meta = None,
     json: Json = False,
     store: Store = None,
     quiet: Quiet = False,
@@ -135,7 +147,14 @@ def repair(
         where = graph_uri(uri, store)
         write_target("repair", where, quiet=quiet)
         with open_graph(where, read_only=not confirm) as graph:
-            report = graph.repair(confirm, force, actor=actor, engine=str(engine))
+            report = graph.repair(
+                confirm,
+                force,
+                actor=actor,
+                message=message,
+                metadata=metadata(meta),
+                engine=str(engine),
+            )
             version = graph.snapshot().manifest_version
         if json:
             show_json(repair_document(where, report, version))

@@ -11,6 +11,7 @@ lineage as far back as it goes.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -75,6 +76,17 @@ class Points:
         line = self._store.history.list(last.branch or MAIN, actor=actor)
         until = [each for each in line if each.manifest_version <= last.manifest_version]
         return tuple(until if limit is None else until[:limit])
+
+    def names(self) -> dict[str, tuple[str, ...]]:
+        """Branches at their heads, main first, and then tags, by the id of the commit."""
+        names: defaultdict[str, list[str]] = defaultdict(list)
+        for branch in sorted(self._store.branches.list(), key=lambda name: (name != MAIN, name)):
+            head = self._head(branch)
+            if head is not None:  # else it was deleted meanwhile
+                names[head.commit_id].append(branch)
+        for tag in self._store.tags.list().values():
+            names[tag.commit_id].append(tag.name)
+        return {commit_id: tuple(each) for commit_id, each in names.items()}
 
     def branch_from(self, name: str, text: str) -> str:
         """Create a branch at a point; its name, trimmed."""

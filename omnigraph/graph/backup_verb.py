@@ -13,7 +13,8 @@ from omnigraph.exec.schemas import Schemas
 from omnigraph.exec.upkeep.backup import BackupReport, run_backup
 from omnigraph.exec.upkeep.check import check as check_store
 from omnigraph.graph.schema import stored_catalog
-from omnigraph.storage.store import Store, open_store
+from omnigraph.storage.opening import open_store
+from omnigraph.storage.store import Store
 
 
 class BackupVerb:

@@ -1,20 +1,18 @@
 """`Graph`, the facade: queries, mutations, loads, branches, history and upkeep of one open graph.
 
 Invariant: this file decides which parts are asked in which order and nothing else. A read-only
-graph writes nothing. A graph exists once its manifest does, so an init that stopped half-way left
-none, and init can be run again.
+graph writes nothing.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from omnigraph.arguments import checked, require_address
-from omnigraph.catalog.accept import accept
+from omnigraph.arguments import checked
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, NotFound, StorageFailed, TypeCheckError
+from omnigraph.errors import BadRequest, NotFound, TypeCheckError
 from omnigraph.exec.changes.blobs import BlobCell, find_blob
 from omnigraph.exec.changes.diff import Changes, changes_between, filters
 from omnigraph.exec.limits import Stop
@@ -24,8 +22,7 @@ from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress, UpkeepProgress
 from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
-from omnigraph.exec.schemas import Schemas, accepted, schema_tables, seen_under, under_schema
-from omnigraph.exec.upkeep.backup import BackupReport
+from omnigraph.exec.schemas import Schemas, seen_under, under_schema
 from omnigraph.exec.upkeep.build_indexes import IndexReport, ensure_indices
 from omnigraph.exec.upkeep.check import CheckReport, check
 from omnigraph.exec.upkeep.cleanup import GRACE, CleanupReport, Duration
@@ -34,7 +31,7 @@ from omnigraph.graph.backup_verb import BackupVerb
 from omnigraph.graph.export_verbs import ExportVerbs
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, stored_catalog
-from omnigraph.graph.source_text import query_text, schema_text
+from omnigraph.graph.source_text import query_text
 from omnigraph.graph.undo_verbs import UndoVerbs
 from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView, TagsView
 from omnigraph.pipeline import upkeep
@@ -46,9 +43,10 @@ from omnigraph.plan.ir import ReadPlan
 from omnigraph.plan.mutation_ir import Plan
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.stats import StatsView
-from omnigraph.storage.store import Settings, Store, create, open_store
+from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.repair import RepairReport
 
 _ENGINES = ("auto", "local", "spark")
@@ -149,13 +147,18 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
         actor: str | None = None,
         if_commit: str | None = None,
         retries: int | None = None,
+        *,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
     ) -> MutationResult:
         """Run a mutation as one commit; with `if_commit` only on that head of the branch.
 
         An update or delete that lost to another writer runs again, whole and on the new head, up to
-        `retries` times; by default `OMNIGRAPH_WRITE_RETRIES`, which is 0.
+        `retries` times; by default `OMNIGRAPH_WRITE_RETRIES`, which is 0. `message` and `metadata`,
+        a map of texts, are kept with the commit.
         """
         text = query_text(query)
+        note = noted(actor, message, metadata)
 
         def attempt(catalog: Catalog) -> MutationResult:
             plan = compile_query(text, catalog, name)
@@ -168,7 +171,7 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
                 plan,
                 params,
                 branch=branch,
-                actor=actor,
+                note=note,
                 if_commit=if_commit,
                 retries=retries,
                 external=self._store.external_blobs(),
@@ -208,6 +211,8 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
         rejects: str | os.PathLike[str] | None = None,
         progress: Callable[[Progress], None] | None = None,
         actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
         permissive: bool = False,
         once: str | None = None,
         on_duplicate: str | None = None,
@@ -233,7 +238,7 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
             columns=columns or {},
             rejects=rejects,
             progress=progress,
-            actor=actor,
+            note=noted(actor, message, metadata),
             permissive=permissive,
             once=once,
             on_duplicate=on_duplicate,
@@ -248,7 +253,7 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
         except NotFound:
             if from_branch is None:
                 raise NotFound("branch", branch, "pass `from` to create it") from None
-            return self._schemas.current(from_branch).catalog
+            return self._schemas.of(self._points.snapshot(from_branch, kind="branch")).catalog
 
     @checked
     def blob(
@@ -274,17 +279,33 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
 
     @checked
     def transaction(
-        self, actor: str | None = None, branch: str = MAIN, if_commit: str | None = None
+        self,
+        actor: str | None = None,
+        *,
+        branch: str = MAIN,
+        if_commit: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
     ) -> Transaction:
         """A block whose writes become one commit of a branch, or none; with `if_commit` only on
         that head of the branch."""
-        return Transaction(self, actor, branch, if_commit)
+        return Transaction(self, noted(actor, message, metadata), branch, if_commit)
 
     @checked
-    def ensure_indices(self, branch: str = MAIN) -> IndexReport:
+    def ensure_indices(
+        self,
+        branch: str = MAIN,
+        *,
+        actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> IndexReport:
         """Build the indexes that the schema asks for and that are missing or behind."""
+        note = noted(actor, message, metadata)
         return under_schema(
-            self._schemas, lambda catalog: ensure_indices(self._store, catalog, branch), branch
+            self._schemas,
+            lambda catalog: ensure_indices(self._store, catalog, branch, note=note),
+            branch,
         )
 
     @checked
@@ -295,9 +316,12 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
         engine: str = "auto",
         spark: Any = None,
         actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
         progress: Callable[[UpkeepProgress], None] | None = None,
     ) -> OptimizeReport:
         """Few fragments, whole indexes, a folded manifest: one commit that changes no row."""
+        note = noted(actor, message, metadata)
         return under_schema(
             self._schemas,
             lambda catalog: upkeep.optimize(
@@ -306,7 +330,7 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
                 branch,
                 engine=engine,
                 spark=spark,
-                actor=actor,
+                note=note,
                 progress=progress,
             ),
             branch,
@@ -345,17 +369,25 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
         force: bool = False,
         *,
         actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
         engine: str = "auto",
         spark: Any = None,
     ) -> RepairReport:
         """Look for table heads that no commit explains; with `confirm` publish those that only
         upkeep moved, and with `force` set the others back to what is published."""
         return upkeep.repair(
-            self._store, confirm=confirm, force=force, actor=actor, engine=engine, spark=spark
+            self._store,
+            confirm=confirm,
+            force=force,
+            note=noted(actor, message, metadata),
+            engine=engine,
+            spark=spark,
         )
 
     def check(self) -> CheckReport:
         """Whether everything on disk fits together: reads all of it, writes nothing."""
+        self._store.lifetime.require_open()  # else it would be told as damage
         return check(self._store, self._schemas, lambda: stored_catalog(self._store))
 
     def refresh(self) -> None:
@@ -374,9 +406,10 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
         return self._reading.holdings.cache.bytes_kept
 
     def close(self) -> None:
-        """Let go of everything held open."""
-        self._reading.close()
+        """Let go of everything held open, once commits under way have ended. A later call that
+        would read or write raises `GraphClosed`; to close again does nothing."""
         self._store.close()
+        self._reading.close()
 
     def __enter__(self) -> Self:
         return self
@@ -388,88 +421,3 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-@checked
-def init(
-    uri: str | os.PathLike[str],
-    schema: str | os.PathLike[str],
-    *,
-    storage_options: dict[str, str] | None = None,
-    fold: bool = True,
-    external_blobs: Iterable[str] = (),
-) -> Graph:
-    """A new graph. `schema` is the path of a `.pg` file, or its text."""
-    require_address(uri)
-    text = schema_text(schema)
-    first = accepted(text, accept(text))
-    store = create(
-        uri,
-        schema_tables(first.catalog),
-        files=first.files(),
-        schema=first.id,
-        storage_options=storage_options,
-        settings=Settings(fold=fold, external_blobs=tuple(external_blobs)),
-    )
-    return Graph(store)
-
-
-@checked
-def check_at(
-    uri: str | os.PathLike[str], *, storage_options: dict[str, str] | None = None
-) -> CheckReport:
-    """Check a graph that may be too damaged to be opened."""
-    require_address(uri)
-    store = open_store(uri, read_only=True, storage_options=storage_options)
-    return check(store, Schemas(store), lambda: stored_catalog(store))
-
-
-@checked
-def open(
-    uri: str | os.PathLike[str],
-    *,
-    read_only: bool = False,
-    storage_options: dict[str, str] | None = None,
-    fold: bool = True,
-    external_blobs: Iterable[str] = (),
-) -> Graph:
-    """An existing graph. Read-write settles what dead writers left; read-only never writes.
-
-    `fold=False` leaves small fragments as they are, for `optimize` to fold. A Blob may be given as
-    the address of a file below one of `external_blobs`, such as `file:///photos/` or
-    `s3://bucket/photos/`; its bytes are copied in.
-    """
-    require_address(uri)
-    settings = Settings(fold=fold, external_blobs=tuple(external_blobs))
-    store = open_store(uri, read_only=read_only, storage_options=storage_options, settings=settings)
-    return Graph(store)
-
-
-@checked
-def backup(
-    uri: str | os.PathLike[str],
-    target: str | os.PathLike[str],
-    *,
-    storage_options: dict[str, str] | None = None,
-    target_options: dict[str, str] | None = None,
-    check: bool = True,
-    dry_run: bool = False,
-    progress: Callable[[UpkeepProgress], None] | None = None,
-) -> BackupReport:
-    """Copy a graph to an empty folder or bucket prefix, or bring an earlier backup up to date.
-
-    As `Graph.backup`. A graph that may not be written to is copied without a lock, so a cleanup of
-    it meanwhile can make the copy fail.
-    """
-    try:
-        graph = open(uri, storage_options=storage_options, read_only=dry_run)
-    except StorageFailed:
-        graph = open(uri, storage_options=storage_options, read_only=True)
-    with graph:
-        return graph.backup(
-            target,
-            storage_options=target_options,
-            check=check,
-            dry_run=dry_run,
-            progress=progress,
-        )

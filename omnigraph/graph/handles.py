@@ -22,8 +22,9 @@ from omnigraph.exec.merge.undo import UndoOutcome
 from omnigraph.exec.mutate.run import MutationResult
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.read.result import QueryResult
-from omnigraph.storage.names import MAIN, require_actor
-from omnigraph.storage.records import Snapshot
+from omnigraph.exec.schemas import Accepted
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import CommitNote, Snapshot
 
 if TYPE_CHECKING:
     from omnigraph.graph.door import Graph
@@ -45,6 +46,9 @@ class BranchHandle:
         actor: str | None = None,
         if_commit: str | None = None,
         retries: int | None = None,
+        *,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
     ) -> MutationResult:
         """Run a mutation on this branch as one commit."""
         return self._graph.mutate(
@@ -54,6 +58,8 @@ class BranchHandle:
             branch=self.name,
             actor=actor,
             if_commit=if_commit,
+            message=message,
+            metadata=metadata,
             retries=retries,
         )
 
@@ -74,6 +80,8 @@ class BranchHandle:
         target: str = MAIN,
         *,
         actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
         delete_source: bool = False,
         by: str = "entity",
         resolve: Resolve = None,
@@ -85,6 +93,8 @@ class BranchHandle:
             self.name,
             target,
             actor=actor,
+            message=message,
+            metadata=metadata,
             delete_source=delete_source,
             by=by,
             resolve=resolve,
@@ -119,6 +129,11 @@ class BranchHandle:
         """Write the head of this branch as files."""
         return self._graph.export(target, format, types=types, branch=self.name)
 
+    @property
+    def schema(self) -> Accepted:
+        """The schema of this branch."""
+        return self._graph.schema.on(self.name)
+
     def snapshot(self) -> Snapshot:
         """Every table with its version and row count."""
         return self._graph.snapshot(self.name)
@@ -134,13 +149,12 @@ class Transaction:
     def __init__(
         self,
         graph: "Graph",
-        actor: str | None,
+        note: CommitNote,
         branch: str = MAIN,
         if_commit: str | None = None,
     ) -> None:
-        require_actor(actor)
         self._graph = graph
-        self._actor = actor
+        self._note = note
         self._branch = branch
         self._if_commit = if_commit
         self._name = f"tx/{ULID()}"
@@ -166,7 +180,7 @@ class Transaction:
             self.outcome = self._graph.branches.merge(
                 self._name,
                 self._branch,
-                actor=self._actor,
+                **self._note.stated,
                 delete_source=True,
                 if_target=self._if_commit,
             )
@@ -187,7 +201,7 @@ class Transaction:
         name: str | None = None,
     ) -> MutationResult:
         """Run a mutation inside the transaction."""
-        return self._graph.mutate(query, params, name, branch=self._name, actor=self._actor)
+        return self._graph.mutate(query, params, name, branch=self._name, actor=self._note.actor)
 
     @checked
     def query(
@@ -203,4 +217,4 @@ class Transaction:
     @checked
     def load(self, source: Any, mode: str, **options: Any) -> LoadResult:
         """Load bulk data inside the transaction; `options` are those of `Graph.load`."""
-        return self._graph.load(source, mode, branch=self._name, actor=self._actor, **options)
+        return self._graph.load(source, mode, branch=self._name, actor=self._note.actor, **options)

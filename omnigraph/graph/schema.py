@@ -18,6 +18,7 @@ from omnigraph.exec.schema.migrate import SchemaApplied, apply_migration
 from omnigraph.exec.schemas import Accepted, Schemas
 from omnigraph.graph.source_text import schema_text
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.store import Store
 
 
@@ -75,6 +76,8 @@ class SchemaView:
         allow_data_loss: bool = False,
         backfill: Mapping[str, str] | None = None,
         actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
         branch: str = MAIN,
     ) -> SchemaApplied:
         """Change the schema of a branch, and its data with it, as one commit of that branch.
@@ -83,13 +86,13 @@ class SchemaView:
         step cannot be made, with `ConstraintViolated` when the data breaks a rule that it adds, and
         with `SchemaHeld` when it does more than add or widen while there are other branches.
         """
-        text = schema_text(desired)
+        text, note = schema_text(desired), noted(actor, message, metadata)
         with self._store.schema_change():
             plan = self.plan(
                 text, allow_data_loss=allow_data_loss, backfill=backfill, branch=branch
             )
             try:
-                return apply_migration(self._store, self._schemas, plan, text, actor, branch)
+                return apply_migration(self._store, self._schemas, plan, text, note, branch)
             finally:
                 if allow_data_loss:
                     self._forget()

@@ -53,11 +53,11 @@ class UndoVerbs:
         stated = commits.message() if message is None else message
 
         def attempt(catalog: Catalog) -> UndoOutcome:
-            answers = Answers.checked(catalog, by, resolve)
+            answers = Answers.checked(catalog.types, by, resolve)
             asked = UndoRequest(onto, answers, dry_run, actor, stated, metadata, progress)
             return run_revert(self._store, self._schemas, catalog, commits, asked)
 
-        return under_schema(self._schemas, attempt)
+        return under_schema(self._schemas, attempt, onto)
 
     @checked
     def restore(
@@ -80,4 +80,5 @@ class UndoVerbs:
         return under_schema(
             self._schemas,
             lambda catalog: run_restore(self._store, self._schemas, catalog, past, types, asked),
+            branch,
         )

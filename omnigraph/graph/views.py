@@ -3,7 +3,7 @@
 Invariant: a view asks one part and keeps nothing.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from omnigraph.arguments import checked
 from omnigraph.errors import BadRequest
@@ -15,10 +15,11 @@ from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.exec.merge.run import MergeOutcome, MergeRequest, run_merge
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
-from omnigraph.exec.schemas import Schemas, under_schema
+from omnigraph.exec.schemas import Schemas
 from omnigraph.exec.upkeep.cleanup import Duration, seconds
 from omnigraph.storage.manifest.tags import Tag
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import Commit, Recovery
 from omnigraph.storage.store import Store
 
@@ -51,6 +52,8 @@ class BranchesView:
         into: str = MAIN,
         *,
         actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
         delete_source: bool = False,
         by: str = "entity",
         resolve: Resolve = None,
@@ -66,7 +69,7 @@ class BranchesView:
         asked = MergeRequest(
             source,
             into,
-            actor,
+            noted(actor, message, metadata),
             delete_source,
             by,
             resolve,
@@ -75,7 +78,7 @@ class BranchesView:
             if_source,
             if_target,
         )
-        return under_schema(self._schemas, lambda catalog: run_merge(self._store, catalog, asked))
+        return run_merge(self._store, self._schemas, asked)
 
 
 class TagsView:
@@ -137,6 +140,10 @@ class CommitsView:
     def get(self, commit_id: str) -> Commit:
         """One commit of any branch, by its id or as any point in time."""
         return self._points.resolve(commit_id, kind="commit")
+
+    def names(self) -> dict[str, tuple[str, ...]]:
+        """The branches whose heads are at a commit and the tags that name it, by its id."""
+        return self._points.names()
 
     @checked
     def changes(

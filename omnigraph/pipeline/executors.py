@@ -13,7 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from omnigraph.errors import StorageFailed
-from omnigraph.storage.store import Store, open_store
+from omnigraph.storage.opening import open_store
+from omnigraph.storage.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

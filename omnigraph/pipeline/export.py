@@ -32,8 +32,9 @@ from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.schemas import Schemas
 from omnigraph.pipeline.executors import run_tasks
 from omnigraph.pipeline.session import session
+from omnigraph.storage.opening import open_store
 from omnigraph.storage.records import Snapshot, TablePin
-from omnigraph.storage.store import Store, open_store
+from omnigraph.storage.store import Store
 from omnigraph.types import Kind, counts_of_kind
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from omnigraph.extras import has_spark, require_spark
 from omnigraph.output_file import folder_path
 from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.protocol.intent import AlreadyMarked
-from omnigraph.storage.records import Commit
+from omnigraph.storage.records import NO_NOTE, Commit, CommitNote
 from omnigraph.storage.store import Store
 from omnigraph.types import Kind, counts_of_kind
 
@@ -46,7 +46,7 @@ class Order:
     columns: Mapping[str, str] = field(default_factory=dict)
     rejects: str | os.PathLike[str] | None = None
     progress: Callable[[Progress], None] | None = None
-    actor: str | None = None
+    note: CommitNote = NO_NOTE
     permissive: bool = False
     once: str | None = None
     on_duplicate: str | None = None
@@ -80,7 +80,7 @@ def _repeated(order: Order, request: LoadRequest, done: Commit) -> LoadResult:
         nodes={},
         edges={},
         engine="none",
-        actor_id=order.actor,
+        actor_id=order.note.actor,
         commit=done,
         repeated=True,
     )
@@ -108,7 +108,7 @@ def _loaded(store: Store, catalog: Catalog, order: Order, request: LoadRequest) 
         nodes=dict(sorted(counts_of_kind(taken.counts, Kind.NODE).items())),
         edges=dict(sorted(counts_of_kind(taken.counts, Kind.EDGE).items())),
         engine=engine,
-        actor_id=order.actor,
+        actor_id=order.note.actor,
         commit=commit,
         rounded=dict(sorted(taken.rounded.items())),
         beside_equal=dict(sorted((+taken.beside_equal).items())),
@@ -136,7 +136,7 @@ def _request(store: Store, catalog: Catalog, order: Order) -> LoadRequest:
         owner=_owner(catalog, order),
         columns=dict(order.columns),
         rejects=None if order.rejects is None else folder_path(order.rejects, "rejects"),
-        actor=order.actor,
+        note=order.note,
         progress=order.progress,
         permissive=order.permissive,
         once=order.once,

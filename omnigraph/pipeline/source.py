@@ -28,8 +28,8 @@ from omnigraph.exec.load.upsert import grouped
 from omnigraph.exec.points import Points
 from omnigraph.pipeline.source_options import SourceOptions, read_options
 from omnigraph.pipeline.source_write import BatchWriter, StreamWriter
+from omnigraph.storage.opening import open_store
 from omnigraph.storage.records import Snapshot, TablePin
-from omnigraph.storage.store import open_store
 
 NAME = "omnigraph"
 PARTITION_ROWS = 1 << 16

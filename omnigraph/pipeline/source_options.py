@@ -16,11 +16,14 @@ from omnigraph.exec.load.committed import Mode
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.schemas import Schemas
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.store import Store, open_store
+from omnigraph.storage.opening import open_store
+from omnigraph.storage.protocol.intent import noted
+from omnigraph.storage.records import NO_NOTE, CommitNote
+from omnigraph.storage.store import Store
 
 _OWN = frozenset(
     {"path", "type", "edge", "branch", "snapshot", "columns", "where", "mode", "actor"}
-    | {"storage_options"}
+    | {"message", "metadata", "storage_options"}
 )
 # Options that Spark itself adds to those of a query.
 _SPARKS = frozenset({"checkpointlocation", "queryname"})
@@ -39,7 +42,7 @@ class SourceOptions:
     renamed: Mapping[str, str] = field(default_factory=dict)  # of a write
     where: str | None = None
     mode: Mode | None = None
-    actor: str | None = None
+    note: CommitNote = NO_NOTE
     storage_options: dict[str, str] | None = None
 
     def open(self, *, read_only: bool) -> tuple[Store, Schemas]:
@@ -85,7 +88,11 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         renamed=renamed,
         where=known.get("where"),
         mode=_mode(known.get("mode")),
-        actor=known.get("actor"),
+        note=noted(
+            known.get("actor"),
+            known.get("message"),
+            _object("metadata", known["metadata"]) if "metadata" in known else None,
+        ),
         storage_options=_object("storage_options", known["storage_options"])
         if "storage_options" in known
         else None,

@@ -71,7 +71,7 @@ class _LoadWriter:
             branch=self._options.branch,
             owner=self._options.owner(catalog),
             columns=dict(self._options.renamed),
-            actor=self._options.actor,
+            note=self._options.note,
             once=once,
             is_ordered=False,
         )
@@ -83,7 +83,7 @@ class _LoadWriter:
         request = self._request(catalog)
         assert request.owner is not None
         write = store.begin(
-            request.branch, kind=WriterKind.LOAD, actor=request.actor, schema=catalog.schema_id
+            request.branch, kind=WriterKind.LOAD, **request.note.stated, schema=catalog.schema_id
         )
         table = request.owner.table
         folder = Path(scratch_parent(store)) / f"{SHARED}{uuid4().hex}"
@@ -127,7 +127,7 @@ class _LoadWriter:
         finish_kind = PatchFinish if request.mode == "patch" else Finish
         finish = finish_kind(store, catalog, request, keys, taken, folder)
         write = store.begin(
-            request.branch, kind=WriterKind.LOAD, actor=request.actor, schema=catalog.schema_id
+            request.branch, kind=WriterKind.LOAD, **request.note.stated, schema=catalog.schema_id
         )
         finish.commit(write, lambda stage, rows: None)
 

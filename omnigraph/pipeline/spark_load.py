@@ -103,7 +103,7 @@ class SparkLoad:
         request = self._request
         schema = self._catalog.schema_id
         write = self._store.begin(
-            request.branch, kind=WriterKind.LOAD, actor=request.actor, schema=schema
+            request.branch, kind=WriterKind.LOAD, **request.note.stated, schema=schema
         )
         task_count = int(self._spark.sparkContext.defaultParallelism) * 2
         parts = () if frame is not None else split(input, tasks=task_count, folder=self._folder)

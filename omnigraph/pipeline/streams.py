@@ -12,7 +12,8 @@ from omnigraph.exec.schemas import Schemas
 from omnigraph.pipeline.load import Order, load
 from omnigraph.pipeline.source_write import QUERY_PROPERTY, mark_of
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.store import open_store
+from omnigraph.storage.opening import open_store
+from omnigraph.storage.protocol.intent import noted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,6 +28,8 @@ def foreach_batch(
     branch: str = MAIN,
     columns: Mapping[str, str] | None = None,
     actor: str | None = None,
+    message: str | None = None,
+    metadata: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     query: str | None = None,
     order_by: str | Sequence[str] | None = None,
@@ -39,6 +42,7 @@ def foreach_batch(
     """
     if mode == "overwrite":
         raise BadRequest("a stream cannot overwrite: each batch would remove the one before")
+    note = noted(actor, message, metadata)
 
     def write(frame: "DataFrame", epoch: int) -> None:
         known = query or frame.sparkSession.sparkContext.getLocalProperty(QUERY_PROPERTY)
@@ -53,10 +57,10 @@ def foreach_batch(
             edge=edge,
             branch=branch,
             columns=columns or {},
-            actor=actor,
+            note=note,
             once=mark_of(known, epoch),
             order_by=order_by,
         )
-        load(store, Schemas(store).current().catalog, order)
+        load(store, Schemas(store).current(order.branch).catalog, order)
 
     return write

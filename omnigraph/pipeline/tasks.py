@@ -26,8 +26,8 @@ from omnigraph.exec.load.sources import Part
 from omnigraph.exec.load.spill import KeyFile, Spill, read_keys
 from omnigraph.exec.rules.faults import Faults, merged
 from omnigraph.storage.lance.staging import Fragments
+from omnigraph.storage.opening import open_store
 from omnigraph.storage.records import TablePin
-from omnigraph.storage.store import open_store
 from omnigraph.types import TableKey
 
 

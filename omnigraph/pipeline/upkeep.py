@@ -13,6 +13,7 @@ from omnigraph.exec.upkeep import cleanup as cleaning
 from omnigraph.exec.upkeep import repair as repairing
 from omnigraph.exec.upkeep.cleanup import CleanupReport, Duration
 from omnigraph.exec.upkeep.optimize import Optimizer, OptimizeReport
+from omnigraph.storage.records import NO_NOTE, CommitNote
 from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.repair import RepairReport
 
@@ -31,12 +32,12 @@ def optimize(
     *,
     engine: str = "auto",
     spark: "SparkSession | None" = None,
-    actor: str | None = None,
+    note: CommitNote = NO_NOTE,
     progress: OnUpkeepProgress | None = None,
 ) -> OptimizeReport:
     """Bring a branch in order."""
     executors = _executors(store, engine, spark)
-    run = Optimizer(store, catalog, branch, actor, progress)
+    run = Optimizer(store, catalog, branch, note, progress)
     if executors is not None:
         run.run, run.parts, run.engine = executors.optimize, executors.parallelism, "spark"
     return run.optimize()
@@ -65,14 +66,14 @@ def repair(
     *,
     confirm: bool,
     force: bool,
-    actor: str | None,
+    note: CommitNote = NO_NOTE,
     engine: str = "auto",
     spark: "SparkSession | None" = None,
 ) -> RepairReport:
     """End the drift of table heads."""
     executors = _executors(store, engine, spark)
     run = None if executors is None else executors.look
-    return repairing.repair(store, confirm=confirm, force=force, actor=actor, run=run)
+    return repairing.repair(store, confirm=confirm, force=force, note=note, run=run)
 
 
 def _executors(store: Store, engine: str, spark: "SparkSession | None") -> "OnSpark | None":

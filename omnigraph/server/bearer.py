@@ -14,7 +14,7 @@ import orjson
 
 from omnigraph.errors import BadRequest
 from omnigraph.server.refusals import HttpRefusal
-from omnigraph.storage.names import require_actor
+from omnigraph.storage.protocol.intent import noted
 
 _DIGEST = "sha256:"
 _HEX_DIGITS = 64
@@ -36,7 +36,7 @@ def digests(tokens: Any, where: str) -> dict[str, str]:
             raise BadRequest(f"{where}: the token of '{actor}' is empty", "give it one")
         if not actor.strip():
             raise BadRequest(f"{where}: an actor has no name", "give it one")
-        require_actor(actor)
+        noted(actor)
         by_actor[actor] = _digest(token.strip(), actor, where)
     if len(set(by_actor.values())) != len(by_actor):
         raise BadRequest(f"{where}: two actors have one token", "give each its own")

@@ -16,6 +16,7 @@ from omnigraph.server.change_routes import FILTERS, listing_filters, listing_lim
 from omnigraph.server.read_routes import MAIN
 from omnigraph.server.write_routes import resolved
 from omnigraph.storage.manifest.tags import Tag
+from omnigraph.storage.protocol.intent import noted
 
 _STATEMENTS_MAX = 1_000
 
@@ -90,7 +91,8 @@ def transact(call: Call) -> Answer:
     call.facts.update(branch=branch)
     if not 0 < len(body.statements) <= _STATEMENTS_MAX:
         raise BadRequest(f"a transaction has 1 to {_STATEMENTS_MAX} statements")
-    with Transaction(call.graph, call.actor, branch, body.if_commit) as block:
+    note = noted(call.actor, body.message, body.metadata)
+    with Transaction(call.graph, note, branch, body.if_commit) as block:
         results = [_statement(block, each) for each in body.statements]
     outcome = block.outcome
     commit = None if outcome is None or outcome.commit is None else commit_output(outcome.commit)

@@ -39,6 +39,7 @@ _LOAD = (
     _BRANCH,
     Parameter("from", "Create the branch from this one if it is missing."),
     Parameter("mode", "append, merge (the default), patch or overwrite."),
+    Parameter("message", "What the commit says about itself."),
 )
 _BLOB = (
     Parameter("entity", "node or edge.", required=True),

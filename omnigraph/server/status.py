@@ -149,6 +149,7 @@ TABLE: dict[type[e.OmnigraphError], ErrorRow] = {
     e.ChangeFeedGap: ErrorRow(410, _gap),
     e.ConsumerLapsed: ErrorRow(410, _gap),
     e.GraphMoved: ErrorRow(500, text=_INTERNAL),
+    e.GraphClosed: ErrorRow(500, text=_INTERNAL),
     e.NotRevertible: ErrorRow(409),
     e.SchemaDiffers: ErrorRow(409),
     e.Forbidden: ErrorRow(403),

@@ -187,6 +187,8 @@ class ChangeRequest(Body, kw_only=True):
     query_name: str | None = None
     params: Params = None
     branch: str | None = None
+    message: str | None = None
+    metadata: dict[str, str] | None = None
 
 
 class ChangeOutput(Body, kw_only=True):
@@ -208,6 +210,8 @@ class IngestRequest(Body, kw_only=True):
     branch: str | None = None
     from_: str | None = msgspec.field(name="from", default=None)
     mode: str | None = None
+    message: str | None = None
+    metadata: dict[str, str] | None = None
 
 
 class TypeLoad(Body, kw_only=True):
@@ -291,6 +295,8 @@ class BranchMergeRequest(Body, kw_only=True):
     if_source_commit: str | None = None
     if_target_commit: str | None = None
     dry_run: bool = False
+    message: str | None = None
+    metadata: dict[str, str] | None = None
 
 
 class BranchMergeOutput(Body, kw_only=True):
@@ -328,6 +334,8 @@ class SchemaApplyRequest(Body, kw_only=True):
 
     schema_source: str
     allow_data_loss: bool = False
+    message: str | None = None
+    metadata: dict[str, str] | None = None
 
 
 class SchemaApplyOutput(Body, kw_only=True):

@@ -95,6 +95,8 @@ class TransactionRequest(Body, kw_only=True):
     branch: str | None = None
     statements: list[TransactionStatement]
     if_commit: str | None = None
+    message: str | None = None
+    metadata: dict[str, str] | None = None
 
 
 class TransactionResult(Body, kw_only=True):

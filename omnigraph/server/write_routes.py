@@ -63,6 +63,8 @@ def _mutate(call: Call, if_commit: str | None) -> Answer:
         branch=branch,
         actor=call.actor,
         if_commit=if_commit,
+        message=body.message,
+        metadata=body.metadata,
     )
     call.facts.update(commit=None if done.commit is None else done.commit.id)
     return answered(change_output(done))
@@ -107,6 +109,8 @@ def _load(call: Call, body: wire.IngestRequest, *, permissive: bool = False) -> 
         from_branch=body.from_,
         engine="local",
         actor=call.actor,
+        message=body.message,
+        metadata=body.metadata,
         permissive=permissive,
     )
     call.facts.update(rows=done.total_entities, commit=done.commit.id)
@@ -129,6 +133,7 @@ def _load_columns(call: Call, media: str) -> Answer:
             from_branch=call.one("from"),
             engine="local",
             actor=call.actor,
+            message=call.one("message"),
         )
     call.facts.update(rows=done.total_entities, commit=done.commit.id)
     return answered(load_output(done, call.graph.uri))
@@ -146,6 +151,7 @@ def load_ndjson(call: Call) -> Answer:
             from_branch=call.one("from"),
             engine="local",
             actor=call.actor,
+            message=call.one("message"),
         )
     call.facts.update(rows=done.total_entities, commit=done.commit.id)
     return answered(load_output(done))
@@ -203,6 +209,8 @@ def merge(call: Call) -> Answer:
         dry_run=body.dry_run,
         if_source=body.if_source_commit,
         if_target=body.if_target_commit,
+        message=body.message,
+        metadata=body.metadata,
     )
     call.facts.update(commit=None if done.commit is None else done.commit.id)
     return answered(merge_output(done))
@@ -216,5 +224,7 @@ def apply_schema(call: Call) -> Answer:
         f"{body.schema_source}\n" if body.schema_source.endswith(".pg") else body.schema_source,
         allow_data_loss=body.allow_data_loss,
         actor=call.actor,
+        message=body.message,
+        metadata=body.metadata,
     )
     return answered(wire.SchemaApplyOutput(uri=call.graph.uri, **done.to_json()))

@@ -7,7 +7,7 @@ understood is never guessed at.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple, NewType
+from typing import Any, NamedTuple, NewType, TypedDict
 
 import orjson
 import pyarrow as pa
@@ -106,6 +106,31 @@ NO_ROWS = RowCounts()
 
 Counts = Mapping[TableKey, RowCounts]
 """Row counts by table; a table without changed rows is absent."""
+
+
+class StatedNote(TypedDict):
+    """A note as the arguments of a write's beginning."""
+
+    actor: str | None
+    message: str | None
+    metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitNote:
+    """What a caller says about a write: who writes, why, and texts of its own by name."""
+
+    actor: str | None = None
+    message: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def stated(self) -> StatedNote:
+        """The note as arguments for `Store.begin`, or for a record with commit facts."""
+        return {"actor": self.actor, "message": self.message, "metadata": self.metadata}
+
+
+NO_NOTE = CommitNote()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

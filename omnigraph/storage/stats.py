@@ -2,6 +2,7 @@
 
 Invariant: every call to Lance or to the object store passes `Stats.call` exactly once, and every
 phase of the protocol passes `Stats.event`, so a test can assert a cost and an operator can see one.
+So this is also where the calls of a closed store end.
 """
 
 import logging
@@ -9,6 +10,8 @@ import threading
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
+
+from omnigraph.storage.lifetime import Lifetime
 
 log = logging.getLogger("omnigraph.storage")
 
@@ -35,13 +38,16 @@ class StatsView:
 class Stats:
     """Counters of one open graph, safe to share between threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, lifetime: Lifetime | None = None) -> None:
+        self._lifetime = lifetime
         self._events: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def call(self, name: str) -> None:
-        """Count one storage call."""
+        """Count one storage call, or `GraphClosed`."""
+        if self._lifetime is not None:
+            self._lifetime.require_open()
         with self._lock:
             self._calls[name] += 1
 

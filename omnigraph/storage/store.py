@@ -1,27 +1,20 @@
 """The storage room's own door: one open graph, its parts put together.
 
-Invariant: a read-only store writes nothing, not even a lock file. Opening reads the stamp before
-anything else.
+Invariant: a read-only store writes nothing, not even a lock file.
 """
 
 import logging
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import pyarrow as pa
-from ulid import ULID
-
 from omnigraph.errors import (
-    AlreadyExists,
     BadRequest,
     Conflict,
     NotFound,
     RecoveryRequired,
     StorageFailed,
 )
-from omnigraph.storage import failpoints, stamp
 from omnigraph.storage.external import ExternalBlobs, checked_bases
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.lance.delta import Deltas
@@ -29,24 +22,22 @@ from omnigraph.storage.lance.reader import Arriving, TableReader, uncounted
 from omnigraph.storage.lance.row_cache import RowCache
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.lance.tag_refs import TagRefs
+from omnigraph.storage.lifetime import Lifetime
 from omnigraph.storage.locks.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold, make_locks
 from omnigraph.storage.locks.turns import Turn, Turns
-from omnigraph.storage.manifest import publish
 from omnigraph.storage.manifest.branches import BRANCHES_LOCK, RETENTION_LOCK, Branches
 from omnigraph.storage.manifest.feed_claims import FeedClaims
 from omnigraph.storage.manifest.history import History
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.publish import Publisher
 from omnigraph.storage.manifest.queries import Queries
-from omnigraph.storage.manifest.state import LOCATION, State
+from omnigraph.storage.manifest.state import State
 from omnigraph.storage.manifest.tags import Tags
 from omnigraph.storage.names import (
     MAIN,
     lock_name,
-    require_actor,
-    table_location,
 )
-from omnigraph.storage.objects import Files, Objects, Root, StorageOptions, root_of
+from omnigraph.storage.objects import Files, Objects, Root
 from omnigraph.storage.protocol.audit import Audit
 from omnigraph.storage.protocol.auto_compaction import Folding
 from omnigraph.storage.protocol.commit import Committer, HeadAhead, Prepared
@@ -59,7 +50,6 @@ from omnigraph.storage.protocol.sidecars import Sidecars
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit, CommitId, OperationId, Origin, SchemaId, Snapshot
 from omnigraph.storage.stats import Stats
-from omnigraph.storage.upkeep.backup_copy import is_unfinished
 from omnigraph.storage.upkeep.backup_plan import BACKUP_LOCK
 from omnigraph.storage.upkeep.cleanup import Reclaimer
 from omnigraph.storage.upkeep.compaction import Compactor
@@ -91,7 +81,8 @@ class Store:
         self.read_only = read_only
         self.lease_term_s = settings.lease_term_s
         self._external_bases = checked_bases(settings.external_blobs)
-        self.stats = Stats()
+        self.lifetime = Lifetime(where.uri)
+        self.stats = Stats(self.lifetime)
         self.objects = Objects(where, self.stats)
         self.files = Files(self.objects)
         self.locks: Locks = make_locks(
@@ -292,6 +283,10 @@ class Store:
 
     def commit_prepared(self, prepared: Prepared, turn: Turn) -> Commit:
         """Walk a prepared write through the protocol."""
+        with self.lifetime.committing():
+            return self._commit(prepared, turn)
+
+    def _commit(self, prepared: Prepared, turn: Turn) -> Commit:
         branch = prepared.intent.branch
         try:
             commit = self._committer.commit(prepared, turn)
@@ -314,7 +309,7 @@ class Store:
         branch = prepared.intent.branch
         alive = self._recoverer.heal(patient=True, kept=turn.kept)
         self.manifest.state(branch).require(prepared.expected_table_versions)
-        blocking = self._blocking(alive, ahead.table_key, branch)
+        blocking = _blocking(self.sidecars, alive, ahead.table_key, branch)
         if blocking is not None:
             return RecoveryRequired(blocking, ROLLBACK_PENDING)
         return StorageFailed(
@@ -322,17 +317,6 @@ class Store:
             f"its head {ahead.head} is ahead of the published version {ahead.pinned} and no "
             "sidecar explains it; run `omnigraph repair`",
         )
-
-    def _blocking(
-        self, operations: Sequence[OperationId], table_key: TableKey, branch: str
-    ) -> OperationId | None:
-        for operation in operations:
-            sidecar = self.sidecars.read(operation)
-            if sidecar is None or sidecar.branch != branch:
-                continue
-            if any(table.table_key == table_key for table in sidecar.tables):
-                return operation
-        return None
 
     @contextmanager
     def upkeep(self, *, reclaims: bool = False) -> Iterator[None]:
@@ -369,16 +353,17 @@ class Store:
             self.heal()
             with hold(self.locks, [SCHEMA_LOCK, BRANCHES_LOCK]):
                 # The one before us may have died meanwhile, and settling it takes the same locks.
-                if not self._has_unsettled_schema_change():
+                if not _has_unsettled_schema_change(self.sidecars):
                     yield
                     return
 
-    def _has_unsettled_schema_change(self) -> bool:
-        notes = map(self.sidecars.read, self.sidecars.pending())
-        return any(note is not None and note.intent.schema is not None for note in notes)
-
     def close(self) -> None:
-        """Let go of every open handle. A later use opens them again."""
+        """Let commits end and let go of everything: a later call is `GraphClosed`."""
+        self.lifetime.end()
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of every open handle and everything remembered. A later use opens them again."""
         self.datasets.close()
         self.tables.id_index.clear()
         self.deltas.clear()
@@ -391,99 +376,18 @@ class Store:
             raise BadRequest("the graph is open read-only", "open it without read_only to write")
 
 
-def create(
-    uri: str | os.PathLike[str],
-    tables: Sequence[tuple[TableKey, pa.Schema]],
-    *,
-    files: Mapping[str, bytes] | None = None,
-    schema: SchemaId | None = None,
-    actor: str | None = None,
-    storage_options: StorageOptions | None = None,
-    settings: Settings | None = None,
-) -> Store:
-    """A new graph of empty tables. Its manifest comes last: until then there is no graph."""
-    where = root_of(uri, storage_options)
-    where.require_branchable()
-    require_actor(actor)
-    _require_distinct(tables)
-    _require_no_graph(where)
-    _make_folder(where)
-    store = Store(where, read_only=False, settings=settings or Settings())
-    with hold(store.locks, [lock_name("init", "")]):
-        _require_no_graph(where)
-        pins = [store.tables.create(table_key, schema) for table_key, schema in tables]
-        failpoints.hit("init.tables")
-        store.audit.create()
-        for path, data in (files or {}).items():
-            store.objects.put(path, data)
-        failpoints.hit("init.objects")
-        publish.create(store.datasets, pins, CommitId(str(ULID())), actor, schema)
-        failpoints.hit("init.manifest")
-    store.stats.event("graph.created", level=logging.INFO, uri=where.uri, tables=len(tables))
-    return store
+def _blocking(
+    sidecars: Sidecars, operations: Sequence[OperationId], table_key: TableKey, branch: str
+) -> OperationId | None:
+    for operation in operations:
+        sidecar = sidecars.read(operation)
+        if sidecar is None or sidecar.branch != branch:
+            continue
+        if any(table.table_key == table_key for table in sidecar.tables):
+            return operation
+    return None
 
 
-def open_store(
-    uri: str | os.PathLike[str],
-    *,
-    read_only: bool = False,
-    storage_options: StorageOptions | None = None,
-    settings: Settings | None = None,
-) -> Store:
-    """An existing graph. Read-write settles what dead writers left; read-only never writes."""
-    where = root_of(uri, storage_options)
-    store = Store(where, read_only=read_only, settings=settings or Settings())
-    _require_graph(store)
-    if not read_only:
-        _require_writable_folder(where)
-        store.heal(if_room=True)  # a graph on a full disk must open, or nobody could clean it up
-    store.stats.event("graph.opened", uri=where.uri, read_only=read_only)
-    return store
-
-
-def _require_distinct(tables: Sequence[tuple[TableKey, pa.Schema]]) -> None:
-    if len({table_location(table_key) for table_key, _ in tables}) != len(tables):
-        raise BadRequest("two types share one folder", "rename one of them")
-
-
-def _require_graph(store: Store) -> None:
-    missing = NotFound("graph", store.where.uri, "create it with init")
-    if store.where.path is not None and not store.where.path.is_dir():
-        raise missing
-    if is_unfinished(store.objects):
-        raise NotFound(
-            "graph", store.where.uri, "a backup to it was interrupted: run the backup again"
-        )
-    try:
-        handle = store.datasets.open(LOCATION)
-    except NotFound as cause:
-        raise missing from cause
-    stamp.require_supported(handle.schema, uri=store.where.uri)
-
-
-def _require_no_graph(where: Root) -> None:
-    store = Store(where, read_only=True, settings=Settings())
-    if where.path is not None and not where.path.exists():
-        return
-    try:
-        store.datasets.open(LOCATION)
-    except NotFound:
-        return
-    raise AlreadyExists("graph", where.uri, "open it, or init elsewhere")
-
-
-def _make_folder(where: Root) -> None:
-    if where.path is None:
-        return
-    try:
-        where.path.mkdir(parents=True, exist_ok=True)
-    except OSError as cause:
-        raise StorageFailed(f"made the folder {where.path}", str(cause)) from cause
-    _require_writable_folder(where)
-
-
-def _require_writable_folder(where: Root) -> None:
-    if where.path is not None and not os.access(where.path, os.W_OK | os.X_OK):
-        raise StorageFailed(
-            f"opened {where.path} for writing", "the folder is read-only; open it with read_only"
-        )
+def _has_unsettled_schema_change(sidecars: Sidecars) -> bool:
+    notes = map(sidecars.read, sidecars.pending())
+    return any(note is not None and note.intent.schema is not None for note in notes)

@@ -270,7 +270,9 @@ def test_conflicts_are_decided_at_the_terminal(folder: Path) -> None:
     conflicting(folder)
     answers = ("--resolve", "ours", "--resolve", 'Person/Ada={"age": 40}')
     done = lines("branch", "merge", "review", "g.omni", "--delete-branch", *answers, cwd=folder)
-    assert done == ["merged review into main: merged", "deleted branch review"]
+    merged, kept, deleted = done
+    assert (merged, deleted) == ("merged review into main: merged", "deleted branch review")
+    assert kept.endswith("(Ada -> Bob) with node Person Bob"), "the edge stays with the node"
     people = {r["data"]["name"]: r["data"] for r in records(folder) if "type" in r}
     assert (people["Ada"]["age"], people["Ada"]["city"], people["Bob"]["age"]) == (40, "Bath", 1)
 

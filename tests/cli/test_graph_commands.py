@@ -1,5 +1,6 @@
 """The commands that open a graph: made, branched, looked at."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -108,13 +109,20 @@ def test_the_history_starts_with_one_commit(folder: Path) -> None:
         "merged_parent_commit_id",
         "actor_id",
         "created_at",
+        "message",
+        "metadata",
+        "counts",
     ]
     identity = commit["graph_commit_id"]
-    assert lines("commit", "list", "g.omni", cwd=folder) == [
+    assert lines("commit", "list", "g.omni", "--verbose", cwd=folder) == [
         f"{identity} graph_branch=main graph_manifest_version=1"
     ]
-    assert document("commit", "show", identity, "g.omni", cwd=folder) == commit
-    assert f"graph_commit_id: {identity}" in lines("commit", "show", identity, "g.omni", cwd=folder)
+    (line,) = lines("commit", "list", "g.omni", cwd=folder)
+    assert re.fullmatch(rf"{identity[:10]}  [-\d]+ [:\d]+Z  -  \(main\)", line)
+    show = ("commit", "show", identity, "g.omni")
+    assert document(*show, cwd=folder) == commit
+    assert f"graph_commit_id: {identity}" in lines(*show, "--verbose", cwd=folder)
+    assert lines(*show, cwd=folder)[:2] == [f"commit: {identity}", "names: main"]
     nobody = document("commit", "list", "g.omni", "--filter", "actor=nobody", cwd=folder)
     assert nobody == {"commits": []}
 
@@ -194,14 +202,15 @@ def test_a_schema_is_applied_as_one_commit(folder: Path) -> None:
 
 def test_a_schema_that_cannot_be_applied_is_one_sentence(folder: Path) -> None:
     text = Path(SCHEMA).read_text("utf-8")
-    (folder / "next.pg").write_text(text.replace("age: I32?", "age: I64?"), "utf-8")
+    (folder / "next.pg").write_text(text.replace("age: I32?", "age: U32?"), "utf-8")
     apply = ("schema", "apply", "g.omni", "--schema", "next.pg", "--quiet")
     done = run(*apply, cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: [OG-MF-106] node:Person.age: ")
     plan = document("schema", "plan", "g.omni", "--schema", "next.pg", cwd=folder)
     assert (plan["supported"], plan["steps"][0]["code"]) == (False, "OG-MF-106")
-    (folder / "next.pg").write_text(f"{text}\nnode Extra {{}}", "utf-8")
+    narrower = text.replace("@range(age, 0..150)", "@range(age, 0..99)")
+    (folder / "next.pg").write_text(narrower, "utf-8")
     lines("branch", "create", "review", "g.omni", cwd=folder)
     done = run(*apply, cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
@@ -222,6 +231,27 @@ def test_queries_are_checked_against_a_graph(folder: Path) -> None:
     done = run("lint", "--query", "q.gq", "g.omni", cwd=folder)
     assert done.returncode == 1
     assert "T1: unknown node type 'Robot'" in done.stdout
+
+
+def test_a_schema_is_shown_planned_applied_and_compared_on_a_branch(folder: Path) -> None:
+    text = document("schema", "show", "g.omni", cwd=folder)["schema_source"]
+    wider = text + "\nnode Topic { key: String @key  size: I32 = 1 }\n"
+    (folder / "next.pg").write_text(wider)
+    lines("branch", "create", "b", "g.omni", "--quiet", cwd=folder)
+    on = ("g.omni", "--schema", "next.pg", "--branch", "b")
+    assert lines("schema", "plan", *on, cwd=folder)[-1] == "- add node type 'Topic'"
+    applied = document("schema", "apply", *on, "--quiet", cwd=folder)
+    assert applied["applied"] is True
+    shown = document("schema", "show", "g.omni", "--branch", "b", cwd=folder)
+    assert shown == {"schema_source": wider}
+    assert document("schema", "show", "g.omni", cwd=folder) == {"schema_source": text}
+    assert lines("schema", "diff", "g.omni", "--branch", "b", cwd=folder) == [
+        "- add node type 'Topic'"
+    ]
+    told = document("schema", "diff", "g.omni", "--branch", "b", "--against", "b", cwd=folder)
+    assert (told["from"], told["to"], told["step_count"]) == ("b", "b", 0)
+    lines("branch", "merge", "b", "g.omni", "--quiet", cwd=folder)
+    assert document("schema", "show", "g.omni", cwd=folder) == {"schema_source": wider}
 
 
 def test_a_check_is_against_one_schema(folder: Path) -> None:

@@ -29,8 +29,10 @@ def test_recoveries_are_listed_whatever_branch_they_were_on(recovered: Path) -> 
     assert document(*listing, cwd=recovered)["commits"] == []
     [commit] = document(*listing, "--all-branches", cwd=recovered)["commits"]
     assert (commit["graph_branch"], commit["actor_id"]) == ("work", RECOVERY)
-    [line] = lines(*listing, "--all-branches", cwd=recovered)
+    [line] = lines(*listing, "--all-branches", "--verbose", cwd=recovered)
     assert "graph_branch=work" in line
+    [line] = lines(*listing, "--all-branches", cwd=recovered)
+    assert f"{RECOVERY}  (work)  +1 Person" in line
     with og.open(recovered / "g.omni", read_only=True) as graph:
         [same] = graph.commits.list(actor=RECOVERY, all_branches=True)
         assert same.id == commit["graph_commit_id"]

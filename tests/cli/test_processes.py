@@ -29,6 +29,7 @@ Bob  | 25\x20\x20
 Cy   | null
 """
 ULID = r"[0-9A-HJKMNP-TV-Z]{26}"
+SHORT = r"[0-9A-Z]{10,}  [-\d]+ [:\d]+Z"
 
 
 def as_json(text: str) -> Any:
@@ -74,11 +75,15 @@ READS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     ),
     "commit list": (
         ("commit", "list", "g.omni"),
+        matching(rf"{SHORT}  -  \(main\)  \+2 Company .*\n{SHORT}  -\n"),
+    ),
+    "commit list --verbose": (
+        ("commit", "list", "g.omni", "--verbose"),
         matching(rf"({ULID} graph_branch=main graph_manifest_version=\d\n){{2}}"),
     ),
     "commit list --graph": (
         ("commit", "list", "g.omni", "--graph"),
-        matching(rf"\* {ULID} \(main\) [-\d]+ [:\d]+\n\* {ULID} [-\d]+ [:\d]+\n"),
+        matching(rf"\* {SHORT}  -  \(main\)  \+2 Company .*\n\* {SHORT}  -\n"),
     ),
     "snapshot": (
         ("snapshot", "g.omni"),

@@ -220,3 +220,26 @@ def test_a_feed_consumer_from_registration_to_lapse(graph: Graph) -> None:
     assert run("changes", "consumer", "remove", "mirror", uri).returncode == 0
     assert run("changes", "consumer", "list", uri).stdout == "(no feed consumers)\n"
     assert run("changes", "poll", uri, "--ack").returncode == 2
+
+
+def test_a_backup_from_a_terminal(graph: Graph, tmp_path: Path) -> None:
+    graph.branches.create("side")
+    add(graph, 1000, 1003, branch="side")
+    target = str(tmp_path / "copy.omni")
+    preview = told("backup", graph.uri, target, "--dry-run")
+    assert (preview["dry_run"], preview["files_reused"], preview["findings"]) == (True, 0, None)
+    assert not Path(target).exists()
+    done = run("backup", graph.uri, target)
+    assert done.returncode == 0, done.stderr
+    assert f"omnigraph backup → {target} (direct, local)" in done.stderr
+    files = preview["files_copied"]
+    first, last = done.stdout.splitlines()
+    assert first.startswith(f"copied {files} file(s), {preview['bytes_copied']} bytes; 0 file(s)")
+    assert last == f"OK    {target}: 2 branch(es) checked"
+    again = told("backup", graph.uri, target, "--no-check", "--quiet")
+    assert (again["files_copied"], again["files_reused"]) == (0, files)
+    assert set(again["heads"]) == {"main", "side"}
+    assert "was not checked" in run("backup", graph.uri, target, "--no-check").stdout
+    refused = run("backup", target, graph.uri)
+    assert refused.returncode == 1
+    assert "it is no backup" in refused.stderr

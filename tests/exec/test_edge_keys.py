@@ -127,6 +127,16 @@ def test_every_input_derives_the_same_id(graph: Graph, tmp_path: Path) -> None:
     assert set(edges(graph)) == ids
 
 
+def test_the_older_format_derives_ids_from_the_ends_as_they_are_spelled_in_the_end(
+    tmp_path: Path,
+) -> None:
+    graph = og.init(tmp_path / "g", "node N { n: I64 @key }\nedge E: N -> N @key(src, dst)")
+    records = lines(edge("E", "042", "042"), node("N", n=42, id="042"))
+    graph.load(records, "merge", permissive=True)
+    (row,) = edges(graph, "E").values()
+    assert (row["id"], row["src"]) == ('["42","42"]', "42")
+
+
 def test_an_export_loads_again(graph: Graph, tmp_path: Path) -> None:
     graph.load(
         lines(edge("Broader", "a", 'q"', weight=1), edge("Rated", "a", "b", year=7)), "merge"

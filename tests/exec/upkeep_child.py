@@ -27,6 +27,13 @@ def do(graph: og.Graph, verb: str) -> None:
         graph.ensure_indices()
 
 
+def die_in_backup(uri: str, target: str, place: str) -> None:
+    """Back a graph up, killed at a failpoint."""
+    with og.open(uri) as graph:
+        failpoints.arm(place, "kill")
+        graph.backup(target)
+
+
 INSERT = "query add($n: String) { insert Person { name: $n, age: 7 } }"
 COUNT = "query n() { match { $p: Person } return { count($p) as n } }"
 WALK = "query w() { match { $p: Person $p knows $f } return { $p.name, $f.age } }"

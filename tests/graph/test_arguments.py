@@ -21,6 +21,7 @@ ODD: tuple[Any, ...] = (
     Path("nowhere"), 1 << 70, "x" * 5_000,
 )  # fmt: skip
 FITTING: dict[str, Any] = {
+    "point": "main",
     "query": READ, "before": "main", "after": "main", "source": b"", "mode": "append",
     "kind": "node", "type": "Person", "id": "Ada", "property": "photo", "name": "work",
     "desired": SCHEMA, "schema": SCHEMA, "commit_id": "01X", "commit": "01X", "keep": 1,

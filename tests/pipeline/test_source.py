@@ -92,6 +92,26 @@ def test_DS1_a_dataframe_reads_the_snapshot_it_was_made_of(
     assert read(spark, graph, type="Person", branch="side").count() == 5
 
 
+def test_DS1_a_point_in_time_is_read_and_a_message_is_written(
+    spark: SparkSession, graph: Graph
+) -> None:
+    graph.tags.create("v1")
+    added = spark.createDataFrame([("Dan", 5)], "name string, age int")
+    options = {"type": "Person", "message": "from Spark", "metadata": '{"job": "j-1"}'}
+    added.write.format("omnigraph").options(**options).mode("append").save(graph.uri)
+    head = graph.commits.get("main")
+    assert (head.message, head.metadata) == ("from Spark", {"job": "j-1"})
+    for point in ("v1", "main~1", f"{head.parent}"):
+        assert read(spark, graph, type="Person", snapshot=point).count() == 3
+        assert read(spark, graph, type="Person", branch=point).count() == 3
+    tables = graph.spark.tables(["Person"], snapshot="v1", spark=spark)
+    assert tables["Person"].count() == 3
+    ask = "query who() { match { $p: Person } return { $p.name } }"
+    assert len(graph.query(ask, branch="v1", engine="spark", spark=spark)) == 3
+    with pytest.raises(og.BadRequest, match="NUL"):
+        read_options({"path": graph.uri, "type": "Person", "message": "\0"})
+
+
 def test_DS1_partitions_follow_fragments(spark: SparkSession, graph: Graph) -> None:
     assert grouped({1: 10, 2: 90, 3: 1, 4: 200, 5: 1}, 100) == [(1, 2), (3,), (4,), (5,)]
     assert grouped({}, 100) == [()]

@@ -273,3 +273,31 @@ def test_SV12_texts_are_checked_and_explained(server: Served) -> None:
     assert plan["query_name"] == "names"
     assert plan["plan"]
     refused(server.post("/explain", {"query": "no"}), 400, "bad_request", "diagnostic")
+
+
+# ---- SV10a
+
+
+def test_SV10a_writes_say_what_they_are_about(server: Served) -> None:
+    branch = branched(server, "noted")
+    note = {"message": "because", "metadata": {"ticket": "7"}}
+    body = {"query": ADD, "params": {"n": "Gus"}, "branch": branch, **note}
+    changed = server.answer("/mutate", body, wire.ChangeOutput)["commit"]
+    line = '{"type":"Note","data":{"text":"x"}}'
+    load = {"data": line, "branch": branch, "mode": "append", **note}
+    loaded = server.answer("/load", load, wire.IngestOutput)["commit"]
+    into = branched(server, "noted-into")
+    merge = {"source": branch, "target": into, **note}
+    merged = server.answer("/branches/merge", merge, wire.BranchMergeOutput)["commit"]
+    statements = [{"query": ADD, "params": {"n": "Hal"}}]
+    done = server.answer(
+        "/transactions",
+        {"branch": into, "statements": statements, **note},
+        wire_beyond.TransactionOutput,
+    )
+    for commit in (changed, loaded, merged, done["commit"]):
+        assert (commit["message"], commit["metadata"]) == ("because", {"ticket": "7"})
+    feed = server.get("/changes", params={"branch": into, "start": "beginning"}).json()
+    assert feed["blocks"][-1]["cause"]["message"] == "because"
+    long = {**body, "message": "x" * 70_000}
+    refused(server.post("/mutate", long), 413, "bad_request", "resource_limit")

@@ -31,6 +31,7 @@ EXPECTED: dict[str, tuple[int, str | None, tuple[str, ...]]] = {
     "ChangeFeedGap": (410, None, ("change_feed_gap",)),
     "ConsumerLapsed": (410, None, ("change_feed_gap",)),
     "GraphMoved": (500, "internal", ()),
+    "GraphClosed": (500, "internal", ()),
     "NotRevertible": (409, "conflict", ()),
     "SchemaDiffers": (409, "conflict", ()),
     "Forbidden": (403, "forbidden", ()),

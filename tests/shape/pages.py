@@ -24,7 +24,7 @@ SAVED = re.compile(r"[Ss]ave this as\s+`(?P<name>[\w./-]+)`[^`]*$")
 FOLDER = re.compile(r"<!-- folder: (?P<path>[\w./-]+) -->")
 SHELL_SIGNS = re.compile(r"[|<>&;`\\]|\$\(|\*")
 VARYING = (
-    (re.compile(r"\b0[0-9A-HJKMNP-TV-Z]{25}\b"), "<id>"),
+    (re.compile(r"\b0[0-9A-HJKMNP-TV-Z]{9,25}\b"), "<id>"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "<moment>"),
     (re.compile(r"\b1[0-9]{15}\b"), "<microseconds>"),
 )

@@ -12,10 +12,11 @@ import pyarrow as pa
 from omnigraph.storage.lance.tables import keyed
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.opening import create, open_store
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit
-from omnigraph.storage.store import Settings, Store, create, open_store
+from omnigraph.storage.store import Settings, Store
 from omnigraph.types import TableKey
 
 PERSON, CITY, KNOWS = TableKey("node:Person"), TableKey("node:City"), TableKey("edge:Knows")

@@ -1,6 +1,7 @@
-"""What Lance writes into its files, and its `repr`, as far as `direct_read`, `id_index` and
-`rowids` read them. An upgrade that changes it fails here."""
+"""What Lance writes into its files, and its `repr`, as far as `direct_read`, `id_index`,
+`rowids` and `base_paths` read them. An upgrade that changes it fails here."""
 
+import shutil
 from pathlib import Path
 
 import lance
@@ -13,7 +14,10 @@ from lance.dataset import LanceOperation, Transaction
 from lance.file import LanceFileReader
 from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
 
+from omnigraph.errors import StorageFailed
 from omnigraph.storage.lance import columns
+from omnigraph.storage.lance.base_paths import rebased
+from omnigraph.storage.objects import root_of
 
 LETTERS = ["c", "a", "b"]
 
@@ -196,6 +200,49 @@ def test_a_branch_names_the_root_of_files_it_did_not_write(table: LanceDataset) 
     [own] = branch.get_fragments()[1].metadata.files
     assert own.base_id is None
     assert (Path(branch.uri) / "data" / own.path).exists()
+
+
+def test_a_version_of_a_branch_whose_base_path_was_rewritten_reads_the_copy(
+    table: LanceDataset, tmp_path: Path
+) -> None:
+    """With an index and a deletion in the parent, a branch of a branch, and longer paths."""
+    location = "table.lance"
+    table.create_scalar_index("id", "BTREE")
+    table = lance.dataset(table.uri)
+    table.delete("id = 'a'")
+    table.create_branch("work", lance.dataset(table.uri).version)
+    rows = pa.table({"id": ["own"], "n": [1]})
+    work = lance.write_dataset(rows, f"{table.uri}/tree/work", mode="append")
+    lance.dataset(table.uri).create_branch("deep", ("work", work.version))
+    deep = lance.write_dataset(rows, f"{table.uri}/tree/deep", mode="append")
+    before = deep.to_table().to_pylist()
+    copy = root_of(tmp_path / "a longer path" / "of the copy")
+    assert copy.path is not None
+    shutil.copytree(table.uri, copy.path / location)
+    for file in (copy.path / location / "tree").rglob("*.manifest"):
+        data = file.read_bytes()
+        assert rebased(data, location, root_of(tmp_path)) == data, "at home nothing changes"
+        file.write_bytes(rebased(data, location, copy))
+    shutil.rmtree(table.uri)
+    moved = lance.dataset(str(copy.path / location / "tree" / "deep"))
+    assert moved.to_table().to_pylist() == before
+    assert {base.path for base in moved.base_paths().values()} == {
+        copy.branching(location),
+        f"{copy.branching(location)}/tree/work",
+    }
+    assert moved.to_table(filter="id = 'c'").num_rows == 1
+    assert moved.to_table(filter="id = 'a'").num_rows == 0
+
+
+@pytest.mark.parametrize("cut", [3, 20, -1])
+def test_a_version_file_that_is_not_understood_is_refused(table: LanceDataset, cut: int) -> None:
+    table.create_branch("work", table.version)
+    (file,) = (Path(table.uri) / "tree" / "work" / "_versions").glob("*.manifest")
+    root = root_of(Path(table.uri).parent / "elsewhere")
+    with pytest.raises(StorageFailed):
+        rebased(file.read_bytes()[:cut], "table.lance", root)
+    with pytest.raises(StorageFailed, match="lies in no table"):
+        rebased(file.read_bytes(), "other.lance", root)
 
 
 # Row versions

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.counterparts import type_counterpart
 from omnigraph.catalog.model import Catalog, Type
 from omnigraph.errors import (
     BadRequest,
@@ -35,7 +36,7 @@ from omnigraph.storage.lance.parallel import together
 from omnigraph.storage.lance.spans import AFTER, BEFORE
 from omnigraph.storage.records import DATASET, Commit, Snapshot, TablePin
 from omnigraph.storage.store import Store
-from omnigraph.types import Kind, TableKey, TypeId
+from omnigraph.types import Kind, TypeId
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 OPS = (INSERT, UPDATE, DELETE)
@@ -181,7 +182,6 @@ class Changes:
         self._store = store
         self._catalog = catalog
         self._catalog_before = catalog_before or catalog
-        self._names_before = _table_names(self._catalog_before)
         self._before = before
         self._after = after
         self._filters = only
@@ -225,38 +225,50 @@ class Changes:
 
     def _require_kept(self) -> None:
         """Refuse when a type that had entities was dropped: no catalog type describes them."""
-        kept = {(owner.kind, owner.id) for owner in owners(self._catalog)}
         for owner in owners(self._catalog_before):
             pin = self._before.tables.get(owner.table)
-            gone = (owner.kind, owner.id) not in kept and self._filters.take(owner)
+            gone = self._same(owner, self._catalog) is None and self._filters.take(owner)
             if gone and pin and pin.row_count:
                 raise NoChanges("schema_boundary", self._after.commit_id, owner.name)
+
+    def _same(self, owner: Type, catalog: Catalog) -> Type | None:
+        """The same type in the other schema. Between two branches the name may say it: each has an
+        identity of its own for a type that both added."""
+        same = type_counterpart(owner, catalog)
+        if same is None or same.id == owner.id or self._before.branch != self._after.branch:
+            return same
+        return None
 
     def _of_type(self, owner: Type, after_id: str | None) -> Iterator[Change]:
         pins = self._pins(owner)
         if pins is None:
             return
         before, after = pins
-        old = Entities(owner, self._store.tables.reader(before))
         new = Entities(owner, self._store.tables.reader(after))
-        touched = self._store.deltas.touched(before, after, columns=new.read_by())
+        if before is None:
+            old, touched = new, self._store.deltas.listed(after)
+        else:
+            was = self._same(owner, self._catalog_before)
+            old = Entities(owner, self._store.tables.reader(before), stored_as=was)
+            touched = self._store.deltas.compared(before, after, columns=new.read_by())
         if after_id is not None:
             touched = touched.filter(pc.greater(touched["id"], after_id))
         rows = rows_a_chunk(owner)
         for start in range(0, touched.num_rows, rows):
             yield from self._of_rows(owner, old, new, touched.slice(start, rows))
 
-    def _pins(self, owner: Type) -> tuple[TablePin, TablePin] | None:
-        """The two versions of a type's table, or None when nothing can differ. A type that was
-        renamed between the points is found by its identity."""
-        name = self._names_before.get((owner.kind, owner.id))
-        before = None if name is None else self._before.tables.get(name)
+    def _pins(self, owner: Type) -> tuple[TablePin | None, TablePin] | None:
+        """The two versions of a type's table, or None when nothing can differ; no first one for a
+        type that is new. A type that was renamed between the points is found by its identity."""
+        was = self._same(owner, self._catalog_before)
+        before = None if was is None else self._before.tables.get(was.table)
         after = self._after.tables.get(owner.table)
-        if before is None or after is None:
-            only = before or after
-            if only is not None and only.row_count:
+        if after is None:
+            if before is not None and before.row_count:
                 raise NoChanges("schema_boundary", self._after.commit_id, owner.name)
             return None
+        if before is None:
+            return (None, after) if after.row_count else None
         return None if _is_same(before, after) else (before, after)
 
     def _of_rows(
@@ -282,10 +294,6 @@ class Changes:
 def _taken(rows: Rows, positions: npt.NDArray[np.intp]) -> Rows:
     """Rows by position; not copied when every position is asked for."""
     return rows if len(positions) == len(rows) else rows.take(pa.array(positions))
-
-
-def _table_names(catalog: Catalog) -> dict[tuple[Kind, TypeId], TableKey]:
-    return {(owner.kind, owner.id): owner.table for owner in owners(catalog)}
 
 
 def _is_same(before: TablePin, after: TablePin) -> bool:

@@ -17,9 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_type, property_columns
+from omnigraph.catalog.counterparts import stored_ids
 from omnigraph.catalog.model import EdgeType, Type
+from omnigraph.exec.values.default_cells import default_cells
 from omnigraph.storage.lance.columns import ADDRESS, BLOB_SIZE, BLOB_URI
 from omnigraph.storage.lance.reader import TableReader
+from omnigraph.types import PropertyId
 
 Mask = npt.NDArray[np.bool_]
 
@@ -42,12 +45,25 @@ class Aligned(Protocol):
 
 
 class Entities:
-    """One type at one version."""
+    """One type at one version. `stored_as` is the type as that version's own schema has it, where
+    the owner is of another one; with `defaults` a property that the version lacks has its default,
+    else it is null."""
 
-    def __init__(self, owner: Type, reader: TableReader) -> None:
+    def __init__(
+        self,
+        owner: Type,
+        reader: TableReader,
+        *,
+        stored_as: Type | None = None,
+        defaults: bool = False,
+    ) -> None:
         self.owner = owner
         self.reader = reader
-        self._columns = _column_names(owner, reader.schema)
+        self._defaults = defaults
+        ids = {prop.name: prop.id for prop in owner.properties}
+        if stored_as is not None:
+            ids = stored_ids(owner, stored_as)
+        self._columns = _column_names(owner, reader.schema, ids)
         self._same_as_id = owner.key[0] if owner.key_is_id else None
 
     def pick(self, row_ids: pa.Array, ids: pa.Array, *, located: bool = False) -> "Picked":
@@ -69,6 +85,11 @@ class Entities:
         """The columns of the type that this version does not have."""
         return frozenset(name for name, column in self._columns.items() if column is None)
 
+    @property
+    def names(self) -> list[str]:
+        """Every column of the type, in the catalog's names."""
+        return list(self._columns)
+
     def read_by(self) -> list[str]:
         """The columns of the table that `pick` reads."""
         names = [name for name in self._columns if name not in ("id", self._same_as_id)]
@@ -88,13 +109,23 @@ class Entities:
         return self._named(rows, self._columns, len(row_ids))
 
     def _named(self, rows: pa.Table, columns: Mapping[str, str | None], length: int) -> pa.Table:
-        """Stored columns in the catalog's names; null where the version has no such column."""
+        """Stored columns in the catalog's names and types; the default or null where the version
+        has no such column."""
         return pa.table(
             {
-                name: _absent(self.owner, name, length) if column is None else rows[column]
+                name: self._absent(name, length)
+                if column is None
+                else _wide(self.owner, name, rows[column])
                 for name, column in columns.items()
             }
         )
+
+    def _absent(self, name: str, length: int) -> pa.Array:
+        prop = self.owner.property(name)
+        assert prop is not None
+        if self._defaults:
+            return default_cells(prop, length)
+        return pa.nulls(length, arrow_type(prop.type))
 
     def stored(self, rows: pa.Table) -> pa.Table:
         """Rows in the catalog's names as this version's table holds them."""
@@ -330,19 +361,28 @@ def _budgeted(positions: Sequence[int], sizes: Sequence[int]) -> list[list[int]]
     return groups
 
 
-def _column_names(owner: Type, schema: pa.Schema) -> dict[str, str | None]:
-    """Each column of a type with its name in a version: renamed ones are found by identity."""
+def _column_names(
+    owner: Type, schema: pa.Schema, ids: Mapping[str, PropertyId]
+) -> dict[str, str | None]:
+    """Each column of a type with its name in a version: renamed ones are found by identity, which
+    is that of `ids` there."""
     by_id, stored = property_columns(schema), set(schema.names)
     names: dict[str, str | None] = {"id": "id"}
     if isinstance(owner, EdgeType):
         names |= {"src": "src", "dst": "dst"}
     for prop in sorted(owner.properties, key=lambda each: each.id):
         same_name = prop.name if prop.name in stored else None
-        names[prop.name] = by_id.get(prop.id, same_name if prop.type.is_blob else None)
+        own_id = ids.get(prop.name)
+        if own_id is None:
+            names[prop.name] = None
+        else:
+            names[prop.name] = by_id.get(own_id, same_name if prop.type.is_blob else None)
     return names
 
 
-def _absent(owner: Type, name: str, length: int) -> pa.Array:
+def _wide(owner: Type, name: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of a version as the type of today has it: one that was widened since is cast."""
     prop = owner.property(name)
-    assert prop is not None
-    return pa.nulls(length, arrow_type(prop.type))
+    if prop is None or prop.type.is_blob or values.type == arrow_type(prop.type):
+        return values
+    return values.cast(arrow_type(prop.type))

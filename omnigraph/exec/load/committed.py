@@ -30,8 +30,9 @@ from omnigraph.exec.load.upsert import FRAGMENTS_ROWS, RunJobs, grouped, in_proc
 from omnigraph.exec.rules.rules import EdgesPerSource, Endpoint, Unique, rules_of
 from omnigraph.exec.values.selection import KEYS_MAX, rows_by_key, rows_by_values, without_ids
 from omnigraph.storage.lance.reader import TableReader
+from omnigraph.storage.opening import open_store
 from omnigraph.storage.records import TablePin
-from omnigraph.storage.store import Store, open_store
+from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 
 _LOOKED_UP_MAX = 20 * KEYS_MAX

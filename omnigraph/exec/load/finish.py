@@ -188,7 +188,7 @@ def publish_load(
             current = store.begin(
                 request.branch,
                 kind=WriterKind.LOAD,
-                actor=request.actor,
+                **request.note.stated,
                 schema=catalog.schema_id,
                 turn=turn,
             )

@@ -67,7 +67,7 @@ class Loading:
         request = self._request
         schema = self._catalog.schema_id
         write = self._store.begin(
-            request.branch, kind=WriterKind.LOAD, actor=request.actor, schema=schema
+            request.branch, kind=WriterKind.LOAD, **request.note.stated, schema=schema
         )
         taken = self._take(write, pieces)
         finish_kind = PatchFinish if request.mode == "patch" else Finish

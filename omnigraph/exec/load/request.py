@@ -13,7 +13,7 @@ from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.progress import OnProgress
 from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.records import Commit
+from omnigraph.storage.records import NO_NOTE, Commit, CommitNote
 
 MODES: tuple[Mode, ...] = ("append", "merge", "patch", "overwrite")
 
@@ -33,7 +33,7 @@ class LoadRequest:
     owner: Owner | None = None  # of columnar input
     columns: Mapping[str, str] = field(default_factory=dict)
     rejects: Path | None = None
-    actor: str | None = None
+    note: CommitNote = NO_NOTE
     progress: OnProgress | None = None
     permissive: bool = False  # the older, forgiving format, read as a whole
     once: str | None = None  # a name of this load: a branch has one commit of it at most

@@ -27,9 +27,10 @@ from omnigraph.exec.threads import in_order
 from omnigraph.exec.values.buckets import bucket_numbers
 from omnigraph.storage.lance.columns import ADDRESS, ROW_ID
 from omnigraph.storage.lance.staging import Fragments, TableStaging
+from omnigraph.storage.opening import open_store
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import TablePin
-from omnigraph.storage.store import Store, open_store
+from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 
 FRAGMENTS_ROWS = 1 << 20

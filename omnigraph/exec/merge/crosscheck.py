@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import EdgeType, Type
 from omnigraph.errors import MergeConflict, Violation
+from omnigraph.exec.changes.entities import Entities
 from omnigraph.exec.merge.threeway import TypeMerge
 from omnigraph.exec.rules.key_rules import check_keys, missing_ends
 from omnigraph.exec.rules.row_rules import check_rows
@@ -69,6 +70,26 @@ class Merged:
             return None
         return pa.concat_arrays([pa.array([], pa.uint64()), *known]).drop_null()
 
+    @property
+    def changes_rows(self) -> bool:
+        """Whether any row of the target is added, replaced or removed."""
+        return bool(len(self.leaving()) or len(self.source_rows.drop_null()) or self.made.num_rows)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rows of the target are inserted, updated and deleted."""
+        added = len(self.source_rows.drop_null()) + self.made.num_rows
+        updated = self.updated_count()
+        deleted = len(self.leaving()) - updated
+        return {"inserted": added - updated, "updated": updated, "deleted": deleted}
+
+    def added(self, target: Entities) -> pa.Table:
+        """The rows that come into the target, as this version of its table holds them."""
+        incoming = target.stored(self.merge.incoming())
+        if not self.made.num_rows:
+            return incoming
+        return pa.concat_tables([incoming, target.stored(self.made)])
+
     def removed(self, columns: list[str]) -> pa.Table:
         """The target's rows that are removed for good."""
         gone = self.target_rows.filter(self.source_rows.is_null())
@@ -97,14 +118,15 @@ def violations(graph: MergedGraph, rules: Mapping[TableKey, TypeRules]) -> Itera
     for table, part in graph.parts.items():
         for broken in _broken(graph, part, rules[table]):
             for violation in broken.violations:
-                yield _conflict(part.merge.owner, violation)
+                yield conflict_of(part.merge.owner, violation)
     for owner in graph.target_only:
         for endpoint in rules[owner.table].endpoints:
             for violation in _left_behind(graph, owner, endpoint).violations:
-                yield _conflict(owner, violation)
+                yield conflict_of(owner, violation)
 
 
-def _conflict(owner: Type, violation: Violation) -> MergeConflict:
+def conflict_of(owner: Type, violation: Violation) -> MergeConflict:
+    """A rule that the merged graph breaks, as a conflict."""
     kind = _KINDS.get(violation.rule, _VALUE)
     entity = None if kind == "cardinality_violation" else violation.id
     return MergeConflict(str(owner.kind), owner.name, entity, kind, violation.text)
@@ -127,7 +149,8 @@ def _unique(part: Merged, rule: Unique) -> RuleViolations:
     if not incoming.num_rows:
         return RuleViolations()
     committed = part.staying(columns)
-    if part.made.num_rows:
+    known = {*part.merge.target.reader.schema.names}
+    if part.made.num_rows and known.issuperset(columns):
         tuples = part.made.select(list(rule.columns)).drop_null()
         rivals = rows_by_values(part.merge.target.reader, part.merge.owner, tuples, columns)
         gone = part.merge.target.columns(part.leaving(), ["id"])

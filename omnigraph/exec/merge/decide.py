@@ -11,7 +11,7 @@ Invariant: what is staged is the target with the decided changes and nothing els
 decision without conflicts is staged.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -34,7 +34,7 @@ from omnigraph.exec.merge.resolve import (
     require_asked,
     settle,
 )
-from omnigraph.exec.merge.threeway import Base, TakenRows, TypeMerge
+from omnigraph.exec.merge.threeway import Base, EmptyBase, TakenRows, TypeMerge
 from omnigraph.exec.progress import Meter
 from omnigraph.exec.rules.rules import rules_by_table
 from omnigraph.storage.protocol.write import Write
@@ -61,22 +61,25 @@ class Answers:
     named: frozenset[EntityName] = frozenset()
 
     @classmethod
-    def checked(cls, catalog: Catalog, by: str, resolve: Resolve) -> "Answers":
-        """Answers that mean something."""
-        return cls(by, resolve, check_options(catalog, by, resolve))
+    def checked(cls, types: Iterable[Type], by: str, resolve: Resolve) -> "Answers":
+        """Answers that mean something for these types."""
+        return cls(by, resolve, check_options(types, by, resolve))
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The two versions of a graph that are merged. `compared` leaves types out that cannot matter;
-    `rechecked` are tables whose source rows were written under other rules than today's, and
-    `keeps_new` lets such rows keep the target's values of properties that are younger."""
+    """The two versions of a graph that are merged, with tables under the catalog's names.
+    `compared` leaves types out that cannot matter; `rechecked` are tables whose source rows were
+    written under other rules than today's, and `keeps_new` lets such rows keep the target's values
+    of properties that are younger. `stored_as` gives a type as source and target have it, where
+    the catalog is that of neither."""
 
     theirs: Snapshot
     ours: Snapshot
     compared: Callable[[Type], bool] = lambda owner: True
     rechecked: Collection[TableKey] = ()
     keeps_new: bool = False
+    stored_as: Callable[[Type], tuple[Type | None, Type | None]] = lambda owner: (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ class Decision:
     def stage(self, write: Write) -> None:
         """Stage the changes of each table, as one version."""
         for table_key, part in self.parts.items():
-            _stage(write, table_key, part)
+            stage_part(write, table_key, part)
 
 
 def decided(
@@ -114,13 +117,26 @@ def decided(
     keeper = EdgeKeeper(parts)
     for owner in filter(sides.compared, owners(catalog)):
         source, target = (each.tables.get(owner.table) for each in (sides.theirs, sides.ours))
-        if target is None or source == target:
+        if source == target:
             continue
         if source is None:
             target_only += [owner] if isinstance(owner, EdgeType) else []
             continue
-        base = bases.of(owner, source, target)
-        merge = TypeMerge(store, owner, base, source, target, keeps_new=sides.keeps_new)
+        # A type that the target lacks is one that the source added.
+        base: Base
+        if target is None:
+            base = EmptyBase(store, owner, source=source)
+        else:
+            base = bases.of(owner, source, target)
+        merge = TypeMerge(
+            store,
+            owner,
+            base,
+            source,
+            target,
+            keeps_new=sides.keeps_new,
+            stored_as=sides.stored_as(owner),
+        )
         settled = _settled(merge, answers, keeper, meter)
         if owner.table in sides.rechecked:
             _recheck(merge, settled)
@@ -162,8 +178,8 @@ def _recheck(merge: TypeMerge, settled: Settled) -> None:
 
 def _merged(merge: TypeMerge, settled: Settled) -> Merged:
     source_rows, target_rows = merge.taken.rows()
-    nothing = merge.target.reader.schema.empty_table()
-    made = pa.concat_tables([nothing, *settled.made])
+    nothing = merge.owner.schema.empty_table()
+    made = pa.concat_tables(settled.made) if settled.made else nothing
     made_rows = pa.concat_arrays([pa.array([], pa.uint64()), *settled.made_rows])
     return Merged(merge, source_rows, target_rows, made, made_rows)
 
@@ -183,16 +199,14 @@ def require_still(store: Store, ours: Snapshot) -> None:
         raise PreconditionFailed(ours.branch, ours.commit_id, head)
 
 
-def _stage(write: Write, table_key: TableKey, part: Merged) -> None:
+def stage_part(write: Write, table_key: TableKey, part: Merged) -> None:
     """Stage the changes of one table, as one version."""
-    leaving, taken = part.leaving(), part.source_rows.drop_null()
-    if not len(leaving) and not len(taken) and not part.made.num_rows:
+    if not part.changes_rows:
         return
-    added = pa.concat_tables([part.merge.incoming(), part.made])
     write.patch(
         table_key,
-        removed=leaving,
-        added=added,
+        removed=part.leaving(),
+        added=part.added(part.merge.target),
         updated=part.updated_count(),
         addresses=part.addresses(),
     )

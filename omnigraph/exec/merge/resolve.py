@@ -6,14 +6,14 @@ update when no property was changed on both sides to different values; everythin
 for an entity without a conflict is refused, never ignored.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.catalog.model import Catalog, Type
+from omnigraph.catalog.model import Type
 from omnigraph.errors import BadRequest, MergeConflict
 from omnigraph.exec.changes.entities import differ_in
 from omnigraph.exec.changes.images import Image, images
@@ -22,6 +22,7 @@ from omnigraph.exec.merge.threeway import (
     DIVERGENT_UPDATE,
     TypeMerge,
     Undecided,
+    one_column,
 )
 from omnigraph.exec.values.columns import with_columns
 from omnigraph.exec.values.from_input import Unfit, column, stored
@@ -62,8 +63,9 @@ class Settled:
         self.made_rows.append(target_rows)
 
 
-def check_options(catalog: Catalog, by: str, resolve: Resolve) -> frozenset[EntityName]:
-    """The entities that answers are for; raises for options that mean nothing."""
+def check_options(types: Iterable[Type], by: str, resolve: Resolve) -> frozenset[EntityName]:
+    """The entities that answers are for; raises for options that mean nothing. `types` are those of
+    both sides."""
     if by not in (ENTITY, PROPERTY):
         raise BadRequest(f"a merge is by entity or by property, not by '{by}'")
     if isinstance(resolve, str) and resolve not in (OURS, THEIRS):
@@ -73,8 +75,8 @@ def check_options(catalog: Catalog, by: str, resolve: Resolve) -> frozenset[Enti
     for entity in resolve:
         if not (isinstance(entity, tuple) and list(map(type, entity)) == [str, str]):
             raise BadRequest(f"{entity!r} names no entity", 'answer by ("Type", "id")')
-    types = {owner.name for owner in catalog.types}
-    unknown = frozenset(entity for entity in resolve if entity[0] not in types)
+    names = {owner.name for owner in types}
+    unknown = frozenset(entity for entity in resolve if entity[0] not in names)
     if unknown:
         raise BadRequest(
             f"answers for types that the schema does not have: {_listed(unknown)}",
@@ -215,15 +217,14 @@ def _clashes(undecided: Undecided) -> list[list[str]]:
 
 def _by_property(merge: TypeMerge, undecided: Undecided, positions: pa.Array) -> pa.Table:
     """The target's rows with the properties that the source changed."""
-    ours = merge.target.reader.stageable(undecided.target_rows.take(positions))
-    theirs = merge.from_source(undecided.source_rows.take(positions))
+    ours = merge.target.stageable(undecided.target_rows.take(positions))
+    theirs = merge.source.stageable(undecided.source_rows.take(positions))
     count = len(positions)
     made = {}
     for name in undecided.ours.rows.column_names:
         from_source = differ_in(undecided.theirs, undecided.base, name)[positions.to_numpy()]
         chosen = pa.array(np.arange(count) + np.where(from_source, count, 0))
-        both = pa.chunked_array([*ours[name].chunks, *theirs[name].chunks])
-        made[name] = both.take(chosen)
+        made[name] = one_column(ours[name], theirs[name]).take(chosen)
     return with_columns(ours, made)
 
 
@@ -233,9 +234,9 @@ def _by_hand(
     """The target's row, or the source's where the target has none, with properties set."""
     target_rows = undecided.target_rows.slice(position, 1)
     if target_rows.null_count:
-        row = merge.from_source(undecided.source_rows.slice(position, 1))
+        row = merge.source.stageable(undecided.source_rows.slice(position, 1))
     else:
-        row = merge.target.reader.stageable(target_rows)
+        row = merge.target.stageable(target_rows)
     return with_columns(row, {n: _cells(merge, row, n, value) for n, value in values.items()})
 
 

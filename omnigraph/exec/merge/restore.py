@@ -20,6 +20,7 @@ from omnigraph.exec.merge.undo import (
     UndoRequest,
     changed_types,
     not_reclaimed,
+    require_same_key,
     run_undo,
     seen_today,
 )
@@ -128,9 +129,13 @@ def _require_types(
 
 
 def _require_values(point: Snapshot, was: Type, owner: Type) -> None:
-    """No property that every entity must have is younger than the point."""
+    """The ids are those of today's key, and no property that every entity must have is younger than
+    the point, unless it has a default."""
+    if _rows(point, was.table):
+        require_same_key(point.commit_id, was, owner)
     known = {prop.id for prop in was.properties}
-    new = [p.name for p in owner.properties if p.id not in known and not p.type.nullable]
+    required = (p for p in owner.properties if not p.type.nullable and p.default is None)
+    new = [prop.name for prop in required if prop.id not in known]
     if new and _rows(point, was.table):
         reason = f"it has no value for {', '.join(new)}, which was added since and is required"
         raise SchemaDiffers(point.commit_id, (owner.name,), reason, _WAY_OUT)

@@ -22,6 +22,7 @@ from omnigraph.exec.merge.undo import (
     UndoRequest,
     changed_types,
     not_reclaimed,
+    require_same_key,
     run_undo,
     seen_today,
 )
@@ -106,14 +107,17 @@ def _require_same_schema(
 def _require_types(
     schemas: Schemas, commits: CommitRange, before: Snapshot, after: Snapshot, catalog: Catalog
 ) -> None:
-    """Every type that the commits changed is still declared."""
-    today = {(owner.kind, owner.id) for owner in catalog.types}
-    gone = [
-        owner.name
+    """Every type that the commits changed is still declared, with the same key."""
+    today = {(owner.kind, owner.id): owner for owner in catalog.types}
+    changed = [
+        owner
         for owner in schemas.of(after).catalog.types
-        if (owner.kind, owner.id) not in today
-        and before.tables.get(owner.table) != after.tables.get(owner.table)
+        if before.tables.get(owner.table) != after.tables.get(owner.table)
     ]
+    for owner in changed:
+        if (owner.kind, owner.id) in today:
+            require_same_key(commits.last.id, owner, today[owner.kind, owner.id])
+    gone = [owner.name for owner in changed if (owner.kind, owner.id) not in today]
     if gone:
         raise SchemaDiffers(
             commits.last.id,
@@ -133,7 +137,7 @@ class _OneCommit:
     def of(self, owner: Type, source: TablePin, target: TablePin) -> Base:
         """The type at the commit."""
         pin = self.snapshot.tables[owner.table]
-        return CommitBase(self.store, owner, pin, source=source, target=target)
+        return CommitBase(self.store, owner, pin, source=source, target=target, is_between=True)
 
 
 def _undo(

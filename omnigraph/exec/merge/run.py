@@ -14,10 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from omnigraph.catalog.model import Catalog, Type
+from omnigraph.catalog.counterparts import type_counterpart
+from omnigraph.catalog.model import Type
 from omnigraph.errors import (
     BadRequest,
     MergeConflict,
+    MergeConflicts,
     NotFound,
     OmnigraphError,
     PreconditionFailed,
@@ -28,19 +30,34 @@ from omnigraph.exec.merge.decide import (
     COMPARE,
     Answers,
     Decision,
-    Sides,
     decided,
     require_still,
 )
 from omnigraph.exec.merge.kept_edges import KeptEdge
+from omnigraph.exec.merge.merged_schema import (
+    SCHEMA_HINT,
+    MergedSchema,
+    lost_types,
+    merged_schema,
+    rule_conflicts,
+    stage_schema,
+)
 from omnigraph.exec.merge.planned_changes import PlannedChanges, preview_document
 from omnigraph.exec.merge.resolve import ENTITY, Resolve
-from omnigraph.exec.merge.threeway import Base, CommitBase, ForgottenBase, MergedBase
+from omnigraph.exec.merge.threeway import (
+    Base,
+    CommitBase,
+    EmptyBase,
+    ForgottenBase,
+    MergedBase,
+)
 from omnigraph.exec.progress import Meter, Progress
+from omnigraph.exec.schemas import Schemas
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import WriterKind
-from omnigraph.storage.records import Commit, CommitId, Snapshot, TablePin
+from omnigraph.storage.protocol.write import Write
+from omnigraph.storage.records import NO_NOTE, Commit, CommitId, CommitNote, Snapshot, TablePin
 from omnigraph.storage.retry import MERGE
 from omnigraph.storage.store import Store
 
@@ -98,7 +115,7 @@ class MergeRequest:
 
     source: str
     into: str = MAIN
-    actor: str | None = None
+    note: CommitNote = NO_NOTE
     delete_source: bool = False
     by: str = ENTITY
     resolve: Resolve = None
@@ -125,28 +142,37 @@ class MergeRequest:
         return counts
 
 
-def run_merge(store: Store, catalog: Catalog, asked: MergeRequest) -> MergeOutcome:
+def run_merge(store: Store, schemas: Schemas, asked: MergeRequest) -> MergeOutcome:
     """Merge, or raise with nothing of it visible."""
     source, target = asked.source.strip(), asked.into.strip()
     if source == target:
         raise BadRequest(f"cannot merge branch '{source}' into itself", "name two branches")
-    answers = Answers.checked(catalog, asked.by, asked.resolve)
     if not asked.dry_run:
         store.heal()
     theirs = store.snapshot(source)
+    both = (schemas.of(each).catalog for each in (theirs, store.snapshot(target)))
+    types = [owner for catalog in both for owner in catalog.types]
+    answers = Answers.checked(types, asked.by, asked.resolve)
     meter = Meter(asked.progress)
-    kind, decision, commit = store.turns.prepared_again(
-        lambda turn: _merge(
-            store, catalog, asked, answers, theirs, store.snapshot(target), meter, turn
-        ),
-        budget=MERGE,
-        counts=asked.worth_repeating(),
-    )
+
+    def attempts(*, in_schema_turn: bool) -> Done:
+        attempt = _Merge(store, schemas, asked, answers, theirs, meter, in_schema_turn)
+        return store.turns.prepared_again(
+            lambda turn: attempt.run(store.snapshot(target), turn),
+            budget=MERGE,
+            counts=asked.worth_repeating(),
+        )
+
+    try:
+        kind, decision, commit = attempts(in_schema_turn=False)
+    except _ChangesSchema:
+        with store.schema_change():
+            kind, decision, commit = attempts(in_schema_turn=True)
     meter.add(0, "done")
     deletes = asked.delete_source and not asked.dry_run
     deleted, error = _delete_source(store, theirs) if deletes else (None, None)
     outcome = MergeOutcome(
-        kind, source, target, commit, asked.actor, deleted, error, dry_run=asked.dry_run
+        kind, source, target, commit, asked.note.actor, deleted, error, dry_run=asked.dry_run
     )
     if decision is None:
         return outcome
@@ -173,51 +199,105 @@ def beside_deletions() -> Callable[[Exception], bool]:
     return counts
 
 
-def _merge(
-    store: Store,
-    catalog: Catalog,
-    asked: MergeRequest,
-    answers: Answers,
-    theirs: Snapshot,
-    ours: Snapshot,
-    meter: Meter,
-    turn: Turn,
-) -> Done:
-    meter.rows = 0
-    meter.add(0, COMPARE)
-    asked.require_heads(theirs, ours)
-    lookup = lookup_in(store.history, theirs.branch, ours.branch)
-    common = meeting(lookup, ours.commit_id, theirs.commit_id)
-    bases = common.bases
-    if not bases:
-        raise NotFound("common ancestor", f"{theirs.branch} and {ours.branch}")
-    if bases[0].id == theirs.commit_id:
-        return ALREADY_UP_TO_DATE, None, None
-    kind = FAST_FORWARD if bases[0].id == ours.commit_id else MERGED
-    decision = decided(
-        store, catalog, answers, _Bases(store, lookup, common), Sides(theirs, ours), meter
-    )
-    if asked.dry_run:
-        return CONFLICTS if decision.conflicts else kind, decision, None
-    decision.require_settled()
-    meter.add(0, "write")
-    write = store.begin(
-        ours.branch,
-        kind=WriterKind.BRANCH_MERGE,
-        actor=asked.actor,
-        schema=catalog.schema_id,
-        turn=turn,
-    )
-    require_still(store, ours)
-    decision.stage(write)
-    source = lookup(CommitId(theirs.commit_id))
-    commit = store.commit(
-        write,
-        expected_head=ours.commit_id,
-        merged_parent=theirs.commit_id,
-        merged_from=None if source is None else store.history.origin(source),
-    )
-    return kind, decision, commit
+class _ChangesSchema(Exception):
+    """The merge brings the target another schema, which takes the turn of a schema change."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """A merge under way: every attempt pins its target anew."""
+
+    store: Store
+    schemas: Schemas
+    asked: MergeRequest
+    answers: Answers
+    theirs: Snapshot
+    meter: Meter
+    in_schema_turn: bool
+
+    def run(self, ours: Snapshot, turn: Turn) -> Done:
+        """One attempt."""
+        store, asked, theirs, meter = self.store, self.asked, self.theirs, self.meter
+        meter.rows = 0
+        meter.add(0, COMPARE)
+        asked.require_heads(theirs, ours)
+        lookup = lookup_in(store.history, theirs.branch, ours.branch)
+        common = meeting(lookup, ours.commit_id, theirs.commit_id)
+        bases = common.bases
+        if not bases:
+            raise NotFound("common ancestor", f"{theirs.branch} and {ours.branch}")
+        if bases[0].id == theirs.commit_id:
+            return ALREADY_UP_TO_DATE, None, None
+        kind = FAST_FORWARD if bases[0].id == ours.commit_id else MERGED
+        read = _Bases(store, self.schemas, lookup, common)
+        try:
+            schema = self._schema(read.first(), ours)
+        except MergeConflicts as clash:
+            if not asked.dry_run:
+                raise
+            return CONFLICTS, Decision({}, clash.conflicts, ()), None
+        sides = schema.sides(theirs, ours)
+        decision = decided(store, schema.catalog, self.answers, read, sides, meter)
+        if not decision.conflicts and schema.differs:
+            broken = tuple(rule_conflicts(store, schema, decision.parts))
+            decision = replace(decision, conflicts=broken)
+        if asked.dry_run:
+            return CONFLICTS if decision.conflicts else kind, decision, None
+        decision.require_settled()
+        meter.add(0, "write")
+        write = self._staged(schema, decision, ours, turn)
+        source = lookup(CommitId(theirs.commit_id))
+        commit = store.commit(
+            write,
+            expected_head=ours.commit_id,
+            merged_parent=theirs.commit_id,
+            merged_from=None if source is None else store.history.origin(source),
+        )
+        return kind, decision, commit
+
+    def _schema(self, base: Snapshot, ours: Snapshot) -> MergedSchema:
+        """The schema that rows are merged under, decided before them."""
+        schema = merged_schema(self.store, self.schemas, base, ours, self.theirs)
+        if schema.differs:
+            of_base = self.schemas.of(base).catalog
+            lost = tuple(lost_types(schema, base, ours, self.theirs, of_base))
+            if lost:
+                raise MergeConflicts(lost, hint=SCHEMA_HINT)
+        if schema.changes and not (self.in_schema_turn or self.asked.dry_run):
+            raise _ChangesSchema
+        return schema
+
+    def _staged(
+        self, schema: MergedSchema, decision: Decision, ours: Snapshot, turn: Turn
+    ) -> Write:
+        """The write of the merge, with everything staged."""
+        if not schema.changes:
+            write = self.store.begin(
+                ours.branch,
+                kind=WriterKind.BRANCH_MERGE,
+                **self.asked.note.stated,
+                schema=schema.ours.id,
+                turn=turn,
+            )
+            require_still(self.store, ours)
+            decision.stage(write)
+            return write
+        for each in (schema.ours, schema.merged):
+            self.schemas.archive(each)
+        changing = self.store.begin_schema_change(
+            ours.branch,
+            kind=WriterKind.BRANCH_MERGE,
+            **self.asked.note.stated,
+            schema=schema.ours.id,
+            turn=turn,
+        )
+        try:
+            require_still(self.store, ours)
+            stage_schema(changing, schema, decision.parts)
+        except BaseException:
+            changing.abandon()
+            raise
+        return changing
 
 
 # ---- the base
@@ -230,11 +310,21 @@ _Sides = tuple[TablePin, TablePin]
 class _Bases:
     """The merge base of each type: of one commit, or of several merged with each other."""
 
-    def __init__(self, store: Store, lookup: Lookup, common: Meeting) -> None:
+    def __init__(self, store: Store, schemas: Schemas, lookup: Lookup, common: Meeting) -> None:
         self._store = store
+        self._schemas = schemas
         self._lookup = lookup
         self._meeting = common
         self._snapshots: dict[CommitId, Snapshot] = {}
+
+    def first(self) -> Snapshot:
+        """The graph at the nearest base, whose schema is that of the schema merge."""
+        return self._snapshot_of(self._meeting.bases[0])
+
+    def _snapshot_of(self, commit: Commit) -> Snapshot:
+        if commit.id not in self._snapshots:
+            self._snapshots[commit.id] = self._store.history.snapshot_at(commit)
+        return self._snapshots[commit.id]
 
     def of(self, owner: Type, source: TablePin, target: TablePin) -> Base:
         """The base of one type, read relative to the two sides' versions."""
@@ -258,13 +348,13 @@ class _Bases:
         return joined
 
     def _one(self, owner: Type, sides: _Sides, commit: Commit) -> Base:
-        if commit.id not in self._snapshots:
-            self._snapshots[commit.id] = self._store.history.snapshot_at(commit)
-        pin = self._snapshots[commit.id].tables.get(owner.table)
-        if pin is None:
-            raise NotFound("table", owner.table, f"commit {commit.id} does not have it")
+        snapshot = self._snapshot_of(commit)
+        was = type_counterpart(owner, self._schemas.of(snapshot).catalog)
+        pin = None if was is None else snapshot.tables.get(was.table)
         source, target = sides
-        return CommitBase(self._store, owner, pin, source=source, target=target)
+        if pin is None:
+            return EmptyBase(self._store, owner, source=source, target=target)
+        return CommitBase(self._store, owner, pin, source=source, target=target, stored_as=was)
 
 
 # ---- afterwards

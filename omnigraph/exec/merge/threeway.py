@@ -32,7 +32,7 @@ from omnigraph.exec.changes.entities import (
 )
 from omnigraph.exec.values.columns import with_columns
 from omnigraph.storage.lance.parallel import together
-from omnigraph.storage.lance.spans import AFTER, BEFORE
+from omnigraph.storage.lance.spans import AFTER, BEFORE, reversed_
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
 
@@ -45,6 +45,10 @@ DELETE_VS_UPDATE = "delete_vs_update"
 
 class Base(Protocol):
     """The merge base of both sides: one commit, or several combined."""
+
+    @property
+    def between(self) -> TablePin | None:
+        """The base's version where it lies between the two sides; None elsewhere."""
 
     def ids(self) -> pa.Array:
         """The ids in which the source may differ from it."""
@@ -60,12 +64,22 @@ class CommitBase:
     """One commit."""
 
     def __init__(
-        self, store: Store, owner: Type, base: TablePin, *, source: TablePin, target: TablePin
+        self,
+        store: Store,
+        owner: Type,
+        base: TablePin,
+        *,
+        source: TablePin,
+        target: TablePin,
+        stored_as: Type | None = None,
+        is_between: bool = False,
     ) -> None:
-        self._entities = Entities(owner, store.tables.reader(base))
+        self.between = base if is_between else None
+        reader = store.tables.reader(base)
+        self._entities = Entities(owner, reader, stored_as=stored_as, defaults=True)
         columns = self._entities.read_by()
-        self._moved = store.deltas.touched(target, base, columns=columns)["id"].combine_chunks()
-        self._touched = store.deltas.touched(source, base, columns=columns)
+        self._moved = store.deltas.compared(target, base, columns=columns)["id"].combine_chunks()
+        self._touched = store.deltas.compared(source, base, columns=columns)
         self._ids = self._touched["id"].combine_chunks()
 
     def ids(self) -> pa.Array:
@@ -84,6 +98,35 @@ class CommitBase:
         return ~mask_of(pc.is_in(ids, value_set=self._moved))
 
 
+class EmptyBase:
+    """A commit that did not have the type yet: both sides added whatever they have. A target of
+    None lacks the type, too."""
+
+    def __init__(
+        self, store: Store, owner: Type, *, source: TablePin, target: TablePin | None = None
+    ) -> None:
+        self._entities = Entities(owner, store.tables.reader(target or source), defaults=True)
+        self._ids = store.deltas.listed(source)["id"].combine_chunks()
+        self._moved = pa.array([], pa.string())
+        if target is not None:
+            self._moved = store.deltas.listed(target)["id"].combine_chunks()
+
+    @property
+    def between(self) -> None:
+        return None
+
+    def ids(self) -> pa.Array:
+        return self._ids
+
+    def entities_of(self, ids: pa.Array, source: Aligned) -> tuple[Aligned, Mask]:
+        nothing = self._entities.pick(pa.nulls(len(ids), pa.uint64()), ids)
+        return nothing, np.zeros(len(ids), dtype=bool)
+
+    def as_target(self, ids: pa.Array) -> Mask:
+        """Where the target has no such entity either."""
+        return ~mask_of(pc.is_in(ids, value_set=self._moved))
+
+
 @dataclass(frozen=True, slots=True)
 class MergedBase:
     """Two commits that were both merged into both sides, merged with each other over their own
@@ -92,6 +135,10 @@ class MergedBase:
     first: Base
     second: Base
     below: Base
+
+    @property
+    def between(self) -> None:
+        return None
 
     def ids(self) -> pa.Array:
         parts = [each.ids() for each in (self.first, self.second)]
@@ -120,6 +167,10 @@ class ForgottenBase:
     merge: Base
     before: Base
     below: Base
+
+    @property
+    def between(self) -> None:
+        return None
 
     def ids(self) -> pa.Array:
         parts = [each.ids() for each in (self.merge, self.before, self.below)]
@@ -218,16 +269,27 @@ class TypeMerge:
         owner: Type,
         base: Base,
         source: TablePin,
-        target: TablePin,
+        target: TablePin | None,
         *,
         keeps_new: bool = False,
+        stored_as: tuple[Type | None, Type | None] = (None, None),
     ) -> None:
         """With `keeps_new` an entity of the source keeps the target's values of properties that are
-        younger than the source's version."""
+        younger than the source's version. `stored_as` is the type as source and target have it,
+        where the owner is of another schema. A target of None has no such type yet: the source's
+        version stands for it, and none of its rows."""
         self.owner = owner
-        self.source = Entities(owner, store.tables.reader(source))
-        self.target = Entities(owner, store.tables.reader(target))
-        self.touched = store.deltas.touched(source, target, columns=self.source.read_by())
+        theirs, ours = stored_as
+        reader = store.tables.reader
+        self.source = Entities(owner, reader(source), stored_as=theirs, defaults=True)
+        if target is None:
+            self.target = self.source
+            self.touched = reversed_(store.deltas.listed(source))
+        else:
+            self.target = Entities(owner, reader(target), stored_as=ours, defaults=True)
+            self.touched = store.deltas.compared(
+                source, target, columns=self.source.read_by(), via=base.between
+            )
         """The ids in which the two sides may differ: `before` the source's rows, `after` the
         target's."""
         self.taken = TakenRows()
@@ -303,27 +365,39 @@ class TypeMerge:
         return base, baseless
 
     def with_new_values(self, rows: pa.Table, target_rows: pa.Array) -> pa.Table:
-        """Rows of the source, in the target's form, with the values of younger properties of the
-        rows that they replace; null where they replace none."""
+        """Rows of the source with the values of younger properties of the rows that they replace;
+        with their default or null where they replace none."""
         if not self._new or not rows.num_rows:
             return rows
-        ours = self.target.reader.stageable(target_rows.drop_null())
+        ours = self.target.stageable(target_rows.drop_null())
         known = mask_of(target_rows.is_valid())
-        positions = pa.array(np.cumsum(known) - 1, mask=~known)
-        return with_columns(rows, {name: ours[name].take(positions) for name in self._new})
-
-    def from_source(self, source_rows: pa.Array) -> pa.Table:
-        """Rows of the source as the target's table holds them."""
-        return self.target.stored(self.source.stageable(source_rows))
+        positions = pa.array(
+            np.where(known, np.cumsum(known) - 1, np.arange(len(known)) + len(ours))
+        )
+        return with_columns(
+            rows, {name: one_column(ours[name], rows[name]).take(positions) for name in self._new}
+        )
 
     def incoming(self) -> pa.Table:
-        """The rows that were taken, as the target's table holds them."""
+        """The rows that were taken, in the catalog's names."""
         has_blobs = any(prop.type.is_blob for prop in self.owner.properties)
         if self.taken.kept is None or has_blobs:
             source_rows, _ = self.taken.rows()
-            return self.from_source(source_rows.drop_null())
-        nothing = self.target.reader.schema.empty_table()
-        return pa.concat_tables([nothing, *map(self.target.stored, self.taken.kept)])
+            return self.source.stageable(source_rows.drop_null())
+        names = self.source.names
+        nothing = self.source.stageable(pa.array([], pa.uint64())).select(names)
+        return pa.concat_tables([nothing, *(kept.select(names) for kept in self.taken.kept)])
+
+
+def one_column(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Two columns of one property, one after the other. A blob that a version lacks has no type of
+    its own."""
+    if one.type != other.type:
+        if one.null_count == len(one):
+            one = pa.chunked_array([pa.nulls(len(one), other.type)])
+        elif other.null_count == len(other):
+            other = pa.chunked_array([pa.nulls(len(other), one.type)])
+    return pa.chunked_array([*one.chunks, *other.chunks], one.type)
 
 
 def _in_one(parts: Sequence[pa.Array]) -> pa.Array:

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from omnigraph.catalog.model import Catalog, EdgeType, Type
-from omnigraph.errors import ChangeFeedGap, MergeConflict, Reclaimed, SchemaChanged
+from omnigraph.catalog.model import Catalog, EdgeType, Type, key_ids
+from omnigraph.errors import ChangeFeedGap, MergeConflict, Reclaimed, SchemaChanged, SchemaDiffers
 from omnigraph.exec.changes.diff import readable
 from omnigraph.exec.merge.decide import COMPARE, Answers, Bases, Sides, decided, require_still
 from omnigraph.exec.merge.kept_edges import KeptEdge
@@ -211,6 +211,17 @@ def changed_types(schemas: Schemas, snapshot: Snapshot, catalog: Catalog) -> fro
     return frozenset(
         owner.table for owner in catalog.types if old.get((owner.kind, owner.id)) != owner
     )
+
+
+def require_same_key(commit_id: str, was: Type, owner: Type) -> None:
+    """Pass when the ids of a type's rows follow from the same key then and today, or from none."""
+    if key_ids(was) != key_ids(owner):
+        raise SchemaDiffers(
+            commit_id,
+            (owner.name,),
+            "its key is another since, and the ids of its entities with it",
+            "load those entities again, or change the key back first",
+        )
 
 
 @contextmanager

@@ -43,7 +43,7 @@ from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
-from omnigraph.storage.records import Commit, CommitId
+from omnigraph.storage.records import NO_NOTE, Commit, CommitId, CommitNote
 from omnigraph.storage.retry import change_budget
 from omnigraph.storage.store import Store
 from omnigraph.types import ID_TYPE, Kind, Scalar, TableKey, ValueType, parse_table_key
@@ -76,7 +76,7 @@ class Request:
     plan: mutation_ir.MutationPlan
     given: Given
     branch: str
-    actor: str | None = None
+    note: CommitNote = NO_NOTE
     if_commit: str | None = None
     retries: int = 0
     external: ExternalBlobs = field(default_factory=lambda: ExternalBlobs(()))
@@ -87,7 +87,7 @@ def request(
     params: object,
     *,
     branch: str,
-    actor: str | None = None,
+    note: CommitNote = NO_NOTE,
     if_commit: str | None = None,
     retries: int | None = None,
     external: ExternalBlobs | None = None,
@@ -98,7 +98,7 @@ def request(
     require_text(values)
     given = Given(values, time.time_ns() // 1_000_000)
     again = _checked_retries(retries, if_commit)
-    return Request(plan, given, branch, actor, if_commit, again, external or ExternalBlobs(()))
+    return Request(plan, given, branch, note, if_commit, again, external or ExternalBlobs(()))
 
 
 def _checked_retries(retries: int | None, if_commit: str | None) -> int:
@@ -204,7 +204,7 @@ def _begun(
     return store.begin(
         asked.branch,
         kind=WriterKind.MUTATION,
-        actor=asked.actor,
+        **asked.note.stated,
         schema=catalog.schema_id,
         recent=recent,
         turn=turn,
@@ -234,7 +234,7 @@ def _run_and_commit(
         query_name=asked.plan.name,
         affected_nodes=staging.affected_count(Kind.NODE),
         affected_edges=staging.affected_count(Kind.EDGE),
-        actor_id=asked.actor,
+        actor_id=asked.note.actor,
         commit=commit,
         rounded=dict(sorted((+rounded).items())),
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from omnigraph.catalog.model import key_ids
 from omnigraph.exec.load.checks import source_keys, unique_keys
 from omnigraph.exec.load.local import bucket_count
 from omnigraph.exec.load.scratch import scratch_folder
@@ -82,12 +83,7 @@ def new_rules(old: Owner, new: Owner, filling: Filling | None) -> NewRules:
 
 def is_rekeyed(old: Owner, new: Owner) -> bool:
     """Whether the ids of a type's rows follow from another key than before."""
-    return bool(new.key) and _key_ids(old) != _key_ids(new)
-
-
-def _key_ids(owner: Owner) -> list[int | str]:
-    ids = {prop.name: prop.id for prop in owner.properties}
-    return [ids.get(name, name) for name in owner.key]
+    return bool(new.key) and key_ids(old) != key_ids(new)
 
 
 def _translated(rule: RowRule, type_name: str, names: dict[str, str]) -> RowRule:
@@ -119,6 +115,15 @@ def broken(
         return _RulesCheck(new, rules, folder, buckets).violations(
             _rows(reader, old, new, filling, rules)
         )
+
+
+def broken_by(
+    owner: Owner, rules: NewRules, row_count: int, tables: Iterable[pa.Table]
+) -> RuleViolations:
+    """The violations of rules by all rows of a type, given with the columns that they read."""
+    with scratch_folder() as folder:
+        buckets = bucket_count(row_count * _KEY_BYTES)
+        return _RulesCheck(owner, rules, folder, buckets).violations(tables)
 
 
 def _nothing(reader: TableReader, names: list[str]) -> pa.RecordBatch:

@@ -26,8 +26,8 @@ from omnigraph.exec.schema.backfill import Filling, fillings
 from omnigraph.exec.schema.conform import broken, is_rekeyed, new_rules
 from omnigraph.exec.schema.rekey import rekeyed_rows
 from omnigraph.exec.schemas import Accepted, Schemas, accepted
+from omnigraph.exec.search.index_requests import decided
 from omnigraph.exec.search.schema_indexes import SchemaIndex, indexes_of
-from omnigraph.exec.upkeep.build_indexes import decided
 from omnigraph.storage.lance.evolution import Evolution
 from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.reader import TableReader
@@ -35,7 +35,7 @@ from omnigraph.storage.lance.staging import StagedWrite, TableStaging
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.schema_write import SchemaWrite
-from omnigraph.storage.records import Commit, TablePin
+from omnigraph.storage.records import NO_NOTE, Commit, CommitNote, TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import PropertyId
 
@@ -75,7 +75,7 @@ def apply_migration(
     schemas: Schemas,
     plan: MigrationPlan,
     text: str,
-    actor: str | None,
+    note: CommitNote = NO_NOTE,
     branch: str = MAIN,
 ) -> SchemaApplied:
     """Apply a migration plan to a branch. The caller holds the lock under which it was planned."""
@@ -89,7 +89,7 @@ def apply_migration(
     schemas.archive(old)
     schemas.archive(new)
     commit = store.turns.prepared_again(
-        lambda turn: _Migration(old, new, plan, branch).commit(store, actor, turn)
+        lambda turn: _Migration(old, new, plan, branch).commit(store, note, turn)
     )
     schemas.current(branch)
     return SchemaApplied(plan.steps, commit, commit.manifest_version)
@@ -104,8 +104,8 @@ class _Migration:
     plan: MigrationPlan
     branch: str
 
-    def commit(self, store: Store, actor: str | None, turn: Turn) -> Commit:
-        write = store.begin_schema_change(self.branch, actor=actor, schema=self.old.id, turn=turn)
+    def commit(self, store: Store, note: CommitNote, turn: Turn) -> Commit:
+        write = store.begin_schema_change(self.branch, **note.stated, schema=self.old.id, turn=turn)
         before = {owner.id: owner for owner in self.old.catalog.types}
         after = {owner.id: owner for owner in self.new.catalog.types}
         filled = fillings(self.plan, before)
@@ -124,7 +124,8 @@ class _Migration:
         for type_id, owner in after.items():
             if type_id not in before:
                 write.create_table(owner.table, owner.schema)
-        write.replace_schema(self.new.id)
+        narrows = bool(narrowing_steps(self.plan, self.old.catalog))
+        write.replace_schema(self.new.id, narrows=narrows)
         if self.branch == MAIN:
             for path, data in self.new.files().items():
                 write.replace_file(path, data)

@@ -6,38 +6,21 @@ and after it. One run is one commit, or none when every index is current.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, assert_never
 
 from omnigraph.catalog.indexes import IndexKind
 from omnigraph.catalog.model import Catalog
 from omnigraph.exec.search.analyse import INDEX_PARAMETERS
+from omnigraph.exec.search.index_requests import decided, request_for
 from omnigraph.exec.search.schema_indexes import SchemaIndex, by_table, schema_indexes
-from omnigraph.storage.lance.index_segments import IndexFacts, IndexRequest
+from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import WriterKind
+from omnigraph.storage.records import NO_NOTE, CommitNote
 from omnigraph.storage.retry import ENSURE_INDICES
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
-
-VECTORS_MIN = 256
-"""Below this a scan of all vectors is faster than an index lookup."""
-
-_VECTORS_A_PARTITION = 4096
-_VECTORS_BEHIND_SHARE = 0.1
-
-
-def _lance_type(kind: IndexKind) -> str:
-    match kind:
-        case IndexKind.ORDERED:
-            return "BTREE"
-        case IndexKind.FULL_TEXT:
-            return "INVERTED"
-        case IndexKind.VECTOR:
-            return "IVF_FLAT"
-        case _:
-            assert_never(kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +44,19 @@ class IndexReport:
 
 
 def ensure_indices(
-    store: Store, catalog: Catalog, branch: str = MAIN, *, actor: str | None = None
+    store: Store, catalog: Catalog, branch: str = MAIN, *, note: CommitNote = NO_NOTE
 ) -> IndexReport:
     """Build the indexes that are missing or behind, as one commit."""
     return store.turns.prepared_again(
-        lambda turn: _attempt(store, catalog, branch, actor, turn), budget=ENSURE_INDICES
+        lambda turn: _attempt(store, catalog, branch, note, turn), budget=ENSURE_INDICES
     )
 
 
 def _attempt(
-    store: Store, catalog: Catalog, branch: str, actor: str | None, turn: Turn
+    store: Store, catalog: Catalog, branch: str, note: CommitNote, turn: Turn
 ) -> IndexReport:
     kind = WriterKind.ENSURE_INDICES
-    write = store.begin(branch, kind=kind, actor=actor, schema=catalog.schema_id, turn=turn)
+    write = store.begin(branch, kind=kind, **note.stated, schema=catalog.schema_id, turn=turn)
     snapshot = store.snapshot(branch)
     built: list[IndexNote] = []
     kept: list[IndexNote] = []
@@ -114,43 +97,5 @@ def requests_of(
             pending.append(_note(index, answer))
         else:
             is_text = index.kind is IndexKind.FULL_TEXT
-            requests.append(_request(index, INDEX_PARAMETERS if is_text else {}))
+            requests.append(request_for(index, INDEX_PARAMETERS if is_text else {}))
     return requests, pending
-
-
-def decided(
-    reader: TableReader, index: SchemaIndex, *, behind_share: float = _VECTORS_BEHIND_SHARE
-) -> IndexRequest | str:
-    """A request to build the index; the reason to wait; or an empty text when it is current."""
-    existing = next((each for each in reader.indexes() if each.name == index.name), None)
-    if index.kind is IndexKind.VECTOR:
-        return _decided_vectors(reader, index, existing, behind_share)
-    if existing is not None and existing.is_whole:
-        return ""
-    if not reader.pin.row_count:
-        return "the table has no rows"
-    if index.kind is IndexKind.FULL_TEXT:
-        # Lance finds a changed text by its old terms too once a second segment covers the row, so a
-        # text index is one segment, always.
-        return _request(index, INDEX_PARAMETERS, anew=True)
-    return _request(index, {})
-
-
-def _decided_vectors(
-    reader: TableReader, index: SchemaIndex, existing: IndexFacts | None, behind_share: float
-) -> IndexRequest | str:
-    # Rows that the index does not cover are compared one by one, so a few may wait for more. Its
-    # partitions are those of all vectors together: it is built anew, never extended.
-    behind = reader.pin.row_count if existing is None else reader.pin.row_count - existing.rows
-    if existing is not None and behind <= behind_share * reader.pin.row_count:
-        return ""
-    count = reader.count(f"`{index.column}` IS NOT NULL")
-    if count < VECTORS_MIN:
-        return f"{count} of the {VECTORS_MIN} vectors that make an index worth training"
-    partitions = max(1, count // _VECTORS_A_PARTITION)
-    return _request(index, {"metric": "L2", "num_partitions": partitions}, anew=True)
-
-
-def _request(index: SchemaIndex, parameters: dict[str, Any], *, anew: bool = False) -> IndexRequest:
-    lance_type = _lance_type(index.kind)
-    return IndexRequest(index.column, lance_type, index.name, parameters, anew)

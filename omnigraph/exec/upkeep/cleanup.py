@@ -90,7 +90,7 @@ def cleanup(
         store.heal(if_room=True)  # what a pending sidecar needs is kept
         report = _cleanup(store, keep, age, seconds(grace), confirm=True, run=run)
         store.heal(if_room=True)  # there may be room now
-        store.close()  # its caches may name removed versions
+        store.forget()  # its caches may name removed versions
         return report
 
 

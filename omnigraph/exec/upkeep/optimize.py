@@ -21,7 +21,7 @@ from omnigraph.storage.manifest.state import LOCATION as MANIFEST
 from omnigraph.storage.names import MAIN, owner_of
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
-from omnigraph.storage.records import TablePin
+from omnigraph.storage.records import NO_NOTE, CommitNote, TablePin
 from omnigraph.storage.retry import OPTIMIZE, retried
 from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.compaction import Outcome, TableDone, TablePlan, Task
@@ -84,7 +84,7 @@ class Optimizer:
     store: Store
     catalog: Catalog
     branch: str = MAIN
-    actor: str | None = None
+    note: CommitNote = NO_NOTE
     progress: OnUpkeepProgress | None = None
     run: Run | None = None
     parts: int = 1
@@ -189,7 +189,7 @@ class Optimizer:
         write = self.store.begin(
             self.branch,
             kind=WriterKind.OPTIMIZE,
-            actor=self.actor,
+            **self.note.stated,
             schema=self.catalog.schema_id,
         )
         if not self._stage(write):

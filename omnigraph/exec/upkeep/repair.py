@@ -3,6 +3,7 @@
 Invariant: nothing is repaired beside a sidecar that cannot be recovered: the sidecar has the facts.
 """
 
+from omnigraph.storage.records import NO_NOTE, CommitNote
 from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.repair import RepairReport, RunLooks
 
@@ -12,13 +13,13 @@ def repair(
     *,
     confirm: bool = False,
     force: bool = False,
-    actor: str | None = None,
+    note: CommitNote = NO_NOTE,
     run: RunLooks | None = None,
 ) -> RepairReport:
     """Report drift, and repair it with `confirm`."""
     branches = store.history.branches()
     if not confirm:
-        return store.repairer.repair(branches, confirm=False, force=force, actor=actor, run=run)
+        return store.repairer.repair(branches, confirm=False, force=force, note=note, run=run)
     with store.upkeep():
         store.heal()
-        return store.repairer.repair(branches, confirm=True, force=force, actor=actor, run=run)
+        return store.repairer.repair(branches, confirm=True, force=force, note=note, run=run)

@@ -43,7 +43,7 @@ class Datasets:
 
     def __init__(self, where: Root, objects: Objects, stats: Stats) -> None:
         self._where = where
-        self._objects = objects
+        self.objects = objects
         self._stats = stats
         self._session = Session()
         self._homes = Homes(where)
@@ -94,10 +94,10 @@ class Datasets:
         self.keep(pin, handle)
         return handle
 
-    def is_there(self, location: str) -> bool:
-        """Whether there is anything in a dataset's folder."""
-        parent, _, name = location.rpartition("/")
-        return name in self._objects.folders(parent)
+    def remove(self, location: str) -> None:
+        """Remove a dataset's folder."""
+        self.forget(location)
+        self.objects.delete_prefix(location)
 
     def own(self, pin: TablePin) -> Handle:
         """A new handle that is not shared: building an index locks other threads out of its
@@ -118,10 +118,6 @@ class Datasets:
 
     # Versions
 
-    def has_version(self, pin: TablePin) -> bool:
-        """Whether a published version is on disk, by one look."""
-        return self._objects.has(f"{self.folder(pin)}/_versions/{version_file(pin.version)}")
-
     def latest_version(self, location: str, branch: str | None, known: int) -> int:
         """The head of a dataset or branch whose version `known` was seen.
 
@@ -130,7 +126,7 @@ class Datasets:
         """
         folder = f"{_folder(location, branch)}/_versions"
         names = f"{folder}/{version_file(known)}", f"{folder}/{version_file(known + 1)}"
-        if self._objects.is_newest(*names):
+        if self.objects.is_newest(*names):
             return known
         return self.head(location, branch)
 
@@ -151,13 +147,6 @@ class Datasets:
                 storage_options=self._where.storage_options,
             )
 
-    def create_or_replace(self, location: str, rows: pa.Table) -> Handle:
-        """A new dataset, in place of one that an unfinished init left behind."""
-        try:
-            return self.create(location, rows)
-        except AlreadyExists:
-            return self.create(location, rows, replace=True)
-
     def commit(self, handle: Handle, transaction: Transaction) -> Handle:
         """Commit through exactly the handle it was staged on, without a retry by Lance."""
         with self.lance_call("commit", handle.uri):
@@ -172,12 +161,12 @@ class Datasets:
                 listed: dict[str, Any] = dict(self.open(location, branching=True).branches.list())
         except NotFound:
             # Lance lists names and then reads each; one that was deleted in between fails it.
-            return read_refs(self._objects, location)
+            return read_refs(self.objects, location)
         return {name: listed_ref(facts) for name, facts in listed.items()}
 
     def ref(self, location: str, branch: str) -> Ref | None:
         """One Lance branch, by one small read: listing would read them all."""
-        return read_ref(self._objects, location, branch)
+        return read_ref(self.objects, location, branch)
 
     def create_branch(
         self, location: str, branch: str, *, source: str | None, version: int
@@ -195,7 +184,7 @@ class Datasets:
         if self.ref(location, branch) is not None:
             with self.lance_call("delete_branch", f"{location} {branch}"):
                 root.branches.delete(encode(branch))
-        self._objects.delete_prefix(f"{location}/tree/{encode(branch)}")
+        self.objects.delete_prefix(f"{location}/tree/{encode(branch)}")
 
     # The one place Lance is called from
 
@@ -209,6 +198,19 @@ class Datasets:
             raise CommitRaced(str(cause)) from cause
         except (OSError, ValueError, RuntimeError) as cause:
             raise _translated(name, subject, cause) from cause
+
+
+def has_version(datasets: Datasets, pin: TablePin) -> bool:
+    """Whether a published version is on disk, by one look."""
+    return datasets.objects.has(f"{datasets.folder(pin)}/_versions/{version_file(pin.version)}")
+
+
+def create_or_replace(datasets: Datasets, location: str, rows: pa.Table) -> Handle:
+    """A new dataset, in place of one that an unfinished init left behind."""
+    try:
+        return datasets.create(location, rows)
+    except AlreadyExists:
+        return datasets.create(location, rows, replace=True)
 
 
 def files_of(fragment: LanceFragment) -> tuple[str, ...]:

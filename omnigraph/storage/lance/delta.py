@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.lru import Lru
-from omnigraph.storage.lance.columns import KEY
+from omnigraph.storage.lance.columns import KEY, ROW_ID
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.lance.direct_read import DirectReader
 from omnigraph.storage.lance.parallel import together
@@ -55,6 +55,18 @@ class _Point:
         return self.branch, self.fork
 
 
+@dataclass(frozen=True, slots=True)
+class _SpanStep:
+    """A span on the way from one version to another, walked down to an older one or up."""
+
+    span: VersionSpan
+    is_down: bool
+
+    def applied(self, touched: pa.Table) -> pa.Table:
+        """What the span touched, in the direction of the walk."""
+        return reversed_(touched) if self.is_down else touched
+
+
 class Deltas:
     """Compares versions of tables. A span never changes, so small ones are kept in LRUs: the ids
     they touched by count, their rows by bytes."""
@@ -66,24 +78,56 @@ class Deltas:
         self._touched: Lru[VersionSpan, pa.Table] = Lru(_SPANS_MAX)
         self._rows: Lru[VersionSpan, SpanRows] = Lru(_ROWS_BYTES_MAX, lambda rows: rows.nbytes)
 
-    def touched(self, before: TablePin, after: TablePin, *, columns: Columns = None) -> pa.Table:
+    def touched(
+        self,
+        before: TablePin,
+        after: TablePin,
+        *,
+        columns: Columns = None,
+        via: TablePin | None = None,
+    ) -> pa.Table:
         """The ids that may differ between two versions of a table, sorted. A caller that is about
         to read the rows names the columns: if the rows are few, they are read on the way and kept
-        in the row cache for the readers of both versions."""
-        if before.location != after.location:
-            raise BadRequest(
-                f"{before.table_key} was dropped and added again between the two versions",
-                "compare points on one side of that",
-            )
-        down, up = self._path(before, after)
-        changes = self._changes(before, [*down, *up], columns)
-        steps = [reversed_(changes[span].touched) for span in down]
-        steps += [changes[span].touched for span in up]
-        joined = reduce(composed, steps) if steps else TOUCHED.empty_table()
+        in the row cache for the readers of both versions. `via` is a version between the two whose
+        own differences from both were just read: nothing is read twice."""
+        for pin in (after, via):
+            if pin is not None and before.location != pin.location:
+                raise BadRequest(
+                    f"{before.table_key} was dropped and added again between the two versions",
+                    "compare points on one side of that",
+                )
+        steps = self._steps(before, after)
+        if via is not None:
+            steps = [*self._steps(before, via), *self._steps(via, after)]
+        changes = self._changes(before, [each.span for each in steps], columns)
+        tables = [each.applied(changes[each.span].touched) for each in steps]
+        joined = reduce(composed, tables) if tables else TOUCHED.empty_table()
         present = pc.or_(pc.is_valid(joined[BEFORE]), pc.is_valid(joined[AFTER]))
         if columns is not None and steps:
-            self._cache_rows(before, after, down, up, changes)
+            self._cache_rows(before, after, steps, changes)
         return joined.filter(present).sort_by(KEY)
+
+    def compared(
+        self,
+        before: TablePin,
+        after: TablePin,
+        *,
+        columns: Columns = None,
+        via: TablePin | None = None,
+    ) -> pa.Table:
+        """The same for two tables that may be different ones: tables of one type that two branches
+        made share no history, so every id of both is listed."""
+        if before.location == after.location:
+            return self.touched(before, after, columns=columns, via=via)
+        ours, theirs = self.listed(before), self.listed(after)
+        return composed(reversed_(ours), theirs).sort_by(KEY)
+
+    def listed(self, pin: TablePin) -> pa.Table:
+        """Every id of a version, as what a new table brings."""
+        with self._datasets.lance_call("scan", pin.table_key):
+            rows = self._datasets.handle(pin).scanner(columns=[KEY], with_row_id=True).to_table()
+        nothing = pa.nulls(rows.num_rows, pa.uint64())
+        return pa.table([rows[KEY], nothing, rows[ROW_ID]], schema=TOUCHED).sort_by(KEY)
 
     def clear(self) -> None:
         """Forget everything."""
@@ -96,8 +140,7 @@ class Deltas:
         self,
         before: TablePin,
         after: TablePin,
-        down: list[VersionSpan],
-        up: list[VersionSpan],
+        steps: list["_SpanStep"],
         changes: dict[VersionSpan, SpanChanges],
     ) -> None:
         """Keep the rows for the readers of both versions, if every span has its rows. On the way
@@ -108,16 +151,14 @@ class Deltas:
         ends = {span: self._ends(before, span) for span in rows}
         news: dict[VersionSpan, RowsRead] = {s: (ends[s].high, rows[s].new) for s in rows}
         olds: dict[VersionSpan, RowsRead] = {s: (ends[s].low, rows[s].old) for s in rows}
-        forth = [news[span] for span in down] + [olds[span] for span in up]
-        back = [news[span] for span in reversed(up)] + [olds[span] for span in reversed(down)]
+        forth = [(news if step.is_down else olds)[step.span] for step in steps]
+        back = [(olds if step.is_down else news)[step.span] for step in reversed(steps)]
         for pin, reads in ((before, forth), (after, back)):
             self._row_cache.keep(pin, self._datasets.handle(pin), reads)
 
     # The path
 
-    def _path(
-        self, before: TablePin, after: TablePin
-    ) -> tuple[list[VersionSpan], list[VersionSpan]]:
+    def _steps(self, before: TablePin, after: TablePin) -> list["_SpanStep"]:
         """Spans from `before` down to where the two part, and from there up to `after`."""
         ours, theirs = self._chain(before), self._chain(after)
         lines = {point.line: index for index, point in enumerate(theirs)}
@@ -127,7 +168,10 @@ class Deltas:
                 low = min(point.version, theirs[other].version)
                 down = _spans(before.location, ours[: index + 1], low)
                 up = _spans(before.location, theirs[: other + 1], low)
-                return down, up[::-1]
+                return [
+                    *(_SpanStep(span, True) for span in down),
+                    *(_SpanStep(s, False) for s in up[::-1]),
+                ]
         raise NotFound("common version", before.table_key, "its branches share no history")
 
     def _chain(self, pin: TablePin) -> list[_Point]:

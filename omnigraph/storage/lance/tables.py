@@ -10,9 +10,14 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, NotFound
 from omnigraph.storage.lance.columns import KEY
-from omnigraph.storage.lance.datasets import OPERATION_PROPERTY, CommitRaced, Handle
+from omnigraph.storage.lance.datasets import (
+    OPERATION_PROPERTY,
+    CommitRaced,
+    Handle,
+    create_or_replace,
+)
 from omnigraph.storage.lance.staging import StagedWrite, TableStaging
 from omnigraph.storage.names import table_location
 from omnigraph.storage.records import OperationId, TablePin
@@ -29,12 +34,19 @@ class Tables(TableStaging):
         """A new, empty table with stable row ids and `id` as its key. What a crashed attempt left
         in its place is replaced: no manifest row names it."""
         location = location or table_location(table_key)
-        handle = self._datasets.create_or_replace(location, quick(keyed(schema)).empty_table())
+        handle = create_or_replace(self._datasets, location, quick(keyed(schema)).empty_table())
         return TablePin(table_key, location, int(handle.version))
 
-    def is_there(self, location: str) -> bool:
-        """Whether a folder holds anything: a table of any branch, or what a crash left."""
-        return self._datasets.is_there(location)
+    def is_taken(self, location: str) -> bool:
+        """Whether a folder holds a table: of any branch, or what a crash left."""
+        try:
+            return self._datasets.head(location, None) > 0
+        except NotFound:
+            return False
+
+    def remove(self, location: str) -> None:
+        """Remove the folder of a table that no manifest row names."""
+        self._datasets.remove(location)
 
     def commit_staged(self, staged: StagedWrite, operation: OperationId) -> TablePin:
         """Advance one table head by exactly one version, marked as this operation's."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from itertools import islice
 
 from omnigraph.errors import ChangeFeedGap, NotFound, OmnigraphError, Reclaimed
-from omnigraph.storage.lance.datasets import Datasets
+from omnigraph.storage.lance.datasets import Datasets, has_version
 from omnigraph.storage.lance.old_versions import versions_of
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.state import LOCATION
@@ -85,6 +85,6 @@ class LostCommits:
         candidates = (c for c in self._commits(branch)[::-1] if c.id != lost and is_there(c))
         for commit in islice(candidates, _TRIES_MAX):
             pins = self._manifest.at_commit(commit).tables.values()
-            if all(map(self._datasets.has_version, pins)):
+            if all(has_version(self._datasets, pin) for pin in pins):
                 return commit.id
         return None

@@ -15,7 +15,7 @@ from threading import Lock
 from omnigraph.errors import NotFound, Reclaimed
 from omnigraph.lru import Lru
 from omnigraph.storage import stamp
-from omnigraph.storage.lance.datasets import Datasets, Handle
+from omnigraph.storage.lance.datasets import Datasets, Handle, has_version
 from omnigraph.storage.lance.refs import ForkId
 from omnigraph.storage.lance.tag_refs import TagRefs
 from omnigraph.storage.manifest.state import LOCATION, State, read_state
@@ -181,7 +181,7 @@ class Manifest:
         """Pass if a past commit can be read: its version of the manifest and of every table. A
         cleanup that was stopped may have removed a part."""
         for pin in self.at_commit(commit).tables.values():
-            if not self._datasets.has_version(pin):
+            if not has_version(self._datasets, pin):
                 raise Reclaimed("commit", commit.id)
 
     def _past_state(self, commit: Commit, handle: Handle) -> State:

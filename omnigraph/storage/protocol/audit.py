@@ -5,7 +5,7 @@ before appending is enough.
 """
 
 from omnigraph.storage import failpoints
-from omnigraph.storage.lance.datasets import CommitRaced, Datasets
+from omnigraph.storage.lance.datasets import CommitRaced, Datasets, create_or_replace
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.records import (
@@ -31,7 +31,7 @@ class Audit:
 
     def create(self) -> None:
         """An empty audit."""
-        self._datasets.create_or_replace(LOCATION, RECOVERY_SCHEMA.empty_table())
+        create_or_replace(self._datasets, LOCATION, RECOVERY_SCHEMA.empty_table())
 
     def has(self, operation: OperationId) -> bool:
         """Whether the operation was settled and recorded."""

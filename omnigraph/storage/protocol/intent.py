@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, LimitExceeded
 from omnigraph.storage.manifest.publish import ManifestChange
 from omnigraph.storage.names import require_actor, require_text
 from omnigraph.storage.records import (
@@ -19,6 +19,7 @@ from omnigraph.storage.records import (
     Commit,
     CommitFacts,
     CommitId,
+    CommitNote,
     OperationId,
     SchemaId,
     TablePin,
@@ -60,11 +61,7 @@ class Intent(CommitFacts):
     schema: SchemaId | None = None  # the one this write brings, if it brings one
     renames: Mapping[TableKey, TableKey] = field(default_factory=dict, hash=False)
     reclaim: tuple[str, ...] = ()  # folders whose past goes once the write is published
-
-    @property
-    def takes_away(self) -> bool:
-        """Whether a schema change ends a table, a name or earlier data."""
-        return self.schema is not None and bool(self.tombstones or self.renames or self.reclaim)
+    narrows: bool = False  # whether the schema it brings does more than add or widen
 
 
 class AlreadyMarked(Exception):
@@ -75,19 +72,51 @@ class AlreadyMarked(Exception):
         self.commit = commit
 
 
-def stated_facts(
-    actor: str | None, message: str | None, metadata: Mapping[str, str] | None
-) -> CommitFacts:
-    """What a caller states about a commit, or `BadRequest` for values that cannot be stored."""
+MESSAGE_BYTES_MAX = 16_384
+METADATA_BYTES_MAX = 16_384
+"""Limits of what a caller may say about a commit: every listing of the history reads it."""
+
+
+def noted(
+    actor: str | None = None,
+    message: str | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> CommitNote:
+    """What a caller says about a write, checked: `BadRequest` for what is no text, `LimitExceeded`
+    for too much of it. A message without a visible character is none."""
     require_actor(actor)
     if message is not None:
-        require_text("a commit message", message)
+        _require_plain_text("a commit message", message)
+        _require_size("commit_message_bytes", len(message.encode()), MESSAGE_BYTES_MAX)
     if metadata is not None and not isinstance(metadata, Mapping):
         raise BadRequest(f"commit metadata is a map of texts, not {type(metadata).__name__}")
     for key, value in (metadata or {}).items():
-        require_text("a key of commit metadata", key)
-        require_text(f"the commit metadata '{key}'", value)
-    return CommitFacts(actor=actor, message=message, metadata=dict(metadata or {}))
+        _require_plain_text("a key of commit metadata", key)
+        _require_plain_text(f"the commit metadata '{key}'", value)
+        if not key.strip():
+            raise BadRequest("a key of commit metadata is empty", "name what the text is")
+    size = sum(len(f"{key}{value}".encode()) for key, value in (metadata or {}).items())
+    _require_size("commit_metadata_bytes", size, METADATA_BYTES_MAX)
+    said = message if message is not None and message.strip() else None
+    return CommitNote(actor, said, dict(metadata or {}))
+
+
+def _require_plain_text(what: str, value: object) -> None:
+    require_text(what, value)
+    if "\0" in str(value):
+        raise BadRequest(f"{what} contains a NUL character", "leave it out")
+
+
+def _require_size(resource: str, actual: int, limit: int) -> None:
+    if actual > limit:
+        raise LimitExceeded(resource, actual, limit, "keep it short, and the rest elsewhere")
+
+
+def stated_facts(
+    actor: str | None, message: str | None, metadata: Mapping[str, str] | None
+) -> CommitFacts:
+    """What a caller states about a commit, checked."""
+    return CommitFacts(**noted(actor, message, metadata).stated)
 
 
 def change_of(intent: Intent, pins: Iterable[TablePin]) -> ManifestChange:
@@ -111,11 +140,15 @@ def recovered_change(intent: Intent, pins: Iterable[TablePin]) -> ManifestChange
 
 
 def undoing_change(intent: Intent, restored: Iterable[TablePin]) -> ManifestChange:
-    """The publish that undoes a write: its moved tables at their restored versions."""
+    """The publish that undoes a write: its moved tables at their restored versions. What was said
+    about the write is gone with it, unless to undo was what the writer asked for."""
+    said = intent.kind is WriterKind.REPAIR
     return ManifestChange(
         commit_id=intent.rollback_id,
         pins=tuple(restored),
         actor=RECOVERY_ACTOR,
+        message=intent.message if said else None,
+        metadata=intent.metadata if said else {},
         operation_id=intent.operation_id,
     )
 

@@ -220,8 +220,8 @@ class Recoverer:
 
     def _still(self, sidecar: Sidecar, state: State) -> bool:
         """Whether a schema change still finds what it was checked against: every table as it was,
-        and no branch beside one that takes a table or a name away."""
-        if sidecar.intent.takes_away and self._datasets.refs(LOCATION):
+        and no branch beside one that does more than add or widen."""
+        if sidecar.intent.narrows and self._datasets.refs(LOCATION):
             return False
         return all(
             key in state.pins and state.pins[key].version == version

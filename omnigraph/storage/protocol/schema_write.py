@@ -5,18 +5,20 @@ and its files take their places with it or not at all.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.errors import AlreadyExists
+from omnigraph.errors import AlreadyExists, OmnigraphError
 from omnigraph.storage.lance.evolution import Evolution
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.names import owner_of, table_location
 from omnigraph.storage.protocol.commit import Prepared
 from omnigraph.storage.protocol.write import Write
-from omnigraph.storage.records import SchemaId, TablePin, Tombstone
+from omnigraph.storage.records import RowCounts, SchemaId, TablePin, Tombstone
 from omnigraph.types import TableKey
 
 
@@ -26,18 +28,39 @@ class SchemaWrite(Write):
     def __init__(self, *parts: Any, **facts: Any) -> None:
         super().__init__(*parts, **facts)
         self._schema: SchemaId | None = None
+        self._narrows = False
         self._renames: dict[TableKey, TableKey] = {}
         self._new: dict[TableKey, TablePin] = {}
         self._dropped: dict[TableKey, Tombstone] = {}
         self._files: dict[str, bytes] = {}
         self._reclaim: list[str] = []
 
-    def create_table(self, table_key: TableKey, schema: pa.Schema) -> None:
+    def create_table(self, table_key: TableKey, schema: pa.Schema) -> TableReader:
         """A new, empty table, which nobody sees before the commit."""
         if self._is_taken(table_key):
             raise AlreadyExists("table", table_key)
         location = self._free_location(table_key)
         self._new[table_key] = self._tables.create(table_key, schema, location)
+        return self._tables.reader(self._new[table_key])
+
+    def fill_table(self, table_key: TableKey, rows: pa.Table) -> None:
+        """The first rows of a table that this write has made. No reader knows the table before the
+        commit, so its head may move."""
+        staged = self._tables.stage_append(self._new[table_key], rows)
+        self._new[table_key] = self._tables.commit_staged(staged, self._operation)
+
+    def count_rows(self, table_key: TableKey, *, inserted: int, updated: int, deleted: int) -> None:
+        """What the later steps of a table's write do to its rows."""
+        write, counts = self._writes[table_key], RowCounts(inserted, updated, deleted)
+        self._writes[table_key] = replace(write, staged=replace(write.staged, counts=counts))
+
+    def abandon(self) -> None:
+        """Remove the tables that this write has made and will not commit. Best effort: what stays
+        is reclaimed by cleanup."""
+        with suppress(OmnigraphError):
+            for pin in self._new.values():
+                self._tables.remove(pin.location)
+        self._new = {}
 
     def _is_taken(self, table_key: TableKey) -> bool:
         if table_key in self._new or table_key in self._renames.values():
@@ -49,7 +72,7 @@ class SchemaWrite(Write):
         used = self._state.locations | {pin.location for pin in self._state.pins.values()}
         used |= {pin.location for pin in self._new.values()}
         numbered = (table_location(table_key, nth) for nth in count(1))
-        return next(n for n in numbered if n not in used and not self._tables.is_there(n))
+        return next(n for n in numbered if n not in used and not self._tables.is_taken(n))
 
     def drop_table(self, table_key: TableKey) -> None:
         """The end of a table. Its versions stay readable at earlier commits. Its head moves all the
@@ -94,9 +117,11 @@ class SchemaWrite(Write):
         """Remove for good what earlier versions of a table hold, once this is published."""
         self._reclaim.append(self.read(table_key).pin.location)
 
-    def replace_schema(self, schema: SchemaId) -> None:
-        """Another schema from this commit on. The commit holds only if no table moved at all."""
+    def replace_schema(self, schema: SchemaId, *, narrows: bool) -> None:
+        """Another schema from this commit on. The commit holds only if no table moved at all. One
+        that narrows is not finished by recovery when branches came meanwhile."""
         self._schema = schema
+        self._narrows = narrows
         self._relied_on |= self._state.pins
 
     def replace_file(self, path: str, data: bytes) -> None:
@@ -106,11 +131,14 @@ class SchemaWrite(Write):
     def prepared(self, **conditions: Any) -> Prepared:
         """Everything that was staged, with the tables that come, go and get other names."""
         prepared = super().prepared(**conditions)
+        filled = {k: RowCounts(pin.row_count) for k, pin in self._new.items() if pin.row_count}
         intent = replace(
             prepared.intent,
+            counts={**prepared.intent.counts, **filled},
             new_tables=tuple(self._new.values()),
             tombstones=tuple(self._dropped.values()),
             schema=self._schema,
+            narrows=self._narrows,
             renames=dict(self._renames),
             reclaim=tuple(self._reclaim),
         )

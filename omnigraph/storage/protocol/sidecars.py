@@ -180,6 +180,7 @@ def _decoded(facts: dict[str, Any]) -> Sidecar:
         schema=facts.get("schema"),
         renames=facts.get("renames", {}),
         reclaim=tuple(facts.get("reclaim", ())),
+        narrows=facts.get("narrows", facts.get("schema") is not None),
         **decode_facts({"merged_parent": None, **facts}),
     )
     return Sidecar(

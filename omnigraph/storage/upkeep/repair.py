@@ -25,11 +25,11 @@ from omnigraph.storage.lance.transactions import operations_since
 from omnigraph.storage.locks.locks import Guard, Locks, hold
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.publish import ManifestChange, Publisher
-from omnigraph.storage.names import lock_name, owner_of, require_actor
+from omnigraph.storage.names import lock_name, owner_of
 from omnigraph.storage.protocol.intent import Intent, WriterKind
 from omnigraph.storage.protocol.recover import Recoverer
 from omnigraph.storage.protocol.sidecars import Sidecar, Sidecars, SidecarTable
-from omnigraph.storage.records import CommitId, OperationId, TablePin
+from omnigraph.storage.records import NO_NOTE, CommitId, CommitNote, OperationId, TablePin
 from omnigraph.storage.upkeep.drift import Drift, Drifts
 from omnigraph.types import TableKey
 
@@ -116,11 +116,10 @@ class Repairer:
         *,
         confirm: bool,
         force: bool,
-        actor: str | None,
+        note: CommitNote = NO_NOTE,
         run: RunLooks | None = None,
     ) -> RepairReport:
         """Look at every table, and end the drift that may be ended."""
-        require_actor(actor)
         tables: list[TableRepair] = []
         commits: list[str] = []
         looks = [
@@ -131,7 +130,7 @@ class Repairer:
             looked = [table for table in seen if table.branch == branch]
             drifted = [table.table for table in looked if table.action in ("heal", "undo")]
             if confirm and drifted:
-                done, published = self._end(branch, drifted, force, actor)
+                done, published = self._end(branch, drifted, force, note)
                 commits += published
                 looked = [done.get(table.table, table) for table in looked]
             tables += looked
@@ -191,7 +190,7 @@ class Repairer:
     # Ending
 
     def _end(
-        self, branch: str, keys: Sequence[TableKey], force: bool, actor: str | None
+        self, branch: str, keys: Sequence[TableKey], force: bool, note: CommitNote
     ) -> tuple[dict[TableKey, TableRepair], list[str]]:
         """Look once more under the locks, then publish what is verified and undo the rest."""
         with hold(self._locks, [lock_name(key, branch) for key in keys]) as guard:
@@ -203,17 +202,17 @@ class Repairer:
             }
             heal = [drift for drift, report in drifted.values() if report.action == "heal"]
             undo = [drift for drift, report in drifted.values() if report.action == "undo"]
-            published = [self._publish(branch, heal, actor)] if heal else []
+            published = [self._publish(branch, heal, note)] if heal else []
             if undo:
-                published.append(self._undo(branch, undo, actor, guard))
+                published.append(self._undo(branch, undo, note, guard))
         return {key: report for key, (_, report) in drifted.items()}, published
 
-    def _publish(self, branch: str, drifts: Sequence[Drift], actor: str | None) -> str:
+    def _publish(self, branch: str, drifts: Sequence[Drift], note: CommitNote) -> str:
         failpoints.hit("repair.publish")
         heads = [self._head(drift) for drift in drifts]
         commit = self._publisher.publish(
             branch,
-            ManifestChange(commit_id=CommitId(str(ULID())), pins=tuple(heads), actor=actor),
+            ManifestChange(commit_id=CommitId(str(ULID())), pins=tuple(heads), **note.stated),
             expected_table_versions={d.pin.table_key: d.pin.version for d in drifts},
         )
         return commit.id
@@ -222,12 +221,12 @@ class Repairer:
         pin = replace(drift.pin, version=drift.head)
         return self._tables.pinned(pin, self._datasets.handle(pin))
 
-    def _undo(self, branch: str, drifts: Sequence[Drift], actor: str | None, guard: Guard) -> str:
+    def _undo(self, branch: str, drifts: Sequence[Drift], note: CommitNote, guard: Guard) -> str:
         """A sidecar that promises nothing: recovery restores what is published."""
         intent = Intent(
             operation_id=OperationId(str(ULID())),
             kind=WriterKind.REPAIR,
-            actor=actor,
+            **note.stated,
             branch=branch,
             branch_identity=self._manifest.identity(branch),
             commit_id=CommitId(str(ULID())),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
+from omnigraph.exec.merge import decide as deciding
 from omnigraph.exec.merge import run as merging
 from omnigraph.exec.progress import Progress
 from omnigraph.graph import Graph
@@ -403,7 +404,7 @@ def moving(
     it can; how it went."""
     other = og.open(small.uri)
     monkeypatch.setattr(other._store._committer, "_wait_s", 0.1)
-    stage = merging._stage
+    stage = deciding.stage_part
     went: list[str] = []
 
     def and_then(*arguments: Any) -> None:
@@ -415,7 +416,7 @@ def moving(
         else:
             went.append("came first")
 
-    monkeypatch.setattr(merging, "_stage", and_then)
+    monkeypatch.setattr(deciding, "stage_part", and_then)
     return went
 
 

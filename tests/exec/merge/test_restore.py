@@ -262,6 +262,31 @@ def test_a_required_property_without_a_value_then_is_named(small: Graph) -> None
     assert small.restore(point, ["Knows"]).kind == "nothing_to_restore"
 
 
+def test_a_property_with_a_default_reads_as_its_default(small: Graph) -> None:
+    point = begun(small)
+    small.schema.apply(SCHEMA.replace("    email", "    score: F64 = 0.5\n    email"))
+    small.mutate('query q() { update Person set { age: 7, score: 0.9 } where name = "Ada" }')
+    small.mutate('query q() { delete Person where name = "Cem" }')
+    done = small.restore(point)
+    assert done.changes.counts() == {
+        ("node", "Person", "update"): 1,
+        ("node", "Person", "insert"): 1,
+    }
+    rows = state(small)
+    assert {rows["Person", name]["score"] for name in ("Ada", "Bob", "Cem")} == {0.5}
+
+
+def test_a_key_that_is_another_since_is_named(small: Graph) -> None:
+    point = begun(small)
+    small.schema.apply(SCHEMA.replace("Person -> Person {", "Person -> Person @key(src, dst) {"))
+    edit(small, Person={"Ada": person("Ada", 99)})
+    with pytest.raises(og.SchemaDiffers, match="key is another") as refused:
+        small.restore(point)
+    assert refused.value.types == ("Knows",)
+    small.restore(point, ["Person"])
+    assert state(small)["Person", "Ada"]["age"] == 30
+
+
 def test_a_new_edge_type_holds_a_node_that_a_restore_would_take(small: Graph) -> None:
     point = begun(small)
     edit(small, Person={"Dan": person("Dan")})

@@ -247,7 +247,7 @@ def test_a_branch_is_made_before_a_schema_change_or_after_it(tmp_path: Path) -> 
         graph.schema.apply(TEXTS[2])
     other.branches.create("late")  # of the schema that is published: the change is not yet
     with pytest.raises(og.SchemaHeld):
-        other.schema.apply(TEXTS[1])
+        other.schema.apply(TEXTS[3])
     (row,) = other.recoveries.list()
     assert row.recovery_kind == "RolledBack", "a branch was left with another schema"
     assert other.schema.text == SCHEMA

@@ -13,7 +13,9 @@ import omnigraph as og
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
 from omnigraph.storage.manifest import manifest
+from tests.exec.upkeep_child import die_in_backup
 from tests.exec.upkeep_world import SCHEMA, add, content, made
+from tests.forked import KILLED, run
 from tests.storage.conftest import s3, s3_server
 from tests.storage.world import Where
 
@@ -132,6 +134,21 @@ def test_an_interrupted_backup_is_no_graph_and_is_completed(
     with pytest.raises(og.NotFound, match="interrupted"):
         og.open(target)
     assert graph.backup(target, check=False).files_reused > 0
+    with og.open(target, read_only=True) as copy:
+        assert everything(copy) == everything(graph)
+
+
+def test_a_killed_backup_is_completed_by_the_next(graph: Graph, tmp_path: Path) -> None:
+    target = tmp_path / "copy.omni"
+    assert run(die_in_backup, graph.uri, str(target), "backup.marked") == KILLED
+    with pytest.raises(og.NotFound, match="interrupted"):
+        og.open(target)
+    assert graph.cleanup(keep=100, confirm=True).errors == (), "the dead hold nothing up"
+    graph.backup(target, check=False)
+    assert run(die_in_backup, graph.uri, str(target), "backup.versions") == KILLED
+    report = graph.backup(target)
+    assert report.check is not None
+    assert report.check.findings == ()
     with og.open(target, read_only=True) as copy:
         assert everything(copy) == everything(graph)
 

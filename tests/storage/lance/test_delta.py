@@ -33,10 +33,10 @@ def read(store: Store, pin: TablePin) -> Rows:
     return {row["id"]: (row["_rowid"], row["n"]) for row in table.to_pylist()}
 
 
-def holds(store: Store, before: TablePin, after: TablePin) -> int:
+def holds(store: Store, before: TablePin, after: TablePin, via: TablePin | None = None) -> int:
     """The promise of `touched`; how many ids it listed."""
     ours, theirs = read(store, before), read(store, after)
-    touched = store.deltas.touched(before, after, columns=["n"])
+    touched = store.deltas.touched(before, after, columns=["n"], via=via)
     for pin, side in ((before, "before"), (after, "after")):
         carries(store, pin, touched[side].combine_chunks().drop_null())
     found = touched.to_pylist()
@@ -161,9 +161,11 @@ def test_every_difference_is_listed(acts: list[Act]) -> None:
                 store.branches.create("b/c", source="b")
             act(store, step if step.branch in store.branches.list() else replace(step, branch="b"))
             pins |= {pin_of(store, branch) for branch in store.branches.list()}
+        middle = sorted(pins, key=lambda pin: pin.version)[len(pins) // 2]
         for before in pins:
             for after in pins:
                 holds(store, before, after)
+                holds(store, before, after, via=middle)
 
 
 def test_rows_written_again_are_listed_and_nothing_else(store: Store) -> None:

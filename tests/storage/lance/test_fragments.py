@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from omnigraph.storage.opening import create, open_store
 from omnigraph.storage.protocol.intent import WriterKind
-from omnigraph.storage.store import Store, create, open_store
+from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 
 PERSON = TableKey("node:Person")

@@ -127,7 +127,7 @@ def test_a_version_whose_files_are_gone_is_reclaimed(store: Store) -> None:
     commit = append(store, PERSON, "a")
     append(store, PERSON, "b")
     pin = store.snapshot(commit=commit.id).tables[PERSON]
-    store.close()
+    store.forget()
     assert store.where.path is not None
     versions = Path(store.where.path / pin.location / "_versions")
     sorted(versions.iterdir())[1].unlink()

@@ -129,7 +129,7 @@ def lineage_row(store: Store, commit: Commit) -> dict[str, Any]:
 
 def test_a_commit_says_its_message_metadata_counts_and_manifest_version(store: Store) -> None:
     commit = stated(store, "a", "b")
-    store.close()
+    store.forget()
     read = store.history.get(commit.id)
     assert read == commit
     assert (read.message, read.metadata) == (STATED["message"], STATED["metadata"])

@@ -1,0 +1,261 @@
+"""Merged schema of a branch merge: decided before any row, applied to the tables with the rows.
+
+    three-way schema merge ─▶ rows decided under the ─▶ tables come, evolve and take
+    conflicts end here        merged schema             their rows, in one commit
+
+Invariant: a merge whose schemas are equal, or whose result is the target's own schema, changes no
+schema and takes no schema lock. Any other runs in the turn of a schema change, and its commit names
+the merged schema, which is archived before.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.counterparts import property_counterparts, type_counterpart
+from omnigraph.catalog.identity import numbered_above
+from omnigraph.catalog.model import Catalog, Type
+from omnigraph.catalog.schema_diff import plan_migration
+from omnigraph.catalog.schema_merge import SCHEMA_CONFLICT, merge_schemas, same_definition
+from omnigraph.catalog.schema_text import Written, schema_text, written_declarations
+from omnigraph.errors import MergeConflict, MergeConflicts, OmnigraphError
+from omnigraph.exec.changes.entities import Entities
+from omnigraph.exec.merge.crosscheck import Merged, conflict_of
+from omnigraph.exec.merge.decide import Sides, stage_part
+from omnigraph.exec.rules.rules import RuleViolations
+from omnigraph.exec.schema.backfill import filling_of
+from omnigraph.exec.schema.conform import NewRules, broken_by, new_rules
+from omnigraph.exec.schema.migrate import change_table, meaning_changes
+from omnigraph.exec.schemas import Accepted, Schemas, accepted
+from omnigraph.storage.lance.staging import StagedWrite, TableStaging
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.protocol.schema_write import SchemaWrite
+from omnigraph.storage.records import Snapshot, TablePin
+from omnigraph.storage.store import Store
+from omnigraph.types import PropertyId, TableKey
+
+SCHEMA_HINT = "change one of the two schemas with `schema apply`, and merge again"
+
+_CHUNK_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class MergedSchema:
+    """The schema of a merge, and those of its two sides."""
+
+    merged: Accepted
+    ours: Accepted
+    theirs: Accepted
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.merged.catalog
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two sides have different schemas."""
+        return self.ours.id != self.theirs.id
+
+    @property
+    def changes(self) -> bool:
+        """Whether the target gets another schema."""
+        return self.merged.id != self.ours.id
+
+    def in_ours(self, owner: Type) -> Type | None:
+        """A type of the merged schema as the target has it."""
+        return type_counterpart(owner, self.ours.catalog)
+
+    def in_theirs(self, owner: Type) -> Type | None:
+        """A type of the merged schema as the source has it."""
+        return type_counterpart(owner, self.theirs.catalog)
+
+    def sides(self, theirs: Snapshot, ours: Snapshot) -> Sides:
+        """The two versions of the graph, with their tables under the names of this schema."""
+        if not self.differs:
+            return Sides(theirs, ours)
+        return Sides(
+            self._named(theirs, self.in_theirs),
+            self._named(ours, self.in_ours),
+            stored_as=lambda owner: (self.in_theirs(owner), self.in_ours(owner)),
+        )
+
+    def _named(self, snapshot: Snapshot, own: Callable[[Type], Type | None]) -> Snapshot:
+        pairs = ((owner.table, own(owner)) for owner in self.catalog.types)
+        tables = {
+            name: replace(snapshot.tables[each.table], table_key=name)
+            for name, each in pairs
+            if each is not None and each.table in snapshot.tables
+        }
+        return replace(snapshot, tables=tables)
+
+
+def merged_schema(
+    store: Store, schemas: Schemas, base: Snapshot, ours: Snapshot, theirs: Snapshot
+) -> MergedSchema:
+    """The schema of the merge, or `MergeConflicts` with what both sides changed."""
+    origin, own, other = (schemas.of(each) for each in (base, ours, theirs))
+    if own.id == other.id or other.id == origin.id:
+        return MergedSchema(own, own, other)
+    if own.id == origin.id and _same_identities(own.catalog, other.catalog):
+        return MergedSchema(other, own, other)
+    branches = (store.snapshot(name) for name in store.branches.list())
+    catalogs = (schemas.of(each).catalog for each in branches)
+    result = merge_schemas(origin.catalog, numbered_above(own.catalog, catalogs), other.catalog)
+    if result.conflicts:
+        raise MergeConflicts(result.conflicts, hint=SCHEMA_HINT)
+    for side in (own, other):
+        if result.catalog.fingerprint == side.catalog.fingerprint:
+            return MergedSchema(side, own, other)
+    return MergedSchema(accepted(_text(result.catalog, own, other), result.catalog), own, other)
+
+
+def _same_identities(ours: Catalog, theirs: Catalog) -> bool:
+    """Whether what the two schemas have in common has one identity: the target's tables are known
+    by the target's, so a schema that gave others to it cannot be taken as it is."""
+    for other in theirs.types:
+        own = type_counterpart(other, ours)
+        if own is None:
+            continue
+        pairs = property_counterparts(other, own)
+        if own.id != other.id or any(
+            prop.name in pairs and pairs[prop.name].id != prop.id for prop in other.properties
+        ):
+            return False
+    return True
+
+
+def _text(catalog: Catalog, ours: Accepted, theirs: Accepted) -> str:
+    """The text of a merged schema: each declaration as the side that has it wrote it, and anew
+    where both changed it."""
+    written: Written = {}
+    for side in (theirs, ours):
+        for name, source in written_declarations(side.text).items():
+            kind, word = name
+            declared = side.catalog.declared(kind).get(word)
+            merged = catalog.declared(kind).get(word)
+            if declared is None or merged is None:
+                continue
+            comment = source[0]
+            if same_definition(declared, merged):
+                written[name] = source
+            elif side is ours:
+                written[name] = comment, written.get(name, ("", None))[1]
+            else:
+                written[name] = comment, None
+    text = schema_text(catalog, written)
+    try:
+        is_same = not plan_migration(catalog, text).steps
+    except OmnigraphError:
+        is_same = False
+    return text if is_same else schema_text(catalog, {})
+
+
+def lost_types(
+    schema: MergedSchema, base: Snapshot, ours: Snapshot, theirs: Snapshot, base_catalog: Catalog
+) -> Iterator[MergeConflict]:
+    """Types that one side removed although the other wrote to them since."""
+    for side, snapshot in ((schema.ours, ours), (schema.theirs, theirs)):
+        for owner in side.catalog.types:
+            if type_counterpart(owner, schema.catalog) is not None:
+                continue
+            was = type_counterpart(owner, base_catalog)
+            before = None if was is None else base.tables.get(was.table)
+            now = snapshot.tables.get(owner.table)
+            if now is not None and now != before and now.row_count:
+                text = f"{owner.name} was removed on one side and written to on the other"
+                yield MergeConflict(str(owner.kind), owner.name, None, SCHEMA_CONFLICT, text)
+
+
+# ---- tables
+
+
+def stage_schema(write: SchemaWrite, schema: MergedSchema, parts: dict[TableKey, Merged]) -> None:
+    """Stage every table under the merged schema, with the rows that it takes, and the schema."""
+    for gone in schema.ours.catalog.types:
+        if type_counterpart(gone, schema.catalog) is None:
+            write.drop_table(gone.table)
+    for owner in schema.catalog.types:
+        own, part = schema.in_ours(owner), parts.get(owner.table)
+        if own is None:
+            reader = write.create_table(owner.table, owner.schema)
+            if part is not None and part.changes_rows:
+                write.fill_table(owner.table, part.added(Entities(owner, reader)))
+        elif own.name != owner.name or meaning_changes(
+            schema.ours.catalog, own, schema.catalog, owner
+        ):
+            change_table(write, own, owner, filling_of(own, owner, {}))
+            if part is not None and part.changes_rows:
+                write.then(own.table, _patch(part))
+                write.count_rows(own.table, **part.counts)
+        elif part is not None and part.changes_rows:
+            stage_part(write, own.table, part)
+    # Both sides had their turn: whatever narrows was accepted on one of them.
+    write.replace_schema(schema.merged.id, narrows=False)
+    if write.state.branch == MAIN:
+        for path, data in schema.merged.files().items():
+            write.replace_file(path, data)
+
+
+def _patch(part: Merged) -> Callable[[TableStaging, TablePin], StagedWrite | None]:
+    def staged(tables: TableStaging, pin: TablePin) -> StagedWrite:
+        target = Entities(part.merge.owner, tables.reader(pin), defaults=True)
+        return tables.stage_patch(
+            pin,
+            removed=part.leaving(),
+            added=part.added(target),
+            updated=part.updated_count(),
+        )
+
+    return staged
+
+
+# ---- rules
+
+
+def rule_conflicts(
+    store: Store, schema: MergedSchema, parts: dict[TableKey, Merged]
+) -> Iterator[MergeConflict]:
+    """Violations of rules that one of the sides did not have, over all rows of the type."""
+    for part in parts.values():
+        owner = part.merge.owner
+        sides = (schema.in_ours(owner), schema.in_theirs(owner))
+        stricter = [new_rules(_under(owner, side), owner, None) for side in sides if side]
+        if any(stricter):
+            for violation in _violations(store, part, stricter).violations:
+                yield conflict_of(owner, violation)
+
+
+def _under(owner: Type, side: Type) -> Type:
+    """A side's type with the identities of the merged one."""
+    ids = {
+        prop.name: same.id
+        for prop in side.properties
+        for same in [property_counterparts(side, owner).get(prop.name)]
+        if same is not None
+    }
+    properties = tuple(
+        replace(prop, id=ids.get(prop.name, PropertyId(-1 - number)))
+        for number, prop in enumerate(side.properties)
+    )
+    return replace(side, properties=properties)
+
+
+def _violations(store: Store, part: Merged, stricter: list[NewRules]) -> RuleViolations:
+    rules = NewRules(
+        tuple(dict.fromkeys(rule for each in stricter for rule in each.rows)),
+        tuple(dict.fromkeys(rule for each in stricter for rule in each.uniques)),
+        next((each.cardinality for each in stricter if each.cardinality), None),
+    )
+    columns = sorted({"id"} | rules.columns)
+    pin = part.merge.target.reader.pin
+    rows = store.deltas.listed(pin)["after"].combine_chunks()
+    staying = rows.filter(pc.invert(pc.is_in(rows, value_set=part.leaving())))
+
+    def tables() -> Iterator[pa.Table]:
+        yield part.incoming(columns)
+        for start in range(0, len(staying), _CHUNK_ROWS):
+            yield part.merge.target.columns(staying.slice(start, _CHUNK_ROWS), columns)
+
+    return broken_by(part.merge.owner, rules, pin.row_count, tables())

@@ -1,0 +1,121 @@
+"""Opening a store: create a new graph's storage, or open one that exists.
+
+Invariant: opening reads the stamp before anything else. A graph exists once its manifest does.
+"""
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from ulid import ULID
+
+from omnigraph.errors import AlreadyExists, BadRequest, NotFound, StorageFailed
+from omnigraph.storage import failpoints, stamp
+from omnigraph.storage.locks.locks import hold
+from omnigraph.storage.manifest import publish
+from omnigraph.storage.manifest.state import LOCATION
+from omnigraph.storage.names import lock_name, require_actor, table_location
+from omnigraph.storage.objects import Root, StorageOptions, root_of
+from omnigraph.storage.records import CommitId, SchemaId
+from omnigraph.storage.store import Settings, Store
+from omnigraph.storage.upkeep.backup_copy import is_unfinished
+from omnigraph.types import TableKey
+
+
+def create(
+    uri: str | os.PathLike[str],
+    tables: Sequence[tuple[TableKey, pa.Schema]],
+    *,
+    files: Mapping[str, bytes] | None = None,
+    schema: SchemaId | None = None,
+    actor: str | None = None,
+    storage_options: StorageOptions | None = None,
+    settings: Settings | None = None,
+) -> Store:
+    """A new graph of empty tables. Its manifest comes last: until then there is no graph."""
+    where = root_of(uri, storage_options)
+    where.require_branchable()
+    require_actor(actor)
+    _require_distinct(tables)
+    _require_no_graph(where)
+    _make_folder(where)
+    store = Store(where, read_only=False, settings=settings or Settings())
+    with hold(store.locks, [lock_name("init", "")]):
+        _require_no_graph(where)
+        pins = [store.tables.create(table_key, schema) for table_key, schema in tables]
+        failpoints.hit("init.tables")
+        store.audit.create()
+        for path, data in (files or {}).items():
+            store.objects.put(path, data)
+        failpoints.hit("init.objects")
+        publish.create(store.datasets, pins, CommitId(str(ULID())), actor, schema)
+        failpoints.hit("init.manifest")
+    store.stats.event("graph.created", level=logging.INFO, uri=where.uri, tables=len(tables))
+    return store
+
+
+def open_store(
+    uri: str | os.PathLike[str],
+    *,
+    read_only: bool = False,
+    storage_options: StorageOptions | None = None,
+    settings: Settings | None = None,
+) -> Store:
+    """An existing graph. Read-write settles what dead writers left; read-only never writes."""
+    where = root_of(uri, storage_options)
+    store = Store(where, read_only=read_only, settings=settings or Settings())
+    _require_graph(store)
+    if not read_only:
+        _require_writable_folder(where)
+        store.heal(if_room=True)  # a graph on a full disk must open, or nobody could clean it up
+    store.stats.event("graph.opened", uri=where.uri, read_only=read_only)
+    return store
+
+
+def _require_distinct(tables: Sequence[tuple[TableKey, pa.Schema]]) -> None:
+    if len({table_location(table_key) for table_key, _ in tables}) != len(tables):
+        raise BadRequest("two types share one folder", "rename one of them")
+
+
+def _require_graph(store: Store) -> None:
+    missing = NotFound("graph", store.where.uri, "create it with init")
+    if store.where.path is not None and not store.where.path.is_dir():
+        raise missing
+    if is_unfinished(store.objects):
+        raise NotFound(
+            "graph", store.where.uri, "a backup to it was interrupted: run the backup again"
+        )
+    try:
+        handle = store.datasets.open(LOCATION)
+    except NotFound as cause:
+        raise missing from cause
+    stamp.require_supported(handle.schema, uri=store.where.uri)
+
+
+def _require_no_graph(where: Root) -> None:
+    store = Store(where, read_only=True, settings=Settings())
+    if where.path is not None and not where.path.exists():
+        return
+    try:
+        store.datasets.open(LOCATION)
+    except NotFound:
+        return
+    raise AlreadyExists("graph", where.uri, "open it, or init elsewhere")
+
+
+def _make_folder(where: Root) -> None:
+    if where.path is None:
+        return
+    try:
+        where.path.mkdir(parents=True, exist_ok=True)
+    except OSError as cause:
+        raise StorageFailed(f"made the folder {where.path}", str(cause)) from cause
+    _require_writable_folder(where)
+
+
+def _require_writable_folder(where: Root) -> None:
+    if where.path is not None and not os.access(where.path, os.W_OK | os.X_OK):
+        raise StorageFailed(
+            f"opened {where.path} for writing", "the folder is read-only; open it with read_only"
+        )
