@@ -157,9 +157,10 @@ def test_SV2_SV4_SV5_workers_are_restarted_and_drained(graph: str, tmp_path: Pat
         until(lambda: sum("tokens_kept" in line for line in server.log) >= 2)
         assert client.get(branches, headers=second).status_code == 200
 
-        text = client.get("/metrics").text
-        assert 'omnigraph_requests_total{route="/graphs/{graph_id}/query",status="200"} 1' in text
-        assert "omnigraph_open_graphs 2" in text
+        assert client.post(path, json={"query": NAMES}, headers=second).status_code == 200
+        asked = 'omnigraph_requests_total{route="/graphs/{graph_id}/query",status="200"}'
+        until(lambda: asked in client.get("/metrics").text)
+        assert "omnigraph_open_graphs 2" in client.get("/metrics").text
         assert server.stop() == 0
         lines = [json.loads(line) for line in server.log if line.startswith("{")]
         requests = [line for line in lines if line["event"] == "request"]
