@@ -150,12 +150,14 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
         *,
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        once: str | None = None,
     ) -> MutationResult:
         """Run a mutation as one commit; with `if_commit` only on that head of the branch.
 
         An update or delete that lost to another writer runs again, whole and on the new head, up to
         `retries` times; by default `OMNIGRAPH_WRITE_RETRIES`, which is 0. `message` and `metadata`,
-        a map of texts, are kept with the commit.
+        a map of texts, are kept with the commit. `once` names this mutation: if a commit of the
+        branch has that name, it is returned and nothing is done.
         """
         text = query_text(query)
         note = noted(actor, message, metadata)
@@ -175,6 +177,7 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
                 if_commit=if_commit,
                 retries=retries,
                 external=self._store.external_blobs(),
+                once=once,
             )
             return run_mutation(self._store, catalog, asked)
 

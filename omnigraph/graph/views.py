@@ -146,6 +146,11 @@ class CommitsView:
         return self._points.names()
 
     @checked
+    def once(self, name: str, branch: str = MAIN) -> Commit | None:
+        """The commit of a branch that a write `once` of this name made, if there is one."""
+        return self._store.marked(branch, name)
+
+    @checked
     def changes(
         self,
         commit_id: str,

@@ -16,8 +16,9 @@ from omnigraph.exec.merge.undo import UndoOutcome
 from omnigraph.exec.mutate.run import MutationResult
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.server import wire, wire_beyond
+from omnigraph.server.idempotency import shown_metadata
 from omnigraph.storage.records import Commit, Snapshot
-from omnigraph.types import parse_table_key
+from omnigraph.types import Kind, counts_of_kind, parse_table_key
 
 
 def commit_output(commit: Commit) -> wire.CommitOutput:
@@ -31,7 +32,7 @@ def commit_output(commit: Commit) -> wire.CommitOutput:
         actor_id=commit.actor,
         created_at=commit.created_at,
         message=commit.message or UNSET,
-        metadata=dict(commit.metadata) or UNSET,
+        metadata=shown_metadata(commit) or UNSET,
     )
 
 
@@ -69,15 +70,21 @@ def _loads(counts: Mapping[str, int]) -> list[wire.TypeLoad]:
 
 
 def load_output(done: LoadResult, uri: str | None = None) -> wire.GraphBatchLoadOutput:
-    """The result of a load; with `uri`, as the routes say it that name the graph."""
+    """The result of a load; with `uri`, as the routes say it that name the graph. One that was
+    done before counts what its commit wrote."""
+    nodes, edges = done.nodes, done.edges
+    if done.repeated:
+        written = {key: c.inserted + c.updated for key, c in done.commit.counts.items()}
+        nodes = counts_of_kind(written, Kind.NODE)
+        edges = counts_of_kind(written, Kind.EDGE)
     facts: dict[str, Any] = {
         "branch": done.branch,
         "base_branch": done.base_branch,
         "branch_created": done.branch_created,
         "mode": done.mode,
-        "nodes": _loads(done.nodes),
-        "edges": _loads(done.edges),
-        "total_entities": done.total_entities,
+        "nodes": _loads(nodes),
+        "edges": _loads(edges),
+        "total_entities": sum(nodes.values()) + sum(edges.values()),
         "actor_id": done.actor_id,
         "commit": commit_output(done.commit),
         "rounded": done.rounded or UNSET,
@@ -139,8 +146,8 @@ def block_output(block: FeedBlock) -> dict[str, Any]:
     shown = block.to_json()
     if block.cause.message is not None:
         shown["cause"]["message"] = block.cause.message
-    if block.cause.metadata:
-        shown["cause"]["metadata"] = dict(block.cause.metadata)
+    if metadata := shown_metadata(block.cause):
+        shown["cause"]["metadata"] = metadata
     return shown
 
 

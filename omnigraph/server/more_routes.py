@@ -13,6 +13,7 @@ from omnigraph.server import wire_beyond
 from omnigraph.server.bodies import changes_page, commit_output, undo_output
 from omnigraph.server.call import Answer, Call, answered
 from omnigraph.server.change_routes import FILTERS, listing_filters, listing_limit
+from omnigraph.server.idempotency import is_running, mark_of, refuse_key
 from omnigraph.server.read_routes import MAIN
 from omnigraph.server.write_routes import resolved
 from omnigraph.storage.manifest.tags import Tag
@@ -86,6 +87,7 @@ def go_back(call: Call) -> Answer:
 
 def transact(call: Call) -> Answer:
     """Run several reads and mutations as one commit, or none; reads see what came before them."""
+    refuse_key(call)
     body = call.json(wire_beyond.TransactionRequest)
     branch = body.branch or MAIN
     call.facts.update(branch=branch)
@@ -146,3 +148,14 @@ def explain(call: Call) -> Answer:
     plan = compile_query(body.query, call.graph.schema.catalog, body.name)
     text = explain_plan(plan).rstrip("\n")
     return answered(wire_beyond.ExplainOutput(query_name=plan.name, plan=text.splitlines()))
+
+
+def operation(call: Call) -> Answer:
+    """What became of the write with an idempotency key: committed, running or unknown."""
+    key, branch = call.path["key"], call.one("branch") or MAIN
+    commit = call.graph.commits.once(mark_of(call, key), branch)
+    if commit is not None:
+        state, shown = "committed", commit_output(commit)
+        return answered(wire_beyond.OperationOutput(key=key, state=state, commit=shown))
+    state = "running" if is_running(call, branch, key) else "unknown"
+    return answered(wire_beyond.OperationOutput(key=key, state=state, commit=None))

@@ -5,12 +5,15 @@ the request's id. Tokens, parameters, rows and texts of queries never appear.
 """
 
 import logging
+import re
 import sys
 import time
 import traceback
 from typing import Any
 
 import orjson
+
+_PLAIN = re.compile(r"[!#-~]+")
 
 
 class RequestLog:
@@ -36,7 +39,8 @@ class RequestLog:
         known = {name: value for name, value in facts.items() if value is not None}
         now = time.time()
         if self._as_json:
-            line = orjson.dumps({"time": round(now, 3), "event": event, **known}, default=str)
+            texts = {n: _encodable(v) if isinstance(v, str) else v for n, v in known.items()}
+            line = orjson.dumps({"time": round(now, 3), "event": event, **texts}, default=str)
             text = line.decode()
         else:
             said = " ".join(f"{name}={_shown(value)}" for name, value in known.items())
@@ -48,5 +52,10 @@ class RequestLog:
 
 
 def _shown(value: Any) -> str:
-    text = str(value)
-    return orjson.dumps(text).decode() if any(c in text for c in ' "\n\r') else text
+    text = _encodable(str(value))
+    return text if _PLAIN.fullmatch(text) else orjson.dumps(text).decode()
+
+
+def _encodable(text: str) -> str:
+    """A text without half surrogate pairs, which no encoding has."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

@@ -60,7 +60,7 @@ _BLOB_HEADERS = tuple(
 )
 
 _READS = (400, 404)
-_WRITES = (400, 404, 409, 412, 413, 415, 424, 503)
+_WRITES = (400, 404, 409, 412, 413, 415, 422, 424, 503)
 
 
 def _post(name: str, operation: str, action: str, route: Route, **facts: object) -> ApiEndpoint:
@@ -317,6 +317,14 @@ _TABLE: tuple[ApiEndpoint, ...] = (
 )
 
 BEYOND: tuple[ApiEndpoint, ...] = (
+    _get(
+        "/operations/{key}",
+        "cluster_getOperation",
+        "read",
+        more_routes.operation,
+        answers=wire_beyond.OperationOutput,
+        parameters=(_BRANCH,),
+    ),
     _get("/tags", "cluster_listTags", "read", more_routes.tags, answers=wire_beyond.TagList),
     _write(
         "/tags",

@@ -144,3 +144,11 @@ class ExplainOutput(Body, kw_only=True):
 
     query_name: str
     plan: list[str]
+
+
+class OperationOutput(Body, kw_only=True):
+    """State of the write with an idempotency key: committed, running or unknown."""
+
+    key: str
+    state: str
+    commit: CommitOutput | None

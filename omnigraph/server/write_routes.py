@@ -7,10 +7,12 @@ so that no slow client holds a lock.
 from typing import Any
 
 from omnigraph.errors import BadRequest
+from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.server import wire
 from omnigraph.server.bodies import change_output, load_output, merge_output
 from omnigraph.server.call import JSON, Answer, Call, answered, require_media
+from omnigraph.server.idempotency import WriteOnce, refuse_key, write_once
 from omnigraph.server.read_routes import MAIN
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.row_formats import ARROW, PARQUET, column_batches
@@ -56,18 +58,20 @@ def _mutate(call: Call, if_commit: str | None) -> Answer:
         raise HttpRefusal(400, "the request body is not as expected: it has no `query`")
     branch = body.branch or MAIN
     call.facts.update(branch=branch)
-    done = call.graph.mutate(
-        text,
-        body.params,
-        _either(body.name, body.query_name, "name", "query_name"),
-        branch=branch,
-        actor=call.actor,
-        if_commit=if_commit,
-        message=body.message,
-        metadata=body.metadata,
-    )
+    with write_once(call, branch) as once:
+        done = call.graph.mutate(
+            text,
+            body.params,
+            _either(body.name, body.query_name, "name", "query_name"),
+            branch=branch,
+            actor=call.actor,
+            if_commit=if_commit,
+            message=body.message,
+            metadata=once.metadata(body.metadata),
+            once=once.mark,
+        )
     call.facts.update(commit=None if done.commit is None else done.commit.id)
-    return answered(change_output(done))
+    return once.replayed(answered(change_output(done)), done.commit, repeated=done.repeated)
 
 
 def _either(new: str | None, old: str | None, *names: str) -> str | None:
@@ -100,61 +104,67 @@ def ingest(call: Call) -> Answer:
 
 
 def _load(call: Call, body: wire.IngestRequest, *, permissive: bool = False) -> Answer:
-    branch = body.branch or MAIN
-    call.facts.update(branch=branch)
-    done = call.graph.load(
-        body.data.encode(),
-        body.mode or "merge",
-        branch=branch,
-        from_branch=body.from_,
-        engine="local",
-        actor=call.actor,
-        message=body.message,
-        metadata=body.metadata,
-        permissive=permissive,
+    options = {"permissive": permissive, "message": body.message}
+    data = body.data.encode()
+    done, once = _loaded(
+        call, data, body.mode, body.branch, body.from_, body.metadata, options=options
     )
+    return once.replayed(
+        answered(load_output(done, call.graph.uri)), done.commit, repeated=done.repeated
+    )
+
+
+def _loaded(
+    call: Call,
+    source: Any,
+    mode: str | None,
+    branch: str | None,
+    base: str | None,
+    metadata: dict[str, str] | None = None,
+    *,
+    options: dict[str, Any],
+) -> tuple[LoadResult, WriteOnce]:
+    branch = branch or MAIN
+    call.facts.update(branch=branch)
+    with write_once(call, branch) as once:
+        done = call.graph.load(
+            source,
+            mode or "merge",
+            branch=branch,
+            from_branch=base,
+            engine="local",
+            actor=call.actor,
+            metadata=once.metadata(metadata),
+            once=once.mark,
+            **options,
+        )
     call.facts.update(rows=done.total_entities, commit=done.commit.id)
-    return answered(load_output(done, call.graph.uri))
+    return done, once
 
 
 def _load_columns(call: Call, media: str) -> Answer:
     node, edge = call.one("type"), call.one("edge")
     if (node is None) == (edge is None):
         raise BadRequest("columns are of one type", "give the query parameter type or edge")
-    branch = call.one("branch") or MAIN
-    call.facts.update(branch=branch)
     with call.body_stream() as stream:
-        done = call.graph.load(
-            column_batches(stream, media),
-            call.one("mode") or "merge",
-            type=node,
-            edge=edge,
-            branch=branch,
-            from_branch=call.one("from"),
-            engine="local",
-            actor=call.actor,
-            message=call.one("message"),
-        )
-    call.facts.update(rows=done.total_entities, commit=done.commit.id)
-    return answered(load_output(done, call.graph.uri))
+        done, once = _loaded_as_asked(call, column_batches(stream, media), type=node, edge=edge)
+    return once.replayed(
+        answered(load_output(done, call.graph.uri)), done.commit, repeated=done.repeated
+    )
 
 
 def load_ndjson(call: Call) -> Answer:
     """Load NDJSON that is the body."""
-    branch = call.one("branch") or MAIN
-    call.facts.update(branch=branch)
     with call.body_stream() as stream:
-        done = call.graph.load(
-            stream,
-            call.one("mode") or "merge",
-            branch=branch,
-            from_branch=call.one("from"),
-            engine="local",
-            actor=call.actor,
-            message=call.one("message"),
-        )
-    call.facts.update(rows=done.total_entities, commit=done.commit.id)
-    return answered(load_output(done))
+        done, once = _loaded_as_asked(call, stream)
+    return once.replayed(answered(load_output(done)), done.commit, repeated=done.repeated)
+
+
+def _loaded_as_asked(call: Call, source: Any, **options: Any) -> tuple[LoadResult, WriteOnce]:
+    """Load what the query parameters say of the body."""
+    options["message"] = call.one("message")
+    mode, branch, base = call.one("mode"), call.one("branch"), call.one("from")
+    return _loaded(call, source, mode, branch, base, options=options)
 
 
 def new_branch(call: Call) -> Answer:
@@ -196,6 +206,7 @@ def resolved(resolutions: list[wire.MergeResolution] | None) -> Resolve:
 
 def merge(call: Call) -> Answer:
     """Merge a branch into another as one commit."""
+    refuse_key(call)
     body = call.json(wire.BranchMergeRequest)
     target = body.target or MAIN
     call.facts.update(branch=target)

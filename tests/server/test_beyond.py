@@ -301,3 +301,79 @@ def test_SV10a_writes_say_what_they_are_about(server: Served) -> None:
     assert feed["blocks"][-1]["cause"]["message"] == "because"
     long = {**body, "message": "x" * 70_000}
     refused(server.post("/mutate", long), 413, "bad_request", "resource_limit")
+
+
+# ---- SV8
+
+
+def test_SV8_a_mutation_that_is_sent_again_answers_the_first_and_writes_nothing(
+    server: Served,
+) -> None:
+    branch, key = branched(server, "idem"), {"Idempotency-Key": "k-1"}
+    body = {"query": ADD, "params": {"n": "Ida"}, "branch": branch}
+    first = server.post("/mutate", body, headers=key)
+    assert "idempotent-replay" not in first.headers
+    again = server.post("/mutate", body, headers=key)
+    assert again.headers["idempotent-replay"] == "true"
+    assert checked(again, wire.ChangeOutput) == checked(first, wire.ChangeOutput)
+    assert "metadata" not in first.json()["commit"]
+    assert server.graph.snapshot(branch).commit_id == first.json()["commit"]["graph_commit_id"]
+    other = server.post("/mutate", {**body, "params": {"n": "Else"}}, headers=key)
+    refused(other, 422, None)
+    where = {"branch": branch}
+    state = checked(server.get("/operations/k-1", params=where), wire_beyond.OperationOutput)
+    assert state["state"] == "committed"
+    assert state["commit"] == first.json()["commit"]
+    assert server.get("/operations/nope", params=where).json()["state"] == "unknown"
+
+
+def test_SV8_loads_are_sent_again_too(server: Served) -> None:
+    branch, key = branched(server, "idem-load"), {"Idempotency-Key": "k-2"}
+    body = {"data": '{"type":"Note","data":{"text":"x"}}', "mode": "append", "branch": branch}
+    first = checked(server.post("/load", body, headers=key), wire.IngestOutput)
+    again = server.post("/load", body, headers=key)
+    assert again.headers["idempotent-replay"] == "true"
+    assert checked(again, wire.IngestOutput) == first
+    path = f"{server.base}/load/ndjson"
+    lines = {**key, "Idempotency-Key": "k-3", "Content-Type": "application/x-ndjson"}
+    params = {"branch": branch, "mode": "append"}
+    data = body["data"].encode()
+    once = server.client.post(path, content=data, headers=lines, params=params)
+    twice = server.client.post(path, content=data, headers=lines, params=params)
+    assert checked(twice, wire.GraphBatchLoadOutput) == once.json()
+    assert server.graph.snapshot(branch).tables["node:Note"].row_count == 2  # type: ignore[index]
+
+
+def test_SV8_one_key_at_a_time_and_only_where_it_is_kept(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, leave = threading.Event(), threading.Event()
+    mutate = server.graph.mutate
+
+    def slow(*args: object, **options: object) -> object:
+        inside.set()
+        assert leave.wait(30)
+        return mutate(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(server.graph, "mutate", slow)
+    branch, key = branched(server, "idem-race"), {"Idempotency-Key": "k-4"}
+    body = {"query": ADD, "params": {"n": "Io"}, "branch": branch}
+    answers: list[int] = []
+    first = threading.Thread(
+        target=lambda: answers.append(server.post("/mutate", body, headers=key).status_code)
+    )
+    first.start()
+    assert inside.wait(30)
+    second = server.post("/mutate", body, headers=key)
+    refused(second, 409, "conflict")
+    assert second.headers["retry-after"] == "1"
+    running = server.get("/operations/k-4", params={"branch": branch})
+    assert running.json()["state"] == "running"
+    leave.set()
+    first.join(30)
+    assert answers == [200]
+    merge = server.post("/branches/merge", {"source": branch}, headers=key)
+    refused(merge, 400, "bad_request")
+    for wrong in ("", "x" * 300):
+        bad = server.post("/mutate", body, headers={"Idempotency-Key": wrong})
+        refused(bad, 400, "bad_request")
