@@ -306,10 +306,17 @@ class GraphMoved(Refused):
     uri: str
     recorded: str
 
-    def __str__(self) -> str:
+    @property
+    def fact(self) -> str:
+        """The fault alone, without the advice."""
         return (
             f"the graph at {self.uri} was moved or copied as files, and its branches still name "
-            f"files below {self.recorded}; make a copy that is whole with `omnigraph backup "
+            f"files below {self.recorded}"
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.fact}; make a copy that is whole with `omnigraph backup "
             f"{self.uri} NEW`, and use that one"
         )
 

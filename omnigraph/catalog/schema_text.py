@@ -94,7 +94,9 @@ def _flags(each: NodeType | EdgeType) -> dict[str, tuple[str, ...]]:
     """The constraints that annotate one property."""
     key = each.key if len(each.key) == 1 else ()
     uniques = tuple(columns[0] for columns in each.uniques if len(columns) == 1)
-    return {"key": key, "unique": uniques, "index": each.indexes}
+    plain = {prop.name for prop in each.properties if not prop.type.is_list}
+    indexes = tuple(name for name in each.indexes if name in plain)
+    return {"key": key, "unique": uniques, "index": indexes}
 
 
 def _constraints(each: NodeType | EdgeType) -> Iterator[str]:
@@ -106,11 +108,20 @@ def _constraints(each: NodeType | EdgeType) -> Iterator[str]:
     for columns in each.uniques:
         if len(columns) > 1 or columns[0] not in properties:
             yield f"@unique({', '.join(columns)})"
-    yield from (f"@index({name})" for name in each.indexes if name not in properties)
+    flagged = _flags(each)["index"]
+    yield from (f"@index({name})" for name in each.indexes if name not in flagged)
     if isinstance(each, NodeType):
         for bounds in each.ranges:
-            yield f"@range({bounds.property}, {format_interval(bounds.low, bounds.high)})"
+            interval = format_interval(_bound(bounds.low), _bound(bounds.high))
+            yield f"@range({bounds.property}, {interval})"
         yield from (f"@check({c.property}, {quote(c.pattern)})" for c in each.checks)
+
+
+def _bound(value: int | float | None) -> int | float | None:
+    """A bound as the language writes it: a whole number beyond every integer type is a float."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return float(value)
+    return value
 
 
 def _body(lines: Sequence[str]) -> str:

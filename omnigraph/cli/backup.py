@@ -77,7 +77,7 @@ def _progress(quiet: bool) -> Callable[[UpkeepProgress], None] | None:
         end = "\n" if progress.done == progress.total else ""
         share = 100 * progress.done // max(progress.total, 1)
         bar = "#" * (share // 5)
-        line = f"{progress.stage:<6} [{bar:<20}] {share:>3}% {progress.done}/{progress.total} files"
+        line = f"{progress.stage:<8} [{bar:<20}] {share:>3}% {progress.done}/{progress.total} files"
         sys.stderr.write(f"\r{line}{end}")
         sys.stderr.flush()
 

@@ -109,7 +109,7 @@ def poll(
     """Show the commits of a branch since a place, oldest first, with what each changed.
 
     A registered consumer goes on behind what it acknowledged: with --ack after the output is
-    written, else with `changes consumer ack NAME CURSOR` once its changes are kept.
+    written, else with `changes consumer ack NAME --cursor CURSOR` once its changes are kept.
     """
     exclusive(cursor=cursor, start=start, consumer=consumer)
     if ack and consumer is None:

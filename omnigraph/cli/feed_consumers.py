@@ -87,7 +87,9 @@ def list_(path: GraphPath = None, json: Json = False, uri: Uri = None, store: St
 @app.command()
 def ack(
     name: Name,
-    cursor: Annotated[str, typer.Argument(metavar="CURSOR", help="Where a poll ended.")],
+    cursor: Annotated[
+        str, typer.Option("--cursor", metavar="CURSOR", help="Where a poll or baseline ended.")
+    ],
     path: GraphPath = None,
     json: Json = False,
     uri: Uri = None,

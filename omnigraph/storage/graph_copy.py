@@ -48,7 +48,6 @@ def copy_graph(
     root = root_of(target, options)
     _require_apart(store.where, root)
     root.require_branchable()
-    store.where.require_branchable()
     for attempt in range(_ATTEMPTS):
         try:
             return _copied(store, root, each)

@@ -70,7 +70,7 @@ def test_data_loss_makes_every_drop_hard_and_nothing_else() -> None:
 
 
 def test_an_unsupported_plan_raises_its_first_unsupported_step() -> None:
-    plan = plan_migration(accept("node A { a: I32? }"), "node A { a: I64? b: I32 }")
+    plan = plan_migration(accept("node A { a: I32? }"), "node A { a: String? b: I32 }")
 
     with pytest.raises(MigrationUnsupported) as caught:
         plan.require_supported()

@@ -200,7 +200,9 @@ def test_a_feed_consumer_from_registration_to_lapse(graph: Graph) -> None:
     assert [b["cause"]["graph_commit_id"] for b in document["blocks"]] == [first]
     (shown,) = told("changes", "consumer", "list", uri)["consumers"]
     assert (shown["name"], shown["behind_commits"], shown["state"]) == ("mirror", 1, "active")
-    acked = run("changes", "consumer", "ack", "mirror", document["cursor"], uri)
+    strange = run("changes", "consumer", "ack", "mirror", "--cursor", "-abc", uri)
+    assert "change cursor rejected" in strange.stderr, "a cursor may begin with a dash"
+    acked = run("changes", "consumer", "ack", "mirror", "--cursor", document["cursor"], uri)
     assert f"acknowledged {first}" in acked.stdout, acked.stderr
     second = add(graph, 1001, 1002)
     shown_again = run("changes", "poll", uri, "--consumer", "mirror", "--ack")
@@ -215,7 +217,8 @@ def test_a_feed_consumer_from_registration_to_lapse(graph: Graph) -> None:
     assert "changes baseline --consumer mirror" in lapsed.stderr
     out = str(Path(uri).parent / "all.jsonl")
     taken = told("changes", "baseline", uri, "--consumer", "mirror", "--out", out)
-    run("changes", "consumer", "ack", "mirror", taken["resume_cursor"], uri)
+    again = run("changes", "consumer", "ack", "mirror", "--cursor", taken["resume_cursor"], uri)
+    assert again.returncode == 0, again.stderr
     assert "active" in run("changes", "consumer", "list", uri).stdout
     assert run("changes", "consumer", "remove", "mirror", uri).returncode == 0
     assert run("changes", "consumer", "list", uri).stdout == "(no feed consumers)\n"

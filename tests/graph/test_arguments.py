@@ -25,7 +25,7 @@ FITTING: dict[str, Any] = {
     "query": READ, "before": "main", "after": "main", "source": b"", "mode": "append",
     "kind": "node", "type": "Person", "id": "Ada", "property": "photo", "name": "work",
     "desired": SCHEMA, "schema": SCHEMA, "commit_id": "01X", "commit": "01X", "keep": 1,
-    "statement": "select 1",
+    "statement": "select 1", "cursor": "x", "branch": "main",
 }  # fmt: skip
 LEFT_OUT = {"close", "sql", "tables"}
 """Calls of Spark start a session, and a closed graph answers nothing."""
@@ -77,6 +77,7 @@ def raw_failures(method: Callable[..., Any], folder: Path) -> list[str]:
 OWNERS: dict[str, Callable[[Graph], Any]] = {
     "graph": lambda graph: graph,
     "graph.branches": lambda graph: graph.branches,
+    "graph.tags": lambda graph: graph.tags,
     "graph.commits": lambda graph: graph.commits,
     "graph.changes": lambda graph: graph.changes,
     "graph.recoveries": lambda graph: graph.recoveries,

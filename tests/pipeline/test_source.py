@@ -19,6 +19,7 @@ from omnigraph.graph import Graph
 from omnigraph.pipeline.source import pin
 from omnigraph.pipeline.source_options import read_options
 from omnigraph.pipeline.source_write import BatchWriter, StreamWriter
+from omnigraph.storage.manifest import manifest
 from tests.exec.bulk import by_name, contents, edge, lines, new_graph, node, person
 
 FAMILY = lines(
@@ -90,6 +91,32 @@ def test_DS1_a_dataframe_reads_the_snapshot_it_was_made_of(
     graph.branches.create("side")
     graph.load(lines(person("Eve")), "append", engine="local", branch="side")
     assert read(spark, graph, type="Person", branch="side").count() == 5
+
+
+def test_DS1_a_commit_that_cleanup_removed_is_told(
+    spark: SparkSession, graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest, "RECLAIM_AGE_S", 0.0)
+    before = graph.snapshot().commit_id
+    frame = read(spark, graph, type="Person", snapshot=before)
+    assert frame.count() == 3
+    graph.load(lines(person("Dan")), "append", engine="local")
+    graph.optimize()
+    assert graph.cleanup(keep=1, grace=0, confirm=True).errors == ()
+    head = graph.snapshot().commit_id
+    for read_it in (frame.collect, lambda: read(spark, graph, type="Person", snapshot=before)):
+        with pytest.raises(PySparkException, match=f"commit '{before}' was reclaimed") as error:
+            read_it()
+        assert f"that can be read is '{head}'" in str(error.value)
+    with pytest.raises(og.Reclaimed):
+        graph.spark.tables(["Person"], snapshot=before, spark=spark)
+    with pytest.raises(og.Reclaimed):
+        graph.query(
+            "query q() { match { $p: Person } return { $p.name } }",
+            snapshot=before,
+            engine="spark",
+            spark=spark,
+        )
 
 
 def test_DS1_a_point_in_time_is_read_and_a_message_is_written(

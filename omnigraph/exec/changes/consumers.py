@@ -25,6 +25,9 @@ from omnigraph.storage.store import Store
 ACTIVE, LATE, LAPSED, NO_BRANCH = "active", "late", "lapsed", "branch gone"
 
 
+_LAG_MAX = 1 << 40  # commits or seconds: more than anybody waits for
+
+
 @dataclass(frozen=True, slots=True)
 class FeedConsumer:
     """A registered consumer as it stands now.
@@ -190,6 +193,8 @@ class Consumers:
             )
         if max_commits is not None and max_commits < 1:
             raise BadRequest(f"max_lag_commits is {max_commits}", "allow at least 1 commit")
+        if max(max_commits or 0, max_seconds or 0) > _LAG_MAX:
+            raise BadRequest("the largest lag is too large", f"give at most {_LAG_MAX}")
         # What is older than the head may be going this moment, unless cleanup waits.
         is_now = start is None or start == NOW
         with nullcontext() if is_now else self._store.feed_claims.on_the_past():

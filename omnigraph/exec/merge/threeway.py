@@ -32,7 +32,7 @@ from omnigraph.exec.changes.entities import (
 )
 from omnigraph.exec.values.columns import with_columns
 from omnigraph.storage.lance.parallel import together
-from omnigraph.storage.lance.spans import AFTER, BEFORE, reversed_
+from omnigraph.storage.lance.spans import AFTER, BEFORE
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
 
@@ -284,7 +284,8 @@ class TypeMerge:
         self.source = Entities(owner, reader(source), stored_as=theirs, defaults=True)
         if target is None:
             self.target = self.source
-            self.touched = reversed_(store.deltas.listed(source))
+            listed = store.deltas.listed(source).rename_columns(["id", AFTER, BEFORE])
+            self.touched = listed.select(["id", BEFORE, AFTER])
         else:
             self.target = Entities(owner, reader(target), stored_as=ours, defaults=True)
             self.touched = store.deltas.compared(

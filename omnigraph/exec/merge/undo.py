@@ -12,7 +12,7 @@ read as they were, under the names of today's schema; rows that come from a type
 then are checked like rows of a load.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -138,6 +138,7 @@ def _attempt(
         raise SchemaChanged(ours.branch, catalog.schema_id, ours.schema)
     what = undo(ours)
     concerned = _concerned(what.changed, catalog)
+    _require_same_tables(what.source, ours, filter(concerned, catalog.types))
     is_revert = what.writer is WriterKind.REVERT
     sides = Sides(what.source, ours, concerned, what.rechecked, keeps_new=is_revert)
     decision = decided(store, catalog, asked.answers, what.bases, sides, meter)
@@ -177,6 +178,20 @@ def _attempt(
     require_still(store, ours)
     decision.stage(write)
     return outcome(what.done, store.commit(write, expected_head=ours.commit_id))
+
+
+def _require_same_tables(source: Snapshot, ours: Snapshot, types: Iterable[Type]) -> None:
+    """Types are told by identity, which two branches that both added one may have given twice."""
+    pins = (
+        (each.name, source.tables.get(each.table), ours.tables.get(each.table)) for each in types
+    )
+    others = tuple(
+        name for name, past, now in pins if past and now and past.location != now.location
+    )
+    if others:
+        reason = "it is another type there, which was added on another branch"
+        hint = "name the types to restore, or load the entities of the others"
+        raise SchemaDiffers(source.commit_id, others, reason, hint)
 
 
 def _concerned(changed: Collection[TableKey], catalog: Catalog) -> Callable[[Type], bool]:

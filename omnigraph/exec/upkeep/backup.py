@@ -85,10 +85,11 @@ def _each(
 
     def run(copy: Callable[[str], int], paths: Iterable[str]) -> Iterator[int]:
         every = list(paths)
+        stage = "versions" if every and "/_versions/" in every[0] else "data"
         threads = environment.MAINTENANCE_CONCURRENCY.read()
         for done, size in enumerate(in_order(copy, every, threads=threads, ahead=4 * threads), 1):
             if progress is not None:
-                progress(UpkeepProgress("copy", done, len(every), every[done - 1]))
+                progress(UpkeepProgress(stage, done, len(every), every[done - 1]))
             yield size
 
     return run

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import GraphMoved, OmnigraphError
 from omnigraph.exec.schemas import Schemas
 from omnigraph.exec.upkeep.check_rows import row_findings
 from omnigraph.exec.upkeep.findings import Finding
@@ -74,6 +74,11 @@ def _branch(
     try:
         snapshot = store.snapshot(branch)
         pins = dict(snapshot.tables)
+    except GraphMoved as cause:
+        yield Finding(
+            "moved", branch, cause.fact, "make a copy that is whole by `omnigraph backup`"
+        )
+        return
     except OmnigraphError as cause:
         yield Finding("branch", branch, cause.fact, "restore __manifest from a copy")
         return

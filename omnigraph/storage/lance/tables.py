@@ -46,7 +46,8 @@ class Tables(TableStaging):
 
     def remove(self, location: str) -> None:
         """Remove the folder of a table that no manifest row names."""
-        self._datasets.remove(location)
+        self._datasets.forget(location)
+        self._datasets.objects.delete_prefix(location)
 
     def commit_staged(self, staged: StagedWrite, operation: OperationId) -> TablePin:
         """Advance one table head by exactly one version, marked as this operation's."""

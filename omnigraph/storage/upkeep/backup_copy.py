@@ -9,8 +9,9 @@ by a backup of the same graph, or was written to since, is never touched.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -151,8 +152,9 @@ class BackupCopy:
         self._mark()
         failpoints.hit("backup.marked")
         self._small_files()
-        for version in sorted(needs.versions, key=_order):
-            self._put(version.path, self._rebased(version))
+        for group in _groups(needs.versions):
+            for _ in each(partial(self._copy_version, group), list(group)):
+                pass
         failpoints.hit("backup.versions")
         for path in needs.stale:
             self._target.delete(path)
@@ -181,6 +183,11 @@ class BackupCopy:
         if not self._target.copy_from(self._source, path):
             raise Vanished(path)
         return 1
+
+    def _copy_version(self, versions: Mapping[str, VersionFile], path: str) -> int:
+        data = self._rebased(versions[path])
+        self._put(path, data)
+        return len(data)
 
     def _small_files(self) -> None:
         for path in self._plan.small:
@@ -240,10 +247,15 @@ def _manifest_line(path: str) -> str | None:
     return folder if separator and is_line else None
 
 
-def _order(version: VersionFile) -> tuple[int, int]:
-    """Tables first, then branches, then main: until it has a manifest there is no graph."""
-    folder, branch = version.line
-    return (0 if folder != MANIFEST else 1 if branch is not None else 2), version.version
+def _groups(versions: Iterable[VersionFile]) -> Iterator[dict[str, VersionFile]]:
+    """Versions by path: of tables first, then of branches of the manifest, then of main's: until
+    that has one there is no graph."""
+    groups: tuple[dict[str, VersionFile], ...] = ({}, {}, {})
+    for version in versions:
+        folder, branch = version.line
+        group = 0 if folder != MANIFEST else 1 if branch is not None else 2
+        groups[group][version.path] = version
+    return filter(None, groups)
 
 
 def is_unfinished(objects: Objects) -> bool:

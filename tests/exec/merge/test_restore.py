@@ -78,11 +78,11 @@ def test_a_preview_says_what_would_change_and_writes_nothing(small: Graph) -> No
     head = small.snapshot()
     with og.open(small.uri, read_only=True) as reader:
         seen = reader.restore(point, dry_run=True)
+        planned, document = list(seen.changes), seen.to_json()
     assert (seen.kind, seen.commit, seen.dry_run) == ("restored", None, True)
-    assert [(c.op, c.type, c.id) for c in seen.changes] == [
+    assert [(c.op, c.type, c.id) for c in planned] == [
         (c.op, c.type, c.id) for c in small.diff(head.commit_id, point)
     ]
-    document = seen.to_json()
     assert document["dry_run"]
     assert {"kind": "node", "type_name": "Person", "id": "Dan", "op": "delete"} in document[
         "changes"
@@ -285,6 +285,18 @@ def test_a_key_that_is_another_since_is_named(small: Graph) -> None:
     assert refused.value.types == ("Knows",)
     small.restore(point, ["Person"])
     assert state(small)["Person", "Ada"]["age"] == 30
+
+
+def test_a_type_that_another_branch_added_is_not_taken_for_ours(small: Graph) -> None:
+    small.branches.create("b")
+    small.schema.apply(f"{SCHEMA}\nnode Team {{ name: String @key }}", branch="b")
+    small.mutate('query q() { insert Team { name: "x" } }', branch="b")
+    small.schema.apply(f"{SCHEMA}\nnode Topic {{ name: String @key }}")
+    small.mutate('query q() { insert Topic { name: "y" } }')
+    with pytest.raises(og.SchemaDiffers):
+        small.restore("b")
+    assert ("Topic", "y") in state(small)
+    assert small.restore("b", ["Person"]).kind == "nothing_to_restore"
 
 
 def test_a_new_edge_type_holds_a_node_that_a_restore_would_take(small: Graph) -> None:

@@ -283,7 +283,7 @@ def test_a_graph_that_was_copied_as_files_says_so_and_can_be_backed_up(
         assert (told.value.uri, told.value.recorded) == (moved.uri, graph.uri)
         with pytest.raises(og.GraphMoved):
             moved.snapshot(commit=graph.commits.list("deep")[0].id)
-        assert {f.code for f in moved.check().findings} == {"branch"}
+        assert {f.code for f in moved.check().findings} == {"moved"}
     graph.close()
     shutil.rmtree(tmp_path / "g.omni")
     report = og.backup(tmp_path / "moved.omni", tmp_path / "mended.omni")
