@@ -119,6 +119,28 @@ HOME = TextVariable(
 )
 PROFILE = TextVariable("OMNIGRAPH_PROFILE", "profile of config.yaml that names the graph")
 
+# The server.
+LISTEN_ADDR = TextVariable("OMNIGRAPH_LISTEN_ADDR", "host:port that the server listens on")
+SERVER_TOKEN = TextVariable(
+    "OMNIGRAPH_SERVER_BEARER_TOKEN", "token of the actor `default`", is_secret=True
+)
+SERVER_TOKENS = TextVariable(
+    "OMNIGRAPH_SERVER_BEARER_TOKENS_JSON", "JSON object of actors and their tokens", is_secret=True
+)
+SERVER_TOKENS_FILE = TextVariable(
+    "OMNIGRAPH_SERVER_BEARER_TOKENS_FILE", "file with such an object, which wins"
+)
+UNAUTHENTICATED = FlagVariable("OMNIGRAPH_UNAUTHENTICATED", "the server asks nobody who they are")
+REQUIRE_ALL_GRAPHS = FlagVariable(
+    "OMNIGRAPH_REQUIRE_ALL_GRAPHS", "the server starts only if every graph opens"
+)
+ACTOR_INFLIGHT = NumberVariable(
+    "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX", 16, "writes of one actor at once in a worker", least=1
+)
+ACTOR_BYTES = NumberVariable(
+    "OMNIGRAPH_PER_ACTOR_BYTES_MAX", 4 << 30, "bytes of those writes together", least=1
+)
+
 # Bounds of a read.
 QUERY_MEMORY = NumberVariable(
     "OMNIGRAPH_QUERY_MEMORY_BYTES_MAX", 4 << 30, "bytes that one query may hold in memory"
@@ -240,6 +262,8 @@ COMPLETE = TextVariable("_OMNIGRAPH_COMPLETE", "set by a shell that completes a 
 
 TABLE: tuple[Variable, ...] = (
     HOME, PROFILE,
+    LISTEN_ADDR, SERVER_TOKEN, SERVER_TOKENS, SERVER_TOKENS_FILE, UNAUTHENTICATED,
+    REQUIRE_ALL_GRAPHS, ACTOR_INFLIGHT, ACTOR_BYTES,
     QUERY_MEMORY, QUERY_TIME, CACHE, TRAVERSAL, FRONTIER, TOPOLOGY_ROWS,
     TOPOLOGY_CACHE,
     WRITE_RETRIES,

@@ -366,6 +366,10 @@ class InUse(Refused):
         )
 
 
+QUERY_TIME = "query time in ms"
+"""The resource of a query that ran past its deadline, as `LimitExceeded` begins it."""
+
+
 @dataclass(eq=False)
 class LimitExceeded(Refused):
     """More than a limit allows. Checked before any effect."""
@@ -374,6 +378,11 @@ class LimitExceeded(Refused):
     actual: int
     limit: int
     hint: str = ""
+
+    @property
+    def is_deadline(self) -> bool:
+        """Whether the limit is the time that a query may take."""
+        return self.resource.startswith(QUERY_TIME)
 
     def __str__(self) -> str:
         text = (

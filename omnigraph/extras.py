@@ -1,4 +1,4 @@
-"""Optional dependencies (extras): Spark, pandas and polars, imported when they are asked for.
+"""Optional dependencies (extras): Spark, the web server, pandas and polars, imported on demand.
 
 Invariant: a dependency that is missing is `NotInstalled` with the command that installs it, never
 an `ImportError`. pandas is imported by a program that uses it, never because Arrow looked for it.
@@ -20,6 +20,8 @@ from omnigraph.errors import NotInstalled
 
 _SPARK = ("pyspark", "py4j", "pandas")
 INSTALL_SPARK = "pip install 'omnigraph[spark]'"
+_SERVER = ("starlette", "uvicorn", "httptools", "msgspec")
+INSTALL_SERVER = "pip install 'omnigraph[server]'"
 
 
 def has_spark() -> bool:
@@ -32,6 +34,13 @@ def require_spark() -> None:
     missing = [name for name in _SPARK if not _is_installed(name)]
     if missing:
         raise NotInstalled("Spark", f"import {missing[0]}", INSTALL_SPARK)
+
+
+def require_server() -> None:
+    """Raise `NotInstalled` unless the web server is installed. Loads nothing."""
+    missing = [name for name in _SERVER if not _is_installed(name)]
+    if missing:
+        raise NotInstalled("the web server", f"import {missing[0]}", INSTALL_SERVER)
 
 
 def optional(name: str) -> ModuleType:

@@ -32,6 +32,7 @@ from omnigraph.cli import (
     queries,
     schema,
     scope,
+    serve,
     settings,
     shell,
     spark,
@@ -92,6 +93,7 @@ app.command()(queries.explain)
 app.command()(fmt.fmt)
 app.add_typer(blob.app)
 app.command()(embed.embed)
+app.command()(serve.serve)
 app.add_typer(profile.app)
 app.command()(settings.config)
 app.command()(completion.completion)

@@ -90,12 +90,14 @@ def query(
         uri = graph_uri(path, store)
         text = _text(query, source)
         given = _params(params, params_file)
-        where = {"snapshot": snapshot} if snapshot is not None else {"branch": branch or MAIN}
+        on = None if snapshot is not None else branch or MAIN
         with open_graph(uri, read_only=True) as graph:
-            result = graph.query(text, given, name=query_name, engine=str(engine), **where)
+            result = graph.query(
+                text, given, name=query_name, branch=on, snapshot=snapshot, engine=str(engine)
+            )
         answer = QueryRows(
             result.query_name,
-            where.get("branch"),
+            on,
             snapshot,
             result.columns,
             result.rows,

@@ -57,6 +57,7 @@ _ALLOWED = {
     **dict.fromkeys(("changes", "diff", "schema", "shell", "explain", "recoveries", "tag"), _ANY),
     **dict.fromkeys(("optimize", "repair", "cleanup", "check", "lint"), _DIRECT),
     **dict.fromkeys(("policy", "queries"), _DIRECT),
+    "serve": frozenset({"--cluster"}),
     "graphs": frozenset({"--server", "--profile"}),
     "schema plan": frozenset({"--profile"}),
     "schema check": _NONE,

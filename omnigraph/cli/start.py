@@ -15,6 +15,12 @@ from typing import NoReturn
 INTERRUPTED = 130
 
 
+def server_program() -> NoReturn:
+    """Run `omnigraph serve` under its other name, `omnigraph-server`."""
+    sys.argv[1:1] = ["serve"]
+    program()
+
+
 def program() -> NoReturn:
     """Run the command, and end the process with its status."""
     try:

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Self
 
 from omnigraph import environment
-from omnigraph.errors import LimitExceeded
+from omnigraph.errors import QUERY_TIME, LimitExceeded
 from omnigraph.exec.profile import line_of
 from omnigraph.plan import ir
 
@@ -37,17 +37,47 @@ class Limits:
         )
 
 
+class Stop:
+    """Deadline and cancellation of one query, for a caller that may leave while it runs.
+
+    `time_ms_max` lowers the limit of the graph, never raises it.
+    """
+
+    __slots__ = ("_watch", "is_cancelled", "time_ms_max")
+
+    def __init__(self, time_ms_max: int | None = None) -> None:
+        self.time_ms_max = time_ms_max
+        self.is_cancelled = False
+        self._watch: Watch | None = None
+
+    def cancel(self) -> None:
+        """End the query where it next looks at its watch; one that has not begun ends at once."""
+        self.is_cancelled = True
+        if self._watch is not None:
+            self._watch.cancel()
+
+    def watches(self, watch: "Watch") -> None:
+        """Bind the running query."""
+        self._watch = watch
+        if self.is_cancelled:
+            watch.cancel()
+
+
 class Watch:
     """Enforces the limits of one running query. `operator` is the one that runs now."""
 
-    __slots__ = ("_limits", "_read", "_started", "deadline", "operator")
+    __slots__ = ("_limits", "_read", "_started", "_time_ms_max", "deadline", "operator")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, stop: Stop | None = None) -> None:
         self._limits = limits
         self._read = 0
         self._started = perf_counter()
-        self.deadline = self._started + limits.time_ms_max / 1000
+        lower = None if stop is None else stop.time_ms_max
+        self._time_ms_max = limits.time_ms_max if lower is None else min(lower, limits.time_ms_max)
+        self.deadline = self._started + self._time_ms_max / 1000
         self.operator: str | ir.PatternOp = "the query"
+        if stop is not None:
+            stop.watches(self)
 
     @property
     def _where(self) -> str:
@@ -76,9 +106,9 @@ class Watch:
         now = perf_counter()
         if now > self.deadline:
             raise LimitExceeded(
-                f"query time in ms at `{self._where}`",
+                f"{QUERY_TIME} at `{self._where}`",
                 int((now - self._started) * 1000),
-                self._limits.time_ms_max,
+                self._time_ms_max,
                 f"narrow the pattern before this operator, or raise {environment.QUERY_TIME.name}",
             )
 

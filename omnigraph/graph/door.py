@@ -5,17 +5,17 @@ graph writes nothing.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 from omnigraph.arguments import checked
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound, TypeCheckError
 from omnigraph.exec.changes.blobs import BlobCell, find_blob
 from omnigraph.exec.changes.diff import Changes, changes_between, filters
-from omnigraph.exec.changes.export import ExportResult
+from omnigraph.exec.limits import Stop
 from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.mutate.run import MutationResult, request, run_mutation
 from omnigraph.exec.points import Points
@@ -29,13 +29,13 @@ from omnigraph.exec.upkeep.check import CheckReport, check
 from omnigraph.exec.upkeep.cleanup import GRACE, CleanupReport, Duration
 from omnigraph.exec.upkeep.optimize import OptimizeReport
 from omnigraph.graph.backup_verb import BackupVerb
+from omnigraph.graph.export_verbs import ExportVerbs
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text
 from omnigraph.graph.undo_verbs import UndoVerbs
 from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView, TagsView
 from omnigraph.pipeline import upkeep
-from omnigraph.pipeline.export import ExportOrder, export
 from omnigraph.pipeline.frames import Frames
 from omnigraph.pipeline.load import Order, load
 from omnigraph.pipeline.spark_query import query_on_spark
@@ -51,9 +51,10 @@ from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.repair import RepairReport
 
 _ENGINES = ("auto", "local", "spark")
+USE_MUTATE = "use graph.mutate"
 
 
-class Graph(UndoVerbs, BackupVerb):
+class Graph(ExportVerbs, UndoVerbs, BackupVerb):
     """One open graph, safe to share between threads."""
 
     def __init__(self, store: Store) -> None:
@@ -90,10 +91,12 @@ class Graph(UndoVerbs, BackupVerb):
         snapshot: str | None = None,
         engine: str = "auto",
         spark: Any = None,
+        stop: Stop | None = None,
     ) -> QueryResult:
         """The rows of a read, from the head of a branch (`main` by default) or from a commit.
 
         It runs in this process, with `engine="spark"` or a session passed as `spark` on executors.
+        `stop` gives it an earlier deadline, and ends it when another thread cancels it.
         """
         if engine not in _ENGINES:
             raise BadRequest(f"'{engine}' is no engine", f"use {', '.join(_ENGINES)}")
@@ -102,12 +105,12 @@ class Graph(UndoVerbs, BackupVerb):
         plan, pinned = self._planned(query_text(query), name, pinned, is_head=is_head)
         if not isinstance(plan, ReadPlan):
             raise BadRequest(
-                f"query '{plan.name}' contains mutations (insert/update/delete); use graph.mutate"
+                f"query '{plan.name}' contains mutations (insert/update/delete)", USE_MUTATE
             )
         given = bind_parameters(plan.parameters, params)
         if engine == "spark" or (engine == "auto" and spark is not None):
             return query_on_spark(self._store, self._reading, plan, given, pinned, spark)
-        return self._reading.run(plan, given, pinned)
+        return self._reading.run(plan, given, pinned, stop)
 
     def _planned(
         self, text: str, name: str | None, pinned: Snapshot, *, is_head: bool
@@ -152,12 +155,14 @@ class Graph(UndoVerbs, BackupVerb):
         *,
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        once: str | None = None,
     ) -> MutationResult:
         """Run a mutation as one commit; with `if_commit` only on that head of the branch.
 
         An update or delete that lost to another writer runs again, whole and on the new head, up to
         `retries` times; by default `OMNIGRAPH_WRITE_RETRIES`, which is 0. `message` and `metadata`,
-        a map of texts, are kept with the commit.
+        a map of texts, are kept with the commit. `once` names this mutation: if a commit of the
+        branch has that name, it is returned and nothing is done.
         """
         text = query_text(query)
         note = noted(actor, message, metadata)
@@ -177,6 +182,7 @@ class Graph(UndoVerbs, BackupVerb):
                 if_commit=if_commit,
                 retries=retries,
                 external=self._store.external_blobs(),
+                once=once,
             )
             return run_mutation(self._store, catalog, asked)
 
@@ -259,26 +265,6 @@ class Graph(UndoVerbs, BackupVerb):
             return self._schemas.of(self._points.snapshot(from_branch, kind="branch")).catalog
 
     @checked
-    def export(
-        self,
-        target: str | os.PathLike[str] | IO[bytes],
-        format: str = "jsonl",
-        *,
-        types: Iterable[str] | None = None,
-        branch: str = MAIN,
-        snapshot: str | None = None,
-        engine: str = "local",
-        spark: Any = None,
-        progress: Callable[[Progress], None] | None = None,
-    ) -> ExportResult:
-        """Write one snapshot as NDJSON that loads again, or as Parquet; how many rows of what.
-
-        On Spark, and to `s3://`, a type becomes many files, each in id order.
-        """
-        order = ExportOrder(target, format, types, branch, snapshot, engine, spark, progress)
-        return export(self._store, self._schemas, order)
-
-    @checked
     def blob(
         self,
         kind: str,
@@ -305,11 +291,14 @@ class Graph(UndoVerbs, BackupVerb):
         self,
         actor: str | None = None,
         *,
+        branch: str = MAIN,
+        if_commit: str | None = None,
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> Transaction:
-        """A block whose writes become one commit of main, or none."""
-        return Transaction(self, noted(actor, message, metadata))
+        """A block whose writes become one commit of a branch, or none; with `if_commit` only on
+        that head of the branch."""
+        return Transaction(self, noted(actor, message, metadata), branch, if_commit)
 
     @checked
     def ensure_indices(
@@ -423,6 +412,11 @@ class Graph(UndoVerbs, BackupVerb):
     def stats(self) -> StatsView:
         """Protocol events and storage calls since the graph was opened."""
         return self._store.stats.view()
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes kept in memory between queries."""
+        return self._reading.holdings.cache.bytes_kept
 
     def close(self) -> None:
         """Let go of everything held open, once commits under way have ended. A later call that

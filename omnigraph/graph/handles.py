@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from ulid import ULID
 
 from omnigraph.arguments import checked
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import OmnigraphError, PreconditionFailed
 from omnigraph.exec.changes.export import ExportResult
 from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.merge.resolve import Resolve
@@ -146,14 +146,25 @@ class BranchHandle:
 class Transaction:
     """A branch for the length of a block: merged at its end, or deleted with the error."""
 
-    def __init__(self, graph: "Graph", note: CommitNote) -> None:
+    def __init__(
+        self,
+        graph: "Graph",
+        note: CommitNote,
+        branch: str = MAIN,
+        if_commit: str | None = None,
+    ) -> None:
         self._graph = graph
         self._note = note
+        self._branch = branch
+        self._if_commit = if_commit
         self._name = f"tx/{ULID()}"
         self.outcome: MergeOutcome | None = None
 
     def __enter__(self) -> Self:
-        self._graph.branches.create(self._name)
+        head = self._graph.branch(self._branch).snapshot().commit_id
+        if self._if_commit is not None and head != self._if_commit:
+            raise PreconditionFailed(self._branch, self._if_commit, head)
+        self._graph.branches.create(self._name, from_=self._if_commit or self._branch)
         return self
 
     def __exit__(
@@ -167,7 +178,11 @@ class Transaction:
             return
         try:
             self.outcome = self._graph.branches.merge(
-                self._name, **self._note.stated, delete_source=True
+                self._name,
+                self._branch,
+                **self._note.stated,
+                delete_source=True,
+                if_target=self._if_commit,
             )
         except BaseException:
             self._discard()

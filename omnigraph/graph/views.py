@@ -59,12 +59,25 @@ class BranchesView:
         resolve: Resolve = None,
         progress: Callable[[Progress], None] | None = None,
         dry_run: bool = False,
+        if_source: str | None = None,
+        if_target: str | None = None,
     ) -> MergeOutcome:
         """Merge a branch into another as one commit, or raise `MergeConflicts`. `progress` gets
         the rows compared so far. `dry_run` writes nothing: its outcome has the changes, the
-        conflicts and the edges that answers keep."""
-        note = noted(actor, message, metadata)
-        asked = MergeRequest(source, into, note, delete_source, by, resolve, progress, dry_run)
+        conflicts and the edges that answers keep. `if_source` and `if_target` name the heads that
+        the merge was decided on; one that moved is `PreconditionFailed`."""
+        asked = MergeRequest(
+            source,
+            into,
+            noted(actor, message, metadata),
+            delete_source,
+            by,
+            resolve,
+            progress,
+            dry_run,
+            if_source,
+            if_target,
+        )
         return run_merge(self._store, self._schemas, asked)
 
 
@@ -131,6 +144,11 @@ class CommitsView:
     def names(self) -> dict[str, tuple[str, ...]]:
         """The branches whose heads are at a commit and the tags that name it, by its id."""
         return self._points.names()
+
+    @checked
+    def once(self, name: str, branch: str = MAIN) -> Commit | None:
+        """The commit of a branch that a write `once` of this name made, if there is one."""
+        return self._store.marked(branch, name)
 
     @checked
     def changes(

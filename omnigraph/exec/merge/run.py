@@ -121,6 +121,25 @@ class MergeRequest:
     resolve: Resolve = None
     progress: Callable[[Progress], None] | None = None
     dry_run: bool = False
+    if_source: str | None = None  # the heads that the caller decided on, if it named them
+    if_target: str | None = None
+
+    def require_heads(self, theirs: Snapshot, ours: Snapshot) -> None:
+        """Raise `PreconditionFailed` unless both heads are the ones that were named."""
+        for named, head in ((self.if_source, theirs), (self.if_target, ours)):
+            if named is not None and head.commit_id != named:
+                raise PreconditionFailed(head.branch, named, head.commit_id)
+
+    def worth_repeating(self) -> Callable[[Exception], bool]:
+        """Whether a loss is worth another attempt; a head that was named never comes back."""
+        worth = beside_deletions()
+        named = (self.if_source, self.if_target)
+
+        def counts(loss: Exception) -> bool:
+            lost = isinstance(loss, PreconditionFailed) and loss.expected in named
+            return not lost and worth(loss)
+
+        return counts
 
 
 def run_merge(store: Store, schemas: Schemas, asked: MergeRequest) -> MergeOutcome:
@@ -141,7 +160,7 @@ def run_merge(store: Store, schemas: Schemas, asked: MergeRequest) -> MergeOutco
         return store.turns.prepared_again(
             lambda turn: attempt.run(store.snapshot(target), turn),
             budget=MERGE,
-            counts=beside_deletions(),
+            counts=asked.worth_repeating(),
         )
 
     try:
@@ -201,6 +220,7 @@ class _Merge:
         store, asked, theirs, meter = self.store, self.asked, self.theirs, self.meter
         meter.rows = 0
         meter.add(0, COMPARE)
+        asked.require_heads(theirs, ours)
         lookup = lookup_in(store.history, theirs.branch, ours.branch)
         common = meeting(lookup, ours.commit_id, theirs.commit_id)
         bases = common.bases

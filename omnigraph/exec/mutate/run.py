@@ -43,7 +43,8 @@ from omnigraph.plan.expressions import needs
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.locks.turns import Turn
-from omnigraph.storage.protocol.intent import WriterKind
+from omnigraph.storage.names import require_text as require_plain
+from omnigraph.storage.protocol.intent import AlreadyMarked, WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import NO_NOTE, Commit, CommitId, CommitNote
 from omnigraph.storage.retry import change_budget
@@ -60,7 +61,8 @@ Stored = Callable[[ir.Expr, ValueType, str], Any]
 @dataclass(frozen=True, slots=True)
 class MutationResult:
     """Result of a mutation. `commit` is None when it changed nothing; `rounded` counts values
-    given that were cut to the millisecond, by `Type.property`."""
+    given that were cut to the millisecond, by `Type.property`. `repeated`: nothing was done, the
+    commit is that of an earlier mutation `once`."""
 
     branch: str
     query_name: str
@@ -69,6 +71,7 @@ class MutationResult:
     actor_id: str | None
     commit: Commit | None
     rounded: dict[str, int] = field(default_factory=dict)
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class Request:
     if_commit: str | None = None
     retries: int = 0
     external: ExternalBlobs = field(default_factory=lambda: ExternalBlobs(()))
+    once: str | None = None  # a name of this mutation: a branch has one commit of it at most
 
 
 def request(
@@ -93,6 +97,7 @@ def request(
     if_commit: str | None = None,
     retries: int | None = None,
     external: ExternalBlobs | None = None,
+    once: str | None = None,
 ) -> Request:
     """A request with bound parameters; `now()` is the current time. Without `retries`, those of
     the environment."""
@@ -100,7 +105,10 @@ def request(
     require_text(values)
     given = given_of(plan, values, time.time_ns() // 1_000_000)
     again = _checked_retries(retries, if_commit)
-    return Request(plan, given, branch, note, if_commit, again, external or ExternalBlobs(()))
+    if once is not None:
+        require_plain("the name of a mutation `once`", once)
+    blobs = external or ExternalBlobs(())
+    return Request(plan, given, branch, note, if_commit, again, blobs, once)
 
 
 def _checked_retries(retries: int | None, if_commit: str | None) -> int:
@@ -117,7 +125,37 @@ def _checked_retries(retries: int | None, if_commit: str | None) -> int:
 
 
 def run_mutation(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
-    """Run the statements and commit, or raise with nothing visible."""
+    """Run the statements and commit, or raise with nothing visible. One `once` that a commit of
+    the branch is of already does nothing and returns that commit."""
+    if asked.once is None:
+        return _run_now(store, catalog, asked)
+    store.heal()
+    done = store.marked(asked.branch, asked.once)
+    if done is not None:
+        return _repeated(asked, done)
+    try:
+        return _run_now(store, catalog, asked)
+    except AlreadyMarked as raced:
+        return _repeated(asked, raced.commit)
+
+
+def _repeated(asked: Request, done: Commit) -> MutationResult:
+    affected = {Kind.NODE: 0, Kind.EDGE: 0}
+    for key, counts in done.counts.items():
+        kind, _ = parse_table_key(key)
+        affected[kind] += counts.inserted + counts.updated + counts.deleted
+    return MutationResult(
+        branch=asked.branch,
+        query_name=asked.plan.name,
+        affected_nodes=affected[Kind.NODE],
+        affected_edges=affected[Kind.EDGE],
+        actor_id=asked.note.actor,
+        commit=done,
+        repeated=True,
+    )
+
+
+def _run_now(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
     if asked.if_commit is not None:
         return _run_if(store, catalog, asked, CommitId(asked.if_commit))
     if all(isinstance(statement, _BY_KEY) for statement in asked.plan.statements):
@@ -230,7 +268,7 @@ def _run_and_commit(
     commit = None
     if staging.changes_anything():
         staging.stage()
-        commit = store.commit(write, expected_head=expected_head)
+        commit = store.commit(write, expected_head=expected_head, mark=asked.once)
     return MutationResult(
         branch=asked.branch,
         query_name=asked.plan.name,

@@ -13,7 +13,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from omnigraph import environment
-from omnigraph.exec.limits import Limits, Watch
+from omnigraph.exec.limits import Limits, Stop, Watch
 from omnigraph.exec.memory.view import Holdings, TablesView
 from omnigraph.exec.profile import Profile, side_by_side
 from omnigraph.exec.read import guard
@@ -55,16 +55,22 @@ class Reading:
         self._epoch = 0
 
     def run(
-        self, plan: ir.ReadPlan, params: Mapping[str, ir.Constant], snapshot: Snapshot
+        self,
+        plan: ir.ReadPlan,
+        params: Mapping[str, ir.Constant],
+        snapshot: Snapshot,
+        stop: Stop | None = None,
     ) -> QueryResult:
         """The rows of a plan in one snapshot."""
         given = given_of(plan, params, now_ms())
         asked = cut_plan(plan, given)
         with self._history.lost.reading(snapshot):
-            return self._undamaged(lambda: self._ran(asked, given, snapshot))
+            return self._undamaged(lambda: self._ran(asked, given, snapshot, stop))
 
-    def _ran(self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot) -> QueryResult:
-        running = self._running(plan, given, snapshot)
+    def _ran(
+        self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot, stop: Stop | None
+    ) -> QueryResult:
+        running = self._running(plan, given, snapshot, stop=stop)
         tables = running.context.tables
         if running.prepared in tables.small:
             small = running.small()
@@ -131,7 +137,13 @@ class Reading:
         return self._prepare(plan).walk is not None
 
     def _running(
-        self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot, share: Share | None = None
+        self,
+        plan: ir.ReadPlan,
+        given: Given,
+        snapshot: Snapshot,
+        share: Share | None = None,
+        *,
+        stop: Stop | None = None,
     ) -> Run:
         tables = self._view(snapshot)
         ranker = Ranker(tables, given, self.embedder)
@@ -139,7 +151,7 @@ class Reading:
         context = Context(
             tables,
             Evaluator(given, ranker.text_matches),
-            Watch(self.limits),
+            Watch(self.limits, stop),
             TraversalMode(environment.TRAVERSAL.read()),
             environment.FRONTIER.read(),
             prepared.columns_read,

@@ -1,0 +1,200 @@
+"""`omnigraph serve`, also called `omnigraph-server`: graphs over HTTP until a signal ends it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph import environment
+from omnigraph.cli.options import exclusive
+from omnigraph.cli.scope import scope
+from omnigraph.cli.terminal import plain_errors, show
+from omnigraph.errors import BadRequest
+
+if TYPE_CHECKING:
+    from omnigraph.server.serve_settings import Access, ServerSettings
+
+_BIND = "127.0.0.1:8080"
+_SAID = {
+    "open": "everybody may read and write, nobody is asked who they are",
+    "trusted": "every known actor may do everything (--trust-tokens)",
+    "read_only": "known actors may read and nothing else; --trust-tokens lets them write",
+}
+
+
+class LogForm(StrEnum):
+    """Form of the lines on standard error."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def serve(
+    graphs: Annotated[
+        list[str] | None, typer.Argument(metavar="GRAPH...", help="Paths or s3:// addresses.")
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option("--store", metavar="URI", help="One graph, as an option.")
+    ] = None,
+    ids: Annotated[
+        list[str] | None,
+        typer.Option("--as-id", metavar="ID", help="Id of a graph, else its folder's name."),
+    ] = None,
+    default_graph: Annotated[
+        str | None,
+        typer.Option("--default-graph", metavar="ID", help="Graph of the flat, older routes."),
+    ] = None,
+    bind: Annotated[
+        str | None, typer.Option("--bind", metavar="HOST:PORT", help=f"Default {_BIND}.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")] = 1,
+    unauthenticated: Annotated[
+        bool, typer.Option("--unauthenticated", help="Let everybody in, without tokens.")
+    ] = False,
+    tokens: Annotated[
+        str | None,
+        typer.Option(
+            "--tokens", metavar="FILE", help='JSON {"actor": "token or sha256:…"}; SIGHUP re-reads.'
+        ),
+    ] = None,
+    trust_tokens: Annotated[
+        bool, typer.Option("--trust-tokens", help="Known actors may do everything.")
+    ] = False,
+    policy: Annotated[
+        str | None, typer.Option("--policy", metavar="FILE", help="Not in this release.")
+    ] = None,
+    require_all_graphs: Annotated[
+        bool, typer.Option("--require-all-graphs", help="Start only if every graph opens.")
+    ] = False,
+    tls_cert: Annotated[
+        str | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate chain (PEM).")
+    ] = None,
+    tls_key: Annotated[
+        str | None, typer.Option("--tls-key", metavar="FILE", help="Its private key (PEM).")
+    ] = None,
+    allow_origin: Annotated[
+        str | None, typer.Option("--allow-origin", metavar="ORIGIN", help="One origin for CORS.")
+    ] = None,
+    log: Annotated[LogForm, typer.Option("--log", help="Form of the log.")] = LogForm.TEXT,
+    query_seconds: Annotated[
+        float, typer.Option(min=0.001, help="Deadline of a read; a request may lower it.")
+    ] = 30.0,
+    drain_seconds: Annotated[
+        float, typer.Option(min=0, help="Time to finish requests after SIGTERM.")
+    ] = 30.0,
+    read_threads: Annotated[int, typer.Option(min=1, help="Reads at once in a worker.")] = 8,
+    write_threads: Annotated[int, typer.Option(min=1, help="Writes at once in a worker.")] = 8,
+    queue: Annotated[int, typer.Option(min=0, help="Reads, and writes, that may wait.")] = 128,
+    answer_bytes_max: Annotated[
+        int, typer.Option(min=1, help="Bytes of an answer that is no stream.")
+    ] = 256 << 20,
+    load_bytes_max: Annotated[int, typer.Option(min=1, help="Bytes of a body of load/ndjson.")] = 1
+    << 30,
+) -> None:
+    """Serve graphs over HTTP until SIGTERM or SIGINT.
+
+    Prints OMNIGRAPH_LISTEN_ADDR=host:port once it listens. Without tokens it starts only with
+    --unauthenticated.
+    """
+    with plain_errors():
+        if scope().cluster is not None:
+            raise BadRequest("clusters come with a later release", "pass the graphs' paths")
+        if policy is not None:
+            raise BadRequest(
+                "policies come with a later release, so a server with one cannot start",
+                "leave --policy out: known actors may then read, or with --trust-tokens all",
+            )
+        exclusive(unauthenticated=unauthenticated, tokens=tokens)
+        from omnigraph.extras import require_server
+
+        require_server()
+        from omnigraph.server.serve_settings import (
+            ServerLimits,
+            ServerSettings,
+            address_of,
+            graphs_by_id,
+        )
+        from omnigraph.server.supervisor import supervise
+
+        uris = [*(graphs or ()), *([store] if store is not None else ())]
+        by_id = graphs_by_id(uris, ids or [])
+        if default_graph is not None and default_graph not in by_id:
+            raise BadRequest(f"--default-graph '{default_graph}' is not served", "name one that is")
+        host, port = address_of(bind or environment.LISTEN_ADDR.read() or _BIND)
+        actors, file = _tokens(tokens)
+        if (tls_cert is None) != (tls_key is None):
+            raise BadRequest("--tls-cert and --tls-key belong together", "pass both")
+        limits = ServerLimits(
+            query_seconds=query_seconds,
+            drain_seconds=drain_seconds,
+            read_threads=read_threads,
+            write_threads=write_threads,
+            read_queue=queue,
+            write_queue=queue,
+            answer_bytes=answer_bytes_max,
+            spooled_load_bytes=load_bytes_max,
+            actor_inflight=environment.ACTOR_INFLIGHT.read(),
+            actor_bytes=environment.ACTOR_BYTES.read(),
+        )
+        settings = ServerSettings(
+            graphs=by_id,
+            host=host,
+            port=port,
+            workers=workers,
+            access=_access(bool(actors), is_open=unauthenticated, is_trusted=trust_tokens),
+            tokens=actors,
+            tokens_file=file,
+            limits=limits,
+            require_all_graphs=require_all_graphs or environment.REQUIRE_ALL_GRAPHS.read(),
+            default_graph=default_graph,
+            log_json=log is LogForm.JSON,
+            allow_origin=allow_origin,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+        )
+        status = supervise(settings, lambda address, access: _say(settings, address, access))
+    raise typer.Exit(status)
+
+
+def _tokens(file: str | None) -> tuple[dict[str, str], str | None]:
+    """Digests by actor, and the file they are re-read from, if they are in one."""
+    from omnigraph.server.bearer import digests, tokens_of_file, tokens_of_text
+
+    named = file or environment.SERVER_TOKENS_FILE.read()
+    if named is not None:
+        return tokens_of_file(named), named
+    text = environment.SERVER_TOKENS.read()
+    if text is not None:
+        return tokens_of_text(text, environment.SERVER_TOKENS.name), None
+    token = environment.SERVER_TOKEN.read()
+    if token is not None:
+        return digests({"default": token}, environment.SERVER_TOKEN.name), None
+    return {}, None
+
+
+def _access(has_tokens: bool, *, is_open: bool, is_trusted: bool) -> Access:
+    from omnigraph.server.serve_settings import Access
+
+    is_open = is_open or environment.UNAUTHENTICATED.read()
+    if has_tokens:
+        if is_open:
+            raise BadRequest("tokens are set, and nobody would be asked for one", "choose one")
+        return Access.TRUSTED if is_trusted else Access.READ_ONLY
+    if is_trusted:
+        raise BadRequest("--trust-tokens trusts nobody without tokens", "pass --tokens FILE")
+    if not is_open:
+        raise BadRequest(
+            "there are no tokens, so everybody could read and write",
+            "pass --tokens FILE, or --unauthenticated if that is meant",
+        )
+    return Access.OPEN
+
+
+def _say(settings: ServerSettings, address: str, access: str) -> None:
+    """Where the server listens: for programs on standard output, for people on standard error."""
+    show(f"OMNIGRAPH_LISTEN_ADDR={address}")
+    scheme = "http" if settings.tls_cert is None else "https"
+    names = ", ".join(settings.graphs)
+    typer.echo(f"serving {names} at {scheme}://{address}: {_SAID[access]}", err=True)

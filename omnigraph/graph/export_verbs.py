@@ -1,0 +1,58 @@
+"""`Graph.export` and `Graph.export_lines`: one snapshot as files, or as chunks of NDJSON.
+
+Invariant: these methods find the snapshot that is named and ask the export, nothing else.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any
+
+from omnigraph.arguments import checked
+from omnigraph.exec.changes.export import Exporting, ExportResult, choose_owners
+from omnigraph.exec.points import Points
+from omnigraph.exec.progress import Meter, Progress
+from omnigraph.exec.schemas import Schemas
+from omnigraph.pipeline.export import ExportOrder, export
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.store import Store
+
+
+class ExportVerbs:
+    """The verbs of a graph that export."""
+
+    _store: Store
+    _schemas: Schemas
+    _points: Points
+
+    @checked
+    def export(
+        self,
+        target: str | os.PathLike[str] | IO[bytes],
+        format: str = "jsonl",
+        *,
+        types: Iterable[str] | None = None,
+        branch: str = MAIN,
+        snapshot: str | None = None,
+        engine: str = "local",
+        spark: Any = None,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> ExportResult:
+        """Write one snapshot as NDJSON that loads again, or as Parquet; how many rows of what.
+
+        On Spark, and to `s3://`, a type becomes many files, each in id order.
+        """
+        order = ExportOrder(target, format, types, branch, snapshot, engine, spark, progress)
+        return export(self._store, self._schemas, order)
+
+    @checked
+    def export_lines(
+        self,
+        *,
+        types: Iterable[str] | None = None,
+        branch: str = MAIN,
+        snapshot: str | None = None,
+    ) -> Iterator[bytes]:
+        """One snapshot as NDJSON that loads again, a chunk of lines at a time as it is read."""
+        pinned = self._points.pinned(branch if snapshot is None else None, snapshot)
+        chosen = choose_owners(self._schemas.of(pinned).catalog, types)
+        return Exporting(self._store, pinned, chosen, Meter()).chunks()

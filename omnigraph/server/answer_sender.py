@@ -1,0 +1,134 @@
+"""Answers to the wire: whole bodies, streams of chunks, and server-sent events.
+
+Invariant: an answer that was begun is ended, or its connection is closed; nobody takes a part for
+the whole. A slow client holds no thread.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from starlette.datastructures import Headers
+
+from omnigraph.server.call import Answer
+from omnigraph.server.connection import AnswerBroken, Receive, Scope, Send
+from omnigraph.server.pools import BoundedPool
+from omnigraph.server.refusals import overloaded
+from omnigraph.server.request_log import RequestLog
+from omnigraph.server.serve_settings import ServerLimits
+
+_STREAM_SECONDS = 5
+_EVENT_STREAMS_MAX = 256
+
+
+class AnswerSender:
+    """Sends the answers of one worker."""
+
+    def __init__(self, limits: ServerLimits, origin: str | None, log: RequestLog) -> None:
+        self._limits = limits
+        self._origin = origin
+        self._log = log
+        self._stream_pool = BoundedPool("stream", limits.streams, limits.streams)
+        self._streams = 0
+        self._events = 0
+
+    def is_allowed_origin(self, headers: Headers) -> bool:
+        """Whether a page of the one allowed origin asks."""
+        return self._origin is not None and headers.get("origin") == self._origin
+
+    async def send(
+        self, answer: Answer, scope: Scope, receive: Receive, send: Send, request_id: str
+    ) -> int:
+        """Send an answer; its status."""
+        fields = _fields(answer, request_id)
+        if self.is_allowed_origin(Headers(raw=scope["headers"])):
+            origin = (self._origin or "").encode()
+            fields += [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
+        if answer.events is not None:
+            await self._send_events(answer.events, fields, receive, send, request_id)
+            return answer.status
+        has_length = "Content-Length" in answer.headers or answer.stream is not None
+        if not has_length and answer.status not in (204, 304):
+            fields.append((b"content-length", str(len(answer.body)).encode()))
+        start = {"type": "http.response.start", "status": answer.status, "headers": fields}
+        if answer.stream is not None:
+            await self._send_stream(start, answer.stream, send, request_id)
+            return answer.status
+        body = b"" if scope["method"] == "HEAD" else answer.body
+        try:
+            async with asyncio.timeout(self._limits.send_seconds):
+                await send(start)
+                await send({"type": "http.response.body", "body": body})
+        except TimeoutError:
+            raise AnswerBroken from None
+        return answer.status
+
+    async def _send_stream(
+        self, start: dict[str, Any], chunks: Iterator[bytes], send: Send, request_id: str
+    ) -> None:
+        """Send chunks as they are read; one that cannot be read closes the connection."""
+        if self._streams >= self._limits.streams:
+            raise overloaded("too many streams are open", seconds=_STREAM_SECONDS)
+        self._streams += 1
+        try:
+            await send(start)
+            more = True
+            while more:
+                chunk = await self._stream_pool.submit(lambda: next(chunks, None))
+                more = chunk is not None
+                message = {"type": "http.response.body", "body": chunk or b"", "more_body": more}
+                async with asyncio.timeout(self._limits.send_seconds):
+                    await send(message)
+        except Exception as cause:
+            self._log.fault(request_id, cause)
+            raise AnswerBroken from cause
+        finally:
+            self._streams -= 1
+
+    async def _send_events(
+        self,
+        events: AsyncIterator[bytes],
+        fields: list[tuple[bytes, bytes]],
+        receive: Receive,
+        send: Send,
+        request_id: str,
+    ) -> None:
+        """Send events as they come, until the client leaves or the server stops."""
+        if self._events >= _EVENT_STREAMS_MAX:
+            raise overloaded("too many event streams are open", seconds=_STREAM_SECONDS)
+        gone = asyncio.get_running_loop().create_task(_gone(receive))
+        self._events += 1
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": fields})
+            async for event in events:
+                async with asyncio.timeout(self._limits.send_seconds):
+                    await send({"type": "http.response.body", "body": event, "more_body": True})
+                if gone.done():
+                    break
+            await send({"type": "http.response.body", "body": b""})
+        except Exception as cause:
+            self._log.fault(request_id, cause)
+            raise AnswerBroken from cause
+        finally:
+            self._events -= 1
+            gone.cancel()
+
+
+def _fields(answer: Answer, request_id: str) -> list[tuple[bytes, bytes]]:
+    """The header fields of an answer."""
+    fields = [(b"x-request-id", request_id.encode())]
+    if answer.media is not None:
+        fields.append((b"content-type", answer.media.encode()))
+    for name, value in answer.headers.items():
+        fields.append((name.lower().encode(), _field_value(value)))
+    return fields
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _field_value(value: str) -> bytes:
+    """A header's value; an address with other signs than Latin-1 is percent-encoded."""
+    return value.encode("latin-1", "replace").replace(b"\r", b"").replace(b"\n", b"")

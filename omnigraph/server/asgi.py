@@ -1,0 +1,356 @@
+"""ASGI application: dispatch, authentication, admission, deadlines, errors, log and metrics.
+
+    route ─▶ actor ─▶ action ─▶ body whole ─▶ a thread runs the route ─▶ answer whole ─▶ log line
+
+Invariant: every request is answered with a JSON body or the one its route promises, whatever it
+holds, and leaves one log line. The event loop never calls the engine; routes run in bounded pools.
+"""
+
+import asyncio
+import os
+import re
+from contextlib import ExitStack
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import msgspec
+from starlette.datastructures import Headers, QueryParams
+
+from omnigraph import __version__
+from omnigraph.exec.limits import Stop
+from omnigraph.server import feed_waiting, openapi, wire
+from omnigraph.server.access import Gate
+from omnigraph.server.answer_sender import AnswerSender
+from omnigraph.server.bearer import Tokens
+from omnigraph.server.body_reader import BodyReader
+from omnigraph.server.call import JSON, Answer, Call, answered
+from omnigraph.server.connection import AnswerBroken, ClientGone, Receive, Scope, Send
+from omnigraph.server.endpoint import ApiEndpoint, BodySize, Lane
+from omnigraph.server.legacy import in_conflicts
+from omnigraph.server.metrics import Metrics
+from omnigraph.server.pools import BoundedPool, WriteAdmission
+from omnigraph.server.refusals import HttpRefusal
+from omnigraph.server.request_log import RequestLog
+from omnigraph.server.route_table import FLAT, NESTED
+from omnigraph.server.router import Router
+from omnigraph.server.serve_settings import Access, ServerSettings
+from omnigraph.server.served import ServedGraphs
+from omnigraph.server.status import error_answer
+from omnigraph.storage.stamp import INTERNAL_SCHEMA_VERSION
+
+API_VERSION = "0.10"
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_LEAVES_AFTER_S = 0.05
+_LATE_S = 1.0
+_GONE = 499
+_UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+def server_endpoints() -> tuple[ApiEndpoint, ...]:
+    """The endpoints that are about no graph; the application answers them itself."""
+
+    def none(call: Call) -> Answer:
+        raise HttpRefusal(404, "there is no such route")
+
+    def row(path: str, operation: str, about: str, answers: Any, action: str | None) -> ApiEndpoint:
+        return ApiEndpoint("GET", path, operation, action, none, about, answers)
+
+    return (
+        row("/healthz", "health", "That the server answers.", wire.HealthOutput, None),
+        row("/readyz", "ready", "Whether every graph is open.", wire.ReadyOutput, None),
+        row("/metrics", "metrics", "Prometheus metrics of all workers.", "text/plain", None),
+        row("/openapi.json", "openapi", "This document.", JSON, None),
+        row("/graphs", "listGraphs", "The served graphs, by id.", wire.GraphList, "graph_list"),
+    )
+
+
+class ServerApp:
+    """The application of one worker."""
+
+    def __init__(self, settings: ServerSettings, graphs: ServedGraphs, log: RequestLog) -> None:
+        self.settings = settings
+        self.graphs = graphs
+        self.log = log
+        self.tokens = Tokens(settings.tokens)
+        self._gate = Gate(settings.access, self.tokens)
+        self._default = settings.default_graph or graphs.only
+        flat = FLAT if self._default is not None else ()
+        self._router = Router((*server_endpoints(), *NESTED, *flat))
+        limits = self._limits = settings.limits
+        self.reads = BoundedPool("read", limits.read_threads, limits.read_queue)
+        self.writes = BoundedPool("write", limits.write_threads, limits.write_queue)
+        self._bodies = BodyReader(limits, settings.run_folder or None)
+        self._sender = AnswerSender(limits, settings.allow_origin, log)
+        self.stopping = asyncio.Event()
+        self._admission = WriteAdmission(limits.actor_inflight, limits.actor_bytes)
+        folder = Path(settings.run_folder) if settings.run_folder else None
+        self.metrics = Metrics(folder, self._gauges, self._totals)
+        self._document: bytes | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await _refuse_scope(scope, receive, send)
+            return
+        started = perf_counter()
+        headers = Headers(raw=scope["headers"])
+        request_id = _request_id(headers)
+        facts: dict[str, Any] = {"method": scope["method"], "route": None}
+        status = 500
+        try:
+            status = await self._handle(scope, headers, receive, send, request_id, facts)
+        except ClientGone:
+            status = _GONE
+        except (AnswerBroken, asyncio.CancelledError):
+            status = _GONE
+            raise
+        finally:
+            seconds = perf_counter() - started
+            route = facts.pop("path", None) or "unknown"
+            self.metrics.observe(route, status, seconds)
+            facts["route"] = route
+            self.log.request(
+                **facts, status=status, ms=round(seconds * 1000, 2), request_id=request_id
+            )
+
+    async def _handle(
+        self,
+        scope: Scope,
+        headers: Headers,
+        receive: Receive,
+        send: Send,
+        request_id: str,
+        facts: dict[str, Any],
+    ) -> int:
+        """Answer one request; the status that was sent."""
+        endpoint: ApiEndpoint | None = None
+        try:
+            with ExitStack() as stack:
+                if scope["method"] == "OPTIONS" and self._sender.is_allowed_origin(headers):
+                    answer = _preflight()
+                else:
+                    raw = scope.get("raw_path") or scope["path"].encode()
+                    endpoint, path = self._router.find(scope["method"], raw)
+                    facts["path"] = endpoint.path
+                    answer = await self._answer(
+                        endpoint, path, scope, headers, receive, facts, stack
+                    )
+            if endpoint is not None and endpoint.successor is not None:
+                answer.headers["Deprecation"] = "true"
+                answer.headers["Link"] = f'<{endpoint.successor}>; rel="successor-version"'
+            return await self._sender.send(answer, scope, receive, send, request_id)
+        except (ClientGone, AnswerBroken):
+            raise
+        except Exception as cause:  # noqa: BLE001  every failure is an answer
+            error = error_answer(cause)
+            if error.is_fault:
+                self.log.fault(request_id, cause)
+            document = msgspec.to_builtins(error.body)
+            if endpoint is not None and endpoint.flat:
+                in_conflicts(document)
+            body = wire.encoded(document)
+            answer = Answer(body, error.status, headers=dict(error.headers))
+            if error.status in (408, 413):
+                answer.headers["Connection"] = "close"
+            return await self._sender.send(answer, scope, receive, send, request_id)
+
+    async def _answer(
+        self,
+        endpoint: ApiEndpoint,
+        path: dict[str, str],
+        scope: Scope,
+        headers: Headers,
+        receive: Receive,
+        facts: dict[str, Any],
+        stack: ExitStack,
+    ) -> Answer:
+        _require_api(headers)
+        if endpoint.action is None:
+            return await self._own(endpoint)
+        actor = self._gate.actor(headers.get("authorization"))
+        facts["actor"] = actor
+        if endpoint.operation == "listGraphs":
+            self._gate.require(actor, endpoint.action)
+            entries = [wire.GraphEntry(graph_id=i, uri=uri) for i, uri in self.graphs.listed()]
+            return answered(wire.GraphList(graphs=entries))
+        graph_id = path.pop("graph_id", None) or self._default or ""
+        facts["graph"] = graph_id
+        graph = self.graphs.get(graph_id)
+        self._gate.require(actor, endpoint.action)
+        query = QueryParams(scope["query_string"])
+        call = Call(graph_id, graph, actor, path, query, headers, limits=self._limits, facts=facts)
+        if endpoint.size is not BodySize.NONE:
+            await self._bodies.read(endpoint, call, receive, stack)
+        if endpoint.lane is Lane.WRITE:
+            size = len(call.body) if call.spooled is None else call.spooled.stat().st_size
+            stack.enter_context(self._admission.admitted(actor, size))
+            return await self._run_write(endpoint, call)
+        return await self._run_feed(endpoint, call, receive)
+
+    # ---- running
+
+    async def _run_feed(self, endpoint: ApiEndpoint, call: Call, receive: Receive) -> Answer:
+        """Run a read; one of the feed may wait for a commit, or become a stream of events."""
+
+        async def run(call: Call) -> Answer:
+            return await self._run_read(endpoint, call, receive)
+
+        async def head() -> str:
+            branch = call.one("branch") or "main"
+            snapshot = await self.reads.submit(lambda: call.graph.snapshot(branch))
+            return str(snapshot.commit_id)
+
+        if endpoint.operation == "cluster_pollChanges":
+            return await feed_waiting.long_poll(run, head, call, self.stopping)
+        if endpoint.operation == "cluster_streamChanges":
+            feed_waiting.resumed(call)
+            first = await run(call)
+            stream = feed_waiting.events(run, head, call, first, self.stopping)
+            return Answer(media="text/event-stream", headers=_UNBUFFERED, events=stream)
+        return await run(call)
+
+    async def _run_write(self, endpoint: ApiEndpoint, call: Call) -> Answer:
+        future = self.writes.submit(lambda: endpoint.route(call), wait_s=self._limits.write_seconds)
+        # A client that leaves ends no write: it is committed, or refused, as if it had stayed.
+        return await asyncio.shield(future)
+
+    async def _run_read(self, endpoint: ApiEndpoint, call: Call, receive: Receive) -> Answer:
+        seconds = self._deadline(call.headers)
+        call.stop = Stop(int(seconds * 1000))
+        future = self.reads.submit(lambda: endpoint.route(call), wait_s=seconds)
+        loop = asyncio.get_running_loop()
+        watcher: asyncio.Task[None] | None = None
+
+        def watch() -> None:
+            nonlocal watcher
+            watcher = loop.create_task(_cancel_when_gone(receive, call.stop, future))
+
+        watching = loop.call_later(_LEAVES_AFTER_S, watch)
+        late = loop.call_later(seconds + _LATE_S, _give_up, call.stop, future)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if not future.cancelled():
+                call.stop.cancel()
+                raise
+            if call.stop.is_cancelled and watcher is not None and watcher.done():
+                raise ClientGone from None
+            limit = int(seconds * 1000)
+            raise HttpRefusal(504, f"the read took longer than {limit} ms") from None
+        except Exception:
+            if call.stop.is_cancelled and watcher is not None and watcher.done():
+                raise ClientGone from None
+            raise
+        finally:
+            watching.cancel()
+            late.cancel()
+            if watcher is not None:
+                watcher.cancel()
+
+    def _deadline(self, headers: Headers) -> float:
+        text = headers.get("omnigraph-timeout-ms")
+        if text is None:
+            return self._limits.query_seconds
+        if not text.isascii() or not text.isdigit() or not int(text[:12]) > 0:
+            raise HttpRefusal(400, "Omnigraph-Timeout-Ms is no whole number above 0")
+        return min(int(text[:12]) / 1000, self._limits.query_seconds)
+
+    # ---- what is about no graph
+
+    async def _own(self, endpoint: ApiEndpoint) -> Answer:
+        match endpoint.operation:
+            case "health":
+                return answered(
+                    wire.HealthOutput(
+                        status="ok",
+                        version=__version__,
+                        internal_schema_version=INTERNAL_SCHEMA_VERSION,
+                    )
+                )
+            case "ready":
+                states = self.graphs.readiness()
+                listed = [wire.GraphReadiness(graph_id=i, open=is_) for i, is_ in states.items()]
+                ready = all(states.values())
+                answer = answered(wire.ReadyOutput(ready=ready, graphs=listed))
+                answer.status = 200 if ready else 503
+                return answer
+            case "metrics":
+                text = await asyncio.get_running_loop().run_in_executor(None, self.metrics.text)
+                return Answer(text.encode(), media="text/plain; version=0.0.4; charset=utf-8")
+            case _:
+                if self._document is None:
+                    self._document = wire.encoded(self.openapi())
+                return Answer(self._document)
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document of what this worker serves."""
+        is_open = self.settings.access is Access.OPEN
+        return openapi.document(self._router.endpoints, with_tokens=not is_open)
+
+    def _gauges(self) -> dict[str, float]:
+        opened = self.graphs.opened()
+        return {
+            "omnigraph_cache_bytes": sum(graph.cache_bytes for graph in opened),
+            'omnigraph_queue_depth{pool="read"}': self.reads.waiting,
+            'omnigraph_queue_depth{pool="write"}': self.writes.waiting,
+            "omnigraph_open_graphs": len(opened),
+        }
+
+    def _totals(self) -> dict[str, float]:
+        events = [graph.stats().events for graph in self.graphs.opened()]
+        return {
+            name: sum(each.get(event, 0) for each in events)
+            for name, event in (
+                ("omnigraph_commits_total", "phase_c.published"),
+                ("omnigraph_retries_total", "phase_c.raced"),
+                ("omnigraph_recoveries_total", "recover.classified"),
+            )
+        }
+
+
+def _request_id(headers: Headers) -> str:
+    given = headers.get("x-request-id")
+    return given if given and _REQUEST_ID.fullmatch(given) else os.urandom(8).hex()
+
+
+def _require_api(headers: Headers) -> None:
+    version = headers.get("omnigraph-http-api")
+    if version is not None and version.strip() != API_VERSION:
+        raise HttpRefusal(400, f"this server speaks Omnigraph-Http-Api {API_VERSION} and no other")
+
+
+def _preflight() -> Answer:
+    headers = {
+        "Access-Control-Allow-Methods": "GET, HEAD, POST, PUT, DELETE",
+        "Access-Control-Allow-Headers": (
+            "Authorization, Content-Type, Idempotency-Key, Omnigraph-If-Graph-Commit, X-Request-Id"
+        ),
+        "Access-Control-Max-Age": "600",
+    }
+    return Answer(status=204, media=None, headers=headers)
+
+
+def _give_up(stop: Stop, future: "asyncio.Future[Answer]") -> None:
+    stop.cancel()
+    future.cancel()
+
+
+async def _cancel_when_gone(receive: Receive, stop: Stop, future: "asyncio.Future[Answer]") -> None:
+    """End a read whose client has left."""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            stop.cancel()
+            future.cancel()
+            return
+
+
+async def _refuse_scope(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "lifespan":
+        while True:
+            message = await receive()
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+    await receive()
+    await send({"type": "websocket.close", "code": 1003})

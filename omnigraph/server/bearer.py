@@ -1,0 +1,96 @@
+"""Bearer tokens: SHA-256 digests by actor, compared in constant time, re-read from their file.
+
+Invariant: no token is kept, only its digest. A tokens file that cannot be used leaves the tokens
+that were in force before, and says so.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from omnigraph.errors import BadRequest
+from omnigraph.server.refusals import HttpRefusal
+from omnigraph.storage.protocol.intent import noted
+
+_DIGEST = "sha256:"
+_HEX_DIGITS = 64
+_ASK = {"WWW-Authenticate": 'Bearer realm="omnigraph"'}
+
+
+def digest_of(token: str) -> str:
+    """The digest of a token, in hexadecimal digits."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def digests(tokens: Any, where: str) -> dict[str, str]:
+    """Digests by actor, from a JSON object of tokens or of digests written `sha256:<hex>`."""
+    if not isinstance(tokens, Mapping) or not tokens:
+        raise BadRequest(f"{where} holds no tokens", 'write {"actor": "token or sha256:…"}')
+    by_actor = {}
+    for actor, token in tokens.items():
+        if not isinstance(token, str) or not token.strip():
+            raise BadRequest(f"{where}: the token of '{actor}' is empty", "give it one")
+        if not actor.strip():
+            raise BadRequest(f"{where}: an actor has no name", "give it one")
+        noted(actor)
+        by_actor[actor] = _digest(token.strip(), actor, where)
+    if len(set(by_actor.values())) != len(by_actor):
+        raise BadRequest(f"{where}: two actors have one token", "give each its own")
+    return by_actor
+
+
+def _digest(token: str, actor: str, where: str) -> str:
+    if not token.startswith(_DIGEST):
+        return digest_of(token)
+    digits = token.removeprefix(_DIGEST).lower()
+    if len(digits) != _HEX_DIGITS or not set(digits) <= set("0123456789abcdef"):
+        raise BadRequest(f"{where}: the digest of '{actor}' is not SHA-256", "write 64 hex digits")
+    return digits
+
+
+def tokens_of_file(path: str) -> dict[str, str]:
+    """Digests by actor from a JSON file."""
+    try:
+        document = orjson.loads(Path(path).read_bytes())
+    except OSError as cause:
+        raise BadRequest(f"cannot read the tokens file {path}: {cause.strerror}") from None
+    except orjson.JSONDecodeError as cause:
+        raise BadRequest(f"the tokens file {path} is not JSON: {cause}") from None
+    return digests(document, f"the tokens file {path}")
+
+
+def tokens_of_text(text: str, variable: str) -> dict[str, str]:
+    """Digests by actor from JSON in an environment variable."""
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise BadRequest(f"{variable} is not JSON", 'write {"actor": "token"}') from None
+    return digests(document, variable)
+
+
+class Tokens:
+    """The actors that are known."""
+
+    def __init__(self, by_actor: Mapping[str, str]) -> None:
+        self._digests = tuple((digest.encode(), actor) for actor, digest in by_actor.items())
+
+    def replace(self, by_actor: Mapping[str, str]) -> None:
+        """Take other tokens, all at once."""
+        self._digests = tuple((digest.encode(), actor) for actor, digest in by_actor.items())
+
+    def actor(self, header: str | None) -> str:
+        """The actor of an `Authorization` header, or 401."""
+        if header is None or not header.startswith("Bearer "):
+            raise HttpRefusal(401, "missing bearer token", _ASK)
+        given = digest_of(header.removeprefix("Bearer ").strip()).encode()
+        actor = None
+        for digest, name in self._digests:  # all of them, so that time tells nothing
+            if hmac.compare_digest(digest, given):
+                actor = name
+        if actor is None:
+            raise HttpRefusal(401, "invalid bearer token", _ASK)
+        return actor

@@ -1,0 +1,160 @@
+"""Engine results as response bodies: commits, rows, loads, merges, snapshots, changes.
+
+Invariant: pure. One function a result, and nothing here decides anything.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import UNSET
+
+from omnigraph.exec.changes.diff import Changes
+from omnigraph.exec.changes.feed import FeedBlock
+from omnigraph.exec.load.request import LoadResult
+from omnigraph.exec.merge.run import MergeOutcome
+from omnigraph.exec.merge.undo import UndoOutcome
+from omnigraph.exec.mutate.run import MutationResult
+from omnigraph.exec.read.result import QueryResult
+from omnigraph.server import wire, wire_beyond
+from omnigraph.server.idempotency import shown_metadata
+from omnigraph.storage.records import Commit, Snapshot
+from omnigraph.types import Kind, counts_of_kind, parse_table_key
+
+
+def commit_output(commit: Commit) -> wire.CommitOutput:
+    """A graph commit."""
+    return wire.CommitOutput(
+        graph_commit_id=commit.id,
+        graph_branch=commit.branch,
+        graph_manifest_version=commit.manifest_version,
+        parent_commit_id=commit.parent,
+        merged_parent_commit_id=commit.merged_parent,
+        actor_id=commit.actor,
+        created_at=commit.created_at,
+        message=commit.message or UNSET,
+        metadata=shown_metadata(commit) or UNSET,
+    )
+
+
+def read_output(
+    result: QueryResult, branch: str | None, snapshot: str | None, *, legacy: bool = False
+) -> wire.LegacyReadOutput:
+    """The rows of a read."""
+    facts: dict[str, Any] = {
+        "query_name": result.query_name,
+        "target": wire.ReadTarget(branch=branch, snapshot=snapshot),
+        "row_count": len(result),
+        "columns": result.columns or UNSET,
+        "rows": result.rows,
+    }
+    if legacy:
+        return wire.LegacyReadOutput(**facts)
+    return wire.ReadOutput(**facts, graph_commit_id=result.commit_id)
+
+
+def change_output(done: MutationResult) -> wire.ChangeOutput:
+    """The result of a mutation."""
+    return wire.ChangeOutput(
+        branch=done.branch,
+        query_name=done.query_name,
+        affected_nodes=done.affected_nodes,
+        affected_edges=done.affected_edges,
+        actor_id=done.actor_id,
+        commit=None if done.commit is None else commit_output(done.commit),
+        rounded=done.rounded or UNSET,
+    )
+
+
+def _loads(counts: Mapping[str, int]) -> list[wire.TypeLoad]:
+    return [wire.TypeLoad(name=name, entities_loaded=count) for name, count in counts.items()]
+
+
+def load_output(done: LoadResult, uri: str | None = None) -> wire.GraphBatchLoadOutput:
+    """The result of a load; with `uri`, as the routes say it that name the graph. One that was
+    done before counts what its commit wrote."""
+    nodes, edges = done.nodes, done.edges
+    if done.repeated:
+        written = {key: c.inserted + c.updated for key, c in done.commit.counts.items()}
+        nodes = counts_of_kind(written, Kind.NODE)
+        edges = counts_of_kind(written, Kind.EDGE)
+    facts: dict[str, Any] = {
+        "branch": done.branch,
+        "base_branch": done.base_branch,
+        "branch_created": done.branch_created,
+        "mode": done.mode,
+        "nodes": _loads(nodes),
+        "edges": _loads(edges),
+        "total_entities": sum(nodes.values()) + sum(edges.values()),
+        "actor_id": done.actor_id,
+        "commit": commit_output(done.commit),
+        "rounded": done.rounded or UNSET,
+    }
+    if uri is None:
+        return wire.GraphBatchLoadOutput(**facts)
+    return wire.IngestOutput(uri=uri, **facts)
+
+
+_PREVIEW = ("kept_edges", "dry_run", "statistics", "merge_conflicts", "changes")
+
+
+def undo_output(done: UndoOutcome) -> wire_beyond.UndoOutput:
+    """The outcome of a revert or a restore."""
+    commit = None if done.commit is None else commit_output(done.commit)
+    return wire_beyond.UndoOutput(**done.to_json(), commit=commit)
+
+
+def merge_output(done: MergeOutcome) -> wire.BranchMergeOutput:
+    """The outcome of a merge, with the commit that it published."""
+    shown = done.to_json()
+    return wire.BranchMergeOutput(
+        source=done.source,
+        target=done.target,
+        outcome=done.kind,
+        actor_id=done.actor,
+        branch_deleted=UNSET if done.branch_deleted is None else done.branch_deleted,
+        branch_delete_error=done.branch_delete_error or UNSET,
+        commit=UNSET if done.commit is None else commit_output(done.commit),
+        **{name: shown[name] for name in _PREVIEW if name in shown},
+    )
+
+
+def snapshot_output(snapshot: Snapshot) -> wire.SnapshotOutput:
+    """Every type with its table version and count of entities."""
+    datasets = []
+    for key, pin in sorted(snapshot.tables.items()):
+        kind, type_name = parse_table_key(key)
+        datasets.append(
+            wire.SnapshotDataset(
+                entity_kind=str(kind),
+                type_name=type_name,
+                dataset_path=pin.location,
+                published_dataset_version=pin.version,
+                native_dataset_branch=pin.branch,
+                entity_count=pin.row_count,
+            )
+        )
+    return wire.SnapshotOutput(
+        graph_branch=snapshot.branch,
+        graph_manifest_version=snapshot.manifest_version,
+        internal_schema_version=snapshot.internal_schema_version,
+        datasets=datasets,
+    )
+
+
+def block_output(block: FeedBlock) -> dict[str, Any]:
+    """One commit of the feed with its changes."""
+    shown = block.to_json()
+    if block.cause.message is not None:
+        shown["cause"]["message"] = block.cause.message
+    if metadata := shown_metadata(block.cause):
+        shown["cause"]["metadata"] = metadata
+    return shown
+
+
+def changes_page(changes: Changes, limit: int, token: str | None) -> dict[str, Any]:
+    """A page of changes."""
+    page = changes.page(limit, token)
+    shown: dict[str, Any] = {"changes": [change.to_json() for change in page.changes]}
+    if page.next_page_token is not None:
+        shown["next_page_token"] = page.next_page_token
+    return shown

@@ -1,0 +1,87 @@
+"""Request bodies: read whole within a cap and a deadline, spooled to disk where they are large.
+
+Invariant: a write begins when its body is whole. A spooled body is removed when its request ends.
+"""
+
+import asyncio
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO
+
+from omnigraph.server.call import JSON, Call, require_media
+from omnigraph.server.connection import ClientGone, Receive
+from omnigraph.server.endpoint import ApiEndpoint, BodySize
+from omnigraph.server.refusals import HttpRefusal, too_large
+from omnigraph.server.serve_settings import ServerLimits
+
+_IN_MEMORY = 8 << 20
+
+
+class BodyReader:
+    """Reads the bodies of one worker's requests."""
+
+    def __init__(self, limits: ServerLimits, folder: str | None) -> None:
+        self._limits = limits
+        self._folder = folder
+
+    async def read(
+        self, endpoint: ApiEndpoint, call: Call, receive: Receive, stack: ExitStack
+    ) -> None:
+        """Read the body whole, within its cap and its time."""
+        limits = self._limits
+        cap = {
+            BodySize.DEFAULT: limits.body_bytes,
+            BodySize.LOAD: limits.load_body_bytes,
+            BodySize.SPOOLED: limits.spooled_load_bytes,
+        }[endpoint.size]
+        length = call.headers.get("content-length")
+        is_empty = length == "0" or (length is None and "transfer-encoding" not in call.headers)
+        if endpoint.body_required or not is_empty:
+            media = endpoint.request if isinstance(endpoint.request, str) else JSON
+            given = require_media(call.headers, media, *endpoint.other_bodies)
+            if given in endpoint.other_bodies:
+                cap = limits.spooled_load_bytes
+        if length is not None and length.isdigit() and int(length) > cap:
+            raise too_large("request_body_bytes", int(length), cap)
+        try:
+            async with asyncio.timeout(limits.body_seconds):
+                await self._collect(endpoint, call, receive, cap, stack)
+        except TimeoutError:
+            raise HttpRefusal(408, "the request body did not arrive in time") from None
+
+    async def _collect(
+        self, endpoint: ApiEndpoint, call: Call, receive: Receive, cap: int, stack: ExitStack
+    ) -> None:
+        chunks: list[bytes] = []
+        size = kept = 0
+        spool: IO[bytes] | None = None
+        loop = asyncio.get_running_loop()
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            chunk = message.get("body", b"")
+            size += len(chunk)
+            kept += len(chunk)
+            if size > cap:
+                raise too_large("request_body_bytes", size, cap)
+            chunks.append(chunk)
+            more = message.get("more_body", False)
+            if cap == self._limits.spooled_load_bytes and kept > _IN_MEMORY:
+                if spool is None:
+                    spool = self._spool(call, stack)
+                await loop.run_in_executor(None, spool.writelines, chunks)
+                chunks, kept = [], 0
+        if spool is None:
+            call.body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            return
+        await loop.run_in_executor(None, spool.writelines, chunks)
+        await loop.run_in_executor(None, spool.close)
+
+    def _spool(self, call: Call, stack: ExitStack) -> IO[bytes]:
+        file = tempfile.NamedTemporaryFile(dir=self._folder, suffix=".jsonl", delete=False)  # noqa: SIM115
+        call.spooled = Path(file.name)
+        stack.callback(call.spooled.unlink, missing_ok=True)
+        return file

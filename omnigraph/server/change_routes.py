@@ -1,0 +1,122 @@
+"""Change routes: changes of a commit, the change feed, baselines and exports.
+
+Invariant: a route is one call on the graph and one rendering. A stream sends nothing before its
+first chunk was read, so that what is refused is refused with a status.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, TypedDict
+
+from omnigraph.errors import BadRequest, NotFound, Reclaimed
+from omnigraph.exec.changes.diff import OPS, PAGE_CHANGES
+from omnigraph.exec.changes.feed import FeedBlock
+from omnigraph.server import wire_changes
+from omnigraph.server.bodies import block_output, changes_page
+from omnigraph.server.call import NDJSON, Answer, Call, answered
+from omnigraph.server.read_routes import MAIN
+from omnigraph.types import parse_table_key
+
+FILTERS = ("kind", "type", "op")
+
+
+def commit_changes(call: Call) -> Answer:
+    """A page of what a commit changed against its first parent."""
+    call.only("page_token", "limit", *FILTERS)
+    commit_id = call.path["commit_id"]
+    limit = listing_limit(call)
+    try:
+        cause = call.graph.commits.get(commit_id)
+    except (NotFound, Reclaimed):
+        raise NotFound("commit", commit_id) from None
+    changes = call.graph.commits.changes(commit_id, **listing_filters(call))
+    shown = changes_page(changes, limit, call.one("page_token"))
+    return answered({"cause": block_output(FeedBlock(cause, ()))["cause"], **shown})
+
+
+def poll(call: Call) -> Answer:
+    """The commits of a branch since a start or a cursor, with what each changed."""
+    call.only("branch", "cursor", "start", "page_token", "limit", "wait_ms", *FILTERS)
+    start = call.one("start")
+    if start is not None and start not in ("now", "beginning") and not start.startswith("after:"):
+        raise BadRequest(f"a feed cannot start at '{start}'", "use now, beginning or after:<id>")
+    branch = call.one("branch") or MAIN
+    call.facts.update(branch=branch)
+    page = call.graph.changes.poll(
+        branch,
+        start=start,
+        cursor=call.one("cursor"),
+        page_token=call.one("page_token"),
+        limit=listing_limit(call),
+        **listing_filters(call),
+    )
+    shown: dict[str, Any] = {"blocks": [block_output(block) for block in page.blocks]}
+    ends = {
+        "next_page_token": page.next_page_token,
+        "cursor": page.cursor,
+        "caught_up": page.caught_up,
+    }
+    return answered(shown | {name: value for name, value in ends.items() if value is not None})
+
+
+def listing_limit(call: Call) -> int:
+    """How many changes a page may have."""
+    limit = call.number("limit")
+    return PAGE_CHANGES if limit is None else limit
+
+
+class ChangeFilters(TypedDict):
+    """The filters of a listing of changes, as the graph takes them."""
+
+    kinds: list[str]
+    types: list[str]
+    ops: list[str]
+
+
+def listing_filters(call: Call) -> ChangeFilters:
+    """The filters among the query parameters."""
+    kinds, ops = call.query.getlist("kind"), call.query.getlist("op")
+    _require_words("kind", kinds, ("node", "edge"))
+    _require_words("op", ops, OPS)
+    return {"kinds": kinds, "types": call.query.getlist("type"), "ops": ops}
+
+
+def _require_words(name: str, given: list[str], known: tuple[str, ...]) -> None:
+    for word in given:
+        if word not in known:
+            raise BadRequest(f"'{word}' is no {name}", f"use {', '.join(known)}")
+
+
+def baseline(call: Call) -> Answer:
+    """Everything at the head of a branch, and the cursor from which the feed goes on."""
+    body = call.json(wire_changes.BaselineRequest)
+    _require_words("kind", body.kind or [], ("node", "edge"))
+    _require_words("op", body.op or [], OPS)
+    branch = body.branch or MAIN
+    call.facts.update(branch=branch)
+    whole = call.graph.changes.baseline(
+        branch, kinds=body.kind or (), types=body.type or (), ops=body.op or ()
+    )
+    call.facts.update(commit=whole.commit_id)
+    return _streamed(whole.lines())
+
+
+def export(call: Call) -> Answer:
+    """One branch as NDJSON that loads again."""
+    body = call.json(wire_changes.ExportRequest)
+    branch = body.branch or MAIN
+    call.facts.update(branch=branch)
+    types = [*(body.type_names or ()), *map(_type_of_table, body.table_keys or ())]
+    return _streamed(call.graph.export_lines(types=types or None, branch=branch))
+
+
+def _type_of_table(key: str) -> str:
+    try:
+        return parse_table_key(key)[1]
+    except ValueError as cause:
+        raise BadRequest(str(cause), "write node:<Type> or edge:<Type>") from None
+
+
+def _streamed(chunks: Iterator[bytes]) -> Answer:
+    first = next(chunks, b"")
+    return Answer(media=NDJSON, stream=chain([first], chunks))

@@ -1,0 +1,16 @@
+"""ASGI connection: the types of its channels, and how it may end early."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class ClientGone(Exception):
+    """The client closed the connection before it was answered."""
+
+
+class AnswerBroken(Exception):
+    """An answer that was begun and cannot be ended: the connection is closed under it."""

@@ -1,0 +1,161 @@
+"""Routes beyond 0.10: tags, revert, restore, transactions, diffs, lint and explain.
+
+Invariant: a route is one call on the graph and one rendering.
+"""
+
+from omnigraph.errors import BadRequest
+from omnigraph.graph.door import USE_MUTATE
+from omnigraph.graph.handles import Transaction
+from omnigraph.plan.compile import compile_query
+from omnigraph.plan.explain import explain as explain_plan
+from omnigraph.plan.lint import lint as lint_text
+from omnigraph.server import wire_beyond
+from omnigraph.server.bodies import changes_page, commit_output, undo_output
+from omnigraph.server.call import Answer, Call, answered
+from omnigraph.server.change_routes import FILTERS, listing_filters, listing_limit
+from omnigraph.server.idempotency import is_running, mark_of, refuse_key
+from omnigraph.server.read_routes import MAIN
+from omnigraph.server.write_routes import resolved
+from omnigraph.storage.manifest.tags import Tag
+from omnigraph.storage.protocol.intent import noted
+
+_STATEMENTS_MAX = 1_000
+
+
+def tags(call: Call) -> Answer:
+    """Every tag, by name."""
+    return answered(wire_beyond.TagList(tags=[_tag(each) for each in call.graph.tags.list()]))
+
+
+def tag_point(call: Call) -> Answer:
+    """Name a commit, that of any point in time."""
+    body = call.json(wire_beyond.TagCreateRequest)
+    return answered(_tag(call.graph.tags.create(body.name, body.point or MAIN)))
+
+
+def untag(call: Call) -> Answer:
+    """Delete a tag."""
+    name = call.path["tag"]
+    call.graph.tags.delete(name)
+    return answered(wire_beyond.TagDeleteOutput(name=name, actor_id=call.actor))
+
+
+def _tag(tag: Tag) -> wire_beyond.TagOutput:
+    return wire_beyond.TagOutput(
+        name=tag.name,
+        graph_branch=tag.branch,
+        graph_manifest_version=tag.manifest_version,
+        graph_commit_id=tag.commit_id,
+    )
+
+
+def revert(call: Call) -> Answer:
+    """Undo a commit, or several, as one new commit."""
+    body = call.json(wire_beyond.RevertRequest)
+    branch = body.branch or MAIN
+    call.facts.update(branch=branch)
+    done = call.graph.revert(
+        body.commit,
+        body.to,
+        onto=branch,
+        by=body.by or "entity",
+        resolve=resolved(body.resolutions),
+        dry_run=body.dry_run,
+        actor=call.actor,
+        message=body.message,
+        metadata=body.metadata,
+    )
+    return answered(undo_output(done))
+
+
+def go_back(call: Call) -> Answer:
+    """Make a branch what it was at a point in time, as one new commit."""
+    body = call.json(wire_beyond.RestoreRequest)
+    branch = body.branch or MAIN
+    call.facts.update(branch=branch)
+    done = call.graph.restore(
+        body.point,
+        body.types,
+        branch=branch,
+        dry_run=body.dry_run,
+        actor=call.actor,
+        message=body.message,
+        metadata=body.metadata,
+    )
+    return answered(undo_output(done))
+
+
+def transact(call: Call) -> Answer:
+    """Run several reads and mutations as one commit, or none; reads see what came before them."""
+    refuse_key(call)
+    body = call.json(wire_beyond.TransactionRequest)
+    branch = body.branch or MAIN
+    call.facts.update(branch=branch)
+    if not 0 < len(body.statements) <= _STATEMENTS_MAX:
+        raise BadRequest(f"a transaction has 1 to {_STATEMENTS_MAX} statements")
+    note = noted(call.actor, body.message, body.metadata)
+    with Transaction(call.graph, note, branch, body.if_commit) as block:
+        results = [_statement(block, each) for each in body.statements]
+    outcome = block.outcome
+    commit = None if outcome is None or outcome.commit is None else commit_output(outcome.commit)
+    return answered(
+        wire_beyond.TransactionOutput(
+            branch=branch, results=results, actor_id=call.actor, commit=commit
+        )
+    )
+
+
+def _statement(
+    block: Transaction, statement: wire_beyond.TransactionStatement
+) -> wire_beyond.TransactionResult:
+    try:
+        rows = block.query(statement.query, statement.params, statement.name, engine="local")
+    except BadRequest as cause:
+        if cause.hint != USE_MUTATE:
+            raise
+        done = block.mutate(statement.query, statement.params, statement.name)
+        return wire_beyond.TransactionResult(
+            query_name=done.query_name,
+            affected_nodes=done.affected_nodes,
+            affected_edges=done.affected_edges,
+        )
+    return wire_beyond.TransactionResult(
+        query_name=rows.query_name, row_count=len(rows), columns=rows.columns, rows=rows.rows
+    )
+
+
+def diff(call: Call) -> Answer:
+    """A page of the changes that turn one point in time into another."""
+    call.only("from", "to", "page_token", "limit", *FILTERS)
+    before, after = call.one("from"), call.one("to")
+    if before is None or after is None:
+        raise BadRequest("a diff is between two points", "give the query parameters from and to")
+    changes = call.graph.diff(before, after, **listing_filters(call))
+    old, new = changes.between
+    page = changes_page(changes, listing_limit(call), call.one("page_token"))
+    return answered({"from_commit_id": old, "to_commit_id": new, **page})
+
+
+def lint(call: Call) -> Answer:
+    """Check every query of a text against the schema."""
+    body = call.json(wire_beyond.TextRequest)
+    return answered(lint_text(body.query, call.graph.schema.catalog).to_json())
+
+
+def explain(call: Call) -> Answer:
+    """The plan of a query: what would be done, in which order."""
+    body = call.json(wire_beyond.TextRequest)
+    plan = compile_query(body.query, call.graph.schema.catalog, body.name)
+    text = explain_plan(plan).rstrip("\n")
+    return answered(wire_beyond.ExplainOutput(query_name=plan.name, plan=text.splitlines()))
+
+
+def operation(call: Call) -> Answer:
+    """What became of the write with an idempotency key: committed, running or unknown."""
+    key, branch = call.path["key"], call.one("branch") or MAIN
+    commit = call.graph.commits.once(mark_of(call, key), branch)
+    if commit is not None:
+        state, shown = "committed", commit_output(commit)
+        return answered(wire_beyond.OperationOutput(key=key, state=state, commit=shown))
+    state = "running" if is_running(call, branch, key) else "unknown"
+    return answered(wire_beyond.OperationOutput(key=key, state=state, commit=None))

@@ -1,0 +1,146 @@
+"""Read routes: queries, stored queries, snapshots, commits and the schema.
+
+Invariant: a route is one call on the graph and one rendering.
+"""
+
+from msgspec import UNSET
+
+from omnigraph.errors import BadRequest, LimitExceeded
+from omnigraph.exec.changes.tokens import sealed, unsealed
+from omnigraph.exec.read.result import QueryResult
+from omnigraph.graph.door import USE_MUTATE
+from omnigraph.server import wire
+from omnigraph.server.bodies import commit_output, read_output, snapshot_output
+from omnigraph.server.call import Answer, Call, answered
+from omnigraph.server.refusals import HttpRefusal, too_large
+from omnigraph.server.row_formats import ARROW, arrow_bytes, chosen, csv_bytes
+
+_ROWS_UNMEASURED = 1_000
+PAGE_COMMITS_MAX = 8_192
+MAIN = "main"
+
+
+def query(call: Call) -> Answer:
+    """Run a read query."""
+    body = call.json(wire.QueryRequest)
+    result, branch = _run(call, body.query, body.name, body.params, body.branch, body.snapshot)
+    media = chosen(call.headers.get("accept"))
+    if media is None:
+        return _rows(call, read_output(result, branch, body.snapshot))
+    data = arrow_bytes(result) if media == ARROW else csv_bytes(result)
+    headers = {"Omnigraph-Query-Name": result.query_name, "Omnigraph-Snapshot-Id": result.commit_id}
+    return _capped(call, Answer(data, media=media, headers=headers))
+
+
+def legacy_read(call: Call) -> Answer:
+    """Run a read query, in the older spelling."""
+    body = call.json(wire.LegacyReadRequest)
+    result, branch = _run(
+        call, body.query_source, body.query_name, body.params, body.branch, body.snapshot
+    )
+    return _rows(call, read_output(result, branch, body.snapshot, legacy=True))
+
+
+def _run(
+    call: Call,
+    text: str,
+    name: str | None,
+    params: object,
+    branch: str | None,
+    snapshot: str | None,
+) -> tuple[QueryResult, str | None]:
+    if branch is not None and snapshot is not None:
+        raise BadRequest("request may specify branch or snapshot, not both")
+    named = None if snapshot is not None else branch or MAIN
+    call.facts.update(branch=named)
+    try:
+        result = call.graph.query(
+            text,
+            params,  # type: ignore[arg-type]  # the engine refuses what is no object
+            name,
+            branch=named,
+            snapshot=snapshot,
+            engine="local",
+            stop=call.stop,
+        )
+    except BadRequest as cause:
+        if cause.hint != USE_MUTATE:
+            raise
+        raise BadRequest(cause.text, "use POST /mutate for write queries") from None
+    call.facts.update(rows=len(result), commit=result.commit_id)
+    if len(result) > _ROWS_UNMEASURED:
+        size = result.to_arrow().nbytes
+        if size > call.limits.answer_bytes:
+            raise too_large("response_bytes", size, call.limits.answer_bytes)
+    return result, named
+
+
+def _rows(call: Call, document: wire.LegacyReadOutput) -> Answer:
+    return _capped(call, answered(document))
+
+
+def _capped(call: Call, answer: Answer) -> Answer:
+    if len(answer.body) > call.limits.answer_bytes:
+        raise too_large("response_bytes", len(answer.body), call.limits.answer_bytes)
+    return answer
+
+
+def stored_queries(call: Call) -> Answer:
+    """Every stored query: none without a cluster."""
+    return answered(wire.QueryCatalog(queries=[]))
+
+
+def invoke(call: Call) -> Answer:
+    """Run a stored query by its name."""
+    if call.body:
+        call.json(wire.InvokeStoredQueryRequest)
+    raise HttpRefusal(404, "stored query not found")
+
+
+def snapshot(call: Call) -> Answer:
+    """Every type of a branch with its version and count."""
+    branch = call.one("branch") or MAIN
+    call.facts.update(branch=branch)
+    return answered(snapshot_output(call.graph.snapshot(branch)))
+
+
+def commits(call: Call) -> Answer:
+    """The commits of a branch, newest first; all of them unless `limit` is given."""
+    branch = call.one("branch") or MAIN
+    call.facts.update(branch=branch)
+    limit, token = call.number("limit", least=1), call.one("page_token")
+    if limit is not None and limit > PAGE_COMMITS_MAX:
+        raise LimitExceeded("commits_page_commits", limit, PAGE_COMMITS_MAX)
+    if token is not None and limit is None:
+        raise BadRequest("page_token needs a limit", "repeat the limit of the first page")
+    if limit is None:
+        listed = call.graph.commits.list(branch)
+        return answered(wire.CommitList(commits=[commit_output(each) for each in listed]))
+    every = call.graph.commits.list(branch)
+    start = 0
+    if token is not None:
+        last = unsealed(token, "commits", [branch])
+        start = next((n for n, each in enumerate(every, start=1) if each.id == last), len(every))
+    page = every[start : start + limit]
+    more = len(every) > start + limit
+    return answered(
+        wire.CommitList(
+            commits=[commit_output(each) for each in page],
+            next_page_token=sealed("commits", [branch], page[-1].id) if more else UNSET,
+        )
+    )
+
+
+def one_commit(call: Call) -> Answer:
+    """One commit."""
+    return answered(commit_output(call.graph.commits.get(call.path["commit_id"])))
+
+
+def schema(call: Call) -> Answer:
+    """The schema as it was written."""
+    return answered(wire.SchemaOutput(schema_source=call.graph.schema.text))
+
+
+def branches(call: Call) -> Answer:
+    """The names of all branches."""
+    return answered(wire.BranchList(branches=list(call.graph.branches.list())))

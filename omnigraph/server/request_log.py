@@ -1,0 +1,61 @@
+"""Structured request log: one line a request on standard error, as text or JSON.
+
+Invariant: a line holds method, route, graph, branch, actor, status, milliseconds, rows, commit and
+the request's id. Tokens, parameters, rows and texts of queries never appear.
+"""
+
+import logging
+import re
+import sys
+import time
+import traceback
+from typing import Any
+
+import orjson
+
+_PLAIN = re.compile(r"[!#-~]+")
+
+
+class RequestLog:
+    """Writes the lines of one worker."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+
+    def request(self, **facts: Any) -> None:
+        """One request that was answered."""
+        self._write("request", facts)
+
+    def fault(self, request_id: str, cause: BaseException) -> None:
+        """Why a request was answered with an internal error."""
+        trace = "".join(traceback.format_exception(cause))
+        self._write("fault", {"request_id": request_id, "cause": str(cause), "trace": trace})
+
+    def event(self, name: str, **facts: Any) -> None:
+        """Anything else that an operator should see."""
+        self._write(name, facts)
+
+    def _write(self, event: str, facts: dict[str, Any]) -> None:
+        known = {name: value for name, value in facts.items() if value is not None}
+        now = time.time()
+        if self._as_json:
+            texts = {n: _encodable(v) if isinstance(v, str) else v for n, v in known.items()}
+            line = orjson.dumps({"time": round(now, 3), "event": event, **texts}, default=str)
+            text = line.decode()
+        else:
+            said = " ".join(f"{name}={_shown(value)}" for name, value in known.items())
+            text = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(now))} {event} {said}"
+        try:
+            sys.stderr.write(f"{text}\n")
+        except (OSError, ValueError):  # nobody reads any more
+            logging.lastResort = None
+
+
+def _shown(value: Any) -> str:
+    text = _encodable(str(value))
+    return text if _PLAIN.fullmatch(text) else orjson.dumps(text).decode()
+
+
+def _encodable(text: str) -> str:
+    """A text without half surrogate pairs, which no encoding has."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,80 @@
+"""Router: finds the endpoint of a method and a path in a tree of path segments.
+
+Invariant: a path is matched by its percent-encoded segments, so an encoded slash belongs to the
+name it stands in. A word of a path comes before a parameter.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
+
+from omnigraph.server.endpoint import ApiEndpoint
+from omnigraph.server.refusals import HttpRefusal
+
+
+@dataclass(slots=True)
+class _Branching:
+    """A node of the tree of path segments."""
+
+    literal: "dict[str, _Branching]"
+    named: "_Branching | None"
+    methods: dict[str, ApiEndpoint]
+    takes_rest: bool = False  # a branch name may stand with its slashes unencoded
+
+
+class Router:
+    """Finds the endpoint of a method and a path."""
+
+    def __init__(self, endpoints: tuple[ApiEndpoint, ...]) -> None:
+        self.endpoints = endpoints
+        self._root = _Branching({}, None, {})
+        for endpoint in endpoints:
+            self._add(endpoint)
+
+    def _add(self, endpoint: ApiEndpoint) -> None:
+        node = self._root
+        for part in endpoint.segments:
+            if part.startswith("{"):
+                node.named = node.named or _Branching({}, None, {})
+                node = node.named
+            else:
+                node = node.literal.setdefault(part, _Branching({}, None, {}))
+        node.methods[endpoint.method] = endpoint
+        node.takes_rest |= endpoint.segments[-1] in ("{branch}", "{tag}")
+
+    def find(self, method: str, raw_path: bytes) -> tuple[ApiEndpoint, dict[str, str]]:
+        """The endpoint and its path parameters, or 404 or 405."""
+        encoded_parts = raw_path.split(b"?", 1)[0].lstrip(b"/").split(b"/")
+        parts = [_decoded(part) for part in encoded_parts]
+        methods: set[str] = set()
+        for node, values in self._walk(self._root, parts, ()):
+            endpoint = node.methods.get(method)
+            if endpoint is not None:
+                return endpoint, dict(zip(endpoint.names, values, strict=True))
+            methods.update(node.methods)
+        if methods:
+            allowed = ", ".join(sorted(methods))
+            raise HttpRefusal(405, f"{method} is not for this path", {"Allow": allowed})
+        raise HttpRefusal(404, "there is no such route")
+
+    def _walk(
+        self, node: _Branching, parts: list[str], values: tuple[str, ...]
+    ) -> Iterator[tuple[_Branching, tuple[str, ...]]]:
+        """Every node that a path leads to; words come before names."""
+        if not parts:
+            yield node, values
+            return
+        word, rest = parts[0], parts[1:]
+        if word in node.literal:
+            yield from self._walk(node.literal[word], rest, values)
+        if node.named is not None and word:
+            yield from self._walk(node.named, rest, (*values, word))
+            if rest and node.named.takes_rest and all(rest):
+                yield node.named, (*values, "/".join(parts))
+
+
+def _decoded(part: bytes) -> str:
+    try:
+        return unquote_to_bytes(part).decode()
+    except UnicodeDecodeError:
+        raise HttpRefusal(400, "the path is not UTF-8") from None

@@ -1,0 +1,193 @@
+"""Worker process: opens the graphs, answers requests on an inherited socket, drains at SIGTERM.
+
+Invariant: a worker shares nothing with the others but the listening socket and the storage. It ends
+with status 0 after SIGTERM, and when its supervisor is gone.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.server import wire
+from omnigraph.server.asgi import ServerApp
+from omnigraph.server.bearer import tokens_of_file
+from omnigraph.server.request_log import RequestLog
+from omnigraph.server.serve_settings import SETTINGS_FILE, ServerSettings
+from omnigraph.server.served import ServedGraphs
+from omnigraph.server.wire_errors import ErrorOutput
+
+READY = b"ready\n"
+_KEEP_ALIVE_S = 30
+_WRITE_METRICS_S = 1.0
+_REFUSED = 1
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """HTTP/1.1 with a deadline for the headers of a request, and JSON for what is no HTTP."""
+
+    header_seconds = 20.0
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._headers_came()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        self._expect_headers()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._headers_came()
+        super().on_headers_complete()
+
+    def _expect_headers(self) -> None:
+        if self._late is None:
+            self._late = self.loop.call_later(self.header_seconds, self._too_slow)
+
+    def _headers_came(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _too_slow(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP request."""
+        body = wire.encoded(ErrorOutput(error=msg, code="bad_request"))
+        head = (
+            "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
+
+
+class WorkerServer(uvicorn.Server):
+    """The server of one worker, which leaves signals to the worker."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the worker's own."""
+        yield
+
+
+class Worker:
+    """One worker from its start to its end."""
+
+    def __init__(self, settings: ServerSettings, listening: socket.socket) -> None:
+        self._settings = settings
+        self._socket = listening
+        self._log = RequestLog(as_json=settings.log_json)
+        self._graphs = ServedGraphs(settings.graphs)
+
+    def run(self, ready: int, life: int) -> int:
+        """Serve until told to stop."""
+        faults = self._graphs.open_all(require_all=self._settings.require_all_graphs)
+        for graph_id, fault in faults.items():
+            self._log.event("graph_not_open", graph=graph_id, cause=fault)
+        self._app = ServerApp(self._settings, self._graphs, self._log)
+        self._reload()  # the file may have changed since the server started
+        self._server = WorkerServer(self._config())
+        with asyncio.Runner(loop_factory=self._server.config.get_loop_factory()) as runner:
+            runner.run(self._serve(ready, life))
+        self._app.metrics.write()
+        self._graphs.close()
+        return 0
+
+    def _config(self) -> uvicorn.Config:
+        settings = self._settings
+        GuardedProtocol.header_seconds = settings.limits.header_seconds
+        return uvicorn.Config(
+            self._app,
+            http=GuardedProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=int(settings.limits.drain_seconds),
+            ssl_certfile=settings.tls_cert,
+            ssl_keyfile=settings.tls_key,
+        )
+
+    async def _serve(self, ready: int, life: int) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._stop)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        loop.add_reader(life, self._stop)
+        upkeep = loop.create_task(self._upkeep(ready))
+        try:
+            await self._server.serve(sockets=[self._socket])
+        finally:
+            upkeep.cancel()
+            loop.remove_reader(life)
+
+    async def _upkeep(self, ready: int) -> None:
+        """Say when the worker listens; then leave its metrics every second."""
+        loop = asyncio.get_running_loop()
+        while not self._server.started:
+            await asyncio.sleep(0.01)
+        os.write(ready, READY)
+        os.close(ready)
+        while True:
+            await loop.run_in_executor(None, self._app.metrics.write)
+            await asyncio.sleep(_WRITE_METRICS_S)
+            await loop.run_in_executor(None, self._graphs.retry)
+
+    def _stop(self) -> None:
+        self._app.stopping.set()  # event streams end now, and not when a client leaves
+        self._server.should_exit = True
+
+    def _reload(self) -> None:
+        """Take the tokens of the file as they are now; a broken file changes nothing."""
+        if self._settings.tokens_file is None:
+            return
+        try:
+            self._app.tokens.replace(tokens_of_file(self._settings.tokens_file))
+        except OmnigraphError as cause:
+            self._log.event("tokens_kept", cause=str(cause))
+
+
+def main(arguments: list[str]) -> int:
+    """Run a worker: its folder, and the descriptors of its socket and pipes."""
+    folder, *descriptors = arguments
+    listening, ready, life = map(int, descriptors)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the supervisor too
+    # Spark's launcher forks and at once runs another program, which is safe.
+    warnings.filterwarnings("ignore", "lance is not fork-safe", UserWarning)
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+    settings = ServerSettings.from_json((Path(folder) / SETTINGS_FILE).read_bytes())
+    try:
+        return Worker(settings, socket.socket(fileno=listening)).run(ready, life)
+    except OmnigraphError as cause:
+        sys.stderr.write(f"error: {cause}\n")
+        return _REFUSED
+
+
+def _leave(status: int) -> Any:
+    # A query that was given up may still run in a thread: the interpreter is not taken down.
+    sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    _leave(main(sys.argv[1:]))

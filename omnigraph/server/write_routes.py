@@ -1,0 +1,241 @@
+"""Write routes: mutations, loads, branches, merges and schema changes.
+
+Invariant: a route is one call on the graph and one rendering. Its body is whole before it begins,
+so that no slow client holds a lock.
+"""
+
+from typing import Any
+
+from omnigraph.errors import BadRequest
+from omnigraph.exec.load.request import LoadResult
+from omnigraph.exec.merge.resolve import Resolve
+from omnigraph.server import wire
+from omnigraph.server.bodies import change_output, load_output, merge_output
+from omnigraph.server.call import JSON, Answer, Call, answered, require_media
+from omnigraph.server.idempotency import WriteOnce, refuse_key, write_once
+from omnigraph.server.read_routes import MAIN
+from omnigraph.server.refusals import HttpRefusal
+from omnigraph.server.row_formats import ARROW, PARQUET, column_batches
+
+IF_COMMIT = "Omnigraph-If-Graph-Commit"
+
+
+def mutate(call: Call) -> Answer:
+    """Run a mutation as one commit."""
+    if call.headers.getlist(IF_COMMIT):
+        raise HttpRefusal(
+            400, f"{IF_COMMIT} is not for this route; use its conditional form …/if-graph-commit"
+        )
+    return _mutate(call, None)
+
+
+def mutate_if(call: Call) -> Answer:
+    """Run a mutation only if the branch is at the commit that the header names."""
+    return _mutate(call, required_commit(call))
+
+
+def required_commit(call: Call) -> str:
+    """The one commit id of the conditional header, or 400."""
+    values = call.headers.getlist(IF_COMMIT)
+    if not values:
+        raise HttpRefusal(400, f"{IF_COMMIT} is required on this conditional mutation route")
+    if len(values) > 1:
+        raise HttpRefusal(400, f"{IF_COMMIT} must be sent exactly once")
+    named = values[0].strip()
+    if not named:
+        raise HttpRefusal(400, f"{IF_COMMIT} must name a graph commit id")
+    if not named.isalnum():
+        raise HttpRefusal(
+            400, f"{IF_COMMIT} must contain one raw graph commit id, not entity-tag syntax"
+        )
+    return named
+
+
+def _mutate(call: Call, if_commit: str | None) -> Answer:
+    body = call.json(wire.ChangeRequest)
+    text = _either(body.query, body.query_source, "query", "query_source")
+    if text is None:
+        raise HttpRefusal(400, "the request body is not as expected: it has no `query`")
+    branch = body.branch or MAIN
+    call.facts.update(branch=branch)
+    with write_once(call, branch) as once:
+        done = call.graph.mutate(
+            text,
+            body.params,
+            _either(body.name, body.query_name, "name", "query_name"),
+            branch=branch,
+            actor=call.actor,
+            if_commit=if_commit,
+            message=body.message,
+            metadata=once.metadata(body.metadata),
+            once=once.mark,
+        )
+    call.facts.update(commit=None if done.commit is None else done.commit.id)
+    return once.replayed(answered(change_output(done)), done.commit, repeated=done.repeated)
+
+
+def _either(new: str | None, old: str | None, *names: str) -> str | None:
+    if new is not None and old is not None:
+        raise BadRequest(f"{' and '.join(names)} are two names of one member", "send one")
+    return new if new is not None else old
+
+
+def invoke_if(call: Call) -> Answer:
+    """Run a stored mutation only if the branch is at the commit that the header names."""
+    required_commit(call)
+    if call.body:
+        call.json(wire.InvokeStoredQueryRequest)
+    raise HttpRefusal(404, "stored query not found")
+
+
+def load(call: Call) -> Answer:
+    """Load NDJSON that comes as a text, or the columns of one type as Parquet or Arrow."""
+    media = require_media(call.headers, JSON, ARROW, PARQUET)
+    if media != JSON:
+        return _load_columns(call, media)
+    return _load(call, call.json(wire.IngestRequest))
+
+
+def ingest(call: Call) -> Answer:
+    """Load NDJSON of the older, forgiving format; a missing branch is made from main."""
+    body = call.json(wire.IngestRequest)
+    body.from_ = body.from_ or MAIN
+    return _load(call, body, permissive=True)
+
+
+def _load(call: Call, body: wire.IngestRequest, *, permissive: bool = False) -> Answer:
+    options = {"permissive": permissive, "message": body.message}
+    data = body.data.encode()
+    done, once = _loaded(
+        call, data, body.mode, body.branch, body.from_, body.metadata, options=options
+    )
+    return once.replayed(
+        answered(load_output(done, call.graph.uri)), done.commit, repeated=done.repeated
+    )
+
+
+def _loaded(
+    call: Call,
+    source: Any,
+    mode: str | None,
+    branch: str | None,
+    base: str | None,
+    metadata: dict[str, str] | None = None,
+    *,
+    options: dict[str, Any],
+) -> tuple[LoadResult, WriteOnce]:
+    branch = branch or MAIN
+    call.facts.update(branch=branch)
+    with write_once(call, branch) as once:
+        done = call.graph.load(
+            source,
+            mode or "merge",
+            branch=branch,
+            from_branch=base,
+            engine="local",
+            actor=call.actor,
+            metadata=once.metadata(metadata),
+            once=once.mark,
+            **options,
+        )
+    call.facts.update(rows=done.total_entities, commit=done.commit.id)
+    return done, once
+
+
+def _load_columns(call: Call, media: str) -> Answer:
+    node, edge = call.one("type"), call.one("edge")
+    if (node is None) == (edge is None):
+        raise BadRequest("columns are of one type", "give the query parameter type or edge")
+    with call.body_stream() as stream:
+        done, once = _loaded_as_asked(call, column_batches(stream, media), type=node, edge=edge)
+    return once.replayed(
+        answered(load_output(done, call.graph.uri)), done.commit, repeated=done.repeated
+    )
+
+
+def load_ndjson(call: Call) -> Answer:
+    """Load NDJSON that is the body."""
+    with call.body_stream() as stream:
+        done, once = _loaded_as_asked(call, stream)
+    return once.replayed(answered(load_output(done)), done.commit, repeated=done.repeated)
+
+
+def _loaded_as_asked(call: Call, source: Any, **options: Any) -> tuple[LoadResult, WriteOnce]:
+    """Load what the query parameters say of the body."""
+    options["message"] = call.one("message")
+    mode, branch, base = call.one("mode"), call.one("branch"), call.one("from")
+    return _loaded(call, source, mode, branch, base, options=options)
+
+
+def new_branch(call: Call) -> Answer:
+    """Create a branch."""
+    body = call.json(wire.BranchCreateRequest)
+    base = body.from_ or MAIN
+    call.facts.update(branch=body.name)
+    name = call.graph.branches.create(body.name, from_=base)
+    made = wire.BranchCreateOutput(uri=call.graph.uri, from_=base, name=name, actor_id=call.actor)
+    return answered(made)
+
+
+def delete_branch(call: Call) -> Answer:
+    """Delete a branch."""
+    name = call.path["branch"]
+    call.facts.update(branch=name)
+    call.graph.branches.delete(name)
+    gone = wire.BranchDeleteOutput(uri=call.graph.uri, name=name, actor_id=call.actor)
+    return answered(gone)
+
+
+_TAKEN = {"source": "theirs", "target": "ours"}
+
+
+def resolved(resolutions: list[wire.MergeResolution] | None) -> Resolve:
+    """Decisions of conflicts as the graph takes them."""
+    if not resolutions:
+        return None
+    answers: dict[tuple[str, str], str | dict[str, Any]] = {}
+    for each in resolutions:
+        if isinstance(each.take, str) and each.take not in _TAKEN:
+            raise BadRequest(f"'{each.take}' decides nothing", "take source, target or values")
+        name = each.type_name, each.entity_id
+        if name in answers:
+            raise BadRequest(f"{each.type_name} '{each.entity_id}' is decided twice")
+        answers[name] = _TAKEN[each.take] if isinstance(each.take, str) else each.take
+    return answers
+
+
+def merge(call: Call) -> Answer:
+    """Merge a branch into another as one commit."""
+    refuse_key(call)
+    body = call.json(wire.BranchMergeRequest)
+    target = body.target or MAIN
+    call.facts.update(branch=target)
+    done = call.graph.branches.merge(
+        body.source,
+        target,
+        actor=call.actor,
+        delete_source=body.delete_branch,
+        by=body.by or "entity",
+        resolve=resolved(body.resolutions),
+        dry_run=body.dry_run,
+        if_source=body.if_source_commit,
+        if_target=body.if_target_commit,
+        message=body.message,
+        metadata=body.metadata,
+    )
+    call.facts.update(commit=None if done.commit is None else done.commit.id)
+    return answered(merge_output(done))
+
+
+def apply_schema(call: Call) -> Answer:
+    """Change the schema, and the data with it, as one commit."""
+    body = call.json(wire.SchemaApplyRequest)
+    # With a line end it is a text: a name that ends in .pg would be read as a file.
+    done = call.graph.schema.apply(
+        f"{body.schema_source}\n" if body.schema_source.endswith(".pg") else body.schema_source,
+        allow_data_loss=body.allow_data_loss,
+        actor=call.actor,
+        message=body.message,
+        metadata=body.metadata,
+    )
+    return answered(wire.SchemaApplyOutput(uri=call.graph.uri, **done.to_json()))

@@ -1,0 +1,115 @@
+"""Every error class has its status, code and members, and keeps the server's secrets."""
+
+from typing import Any
+
+import pytest
+
+from omnigraph import errors
+from omnigraph.server.status import TABLE, error_answer
+from tests.server.world import Served, refused
+from tests.shape.test_exports import ERRORS, example
+
+EXPECTED: dict[str, tuple[int, str | None, tuple[str, ...]]] = {
+    "OmnigraphError": (500, "internal", ()),
+    "SourceError": (400, "bad_request", ("diagnostic",)),
+    "ParseError": (400, "bad_request", ("diagnostic",)),
+    "TypeCheckError": (400, "bad_request", ("diagnostic",)),
+    "Refused": (400, "bad_request", ()),
+    "BadRequest": (400, "bad_request", ()),
+    "NotFound": (404, "not_found", ()),
+    "UnknownPoint": (404, "not_found", ()),
+    "AmbiguousPoint": (400, "bad_request", ()),
+    "Reclaimed": (404, "not_found", ()),
+    "AlreadyExists": (409, "conflict", ()),
+    "InUse": (409, "conflict", ()),
+    "LimitExceeded": (413, "bad_request", ("resource_limit",)),
+    "ConstraintViolated": (400, "bad_request", ()),
+    "ExternalBlobDenied": (400, "bad_request", ()),
+    "ExternalBlobUnreadable": (424, None, ("external_blob_source",)),
+    "MigrationUnsupported": (400, "bad_request", ()),
+    "UnsupportedVersion": (500, "internal", ()),
+    "ChangeFeedGap": (410, None, ("change_feed_gap",)),
+    "ConsumerLapsed": (410, None, ("change_feed_gap",)),
+    "GraphMoved": (500, "internal", ()),
+    "GraphClosed": (500, "internal", ()),
+    "NotRevertible": (409, "conflict", ()),
+    "SchemaDiffers": (409, "conflict", ()),
+    "Forbidden": (403, "forbidden", ()),
+    "Conflict": (409, "conflict", ()),
+    "VersionMismatch": (
+        409,
+        "conflict",
+        ("manifest_conflict", "read_set_conflict", "published_dataset_version_conflict"),
+    ),
+    "KeyTaken": (409, "conflict", ("key_conflict",)),
+    "PreconditionFailed": (412, None, ("precondition_failure",)),
+    "SchemaChanged": (409, "conflict", ("read_set_conflict",)),
+    "SchemaHeld": (409, "conflict", ()),
+    "MergeConflicts": (409, "conflict", ("merge_conflicts",)),
+    "NoChanges": (409, "conflict", ("change_diff_refusal",)),
+    "NotInstalled": (500, "internal", ()),
+    "EmbeddingFailed": (500, "internal", ()),
+    "RecoveryRequired": (503, None, ("recovery_required",)),
+    "StorageFailed": (500, "internal", ()),
+}
+
+
+def test_every_error_class_has_a_row_of_its_own() -> None:
+    assert {kind.__name__ for kind in ERRORS} - {kind.__name__ for kind in TABLE} == set()
+
+
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+def test_an_error_of_the_engine_is_answered_with_its_status_and_members(
+    kind: type[errors.OmnigraphError], server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cause = example(kind)
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise cause
+
+    monkeypatch.setattr(server.graph.branches, "list", fail)
+    status, code, members = EXPECTED[kind.__name__]
+    document = refused(server.get("/branches"), status, code, *members)
+    if status != 500 and kind is not errors.Reclaimed:
+        assert document["error"] == str(cause)
+
+
+def test_the_members_carry_the_facts() -> None:
+    moved = error_answer(errors.VersionMismatch(errors.TableKey("node:Person"), 3, 5)).body
+    assert moved.manifest_conflict.expected == 3  # type: ignore[union-attr]
+    assert moved.read_set_conflict.member == "node:Person"  # type: ignore[union-attr]
+    assert moved.published_dataset_version_conflict.type_name == "Person"  # type: ignore[union-attr]
+    lost = error_answer(errors.PreconditionFailed("main", "A", None)).body
+    assert lost.precondition_failure.expected == "A"  # type: ignore[union-attr]
+    refusal = error_answer(errors.NoChanges("something new", "C")).body.change_diff_refusal
+    assert refusal.reason == "unknown"  # type: ignore[union-attr]
+
+
+def test_a_read_that_ran_out_of_time_is_504() -> None:
+    late = errors.LimitExceeded(f"{errors.QUERY_TIME} at `scan`", 31_000, 30_000)
+    assert error_answer(late).status == 504
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        errors.StorageFailed("read it", "/var/lib/secret/people.omni is not there"),
+        errors.NotFound("dataset", "/var/lib/secret/people.omni"),
+        errors.Reclaimed("data", "/var/lib/secret/x.lance"),
+        RuntimeError("/var/lib/secret"),
+    ],
+)
+def test_SV6_no_error_names_a_path(cause: Exception) -> None:
+    assert "/var" not in error_answer(cause).body.error
+
+
+def test_a_failure_nobody_expected_is_500_and_explained_in_the_log(
+    server: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("the cellar is flooded")
+
+    monkeypatch.setattr(server.graph.branches, "list", fail)
+    document = refused(server.get("/branches"), 500, "internal")
+    assert "cellar" not in document["error"]
+    assert "the cellar is flooded" in capsys.readouterr().err
