@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any, TypedDict
 
-from omnigraph.errors import BadRequest, NotFound, Reclaimed
+from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.changes.diff import OPS, PAGE_CHANGES
 from omnigraph.exec.changes.feed import FeedBlock
 from omnigraph.server import wire_changes
@@ -27,7 +27,7 @@ def commit_changes(call: Call) -> Answer:
     limit = listing_limit(call)
     try:
         cause = call.graph.commits.get(commit_id)
-    except (NotFound, Reclaimed):
+    except NotFound:
         raise NotFound("commit", commit_id) from None
     changes = call.graph.commits.changes(commit_id, **listing_filters(call))
     shown = changes_page(changes, limit, call.one("page_token"))
