@@ -234,7 +234,7 @@ _SAMPLES: dict[Scalar, Any] = {
     Scalar.DATE: "2024-01-31",
     Scalar.DATETIME: "2024-01-31T10:00:00Z",
     Scalar.F32: 1.5,
-    Scalar.F64: 2.5,
+    Scalar.F64: 0.5,
 }
 
 

@@ -1,5 +1,6 @@
 """Builders of topology files: loads, upkeep, crashes, damage and many processes at once."""
 
+import os
 import random
 import shutil
 import time
@@ -262,7 +263,13 @@ def test_TP3_every_byte_range_damaged_before_mapping_changes_no_answer(
 # ---- processes
 
 
+def child_of_large_tables() -> None:
+    """Children come from a fork server, which has the environment of its start."""
+    os.environ["OMNIGRAPH_TOPOLOGY_ROWS_MIN"] = "0"
+
+
 def build_in_child(path: str, place: str) -> None:
+    child_of_large_tables()
     if place:
         failpoints.arm(place, "kill")
     with omnigraph.open(path) as graph:
@@ -287,6 +294,7 @@ def test_TP3_a_builder_killed_at_any_step_leaves_a_file_whole_or_none(
 
 
 def build_again_and_again(path: str) -> None:
+    child_of_large_tables()
     with omnigraph.open(path) as graph:
         while True:
             shutil.rmtree(Path(path) / "__derived", ignore_errors=True)
@@ -311,6 +319,7 @@ def test_TP3_builders_killed_at_random_moments_change_no_answer(tmp_path: Path) 
 
 
 def read_and_write(path: str, number: int) -> None:
+    child_of_large_tables()
     with omnigraph.open(path) as graph:
         for turn in range(3):
             graph.load(
