@@ -55,9 +55,13 @@ def _digest(token: str, actor: str, where: str) -> str:
 def tokens_of_file(path: str) -> dict[str, str]:
     """Digests by actor from a JSON file."""
     try:
-        document = orjson.loads(Path(path).read_bytes())
+        content = Path(path).read_bytes()
     except OSError as cause:
         raise BadRequest(f"cannot read the tokens file {path}: {cause.strerror}") from None
+    except ValueError as cause:  # no path at all: a NUL, half a surrogate pair
+        raise BadRequest(f"cannot read the tokens file: {cause}") from None
+    try:
+        document = orjson.loads(content)
     except orjson.JSONDecodeError as cause:
         raise BadRequest(f"the tokens file {path} is not JSON: {cause}") from None
     return digests(document, f"the tokens file {path}")
