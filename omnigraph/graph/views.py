@@ -18,7 +18,7 @@ from omnigraph.exec.progress import Progress
 from omnigraph.exec.schemas import Schemas
 from omnigraph.exec.upkeep.cleanup import Duration, seconds
 from omnigraph.storage.manifest.tags import Tag
-from omnigraph.storage.names import MAIN
+from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import Commit, Recovery
 from omnigraph.storage.store import Store
@@ -148,6 +148,7 @@ class CommitsView:
     @checked
     def once(self, name: str, branch: str = MAIN) -> Commit | None:
         """The commit of a branch that a write `once` of this name made, if there is one."""
+        require_text("the name of a write `once`", name)
         return self._store.marked(branch, name)
 
     @checked

@@ -75,7 +75,8 @@ def _calls(argument: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.Expr]
     nearest = st.builds(ast.Nearest, properties, argument)
     bm25 = st.builds(ast.Bm25, argument, argument)
     plain_text = st.sampled_from([ast.TextFunction.SEARCH, ast.TextFunction.MATCH_TEXT])
-    functions = st.sampled_from(ast.AggregateFunction)
+    percentile = ast.AggregateFunction.PERCENTILE
+    functions = st.sampled_from([each for each in ast.AggregateFunction if each is not percentile])
     return st.one_of(
         nearest,
         bm25,
@@ -85,6 +86,7 @@ def _calls(argument: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.Expr]
             ast.TextCall, st.just(ast.TextFunction.FUZZY), argument, argument, st.none() | argument
         ),
         st.builds(ast.Aggregate, functions, argument),
+        st.builds(ast.Aggregate, st.just(percentile), argument, st.just(False), argument),
         st.builds(ast.Aggregate, st.just(ast.AggregateFunction.COUNT), argument, st.just(True)),
     )
 

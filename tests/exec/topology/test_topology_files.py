@@ -39,6 +39,7 @@ from tests.exec.memory.test_resident import SCHEMA as MODEL_SCHEMA
 from tests.exec.random_queries import SCHEMA, graphs, queries
 from tests.exec.read.test_random_queries import TABLES, answers, or_refused, overwrite
 from tests.exec.reference import Reference
+from tests.exec.reference_functions import NoValue
 from tests.exec.topology.test_topology_builders import forget
 from tests.exec.world import graph_of
 
@@ -102,7 +103,10 @@ def _agrees(
             continue
         assert isinstance(plan, ReadPlan)
         bound = bind_parameters(plan.parameters, params)
-        expected = or_refused(Reference(tables, bound).rows, plan)
+        try:
+            expected = or_refused(Reference(tables, bound).rows, plan)
+        except NoValue:
+            continue  # whether a row that is left out later fails is the engine's choice
         for mode, few in (("csr", 0), ("csr", 128), ("auto", 128)):
             rows = or_refused(answers, graph, text, params, mode, few)
             assert rows == expected, f"{state}, {mode}, {few} rows are few: {text} {params}"
