@@ -24,7 +24,7 @@ from omnigraph.server.access import Gate
 from omnigraph.server.answer_sender import AnswerSender
 from omnigraph.server.bearer import Tokens
 from omnigraph.server.body_reader import BodyReader
-from omnigraph.server.call import JSON, Answer, Call, answered
+from omnigraph.server.call import JSON, Answer, RouteCall, answered
 from omnigraph.server.connection import AnswerBroken, ClientGone, Receive, Scope, Send
 from omnigraph.server.endpoint import ApiEndpoint, BodySize, Lane
 from omnigraph.server.legacy import in_conflicts
@@ -50,7 +50,7 @@ _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 def server_endpoints() -> tuple[ApiEndpoint, ...]:
     """The endpoints that are about no graph; the application answers them itself."""
 
-    def none(call: Call) -> Answer:
+    def none(call: RouteCall) -> Answer:
         raise HttpRefusal(404, "there is no such route")
 
     def row(path: str, operation: str, about: str, answers: Any, action: str | None) -> ApiEndpoint:
@@ -178,7 +178,9 @@ class ServerApp:
         graph = self.graphs.get(graph_id)
         self._gate.require(actor, endpoint.action)
         query = QueryParams(scope["query_string"])
-        call = Call(graph_id, graph, actor, path, query, headers, limits=self._limits, facts=facts)
+        call = RouteCall(
+            graph_id, graph, actor, path, query, headers, limits=self._limits, facts=facts
+        )
         if endpoint.size is not BodySize.NONE:
             await self._bodies.read(endpoint, call, receive, stack)
         if endpoint.lane is Lane.WRITE:
@@ -189,10 +191,10 @@ class ServerApp:
 
     # ---- running
 
-    async def _run_feed(self, endpoint: ApiEndpoint, call: Call, receive: Receive) -> Answer:
+    async def _run_feed(self, endpoint: ApiEndpoint, call: RouteCall, receive: Receive) -> Answer:
         """Run a read; one of the feed may wait for a commit, or become a stream of events."""
 
-        async def run(call: Call) -> Answer:
+        async def run(call: RouteCall) -> Answer:
             return await self._run_read(endpoint, call, receive)
 
         async def head() -> str:
@@ -209,12 +211,12 @@ class ServerApp:
             return Answer(media="text/event-stream", headers=_UNBUFFERED, events=stream)
         return await run(call)
 
-    async def _run_write(self, endpoint: ApiEndpoint, call: Call) -> Answer:
+    async def _run_write(self, endpoint: ApiEndpoint, call: RouteCall) -> Answer:
         future = self.writes.submit(lambda: endpoint.route(call), wait_s=self._limits.write_seconds)
         # A client that leaves ends no write: it is committed, or refused, as if it had stayed.
         return await asyncio.shield(future)
 
-    async def _run_read(self, endpoint: ApiEndpoint, call: Call, receive: Receive) -> Answer:
+    async def _run_read(self, endpoint: ApiEndpoint, call: RouteCall, receive: Receive) -> Answer:
         seconds = self._deadline(call.headers)
         call.stop = Stop(int(seconds * 1000))
         future = self.reads.submit(lambda: endpoint.route(call), wait_s=seconds)

@@ -8,7 +8,7 @@ import re
 
 from omnigraph.errors import BadRequest
 from omnigraph.exec.changes.blobs import BlobCell
-from omnigraph.server.call import Answer, Call
+from omnigraph.server.call import Answer, RouteCall
 from omnigraph.server.refusals import HttpRefusal, too_large
 
 _BYTES = "application/octet-stream"
@@ -16,7 +16,7 @@ _SELECTOR = ("entity", "type", "id", "property")
 _RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")
 
 
-def get_blob(call: Call) -> Answer:
+def get_blob(call: RouteCall) -> Answer:
     """The bytes of a blob, or a part of them."""
     cell = _cell(call)
     if cell.uri is not None:
@@ -35,7 +35,7 @@ def get_blob(call: Call) -> Answer:
     return Answer(cell.read(start, end - start), 206, _BYTES, headers)
 
 
-def head_blob(call: Call) -> Answer:
+def head_blob(call: RouteCall) -> Answer:
     """The headers of a blob, without reading it."""
     cell = _cell(call)
     if cell.uri is not None:
@@ -46,7 +46,7 @@ def head_blob(call: Call) -> Answer:
     return Answer(media=_BYTES, headers={**_headers(cell), "Content-Length": str(cell.size or 0)})
 
 
-def _cell(call: Call) -> BlobCell:
+def _cell(call: RouteCall) -> BlobCell:
     given = {name: call.one(name) for name in _SELECTOR}
     missing = [name for name, value in given.items() if not value]
     if missing:
@@ -74,7 +74,7 @@ def _elsewhere(cell: BlobCell) -> Answer:
     return Answer(status=302, media=None, headers=headers)
 
 
-def _conditional(call: Call, cell: BlobCell) -> Answer | None:
+def _conditional(call: RouteCall, cell: BlobCell) -> Answer | None:
     """The answer of `If-Match` or `If-None-Match`, if one decides."""
     etag = cell.etag or ""
     demanded = _tags(call, "if-match")
@@ -88,14 +88,14 @@ def _conditional(call: Call, cell: BlobCell) -> Answer | None:
     return None
 
 
-def _tags(call: Call, header: str) -> list[str] | None:
+def _tags(call: RouteCall, header: str) -> list[str] | None:
     values = call.headers.getlist(header)
     if not values:
         return None
     return [tag.strip() for value in values for tag in value.split(",")]
 
 
-def _part(call: Call, cell: BlobCell, size: int) -> tuple[int, int] | None:
+def _part(call: RouteCall, cell: BlobCell, size: int) -> tuple[int, int] | None:
     """Start and end of the range that is asked for; None for the whole."""
     values = call.headers.getlist("range")
     condition = call.headers.get("if-range")
@@ -128,6 +128,6 @@ def _unsatisfiable(start: int, end: int, size: int) -> HttpRefusal:
     )
 
 
-def _require_small(call: Call, size: int) -> None:
+def _require_small(call: RouteCall, size: int) -> None:
     if size > call.limits.answer_bytes:
         raise too_large("response_bytes", size, call.limits.answer_bytes)

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
-from omnigraph.server.call import JSON, Call, require_media
+from omnigraph.server.call import JSON, RouteCall, require_media
 from omnigraph.server.connection import ClientGone, Receive
 from omnigraph.server.endpoint import ApiEndpoint, BodySize
 from omnigraph.server.refusals import HttpRefusal, too_large
@@ -26,7 +26,7 @@ class BodyReader:
         self._folder = folder
 
     async def read(
-        self, endpoint: ApiEndpoint, call: Call, receive: Receive, stack: ExitStack
+        self, endpoint: ApiEndpoint, call: RouteCall, receive: Receive, stack: ExitStack
     ) -> None:
         """Read the body whole, within its cap and its time."""
         limits = self._limits
@@ -51,7 +51,7 @@ class BodyReader:
             raise HttpRefusal(408, "the request body did not arrive in time") from None
 
     async def _collect(
-        self, endpoint: ApiEndpoint, call: Call, receive: Receive, cap: int, stack: ExitStack
+        self, endpoint: ApiEndpoint, call: RouteCall, receive: Receive, cap: int, stack: ExitStack
     ) -> None:
         chunks: list[bytes] = []
         size = kept = 0
@@ -80,7 +80,7 @@ class BodyReader:
         await loop.run_in_executor(None, spool.writelines, chunks)
         await loop.run_in_executor(None, spool.close)
 
-    def _spool(self, call: Call, stack: ExitStack) -> IO[bytes]:
+    def _spool(self, call: RouteCall, stack: ExitStack) -> IO[bytes]:
         file = tempfile.NamedTemporaryFile(dir=self._folder, suffix=".jsonl", delete=False)  # noqa: SIM115
         call.spooled = Path(file.name)
         stack.callback(call.spooled.unlink, missing_ok=True)

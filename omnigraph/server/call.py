@@ -1,7 +1,7 @@
 """HTTP request as a route sees it, and its answer.
 
-Invariant: plain values. A route runs in a thread, reads its `Call`, makes one call on the graph and
-returns an `Answer`; it never touches the connection.
+Invariant: plain values. A route runs in a thread, reads its `RouteCall`, makes one call on the
+graph and returns an `Answer`; it never touches the connection.
 """
 
 import io
@@ -25,7 +25,7 @@ _INTEGER_DIGITS = 18
 
 
 @dataclass(slots=True)
-class Call:
+class RouteCall:
     """A request. `facts` are what its log line says beside status and time."""
 
     graph_id: str

@@ -13,14 +13,14 @@ from omnigraph.exec.changes.diff import OPS, PAGE_CHANGES
 from omnigraph.exec.changes.feed import FeedBlock
 from omnigraph.server import wire_changes
 from omnigraph.server.bodies import block_output, changes_page
-from omnigraph.server.call import NDJSON, Answer, Call, answered
+from omnigraph.server.call import NDJSON, Answer, RouteCall, answered
 from omnigraph.server.read_routes import MAIN
 from omnigraph.types import parse_table_key
 
 FILTERS = ("kind", "type", "op")
 
 
-def commit_changes(call: Call) -> Answer:
+def commit_changes(call: RouteCall) -> Answer:
     """A page of what a commit changed against its first parent."""
     call.only("page_token", "limit", *FILTERS)
     commit_id = call.path["commit_id"]
@@ -34,7 +34,7 @@ def commit_changes(call: Call) -> Answer:
     return answered({"cause": block_output(FeedBlock(cause, ()))["cause"], **shown})
 
 
-def poll(call: Call) -> Answer:
+def poll(call: RouteCall) -> Answer:
     """The commits of a branch since a start or a cursor, with what each changed."""
     call.only("branch", "cursor", "start", "page_token", "limit", "wait_ms", *FILTERS)
     start = call.one("start")
@@ -59,7 +59,7 @@ def poll(call: Call) -> Answer:
     return answered(shown | {name: value for name, value in ends.items() if value is not None})
 
 
-def listing_limit(call: Call) -> int:
+def listing_limit(call: RouteCall) -> int:
     """How many changes a page may have."""
     limit = call.number("limit")
     return PAGE_CHANGES if limit is None else limit
@@ -73,7 +73,7 @@ class ChangeFilters(TypedDict):
     ops: list[str]
 
 
-def listing_filters(call: Call) -> ChangeFilters:
+def listing_filters(call: RouteCall) -> ChangeFilters:
     """The filters among the query parameters."""
     kinds, ops = call.query.getlist("kind"), call.query.getlist("op")
     _require_words("kind", kinds, ("node", "edge"))
@@ -87,7 +87,7 @@ def _require_words(name: str, given: list[str], known: tuple[str, ...]) -> None:
             raise BadRequest(f"'{word}' is no {name}", f"use {', '.join(known)}")
 
 
-def baseline(call: Call) -> Answer:
+def baseline(call: RouteCall) -> Answer:
     """Everything at the head of a branch, and the cursor from which the feed goes on."""
     body = call.json(wire_changes.BaselineRequest)
     _require_words("kind", body.kind or [], ("node", "edge"))
@@ -101,7 +101,7 @@ def baseline(call: Call) -> Answer:
     return _streamed(whole.lines())
 
 
-def export(call: Call) -> Answer:
+def export(call: RouteCall) -> Answer:
     """One branch as NDJSON that loads again."""
     body = call.json(wire_changes.ExportRequest)
     branch = body.branch or MAIN

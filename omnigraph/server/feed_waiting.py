@@ -9,18 +9,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from starlette.datastructures import QueryParams
 
-from omnigraph.server.call import Answer, Call
+from omnigraph.server.call import Answer, RouteCall
 
 WAIT_MS_MAX = 60_000
 _LOOK_S = 0.1
 _HEARTBEAT_S = 15.0
 _STARTS = ("start", "cursor", "page_token")
 
-Run = Callable[[Call], Awaitable[Answer]]
+Run = Callable[[RouteCall], Awaitable[Answer]]
 Head = Callable[[], Awaitable[str]]
 
 
-async def long_poll(run: Run, head: Head, call: Call, stopping: asyncio.Event) -> Answer:
+async def long_poll(run: Run, head: Head, call: RouteCall, stopping: asyncio.Event) -> Answer:
     """A page of the feed; one without a commit waits for one, up to `wait_ms`."""
     wait_ms = min(call.number("wait_ms") or 0, WAIT_MS_MAX)
     if not wait_ms:
@@ -40,7 +40,7 @@ async def long_poll(run: Run, head: Head, call: Call, stopping: asyncio.Event) -
 
 
 async def events(
-    run: Run, head: Head, call: Call, first: Answer, stopping: asyncio.Event
+    run: Run, head: Head, call: RouteCall, first: Answer, stopping: asyncio.Event
 ) -> AsyncIterator[bytes]:
     """The feed as events, beginning with a page that was read: the id of an event is the cursor to
     go on from."""
@@ -62,7 +62,7 @@ async def events(
         answer = await run(call)
 
 
-def resumed(call: Call) -> None:
+def resumed(call: RouteCall) -> None:
     """Begin where `Last-Event-ID` says, if a client sends one."""
     last = call.headers.get("last-event-id")
     if last is not None:
@@ -79,7 +79,7 @@ def _event(answer: Answer) -> bytes:
     return name + b"event: changes\ndata: " + answer.body + b"\n\n"
 
 
-def _go_on(call: Call, answer: Answer) -> None:
+def _go_on(call: RouteCall, answer: Answer) -> None:
     """Ask for the page after the one that was answered."""
     token = answer.document.get("next_page_token")
     if token is not None:
@@ -88,7 +88,7 @@ def _go_on(call: Call, answer: Answer) -> None:
         _begin(call, "cursor", answer.document["cursor"])
 
 
-def _begin(call: Call, name: str, value: str) -> None:
+def _begin(call: RouteCall, name: str, value: str) -> None:
     kept = [(key, text) for key, text in call.query.multi_items() if key not in _STARTS]
     call.query = QueryParams([*kept, (name, value)])
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from omnigraph.server.call import Answer, Call
+from omnigraph.server.call import Answer, RouteCall
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.storage.records import Commit
 
@@ -44,13 +44,13 @@ class WriteOnce:
         return answer
 
 
-def mark_of(call: Call, key: str) -> str:
+def mark_of(call: RouteCall, key: str) -> str:
     """The mark of an actor's key."""
     return f"http:{call.actor or ''}:{key}"
 
 
 @contextmanager
-def write_once(call: Call, branch: str) -> Iterator[WriteOnce]:
+def write_once(call: RouteCall, branch: str) -> Iterator[WriteOnce]:
     """A write while it runs; 409 for one whose key runs already in this worker."""
     values = call.headers.getlist(HEADER)
     if not values:
@@ -72,7 +72,7 @@ def write_once(call: Call, branch: str) -> Iterator[WriteOnce]:
             _running.discard(name)
 
 
-def _digest(call: Call) -> str:
+def _digest(call: RouteCall) -> str:
     digest = hashlib.sha256(str(call.query).encode())
     with call.body_stream() as stream:
         while chunk := stream.read(1 << 20):
@@ -80,7 +80,7 @@ def _digest(call: Call) -> str:
     return digest.hexdigest()[:32]
 
 
-def is_running(call: Call, branch: str, key: str) -> bool:
+def is_running(call: RouteCall, branch: str, key: str) -> bool:
     """Whether a write with this key runs in this worker."""
     return (call.graph_id, branch, mark_of(call, key)) in _running
 
@@ -90,7 +90,7 @@ def shown_metadata(commit: Commit) -> dict[str, str]:
     return {name: text for name, text in commit.metadata.items() if name != _DIGEST}
 
 
-def refuse_key(call: Call) -> None:
+def refuse_key(call: RouteCall) -> None:
     """Refuse a key on a route that keeps none, rather than ignore it."""
     if call.headers.getlist(HEADER):
         raise HttpRefusal(400, f"{HEADER} is not for this route; sending it again is harmless")

@@ -8,17 +8,17 @@ from typing import Any
 
 import msgspec
 
-from omnigraph.server.call import Answer, Call
+from omnigraph.server.call import Answer, RouteCall
 from omnigraph.server.wire import encoded
 
-Route = Callable[[Call], Answer]
+Route = Callable[[RouteCall], Answer]
 Document = dict[str, Any]
 
 
 def with_old_keys(route: Route, add: Callable[[Document], None]) -> Route:
     """A route whose document gets old keys."""
 
-    def older(call: Call) -> Answer:
+    def older(call: RouteCall) -> Answer:
         answer = route(call)
         document = msgspec.to_builtins(answer.document)
         add(document)

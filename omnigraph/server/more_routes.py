@@ -11,7 +11,7 @@ from omnigraph.plan.explain import explain as explain_plan
 from omnigraph.plan.lint import lint as lint_text
 from omnigraph.server import wire_beyond
 from omnigraph.server.bodies import changes_page, commit_output, undo_output
-from omnigraph.server.call import Answer, Call, answered
+from omnigraph.server.call import Answer, RouteCall, answered
 from omnigraph.server.change_routes import FILTERS, listing_filters, listing_limit
 from omnigraph.server.idempotency import is_running, mark_of, refuse_key
 from omnigraph.server.read_routes import MAIN
@@ -22,18 +22,18 @@ from omnigraph.storage.protocol.intent import noted
 _STATEMENTS_MAX = 1_000
 
 
-def tags(call: Call) -> Answer:
+def tags(call: RouteCall) -> Answer:
     """Every tag, by name."""
     return answered(wire_beyond.TagList(tags=[_tag(each) for each in call.graph.tags.list()]))
 
 
-def tag_point(call: Call) -> Answer:
+def tag_point(call: RouteCall) -> Answer:
     """Name a commit, that of any point in time."""
     body = call.json(wire_beyond.TagCreateRequest)
     return answered(_tag(call.graph.tags.create(body.name, body.point or MAIN)))
 
 
-def untag(call: Call) -> Answer:
+def untag(call: RouteCall) -> Answer:
     """Delete a tag."""
     name = call.path["tag"]
     call.graph.tags.delete(name)
@@ -49,7 +49,7 @@ def _tag(tag: Tag) -> wire_beyond.TagOutput:
     )
 
 
-def revert(call: Call) -> Answer:
+def revert(call: RouteCall) -> Answer:
     """Undo a commit, or several, as one new commit."""
     body = call.json(wire_beyond.RevertRequest)
     branch = body.branch or MAIN
@@ -68,7 +68,7 @@ def revert(call: Call) -> Answer:
     return answered(undo_output(done))
 
 
-def go_back(call: Call) -> Answer:
+def go_back(call: RouteCall) -> Answer:
     """Make a branch what it was at a point in time, as one new commit."""
     body = call.json(wire_beyond.RestoreRequest)
     branch = body.branch or MAIN
@@ -85,7 +85,7 @@ def go_back(call: Call) -> Answer:
     return answered(undo_output(done))
 
 
-def transact(call: Call) -> Answer:
+def transact(call: RouteCall) -> Answer:
     """Run several reads and mutations as one commit, or none; reads see what came before them."""
     refuse_key(call)
     body = call.json(wire_beyond.TransactionRequest)
@@ -124,7 +124,7 @@ def _statement(
     )
 
 
-def diff(call: Call) -> Answer:
+def diff(call: RouteCall) -> Answer:
     """A page of the changes that turn one point in time into another."""
     call.only("from", "to", "page_token", "limit", *FILTERS)
     before, after = call.one("from"), call.one("to")
@@ -136,13 +136,13 @@ def diff(call: Call) -> Answer:
     return answered({"from_commit_id": old, "to_commit_id": new, **page})
 
 
-def lint(call: Call) -> Answer:
+def lint(call: RouteCall) -> Answer:
     """Check every query of a text against the schema."""
     body = call.json(wire_beyond.TextRequest)
     return answered(lint_text(body.query, call.graph.schema.catalog).to_json())
 
 
-def explain(call: Call) -> Answer:
+def explain(call: RouteCall) -> Answer:
     """The plan of a query: what would be done, in which order."""
     body = call.json(wire_beyond.TextRequest)
     plan = compile_query(body.query, call.graph.schema.catalog, body.name)
@@ -150,7 +150,7 @@ def explain(call: Call) -> Answer:
     return answered(wire_beyond.ExplainOutput(query_name=plan.name, plan=text.splitlines()))
 
 
-def operation(call: Call) -> Answer:
+def operation(call: RouteCall) -> Answer:
     """What became of the write with an idempotency key: committed, running or unknown."""
     key, branch = call.path["key"], call.one("branch") or MAIN
     commit = call.graph.commits.once(mark_of(call, key), branch)

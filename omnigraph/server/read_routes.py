@@ -11,7 +11,7 @@ from omnigraph.exec.read.result import QueryResult
 from omnigraph.graph.door import USE_MUTATE
 from omnigraph.server import wire
 from omnigraph.server.bodies import commit_output, read_output, snapshot_output
-from omnigraph.server.call import Answer, Call, answered
+from omnigraph.server.call import Answer, RouteCall, answered
 from omnigraph.server.refusals import HttpRefusal, too_large
 from omnigraph.server.row_formats import ARROW, arrow_bytes, chosen, csv_bytes
 
@@ -20,7 +20,7 @@ PAGE_COMMITS_MAX = 8_192
 MAIN = "main"
 
 
-def query(call: Call) -> Answer:
+def query(call: RouteCall) -> Answer:
     """Run a read query."""
     body = call.json(wire.QueryRequest)
     result, branch = _run(call, body.query, body.name, body.params, body.branch, body.snapshot)
@@ -32,7 +32,7 @@ def query(call: Call) -> Answer:
     return _capped(call, Answer(data, media=media, headers=headers))
 
 
-def legacy_read(call: Call) -> Answer:
+def legacy_read(call: RouteCall) -> Answer:
     """Run a read query, in the older spelling."""
     body = call.json(wire.LegacyReadRequest)
     result, branch = _run(
@@ -42,7 +42,7 @@ def legacy_read(call: Call) -> Answer:
 
 
 def _run(
-    call: Call,
+    call: RouteCall,
     text: str,
     name: str | None,
     params: object,
@@ -75,36 +75,36 @@ def _run(
     return result, named
 
 
-def _rows(call: Call, document: wire.LegacyReadOutput) -> Answer:
+def _rows(call: RouteCall, document: wire.LegacyReadOutput) -> Answer:
     return _capped(call, answered(document))
 
 
-def _capped(call: Call, answer: Answer) -> Answer:
+def _capped(call: RouteCall, answer: Answer) -> Answer:
     if len(answer.body) > call.limits.answer_bytes:
         raise too_large("response_bytes", len(answer.body), call.limits.answer_bytes)
     return answer
 
 
-def stored_queries(call: Call) -> Answer:
+def stored_queries(call: RouteCall) -> Answer:
     """Every stored query: none without a cluster."""
     return answered(wire.QueryCatalog(queries=[]))
 
 
-def invoke(call: Call) -> Answer:
+def invoke(call: RouteCall) -> Answer:
     """Run a stored query by its name."""
     if call.body:
         call.json(wire.InvokeStoredQueryRequest)
     raise HttpRefusal(404, "stored query not found")
 
 
-def snapshot(call: Call) -> Answer:
+def snapshot(call: RouteCall) -> Answer:
     """Every type of a branch with its version and count."""
     branch = call.one("branch") or MAIN
     call.facts.update(branch=branch)
     return answered(snapshot_output(call.graph.snapshot(branch)))
 
 
-def commits(call: Call) -> Answer:
+def commits(call: RouteCall) -> Answer:
     """The commits of a branch, newest first; all of them unless `limit` is given."""
     branch = call.one("branch") or MAIN
     call.facts.update(branch=branch)
@@ -131,16 +131,16 @@ def commits(call: Call) -> Answer:
     )
 
 
-def one_commit(call: Call) -> Answer:
+def one_commit(call: RouteCall) -> Answer:
     """One commit."""
     return answered(commit_output(call.graph.commits.get(call.path["commit_id"])))
 
 
-def schema(call: Call) -> Answer:
+def schema(call: RouteCall) -> Answer:
     """The schema as it was written."""
     return answered(wire.SchemaOutput(schema_source=call.graph.schema.text))
 
 
-def branches(call: Call) -> Answer:
+def branches(call: RouteCall) -> Answer:
     """The names of all branches."""
     return answered(wire.BranchList(branches=list(call.graph.branches.list())))

@@ -11,7 +11,7 @@ from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.server import wire
 from omnigraph.server.bodies import change_output, load_output, merge_output
-from omnigraph.server.call import JSON, Answer, Call, answered, require_media
+from omnigraph.server.call import JSON, Answer, RouteCall, answered, require_media
 from omnigraph.server.idempotency import WriteOnce, refuse_key, write_once
 from omnigraph.server.read_routes import MAIN
 from omnigraph.server.refusals import HttpRefusal
@@ -20,7 +20,7 @@ from omnigraph.server.row_formats import ARROW, PARQUET, column_batches
 IF_COMMIT = "Omnigraph-If-Graph-Commit"
 
 
-def mutate(call: Call) -> Answer:
+def mutate(call: RouteCall) -> Answer:
     """Run a mutation as one commit."""
     if call.headers.getlist(IF_COMMIT):
         raise HttpRefusal(
@@ -29,12 +29,12 @@ def mutate(call: Call) -> Answer:
     return _mutate(call, None)
 
 
-def mutate_if(call: Call) -> Answer:
+def mutate_if(call: RouteCall) -> Answer:
     """Run a mutation only if the branch is at the commit that the header names."""
     return _mutate(call, required_commit(call))
 
 
-def required_commit(call: Call) -> str:
+def required_commit(call: RouteCall) -> str:
     """The one commit id of the conditional header, or 400."""
     values = call.headers.getlist(IF_COMMIT)
     if not values:
@@ -51,7 +51,7 @@ def required_commit(call: Call) -> str:
     return named
 
 
-def _mutate(call: Call, if_commit: str | None) -> Answer:
+def _mutate(call: RouteCall, if_commit: str | None) -> Answer:
     body = call.json(wire.ChangeRequest)
     text = _either(body.query, body.query_source, "query", "query_source")
     if text is None:
@@ -80,7 +80,7 @@ def _either(new: str | None, old: str | None, *names: str) -> str | None:
     return new if new is not None else old
 
 
-def invoke_if(call: Call) -> Answer:
+def invoke_if(call: RouteCall) -> Answer:
     """Run a stored mutation only if the branch is at the commit that the header names."""
     required_commit(call)
     if call.body:
@@ -88,7 +88,7 @@ def invoke_if(call: Call) -> Answer:
     raise HttpRefusal(404, "stored query not found")
 
 
-def load(call: Call) -> Answer:
+def load(call: RouteCall) -> Answer:
     """Load NDJSON that comes as a text, or the columns of one type as Parquet or Arrow."""
     media = require_media(call.headers, JSON, ARROW, PARQUET)
     if media != JSON:
@@ -96,14 +96,14 @@ def load(call: Call) -> Answer:
     return _load(call, call.json(wire.IngestRequest))
 
 
-def ingest(call: Call) -> Answer:
+def ingest(call: RouteCall) -> Answer:
     """Load NDJSON of the older, forgiving format; a missing branch is made from main."""
     body = call.json(wire.IngestRequest)
     body.from_ = body.from_ or MAIN
     return _load(call, body, permissive=True)
 
 
-def _load(call: Call, body: wire.IngestRequest, *, permissive: bool = False) -> Answer:
+def _load(call: RouteCall, body: wire.IngestRequest, *, permissive: bool = False) -> Answer:
     options = {"permissive": permissive, "message": body.message}
     data = body.data.encode()
     done, once = _loaded(
@@ -115,7 +115,7 @@ def _load(call: Call, body: wire.IngestRequest, *, permissive: bool = False) -> 
 
 
 def _loaded(
-    call: Call,
+    call: RouteCall,
     source: Any,
     mode: str | None,
     branch: str | None,
@@ -142,7 +142,7 @@ def _loaded(
     return done, once
 
 
-def _load_columns(call: Call, media: str) -> Answer:
+def _load_columns(call: RouteCall, media: str) -> Answer:
     node, edge = call.one("type"), call.one("edge")
     if (node is None) == (edge is None):
         raise BadRequest("columns are of one type", "give the query parameter type or edge")
@@ -153,21 +153,21 @@ def _load_columns(call: Call, media: str) -> Answer:
     )
 
 
-def load_ndjson(call: Call) -> Answer:
+def load_ndjson(call: RouteCall) -> Answer:
     """Load NDJSON that is the body."""
     with call.body_stream() as stream:
         done, once = _loaded_as_asked(call, stream)
     return once.replayed(answered(load_output(done)), done.commit, repeated=done.repeated)
 
 
-def _loaded_as_asked(call: Call, source: Any, **options: Any) -> tuple[LoadResult, WriteOnce]:
+def _loaded_as_asked(call: RouteCall, source: Any, **options: Any) -> tuple[LoadResult, WriteOnce]:
     """Load what the query parameters say of the body."""
     options["message"] = call.one("message")
     mode, branch, base = call.one("mode"), call.one("branch"), call.one("from")
     return _loaded(call, source, mode, branch, base, options=options)
 
 
-def new_branch(call: Call) -> Answer:
+def new_branch(call: RouteCall) -> Answer:
     """Create a branch."""
     body = call.json(wire.BranchCreateRequest)
     base = body.from_ or MAIN
@@ -177,7 +177,7 @@ def new_branch(call: Call) -> Answer:
     return answered(made)
 
 
-def delete_branch(call: Call) -> Answer:
+def delete_branch(call: RouteCall) -> Answer:
     """Delete a branch."""
     name = call.path["branch"]
     call.facts.update(branch=name)
@@ -204,7 +204,7 @@ def resolved(resolutions: list[wire.MergeResolution] | None) -> Resolve:
     return answers
 
 
-def merge(call: Call) -> Answer:
+def merge(call: RouteCall) -> Answer:
     """Merge a branch into another as one commit."""
     refuse_key(call)
     body = call.json(wire.BranchMergeRequest)
@@ -227,7 +227,7 @@ def merge(call: Call) -> Answer:
     return answered(merge_output(done))
 
 
-def apply_schema(call: Call) -> Answer:
+def apply_schema(call: RouteCall) -> Answer:
     """Change the schema, and the data with it, as one commit."""
     body = call.json(wire.SchemaApplyRequest)
     # With a line end it is a text: a name that ends in .pg would be read as a file.
