@@ -166,18 +166,20 @@ class Supervisor:
     def _drain(self) -> int:
         """Let the workers finish what is in flight."""
         self._socket.close()
-        for child in self._children:
+        living = [(c, c.process) for c in self._children if c.process and c.process.poll() is None]
+        for child, _ in living:
             _send(child, signal.SIGTERM)
         deadline = time.monotonic() + self._settings.limits.drain_seconds + _GRACE_S
         status = 0
-        for child in self._children:
-            if child.process is None:
-                continue
+        for child, process in living:
             try:
-                ended = child.process.wait(max(0.0, deadline - time.monotonic()))
-                status = max(status, abs(ended))
+                ended = process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 status = 1
+                continue
+            # One that was still starting has no handler yet, and has accepted nothing.
+            if not (child.ready is not None and ended == -signal.SIGTERM):
+                status = max(status, abs(ended))
         return status
 
     def _kill_all(self) -> None:
