@@ -21,7 +21,7 @@ from omnigraph.storage.lance.columns import KEY, ROW_ID
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.store import Store
 
-_TODO = "delete the file: it is made again"
+_ADVICE = "delete the file: it is made again"
 
 
 def topology_findings(store: Store) -> Iterator[Finding]:
@@ -37,7 +37,7 @@ def topology_findings(store: Store) -> Iterator[Finding]:
         except OmnigraphError:
             continue  # the version it names is gone, or the table's own check says what is wrong
         if fault is not None:
-            yield Finding("topology", str(entry.path), fault, _TODO, {"path": str(entry.path)})
+            yield Finding("topology", str(entry.path), fault, _ADVICE, {"path": str(entry.path)})
 
 
 def _node_files(entries: list[DerivedEntry]) -> list[NodeFile]:
