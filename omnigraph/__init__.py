@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from omnigraph.exec.changes.blobs import BlobCell
     from omnigraph.exec.changes.consumers import FeedConsumer
     from omnigraph.exec.changes.diff import Change, ChangedType, Changes
+    from omnigraph.exec.changes.entity_history import EntityHistory, EntityRevision
+    from omnigraph.exec.changes.entity_view import EdgeCount, EntityView
     from omnigraph.exec.changes.export import ExportResult
     from omnigraph.exec.changes.feed import FeedPage
     from omnigraph.exec.changes.images import Image
@@ -92,7 +94,11 @@ __all__ = [
     "Conflict",
     "ConstraintViolated",
     "ConsumerLapsed",
+    "EdgeCount",
     "EmbeddingFailed",
+    "EntityHistory",
+    "EntityRevision",
+    "EntityView",
     "ExportResult",
     "ExpressionFailed",
     "ExternalBlobDenied",
@@ -155,6 +161,10 @@ _LOADED_LATER = {
     "Changes": "exec.changes.diff",
     "CheckReport": "exec.upkeep.check",
     "CleanupReport": "exec.upkeep.cleanup",
+    "EdgeCount": "exec.changes.entity_view",
+    "EntityHistory": "exec.changes.entity_history",
+    "EntityRevision": "exec.changes.entity_history",
+    "EntityView": "exec.changes.entity_view",
     "ExportResult": "exec.changes.export",
     "FeedConsumer": "exec.changes.consumers",
     "FeedPage": "exec.changes.feed",

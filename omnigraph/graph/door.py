@@ -29,6 +29,7 @@ from omnigraph.exec.upkeep.check import CheckReport, check
 from omnigraph.exec.upkeep.cleanup import GRACE, CleanupReport, Duration
 from omnigraph.exec.upkeep.optimize import OptimizeReport
 from omnigraph.graph.backup_verb import BackupVerb
+from omnigraph.graph.entity_verbs import EntityVerbs
 from omnigraph.graph.export_verbs import ExportVerbs
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, stored_catalog
@@ -54,7 +55,7 @@ _ENGINES = ("auto", "local", "spark")
 USE_MUTATE = "use graph.mutate"
 
 
-class Graph(ExportVerbs, UndoVerbs, BackupVerb):
+class Graph(ExportVerbs, EntityVerbs, UndoVerbs, BackupVerb):
     """One open graph, safe to share between threads."""
 
     def __init__(self, store: Store) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from omnigraph.catalog.arrow import property_columns
 from omnigraph.catalog.model import Catalog, Property, Type
 from omnigraph.errors import BadRequest, NotFound
+from omnigraph.exec.changes.entity_view import require_type
 from omnigraph.exec.values.pushdown import ids_filter
 from omnigraph.storage.lance.columns import BLOB_SIZE, BLOB_URI, ROW_ID
 from omnigraph.storage.lance.reader import TableReader
@@ -63,7 +64,7 @@ class BlobCell:
 def find_blob(store: Store, catalog: Catalog, snapshot: Snapshot, selector: Selector) -> BlobCell:
     """The blob of an entity as a snapshot has it."""
     kind, type_name, entity, name = selector
-    owner = _owner(catalog, kind, type_name)
+    owner = require_type(catalog, kind, type_name)
     prop = _property(owner, kind, name)
     what = f"blob {name} of {kind} {type_name}"
     if owner.table not in snapshot.tables:
@@ -92,16 +93,6 @@ def find_blob(store: Store, catalog: Catalog, snapshot: Snapshot, selector: Sele
         _row_id=row_id,
         _column=column,
     )
-
-
-def _owner(catalog: Catalog, kind: str, name: str) -> Type:
-    if kind not in ("node", "edge"):
-        raise BadRequest(f"'{kind}' is neither node nor edge")
-    owner = catalog.node(name) if kind == "node" else catalog.edge(name)
-    if owner is None:
-        known = ", ".join(catalog.nodes if kind == "node" else catalog.edges)
-        raise BadRequest(f"unknown {kind} type '{name}'", f"known: {known}")
-    return owner
 
 
 def _property(owner: Type, kind: str, name: str) -> Property:

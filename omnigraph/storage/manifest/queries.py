@@ -20,7 +20,9 @@ from omnigraph.storage.records import (
     TABLE_VERSION,
     Commit,
     CommitId,
+    TablePin,
     decode_commit,
+    decode_pin,
 )
 
 Fragment = LanceFragment
@@ -94,6 +96,25 @@ class Queries:
             commit = decode_commit(row, row[CREATED])
             commits[row[ADDRESS] >> 32][commit.id] = commit
         return commits
+
+    def versions_of_table(
+        self, state: State, location: str, versions: range
+    ) -> list[tuple[int, TablePin]]:
+        """The versions of one table that a range of manifest versions of a branch showed first,
+        newest first, each with the manifest version that did."""
+        with (
+            self._manifest.reading(state.branch, state.identity),
+            self._datasets.lance_call("scan_table_history", state.branch),
+        ):
+            rows = state.handle.scanner(
+                columns=[*STATE_COLUMNS, CREATED],
+                filter=(
+                    f"object_type = '{TABLE_VERSION}' AND location = '{_quoted(location)}' "
+                    f"AND {CREATED} >= {versions.start} AND {CREATED} < {versions.stop}"
+                ),
+            ).to_table()
+        pins = [(row[CREATED], decode_pin(row)) for row in rows.to_pylist()]
+        return sorted(pins, key=lambda each: (each[0], each[1].version), reverse=True)
 
     def table_history(self, state: State) -> TableHistory:
         """Every version of every table that a branch has or had, and when it became visible."""
