@@ -70,6 +70,7 @@ class Graph(ExportVerbs, EntityVerbs, UndoVerbs, BackupVerb):
         self.commits = CommitsView(store, self._schemas)
         self.recoveries = RecoveriesView(store)
         self.changes = ChangesView(store, self._schemas)
+        self.beside = store.beside
         self.spark = Frames(store, self._schemas)
 
     @property
@@ -296,10 +297,12 @@ class Graph(ExportVerbs, EntityVerbs, UndoVerbs, BackupVerb):
         if_commit: str | None = None,
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        once: str | None = None,
     ) -> Transaction:
         """A block whose writes become one commit of a branch, or none; with `if_commit` only on
-        that head of the branch."""
-        return Transaction(self, noted(actor, message, metadata), branch, if_commit)
+        that head of the branch. `once` names it: if a commit of the branch has that name, what the
+        block writes is dropped, and `outcome` is that of the commit."""
+        return Transaction(self, noted(actor, message, metadata), branch, if_commit, once)
 
     @checked
     def ensure_indices(

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from omnigraph.errors import BadRequest
 from omnigraph.server.call import Answer, RouteCall
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.storage.records import Commit
@@ -18,7 +19,8 @@ from omnigraph.storage.records import Commit
 HEADER = "Idempotency-Key"
 REPLAY = {"Idempotent-Replay": "true"}
 _CHARS_MAX = 255
-_DIGEST = "omnigraph:request"
+OWN = "omnigraph:"
+_DIGEST = f"{OWN}request"
 
 _running: set[tuple[str, str, str]] = set()
 _lock = threading.Lock()
@@ -33,6 +35,9 @@ class WriteOnce:
 
     def metadata(self, given: dict[str, str] | None) -> dict[str, str] | None:
         """The metadata of the commit, with the digest."""
+        for name in given or ():
+            if name.startswith(OWN):
+                raise BadRequest(f"metadata '{name}': names with '{OWN}' are the program's own")
         return given if self.mark is None else {**(given or {}), _DIGEST: self.digest}
 
     def replayed(self, answer: Answer, commit: Commit | None, *, repeated: bool) -> Answer:
@@ -87,10 +92,4 @@ def is_running(call: RouteCall, branch: str, key: str) -> bool:
 
 def shown_metadata(commit: Commit) -> dict[str, str]:
     """The metadata of a commit that its writer gave."""
-    return {name: text for name, text in commit.metadata.items() if name != _DIGEST}
-
-
-def refuse_key(call: RouteCall) -> None:
-    """Refuse a key on a route that keeps none, rather than ignore it."""
-    if call.headers.getlist(HEADER):
-        raise HttpRefusal(400, f"{HEADER} is not for this route; sending it again is harmless")
+    return {name: text for name, text in commit.metadata.items() if not name.startswith(OWN)}
