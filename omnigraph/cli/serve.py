@@ -92,6 +92,14 @@ def serve(
     ] = 256 << 20,
     load_bytes_max: Annotated[int, typer.Option(min=1, help="Bytes of a body of load/ndjson.")] = 1
     << 30,
+    job_source: Annotated[
+        list[str] | None,
+        typer.Option("--job-source", metavar="BASE", help="Jobs may load from below it."),
+    ] = None,
+    job_target: Annotated[
+        list[str] | None,
+        typer.Option("--job-target", metavar="BASE", help="Jobs may export to below it."),
+    ] = None,
 ) -> None:
     """Serve graphs over HTTP until SIGTERM or SIGINT.
 
@@ -110,6 +118,7 @@ def serve(
         from omnigraph.extras import require_server
 
         require_server()
+        from omnigraph.server.job_addresses import checked_base
         from omnigraph.server.serve_settings import (
             ServerLimits,
             ServerSettings,
@@ -153,6 +162,8 @@ def serve(
             allow_origin=allow_origin,
             tls_cert=tls_cert,
             tls_key=tls_key,
+            job_sources=tuple(map(checked_base, job_source or ())),
+            job_targets=tuple(map(checked_base, job_target or ())),
         )
         status = supervise(settings, lambda address, access: _say(settings, address, access))
     raise typer.Exit(status)

@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -24,9 +25,10 @@ from omnigraph.server.access import Gate
 from omnigraph.server.answer_sender import AnswerSender
 from omnigraph.server.bearer import Tokens
 from omnigraph.server.body_reader import BodyReader
-from omnigraph.server.call import JSON, Answer, RouteCall, answered
+from omnigraph.server.call import JSON, Answer, JobDesk, RouteCall, answered
 from omnigraph.server.connection import AnswerBroken, ClientGone, Receive, Scope, Send
 from omnigraph.server.endpoint import ApiEndpoint, BodySize, Lane
+from omnigraph.server.job_runner import JobRunner
 from omnigraph.server.legacy import in_conflicts
 from omnigraph.server.metrics import Metrics
 from omnigraph.server.pools import BoundedPool, WriteAdmission
@@ -83,6 +85,8 @@ class ServerApp:
         self._bodies = BodyReader(limits, settings.run_folder or None)
         self._sender = AnswerSender(limits, settings.allow_origin, log)
         self.stopping = asyncio.Event()
+        self.jobs = JobRunner(limits.job_threads, limits.job_queue, log)
+        self._desk = JobDesk(self.jobs, settings)
         self._admission = WriteAdmission(limits.actor_inflight, limits.actor_bytes)
         folder = Path(settings.run_folder) if settings.run_folder else None
         self.metrics = Metrics(folder, self._gauges, self._totals)
@@ -179,7 +183,16 @@ class ServerApp:
         self._gate.require(actor, endpoint.action)
         query = QueryParams(scope["query_string"])
         call = RouteCall(
-            graph_id, graph, actor, path, query, headers, limits=self._limits, facts=facts
+            graph_id,
+            graph,
+            actor,
+            path,
+            query,
+            headers,
+            limits=self._limits,
+            facts=facts,
+            jobs=self._desk,
+            require=partial(self._gate.require, actor),
         )
         if endpoint.size is not BodySize.NONE:
             await self._bodies.read(endpoint, call, receive, stack)
@@ -296,11 +309,12 @@ class ServerApp:
             'omnigraph_queue_depth{pool="read"}': self.reads.waiting,
             'omnigraph_queue_depth{pool="write"}': self.writes.waiting,
             "omnigraph_open_graphs": len(opened),
+            "omnigraph_jobs_running": self.jobs.running,
         }
 
     def _totals(self) -> dict[str, float]:
         events = [graph.stats().events for graph in self.graphs.opened()]
-        return {
+        return self.jobs.totals() | {
             name: sum(each.get(event, 0) for each in events)
             for name, event in (
                 ("omnigraph_commits_total", "phase_c.published"),

@@ -8,10 +8,12 @@ from dataclasses import replace
 from omnigraph.server import (
     change_routes,
     entity_routes,
+    job_routes,
     more_routes,
     wire_beyond,
     wire_changes,
     wire_entities,
+    wire_jobs,
 )
 from omnigraph.server.endpoint import ApiEndpoint, BodySize, Parameter
 from omnigraph.server.endpoint_rows import (
@@ -44,6 +46,29 @@ BEYOND: tuple[ApiEndpoint, ...] = (
         answers=wire_entities.EntityHistoryOutput,
         parameters=(BRANCH, _SNAPSHOT, LIMIT, TOKEN),
         refusals=(400, 404, 410, 413),
+    ),
+    write_row(
+        "/jobs",
+        "cluster_startJob",
+        "read",
+        job_routes.start,
+        request=wire_jobs.JobRequest,
+        answers=wire_jobs.JobOutput,
+    ),
+    get_row("/jobs", "cluster_listJobs", "read", job_routes.jobs, answers=wire_jobs.JobList),
+    get_row(
+        "/jobs/{job}", "cluster_getJob", "read", job_routes.one_job, answers=wire_jobs.JobOutput
+    ),
+    replace(
+        write_row(
+            "/jobs/{job}",
+            "cluster_cancelJob",
+            "read",
+            job_routes.cancel,
+            answers=wire_jobs.JobOutput,
+            size=BodySize.NONE,
+        ),
+        method="DELETE",
     ),
     get_row(
         "/operations/{key}",

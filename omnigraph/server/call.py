@@ -5,10 +5,10 @@ graph and returns an `Answer`; it never touches the connection.
 """
 
 import io
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from starlette.datastructures import Headers, QueryParams
 
@@ -16,12 +16,23 @@ from omnigraph.errors import BadRequest
 from omnigraph.exec.limits import Stop
 from omnigraph.graph import Graph
 from omnigraph.server.refusals import HttpRefusal
-from omnigraph.server.serve_settings import ServerLimits
+from omnigraph.server.serve_settings import ServerLimits, ServerSettings
 from omnigraph.server.wire import Body, decoded, encoded
+
+if TYPE_CHECKING:
+    from omnigraph.server.job_runner import JobRunner
 
 B = TypeVar("B", bound=Body)
 JSON, NDJSON = "application/json", "application/x-ndjson"
 _INTEGER_DIGITS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class JobDesk:
+    """Where a route leaves work for the background."""
+
+    runner: "JobRunner"
+    settings: ServerSettings
 
 
 @dataclass(slots=True)
@@ -39,6 +50,8 @@ class RouteCall:
     stop: Stop = field(default_factory=Stop)
     limits: ServerLimits = field(default_factory=ServerLimits)
     facts: dict[str, Any] = field(default_factory=dict)
+    jobs: "JobDesk | None" = None
+    require: Callable[[str], None] = lambda action: None  # that the actor may do an action
 
     def json(self, shape: type[B]) -> B:
         """The body as JSON of one shape."""

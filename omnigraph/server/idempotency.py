@@ -49,6 +49,17 @@ class WriteOnce:
         return answer
 
 
+def key_of(call: RouteCall) -> str | None:
+    """The idempotency key of a request, or 400."""
+    values = call.headers.getlist(HEADER)
+    if not values:
+        return None
+    key = values[0].strip()
+    if len(values) > 1 or not key or len(key) > _CHARS_MAX or not key.isprintable():
+        raise HttpRefusal(400, f"{HEADER} must be one text of up to {_CHARS_MAX} characters")
+    return key
+
+
 def mark_of(call: RouteCall, key: str) -> str:
     """The mark of an actor's key."""
     return f"http:{call.actor or ''}:{key}"
@@ -57,13 +68,10 @@ def mark_of(call: RouteCall, key: str) -> str:
 @contextmanager
 def write_once(call: RouteCall, branch: str) -> Iterator[WriteOnce]:
     """A write while it runs; 409 for one whose key runs already in this worker."""
-    values = call.headers.getlist(HEADER)
-    if not values:
+    key = key_of(call)
+    if key is None:
         yield WriteOnce(None, "")
         return
-    key = values[0].strip()
-    if len(values) > 1 or not key or len(key) > _CHARS_MAX or not key.isprintable():
-        raise HttpRefusal(400, f"{HEADER} must be one text of up to {_CHARS_MAX} characters")
     mark = mark_of(call, key)
     name = call.graph_id, branch, mark
     with _lock:

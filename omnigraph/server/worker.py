@@ -108,6 +108,7 @@ class Worker:
         self._server = WorkerServer(self._config())
         with asyncio.Runner(loop_factory=self._server.config.get_loop_factory()) as runner:
             runner.run(self._serve(ready, life))
+        self._app.jobs.close(self._settings.limits.drain_seconds)
         self._app.metrics.write()
         self._graphs.close()
         return 0

@@ -11,10 +11,25 @@ import time
 from collections.abc import Callable
 
 from omnigraph.errors import BadRequest
+from omnigraph.storage.locks.process_mark import is_dead, own_mark
 from omnigraph.storage.objects import Objects
 
 FOLDER = "__beside"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
+
+
+Process = dict[str, str]
+"""The mark of a process, for a record that says who works at it."""
+
+
+def own_process() -> Process | None:
+    """The mark of this process, or None where it cannot have one."""
+    return own_mark()
+
+
+def has_ended(process: Process | None) -> bool:
+    """Whether the process of a mark ran on this machine and has ended; False when unknown."""
+    return is_dead(process)
 
 
 class BesideObjects:
@@ -45,8 +60,10 @@ class BesideObjects:
         self._objects.delete(_path(folder, name))
 
     def names(self, folder: str) -> tuple[str, ...]:
-        """The names of a folder's objects, sorted."""
-        return tuple(path.rpartition("/")[2] for path in self._objects.list(f"{FOLDER}/{folder}"))
+        """The names of a folder's objects, those first that were last written."""
+        listed = self._objects.listed(f"{FOLDER}/{folder}")
+        newest = sorted(listed, key=lambda each: each.modified, reverse=True)
+        return tuple(each.path.rpartition("/")[2] for each in newest)
 
     def delete_older(self, folder: str, seconds: float) -> None:
         """Remove the objects of a folder that were last written longer ago."""
