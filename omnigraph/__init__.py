@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.upkeep.check import CheckReport
     from omnigraph.exec.upkeep.cleanup import CleanupReport
     from omnigraph.exec.upkeep.findings import Finding
+    from omnigraph.exec.upkeep.index_states import IndexState
     from omnigraph.exec.upkeep.optimize import OptimizeReport
     from omnigraph.graph import Graph, backup, init, open
     from omnigraph.storage.manifest.tags import Tag
@@ -112,6 +113,7 @@ __all__ = [
     "GraphMoved",
     "Image",
     "InUse",
+    "IndexState",
     "KeyTaken",
     "LimitExceeded",
     "LoadResult",
@@ -171,6 +173,7 @@ _LOADED_LATER = {
     "Finding": "exec.upkeep.findings",
     "Graph": "graph",
     "Image": "exec.changes.images",
+    "IndexState": "exec.upkeep.index_states",
     "LoadResult": "exec.load.request",
     "MergeOutcome": "exec.merge.run",
     "MutationResult": "exec.mutate.run",

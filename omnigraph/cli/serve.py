@@ -92,6 +92,14 @@ def serve(
     ] = 256 << 20,
     load_bytes_max: Annotated[int, typer.Option(min=1, help="Bytes of a body of load/ndjson.")] = 1
     << 30,
+    upkeep: Annotated[
+        str | None,
+        typer.Option(
+            "--upkeep",
+            metavar="SCHEDULE",
+            help="Such as '03:20 optimize; sun 04:00 cleanup keep=100'.",
+        ),
+    ] = None,
     job_source: Annotated[
         list[str] | None,
         typer.Option("--job-source", metavar="BASE", help="Jobs may load from below it."),
@@ -162,6 +170,7 @@ def serve(
             allow_origin=allow_origin,
             tls_cert=tls_cert,
             tls_key=tls_key,
+            upkeep=_schedule(upkeep),
             job_sources=tuple(map(checked_base, job_source or ())),
             job_targets=tuple(map(checked_base, job_target or ())),
         )
@@ -183,6 +192,16 @@ def _tokens(file: str | None) -> tuple[dict[str, str], str | None]:
     if token is not None:
         return digests({"default": token}, environment.SERVER_TOKEN.name), None
     return {}, None
+
+
+def _schedule(text: str | None) -> str:
+    """The schedule of upkeep, if it can be read."""
+    if text is None:
+        return ""
+    from omnigraph.server.upkeep_schedule import parse_schedule
+
+    parse_schedule(text)
+    return text
 
 
 def _access(has_tokens: bool, *, is_open: bool, is_trusted: bool) -> Access:

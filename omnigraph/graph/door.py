@@ -32,6 +32,7 @@ from omnigraph.graph.backup_verb import BackupVerb
 from omnigraph.graph.entity_verbs import EntityVerbs
 from omnigraph.graph.export_verbs import ExportVerbs
 from omnigraph.graph.handles import BranchHandle, Transaction
+from omnigraph.graph.index_verb import IndexVerb
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text
 from omnigraph.graph.undo_verbs import UndoVerbs
@@ -55,7 +56,7 @@ _ENGINES = ("auto", "local", "spark")
 USE_MUTATE = "use graph.mutate"
 
 
-class Graph(ExportVerbs, EntityVerbs, UndoVerbs, BackupVerb):
+class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb):
     """One open graph, safe to share between threads."""
 
     def __init__(self, store: Store) -> None:

@@ -71,6 +71,15 @@ BEYOND: tuple[ApiEndpoint, ...] = (
         method="DELETE",
     ),
     get_row(
+        "/indexes",
+        "cluster_listIndexes",
+        "read",
+        more_routes.indexes,
+        answers=wire_beyond.IndexList,
+        parameters=(BRANCH, _SNAPSHOT),
+        refusals=(400, 404, 410),
+    ),
+    get_row(
         "/operations/{key}",
         "cluster_getOperation",
         "read",

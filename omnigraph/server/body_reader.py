@@ -33,6 +33,7 @@ class BodyReader:
         cap = {
             BodySize.DEFAULT: limits.body_bytes,
             BodySize.LOAD: limits.load_body_bytes,
+            BodySize.BLOB: limits.blob_body_bytes,
             BodySize.SPOOLED: limits.spooled_load_bytes,
         }[endpoint.size]
         length = call.headers.get("content-length")
@@ -57,6 +58,7 @@ class BodyReader:
         size = kept = 0
         spool: IO[bytes] | None = None
         loop = asyncio.get_running_loop()
+        is_spooled = cap in (self._limits.spooled_load_bytes, self._limits.blob_body_bytes)
         more = True
         while more:
             message = await receive()
@@ -69,7 +71,7 @@ class BodyReader:
                 raise too_large("request_body_bytes", size, cap)
             chunks.append(chunk)
             more = message.get("more_body", False)
-            if cap == self._limits.spooled_load_bytes and kept > _IN_MEMORY:
+            if is_spooled and kept > _IN_MEMORY:
                 if spool is None:
                     spool = self._spool(call, stack)
                 await loop.run_in_executor(None, spool.writelines, chunks)

@@ -181,6 +181,16 @@ def explain(call: RouteCall) -> Answer:
     return answered(wire_beyond.ExplainOutput(query_name=plan.name, plan=text.splitlines()))
 
 
+def indexes(call: RouteCall) -> Answer:
+    """Every index that the schema asks for, and what it covers."""
+    call.only("branch", "snapshot")
+    branch, snapshot = call.one("branch"), call.one("snapshot")
+    commit = snapshot or branch or MAIN
+    head = call.graph.commits.get(commit).id
+    listed = [each.to_json() for each in call.graph.indexes(snapshot=head)]
+    return answered({"indexes": listed, "graph_commit_id": head})
+
+
 def operation(call: RouteCall) -> Answer:
     """What became of the write with an idempotency key: committed, running or unknown."""
     key, branch = call.path["key"], call.one("branch") or MAIN

@@ -49,6 +49,11 @@ _BLOB = (
     BRANCH,
     Parameter("snapshot", "As it was at a commit."),
 )
+_PUT_BLOB = (
+    *(each for each in _BLOB if each.name != "snapshot"),
+    Parameter("message", "What the commit says about itself."),
+    Parameter("If-Match", "Only if the ETag is one of these.", "header"),
+)
 _BLOB_HEADERS = tuple(
     Parameter(name, about, "header")
     for name, about in (
@@ -292,6 +297,19 @@ _TABLE: tuple[ApiEndpoint, ...] = (
             refusals=(400, 404, 412),
         ),
         method="HEAD",
+    ),
+    replace(
+        write_row(
+            "/blob",
+            "cluster_putBlob",
+            "change",
+            blob_route.put_blob,
+            request=BYTES,
+            answers=wire.ChangeOutput,
+            size=BodySize.BLOB,
+            parameters=_PUT_BLOB,
+        ),
+        method="PUT",
     ),
 )
 

@@ -49,6 +49,7 @@ class ServerLimits:
     job_queue: int = 32
     body_bytes: int = MIB
     load_body_bytes: int = 32 * MIB
+    blob_body_bytes: int = 256 * MIB
     spooled_load_bytes: int = 1024 * MIB
     answer_bytes: int = 256 * MIB
     actor_inflight: int = 16
@@ -75,6 +76,7 @@ class ServerSettings:
     tls_key: str | None = None
     job_sources: tuple[str, ...] = ()  # bases that jobs may load from
     job_targets: tuple[str, ...] = ()  # bases that jobs may export to
+    upkeep: str = ""  # a schedule: 03:20 optimize; sun 04:00 cleanup keep=100
     run_folder: str = ""  # where workers leave their metrics
 
     def to_json(self) -> bytes:
