@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from starlette.datastructures import Headers, QueryParams
+from starlette.datastructures import QueryParams
 
 from omnigraph.errors import BadRequest
 from omnigraph.exec.limits import Stop
 from omnigraph.graph import Graph
 from omnigraph.server.refusals import HttpRefusal
+from omnigraph.server.request_headers import RequestHeaders
 from omnigraph.server.serve_settings import ServerLimits, ServerSettings
 from omnigraph.server.wire import Body, decoded, encoded
 
@@ -44,7 +45,7 @@ class RouteCall:
     actor: str | None
     path: Mapping[str, str]
     query: QueryParams
-    headers: Headers
+    headers: RequestHeaders
     body: bytes = b""
     spooled: Path | None = None  # a body that is too large for memory
     stop: Stop = field(default_factory=Stop)
@@ -104,9 +105,9 @@ def answered(document: Any, **headers: str) -> Answer:
     return Answer(encoded(document), headers=headers, document=document)
 
 
-def require_media(headers: Headers, *media: str) -> str:
+def require_media(headers: RequestHeaders, *media: str) -> str:
     """The content type of a body, without its parameters, or 415."""
-    given = headers.get("content-type", "").partition(";")[0].strip().lower()
+    given = (headers.get("content-type") or "").partition(";")[0].strip().lower()
     if given not in media:
         said = f"'{given}'" if given else "missing"
         raise HttpRefusal(415, f"the content type is {said}; send {' or '.join(media)}")
