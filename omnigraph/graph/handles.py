@@ -197,6 +197,7 @@ class Transaction:
             self._discard()
             raise
 
+    @checked
     def annotate(self, metadata: Mapping[str, str]) -> None:
         """Add texts to the metadata of the commit."""
         texts = {**self._note.metadata, **metadata}
