@@ -29,8 +29,10 @@ from omnigraph.exec.upkeep.check import CheckReport, check
 from omnigraph.exec.upkeep.cleanup import GRACE, CleanupReport, Duration
 from omnigraph.exec.upkeep.optimize import OptimizeReport
 from omnigraph.graph.backup_verb import BackupVerb
+from omnigraph.graph.entity_verbs import EntityVerbs
 from omnigraph.graph.export_verbs import ExportVerbs
 from omnigraph.graph.handles import BranchHandle, Transaction
+from omnigraph.graph.index_verb import IndexVerb
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text
 from omnigraph.graph.undo_verbs import UndoVerbs
@@ -62,7 +64,7 @@ _ENGINES = ("auto", "local", "spark")
 USE_MUTATE = "use graph.mutate"
 
 
-class Graph(ExportVerbs, UndoVerbs, BackupVerb):
+class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb):
     """One open graph, safe to share between threads."""
 
     def __init__(self, store: Store) -> None:
@@ -77,6 +79,7 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
         self.commits = CommitsView(store, self._schemas)
         self.recoveries = RecoveriesView(store)
         self.changes = ChangesView(store, self._schemas)
+        self.beside = store.beside
         self.spark = Frames(store, self._schemas)
 
     def __repr__(self) -> str:
@@ -317,10 +320,12 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
         if_commit: str | None = None,
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        once: str | None = None,
     ) -> Transaction:
         """A block whose writes become one commit of a branch, or none; with `if_commit` only on
-        that head of the branch."""
-        return Transaction(self, noted(actor, message, metadata), branch, if_commit)
+        that head of the branch. `once` names it: if a commit of the branch has that name, what the
+        block writes is dropped, and `outcome` is that of the commit."""
+        return Transaction(self, noted(actor, message, metadata), branch, if_commit, once)
 
     @checked
     def ensure_indices(

@@ -8,14 +8,14 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from starlette.datastructures import Headers
-
 from omnigraph.server.call import Answer
 from omnigraph.server.connection import AnswerBroken, Receive, Scope, Send
 from omnigraph.server.pools import BoundedPool
 from omnigraph.server.refusals import overloaded
+from omnigraph.server.request_headers import RequestHeaders
 from omnigraph.server.request_log import RequestLog
 from omnigraph.server.serve_settings import ServerLimits
+from omnigraph.server.watchdog import Watchdog
 
 _STREAM_SECONDS = 5
 _EVENT_STREAMS_MAX = 256
@@ -24,7 +24,10 @@ _EVENT_STREAMS_MAX = 256
 class AnswerSender:
     """Sends the answers of one worker."""
 
-    def __init__(self, limits: ServerLimits, origin: str | None, log: RequestLog) -> None:
+    def __init__(
+        self, limits: ServerLimits, origin: str | None, log: RequestLog, watchdog: Watchdog
+    ) -> None:
+        self._watchdog = watchdog
         self._limits = limits
         self._origin = origin
         self._log = log
@@ -32,7 +35,7 @@ class AnswerSender:
         self._streams = 0
         self._events = 0
 
-    def is_allowed_origin(self, headers: Headers) -> bool:
+    def is_allowed_origin(self, headers: RequestHeaders) -> bool:
         """Whether a page of the one allowed origin asks."""
         return self._origin is not None and headers.get("origin") == self._origin
 
@@ -41,7 +44,7 @@ class AnswerSender:
     ) -> int:
         """Send an answer; its status."""
         fields = _fields(answer, request_id)
-        if self.is_allowed_origin(Headers(raw=scope["headers"])):
+        if self._origin is not None and self.is_allowed_origin(RequestHeaders(scope["headers"])):
             origin = (self._origin or "").encode()
             fields += [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
         if answer.events is not None:
@@ -56,7 +59,7 @@ class AnswerSender:
             return answer.status
         body = b"" if scope["method"] == "HEAD" else answer.body
         try:
-            async with asyncio.timeout(self._limits.send_seconds):
+            with self._watchdog.within(self._limits.send_seconds):
                 await send(start)
                 await send({"type": "http.response.body", "body": body})
         except TimeoutError:
@@ -77,7 +80,7 @@ class AnswerSender:
                 chunk = await self._stream_pool.submit(lambda: next(chunks, None))
                 more = chunk is not None
                 message = {"type": "http.response.body", "body": chunk or b"", "more_body": more}
-                async with asyncio.timeout(self._limits.send_seconds):
+                with self._watchdog.within(self._limits.send_seconds):
                     await send(message)
         except Exception as cause:
             self._log.fault(request_id, cause)
@@ -101,7 +104,7 @@ class AnswerSender:
         try:
             await send({"type": "http.response.start", "status": 200, "headers": fields})
             async for event in events:
-                async with asyncio.timeout(self._limits.send_seconds):
+                with self._watchdog.within(self._limits.send_seconds):
                     await send({"type": "http.response.body", "body": event, "more_body": True})
                 if gone.done():
                     break
