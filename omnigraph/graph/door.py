@@ -250,6 +250,7 @@ class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb):
         once: str | None = None,
         on_duplicate: str | None = None,
         order_by: str | Sequence[str] | None = None,
+        indexes: str = "now",
     ) -> LoadResult:
         """Load bulk data as one commit, of any size. `mode` is append, merge, patch or
         overwrite; a patch sets the properties that a row gives and keeps the others.
@@ -258,6 +259,9 @@ class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb):
         is done. `permissive` reads the older format, which forgives, as one text. Of rows with one
         id a merge keeps the last, by the order of the input; `on_duplicate="refuse"` refuses them,
         as the other modes do. A DataFrame has an order only where `order_by` names its columns.
+
+        The indexes that the schema asks for are built after the commit, as a commit of their own,
+        where a table has 10,000 rows without them; `indexes="later"` leaves them to `optimize`.
         """
         order = Order(
             source=source,
@@ -276,6 +280,7 @@ class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb):
             once=once,
             on_duplicate=on_duplicate,
             order_by=order_by,
+            indexes=indexes,
         )
         return load(self._store, self._loaded_under(branch, from_branch), order)
 

@@ -230,5 +230,7 @@ class Transaction:
 
     @checked
     def load(self, source: Any, mode: str, **options: Any) -> LoadResult:
-        """Load bulk data inside the transaction; `options` are those of `Graph.load`."""
+        """Load bulk data inside the transaction; `options` are those of `Graph.load`. Indexes wait
+        for upkeep: the branch of the transaction is gone at its end."""
+        options = {"indexes": "later", **options}
         return self._graph.load(source, mode, branch=self._name, actor=self._note.actor, **options)

@@ -97,7 +97,8 @@ def build_topology(
 ) -> tuple[TopologyNote, ...]:
     """Write the files that are missing or far behind; nothing when another process is at it.
 
-    `moved` are tables whose rows have new addresses: their files are written for this version.
+    `moved` are tables most of whose rows have new addresses: their files are written for this
+    version.
     """
     builder = _Builder(store, snapshot, moved)
     steps = [step for step in steps if builder.is_large(step[0])]
@@ -142,7 +143,7 @@ class _Builder:
                 self._edges(pins[edge], near, far)
 
     def _is_current(self, base: NodeBase | EdgeBase, pin: TablePin) -> bool:
-        if base.pin.version == pin.version and base.pin.fork == pin.fork:
+        if base.is_exact:
             return True
         return pin.table_key not in self._moved and base.touched.num_rows <= TOUCHED_FEW
 
