@@ -7,9 +7,9 @@ to a commit that was acknowledged, and a torn sidecar belongs to a writer that h
 
     __locks/boot    the boot of the kernel under which this graph was last looked through
 
-Invariant: a file is removed only if it is torn, and of the versions of a dataset only those newer
-than the newest whole one. It happens once after each restart of the machine, before anything is
-opened for writing: between two looks under one boot no power cut lies.
+Invariant: a file is removed only if it is torn, or is the ref of a branch without any version. It
+happens once after each restart of the machine, before anything is opened for writing: between two
+looks under one boot no power cut lies.
 """
 
 import os
@@ -35,6 +35,9 @@ from omnigraph.storage.stats import Stats
 
 _MARK = f"{LOCKS}/boot"
 _KINDS = ("nodes", "edges")
+_WHOLE_MAX = 16
+"""Whole versions after which no torn one is looked for: more than one commit ever makes of a table,
+and what came before it was flushed."""
 
 
 class PowerCut:
@@ -80,10 +83,14 @@ class PowerCut:
 
     def _drop_torn_versions(self, dataset: Path) -> None:
         for folder in (dataset, *_branches(dataset)):
+            whole = 0
             for path in version_paths(folder):
                 if is_whole(path.read_bytes()):
+                    whole += 1
+                else:
+                    self._drop(path)
+                if whole == _WHOLE_MAX:
                     break
-                self._drop(path)
 
     def _drop_torn_refs(self, dataset: Path) -> None:
         for kind in (BRANCH_REFS, TAG_REFS):

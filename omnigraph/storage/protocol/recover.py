@@ -270,10 +270,13 @@ class Recoverer:
         """Whether this operation wrote the versions after the pin. The versions a fold adds carry
         no mark; the confirmation vouches for them, and the first version must carry it anyway."""
         last = pin + 1 if sidecar.multi_step else int(head.version)
-        return all(
-            operation_of(self._datasets, head, version) == sidecar.operation_id
-            for version in range(pin + 1, min(last, int(head.version)) + 1)
-        )
+        try:
+            return all(
+                operation_of(self._datasets, head, version) == sidecar.operation_id
+                for version in range(pin + 1, min(last, int(head.version)) + 1)
+            )
+        except NotFound:
+            return False  # a power cut took a version between, and kept a later one
 
     def _roll_forward(self, sidecar: Sidecar, seen: Sequence[_SeenTable], guard: Guard) -> Recovery:
         pins = tuple(self._tables.pinned(each.pin, each.head) for each in seen)
