@@ -63,17 +63,19 @@ def open(
     storage_options: dict[str, str] | None = None,
     fold: bool = True,
     external_blobs: Iterable[str] = (),
+    coalesce_ms: int | None = None,
 ) -> Graph:
     """An existing graph. Read-write settles what dead writers left; read-only never writes.
 
     `fold=False` leaves small fragments as they are, for `optimize` to fold. A Blob may be given as
     the address of a file below one of `external_blobs`, such as `file:///photos/` or
-    `s3://bucket/photos/`; its bytes are copied in.
+    `s3://bucket/photos/`; its bytes are copied in. With `coalesce_ms` mutations that threads of
+    this process make at the same time share one commit, each waiting that long for others.
     """
     require_address(uri)
     settings = Settings(fold=fold, external_blobs=tuple(external_blobs))
     store = open_store(uri, read_only=read_only, storage_options=storage_options, settings=settings)
-    return Graph(store)
+    return Graph(store, coalesce_ms=coalesce_ms)
 
 
 @checked
