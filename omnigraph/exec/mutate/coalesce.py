@@ -33,7 +33,7 @@ from omnigraph.exec.mutate.staging import Staging
 from omnigraph.exec.mutate.validate import validate
 from omnigraph.plan import mutation_ir
 from omnigraph.storage.locks.turns import Turn
-from omnigraph.storage.retry import WRITE, change_budget
+from omnigraph.storage.retry import change_budget
 from omnigraph.storage.store import Store
 from omnigraph.types import Kind
 
@@ -173,9 +173,10 @@ def run_together(store: Store, catalog: Catalog, group: Sequence[Request]) -> li
     if not are_by_key(first) and not first.retries:
         return attempt()
     tables = frozenset(s.table for asked in group for s in asked.plan.statements)
-    budget = WRITE if are_by_key(first) else change_budget(first.retries)
     kind = (first.branch, "coalesced", tables)
-    return store.turns.prepared_again(attempt, budget=budget, kind=kind)
+    if are_by_key(first):
+        return store.turns.prepared_again(attempt, kind=kind)
+    return store.turns.prepared_again(attempt, budget=change_budget(first.retries), kind=kind)
 
 
 def _outcome(run: Callable[[], MutationResult]) -> Outcome:
