@@ -53,8 +53,9 @@ class BranchHandle:
         *,
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        coalesce: bool | None = None,
     ) -> MutationResult:
-        """Run a mutation on this branch as one commit."""
+        """Run a mutation on this branch as one commit; `coalesce` as in `Graph.mutate`."""
         return self._graph.mutate(
             query,
             params,
@@ -65,6 +66,7 @@ class BranchHandle:
             message=message,
             metadata=metadata,
             retries=retries,
+            coalesce=coalesce,
         )
 
     @checked
