@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from omnigraph.server.call import Answer
-from omnigraph.server.connection import AnswerBroken, Receive, Scope, Send
+from omnigraph.server.connection import ABORT, AnswerBroken, Receive, Scope, Send
 from omnigraph.server.pools import BoundedPool
 from omnigraph.server.refusals import overloaded
 from omnigraph.server.request_headers import RequestHeaders
@@ -19,6 +19,7 @@ from omnigraph.server.watchdog import Watchdog
 
 _STREAM_SECONDS = 5
 _EVENT_STREAMS_MAX = 256
+_PIECE_BYTES = 1 << 18
 
 
 class AnswerSender:
@@ -55,14 +56,25 @@ class AnswerSender:
             fields.append((b"content-length", str(len(answer.body)).encode()))
         start = {"type": "http.response.start", "status": answer.status, "headers": fields}
         if answer.stream is not None:
-            await self._send_stream(start, answer.stream, send, request_id)
+            try:
+                await self._send_stream(start, answer.stream, send, request_id)
+            except AnswerBroken as broken:
+                if isinstance(broken.__cause__, TimeoutError):
+                    scope.get(ABORT, _nothing)()
+                raise
             return answer.status
         body = b"" if scope["method"] == "HEAD" else answer.body
         try:
             with self._watchdog.within(self._limits.send_seconds):
                 await send(start)
-                await send({"type": "http.response.body", "body": body})
+            for begin in range(0, len(body) or 1, _PIECE_BYTES):
+                piece = body if len(body) <= _PIECE_BYTES else body[begin : begin + _PIECE_BYTES]
+                more = begin + _PIECE_BYTES < len(body)
+                # The web server waits before a piece until the client has read the ones before it.
+                with self._watchdog.within(self._limits.send_seconds):
+                    await send({"type": "http.response.body", "body": piece, "more_body": more})
         except TimeoutError:
+            scope.get(ABORT, _nothing)()  # to close it would wait for the client to read
             raise AnswerBroken from None
         return answer.status
 
@@ -115,6 +127,10 @@ class AnswerSender:
         finally:
             self._events -= 1
             gone.cancel()
+
+
+def _nothing() -> None:
+    pass
 
 
 def _fields(answer: Answer, request_id: str) -> list[tuple[bytes, bytes]]:

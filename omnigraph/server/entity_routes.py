@@ -49,12 +49,12 @@ def _named(call: RouteCall) -> tuple[str, str, str]:
     return call.path["kind"], call.path["type"], call.path["id"]
 
 
-class _Point(TypedDict):
+class _PointArguments(TypedDict):
     branch: str | None
     snapshot: str | None
 
 
-def _point(call: RouteCall) -> _Point:
+def _point(call: RouteCall) -> _PointArguments:
     branch, snapshot = call.one("branch"), call.one("snapshot")
     call.facts.update(branch=branch)
     return {"branch": branch, "snapshot": snapshot}

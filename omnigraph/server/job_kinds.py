@@ -1,4 +1,4 @@
-"""Kinds of jobs: load, export, merge, optimize and cleanup, each one call on the graph.
+"""Kinds of jobs: load, export, merge, optimize, cleanup and embed, each one call of the library.
 
 Invariant: a job that writes rows carries its mark, so that a reader can tell after a crash whether
 it was committed. A cancelled job stops in its progress callback, before its commit.
@@ -6,12 +6,15 @@ it was committed. A cancelled job stops in its progress callback, before its com
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from omnigraph.errors import BadRequest
 from omnigraph.exec.progress import Progress, UpkeepProgress
+from omnigraph.exec.search.embed import provider_from_env
+from omnigraph.exec.search.embed_seed import Fill, SeedOrder, embed_seed, spec_of
 from omnigraph.exec.upkeep.report_json import cleanup_document, optimize_document
 from omnigraph.graph import Graph
 from omnigraph.server.bodies import commit_output, load_output, merge_output
@@ -120,6 +123,41 @@ def _cleanup(order: JobOrder) -> Document:
     return document
 
 
+def _embed(order: JobOrder) -> Document:
+    request = order.request
+    fill = Fill(request.mode or Fill.FILL_MISSING)
+    provider = None if fill is Fill.CLEAN else provider_from_env()
+    spec = spec_of(request.spec, "spec")
+    done = embed_seed(
+        SeedOrder(
+            Path(request.source or ""),
+            Path(request.target or ""),
+            spec,
+            fill,
+            frozenset(request.types or ()),
+        ),
+        provider,
+    )
+    return {
+        "records": done.records,
+        "selected_records": done.selected,
+        "embedded_records": done.embedded,
+        "cleaned_records": done.cleaned,
+        "dimension": spec.dimension,
+    }
+
+
+def _require_embeddable(request: JobRequest) -> None:
+    """Refuse an embedding that cannot begin."""
+    modes = [str(mode) for mode in Fill if mode is not Fill.RESELECTED]
+    if request.mode is not None and request.mode not in modes:
+        raise BadRequest(f"'{request.mode}' is no mode of embedding", f"use {', '.join(modes)}")
+    for address in (request.source or "", request.target or ""):
+        if address.startswith("s3://"):
+            raise BadRequest("records are embedded on local disk", "copy the file there first")
+    spec_of(request.spec, "spec")
+
+
 def _builtins(body: object) -> Document:
     document: Document = msgspec.to_builtins(body)
     return document
@@ -143,6 +181,7 @@ KINDS: dict[str, JobKind] = {
     "merge": JobKind(_merge, _merge_actions, lambda request: request.target or MAIN),
     "optimize": JobKind(_optimize, lambda request: ("change",)),
     "cleanup": JobKind(_cleanup, lambda request: ("admin",)),
+    "embed": JobKind(_embed, lambda request: ("change",)),
 }
 
 
@@ -150,14 +189,16 @@ def checked_request(request: JobRequest, settings: ServerSettings) -> JobRequest
     """The request of a job that can begin, with its addresses as they were allowed."""
     if request.kind not in KINDS:
         raise BadRequest(f"'{request.kind}' is no kind of job", f"use {', '.join(KINDS)}")
-    if request.kind in ("load", "merge") and not request.source:
-        raise BadRequest(f"a {request.kind} needs a source")
-    if request.kind == "export" and not request.target:
-        raise BadRequest("an export needs a target")
-    if request.kind == "load" and request.source is not None:
-        request.source = require_below(request.source, settings.job_sources, "source")
-    if request.kind == "export" and request.target is not None:
-        request.target = require_below(request.target, settings.job_targets, "target")
+    if request.kind in ("load", "merge", "embed") and not request.source:
+        raise BadRequest(f"the job {request.kind} needs a source")
+    if request.kind in ("export", "embed") and not request.target:
+        raise BadRequest(f"the job {request.kind} needs a target")
+    if request.kind == "embed":
+        _require_embeddable(request)
+    if request.kind in ("load", "embed"):
+        request.source = require_below(request.source or "", settings.job_sources, "source")
+    if request.kind in ("export", "embed"):
+        request.target = require_below(request.target or "", settings.job_targets, "target")
     if request.kind == "cleanup" and request.keep is None and request.older_than is None:
         raise BadRequest("cleanup needs a policy", "give keep, older_than, or both")
     return request

@@ -17,7 +17,7 @@ from omnigraph.server.wire_jobs import JobList, JobOutput, JobRequest
 
 
 def start(call: RouteCall) -> Answer:
-    """Start a load, export, merge, optimize or cleanup in the background."""
+    """Start a load, export, merge, optimize, cleanup or embed in the background."""
     assert call.jobs is not None
     request = checked_request(call.json(JobRequest), call.jobs.settings)
     for action in KINDS[request.kind].actions(request):

@@ -35,9 +35,9 @@ class Watchdog:
         """Forget an action; one that has run is no failure."""
         self._entries.pop(number, None)
 
-    def within(self, seconds: float) -> "Within":
+    def within(self, seconds: float) -> "TimeLimit":
         """A block that must end in time, or raises `TimeoutError`."""
-        return Within(self, seconds)
+        return TimeLimit(self, seconds)
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
@@ -50,7 +50,7 @@ class Watchdog:
             loop.call_later(TICK_S, self._tick, loop)
 
 
-class Within:
+class TimeLimit:
     """A block of one task that is cancelled at its deadline."""
 
     __slots__ = ("_expired", "_number", "_seconds", "_task", "_watchdog")

@@ -13,8 +13,7 @@ from omnigraph.server.wire import Body, MergeResolution
 
 
 class JobRequest(Body, kw_only=True):
-    """Work for the background. `source` and `target` are addresses for a load and an export, and
-    branches for a merge."""
+    """Work for the background. `source` and `target` are branches for a merge, else addresses."""
 
     kind: str
     source: str | None = None
@@ -34,6 +33,7 @@ class JobRequest(Body, kw_only=True):
     keep: int | None = None
     older_than: str | None = None
     confirm: bool = False
+    spec: dict[str, Any] | None = None
     message: str | None = None
     metadata: dict[str, str] | None = None
 

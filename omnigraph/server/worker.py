@@ -23,6 +23,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.server import wire
 from omnigraph.server.asgi import ServerApp
 from omnigraph.server.bearer import tokens_of_file
+from omnigraph.server.connection import ABORT
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_log import RequestLog
 from omnigraph.server.serve_settings import SETTINGS_FILE, ServerSettings
@@ -53,6 +54,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._expect_headers()
         super().on_message_begin()
+        scope: Any = self.scope
+        scope[ABORT] = self.transport.abort
 
     def on_headers_complete(self) -> None:
         self._headers_came()

@@ -1,5 +1,6 @@
 """Jobs: long work in the background, its state in storage, cancellation and what a crash leaves."""
 
+import json
 import os
 import signal
 import threading
@@ -79,6 +80,21 @@ def test_SV11_merges_and_upkeep_are_jobs_too(desk: Served) -> None:
     assert "uri" not in done["result"]
     done = ended(desk, begun(desk, kind="cleanup", keep=1))
     assert done["result"]["confirm"] is False
+
+
+def test_SV11_records_get_vectors_in_the_background(
+    desk: Served, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "mock")
+    (files / "texts.jsonl").write_text('{"type":"Note","data":{"text":"hello"}}\n')
+    spec = {"dimension": 4, "types": {"Note": {"target": "vector", "fields": ["text"]}}}
+    request = {"kind": "embed", "source": str(files / "texts.jsonl"), "spec": spec}
+    done = ended(desk, begun(desk, **request, target=str(files / "vectors.jsonl")))
+    assert done["result"]["embedded_records"] == 1, done
+    record = json.loads((files / "vectors.jsonl").read_text())
+    assert len(record["data"]["vector"]) == 4
+    for wrong in ({}, {"target": "/elsewhere"}, {"target": str(files / "x"), "spec": {}}):
+        refused(desk.post("/jobs", {**request, **wrong}), 400, "bad_request")
 
 
 def test_SV11_a_job_that_fails_says_why_as_a_request_would(desk: Served, files: Path) -> None:

@@ -20,11 +20,9 @@ from omnigraph.exec.changes.diff import Change, Filters, commit_changes, readabl
 from omnigraph.exec.changes.feed import cause_document
 from omnigraph.exec.schemas import Schemas
 from omnigraph.exec.values.pushdown import ids_filter
+from omnigraph.storage.manifest.table_line import TableLine
 from omnigraph.storage.records import Commit, CommitId, Snapshot, TablePin
 from omnigraph.storage.store import Store
-
-_WINDOW_VERSIONS = 64  # of the manifest, in the first read
-_COMMITS_A_READ = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,24 +73,24 @@ class EntityHistory:
         pin = self._snapshot.tables.get(self._owner.table)
         if pin is None:
             return
-        line = _TableLine(self._store, self._snapshot.branch, pin.location, self._end)
+        line = self._store.history.table_line(self._snapshot.branch, pin.location, self._end)
         try:
             yield from self._revisions(line)
         except ChangeFeedGap as gap:
             self.unreadable = CommitId(gap.first_unreadable_commit_id)
 
-    def _revisions(self, line: "_TableLine") -> Iterator[EntityRevision]:
+    def _revisions(self, line: TableLine) -> Iterator[EntityRevision]:
         if line.pin(0) is None:
             return
-        with readable(line.commit(0).id):
+        with readable(line.cause(0).id):
             index, row = 0, self._row(line, 0)
         while (pin := line.pin(index)) is not None:
             if row is not None:
                 index = line.oldest_since(index, row.written)
-            elif not _may_delete(line.commit(index), pin):
+            elif not _may_delete(line.cause(index), pin):
                 index += 1  # the entity was missing before it too
                 continue
-            commit = line.commit(index)
+            commit = line.cause(index)
             with readable(commit.id):
                 earlier = self._row(line, index + 1)
             change = self._change(commit, earlier, row)
@@ -100,7 +98,7 @@ class EntityHistory:
                 yield EntityRevision(commit, change)
             index, row = index + 1, earlier
 
-    def _row(self, line: "_TableLine", index: int) -> _StoredRow | None:
+    def _row(self, line: TableLine, index: int) -> _StoredRow | None:
         pin = line.pin(index)
         if pin is None:
             return None
@@ -129,45 +127,3 @@ def _may_delete(commit: Commit, pin: TablePin) -> bool:
     """Whether a commit may have deleted rows of a table; one that counted its rows says so."""
     counts = commit.counts.get(pin.table_key)
     return counts is None or counts.deleted > 0
-
-
-class _TableLine:
-    """The versions of one table that a branch showed before a manifest version, newest first, with
-    their commits; read from the manifest in windows that widen."""
-
-    def __init__(self, store: Store, branch: str, location: str, end: int) -> None:
-        self._queries = store.queries
-        self._state = store.manifest.state(branch)
-        self._location = location
-        self._end = end
-        self._width = _WINDOW_VERSIONS
-        self._pins: list[tuple[int, TablePin]] = []
-        self._commits: dict[int, Commit] = {}
-
-    def pin(self, index: int) -> TablePin | None:
-        """A version by its age; None beyond the oldest."""
-        while len(self._pins) <= index and self._end > 0:
-            window = range(max(0, self._end - self._width), self._end)
-            self._pins += self._queries.versions_of_table(self._state, self._location, window)
-            self._end, self._width = window.start, self._width * 4
-        return self._pins[index][1] if index < len(self._pins) else None
-
-    def oldest_since(self, index: int, version: int) -> int:
-        """The index of the oldest version from one on that is not older than a table version. It
-        stays on one Lance branch, where versions count up."""
-        newest = self.pin(index)
-        while (older := self.pin(index + 1)) is not None and newest is not None:
-            same_line = (older.branch, older.fork) == (newest.branch, newest.fork)
-            if not same_line or older.version < version:
-                break
-            index += 1
-        return index
-
-    def commit(self, index: int) -> Commit:
-        """The commit that showed a version."""
-        created = self._pins[index][0]
-        if created not in self._commits:
-            ahead = [each for each, _ in self._pins[index : index + _COMMITS_A_READ]]
-            for commit in self._queries.commits_at(self._state, ahead):
-                self._commits[commit.manifest_version] = commit
-        return self._commits[created]
