@@ -3,9 +3,9 @@
     python -m tests.hostile_input [--seconds 60] [--kinds query,csv] [--seed 1] [--keep]
 
 Each kind has inputs that are right and a call that takes one. Inputs are damaged at random; the
-call may succeed or raise an error of ours, and nothing else, within a bound of time. `--keep` adds to
-the corpus in tests/fixtures/hostile an input for each answer that it has none for yet, and one for
-each failure; the tests replay the corpus.
+call may succeed or raise an error of ours, and nothing else, within a bound of time. `--keep` adds
+to the corpus in tests/fixtures/hostile an input for each answer that it has none for yet, and one
+for each failure; the tests replay the corpus.
 
 Rows inside Lance's own files are only asked for by name (`--kinds 'table rows'`): one damaged byte
 in a few thousand makes the reader of Lance end the whole process, which no caller can prevent.
