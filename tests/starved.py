@@ -13,7 +13,7 @@ import sys
 
 import omnigraph as og
 from omnigraph.storage import failpoints
-from tests.power_cut_work import INSERT, PAIR
+from tests.power_cut_work import INSERT, PAIR, PEOPLE
 
 FULL, NO_FILES, READ_ONLY = "full", "no files", "read-only"
 WAYS = (FULL, NO_FILES, READ_ONLY)
@@ -27,7 +27,9 @@ def starve(how: str, root: str) -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     elif how == NO_FILES:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (0, resource.RLIM_INFINITY))
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (0, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+        )
     elif os.geteuid() == 0:
         os.setresuid(65534, 65534, 65534)
     else:
@@ -38,6 +40,7 @@ def starve(how: str, root: str) -> None:
 def work(uri: str, place: str, how: str, branch: str, durability: str) -> None:
     """One write to three tables that starves at a failpoint."""
     graph = og.open(uri, durability=durability)
+    graph.query(PEOPLE)  # loads what a first query loads
     real = failpoints.hit
 
     def hit(name: str) -> None:

@@ -110,10 +110,12 @@ def _require_graph(store: Store, settings: Settings) -> None:
         )
     try:
         handle = store.datasets.open(LOCATION)
+        with store.datasets.lance_call("read_schema", LOCATION):
+            schema = handle.schema
     except NotFound as cause:
         raise missing from cause
-    stamp.require_supported(handle.schema, uri=store.where.uri)
-    stored = stored_durability(handle.schema.metadata)
+    stamp.require_supported(schema, uri=store.where.uri)
+    stored = stored_durability(schema.metadata)
     store.flusher.choose(chosen_durability(settings.durability, stored))
 
 

@@ -32,6 +32,8 @@ _VersionKey = tuple[str, str, str, int]
 
 OPERATION_PROPERTY = "omnigraph:operation"
 _HANDLES_MAX = 512
+_PANIC = "PanicException"
+"""The name of what a panic of Rust raises: not an `Exception`, and of no module."""
 
 
 class CommitRaced(Exception):
@@ -210,6 +212,11 @@ class Datasets:
             raise CommitRaced(str(cause)) from cause
         except (OSError, ValueError, RuntimeError) as cause:
             raise _translated(name, subject, cause) from cause
+        except BaseException as cause:
+            # Lance panics over bytes that it takes for its own and cannot make sense of.
+            if type(cause).__name__ != _PANIC:
+                raise
+            raise _translated(name, subject, cause) from cause
 
 
 def has_version(datasets: Datasets, pin: TablePin) -> bool:
@@ -263,7 +270,7 @@ _FILE = (
 _MISSING_FILE = re.compile(rf"not found.*{_FILE}(?![\w/])", re.I | re.S)
 
 
-def _translated(name: str, subject: str, cause: Exception) -> Exception:
+def _translated(name: str, subject: str, cause: BaseException) -> Exception:
     text = str(cause)
     if _MISSING_FILE.search(text):
         return Reclaimed("data", f"that {name} of {subject} reads")
