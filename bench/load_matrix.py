@@ -240,6 +240,7 @@ def cell(shape: str, form: str, schema: str, table: pa.Table) -> dict[str, Any]:
             options = FORMATS[form](table, folder)
             graph = og.init(folder / "graph.omni", schema)
             source = options.pop("source")
+            options["engine"] = "spark" if form == "spark" else "local"
             wall, cpu = _taken(lambda: graph.load(source, "append", **options))
             counted = graph.snapshot().tables
             assert [pin.row_count for pin in counted.values()] == [table.num_rows]
