@@ -139,7 +139,8 @@ class Decoder:
         if rows.table.num_rows != len(numbers):
             return None
         absent = rows.absent if self._patch else {}
-        return TypedRows(owner, rows.table, pa.array(numbers + first), rows.given, absent=absent)
+        lines = pa.array(numbers + first)
+        return TypedRows(owner, rows.table, lines, rows.given, rows.rounded, absent)
 
     # Line by line
 

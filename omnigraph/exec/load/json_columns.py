@@ -23,8 +23,9 @@ from omnigraph.exec.values.arrow_json import NotSure, json_type, parse_lines
 from omnigraph.exec.values.column_casts import Spelling, cast_column
 from omnigraph.exec.values.default_cells import default_cells
 from omnigraph.exec.values.derived_ids import canonical_texts, derived_ids
+from omnigraph.exec.values.from_columns import converted
 from omnigraph.exec.values.mint import ulids
-from omnigraph.types import INTEGERS
+from omnigraph.types import INTEGERS, Scalar, ValueType
 
 _ENDS = (("from", "src"), ("to", "dst"))
 
@@ -32,11 +33,12 @@ _ENDS = (("from", "src"), ("to", "dst"))
 @dataclass(frozen=True, slots=True)
 class LineColumns:
     """The rows of many lines, and a mask of those that state their id. `absent` are marks of rows
-    that leave a property out, by property, where some do."""
+    that leave a property out, by property, where some do; `rounded` counts moments cut."""
 
     table: pa.Table
     given: pa.Array
     absent: dict[str, pa.Array] = field(default_factory=dict)
+    rounded: dict[str, int] = field(default_factory=dict)
 
 
 def read_lines(owner: Owner, data: bytes, sample: Sequence[Any]) -> LineColumns:
@@ -72,18 +74,32 @@ def _rows(
 ) -> LineColumns:
     columns: dict[str, pa.Array] = dict(ends)
     absent: dict[str, pa.Array] = {}
+    rounded: dict[str, int] = {}
     for prop in owner.properties:
-        try:
-            cells = cast_column(members[prop.name], prop.type, Spelling.JSON)
-        except pa.ArrowException as cause:
-            raise NotSure from cause
+        cells, cut = _cells(members[prop.name], prop.type)
+        if cut:
+            rounded[prop.name] = cut
         if cells.null_count:
             absent[prop.name] = cells.is_null()
         columns[prop.name] = _filled(prop, cells, data)
     columns["id"], given = _ids(owner, columns, members["id"].cast(pa.utf8()))
     schema = owner.schema
     table = pa.Table.from_arrays([columns[n] for n in schema.names], schema=schema)
-    return LineColumns(table, given, absent)
+    return LineColumns(table, given, absent, rounded)
+
+
+def _cells(values: pa.Array, value_type: ValueType) -> tuple[pa.Array, int]:
+    """A column as the property stores it, and how many moments were cut."""
+    try:
+        return cast_column(values, value_type, Spelling.JSON), 0
+    except (NotSure, pa.ArrowException) as cause:
+        # Texts and whole numbers are as the lines have them, so they can be read one by one here.
+        if value_type.scalar not in (Scalar.DATE, Scalar.DATETIME):
+            raise NotSure from cause
+        done = converted(values, value_type)
+        if done.bad:
+            raise NotSure from cause
+        return done.cells, done.rounded
 
 
 def _filled(prop: Property, cells: pa.Array, data: bytes) -> pa.Array:

@@ -33,6 +33,7 @@ _POWERS_EXACT = 22
 _DATE_TEXT = r"^\d{4}-\d{2}-\d{2}$"
 _ZONE = r"(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"
 _PLAIN_MOMENT = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,3})?)?"
+_FINER_ZEROS = r"(:\d{2}\.\d{3})0{1,6}(\D|$)"
 _INTEGER_TEXT = r"^-?[0-9]{1,18}$"
 _NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?"
 _TEXT_ITEM = r'"([^"\\\x00-\x1f]|\\.)*"'
@@ -207,6 +208,8 @@ def _moments(values: pa.Array, spelling: Spelling) -> pa.Array:
     if not is_string(kind):
         raise NotSure
     texts = values.cast(pa.utf8())
+    if pc.any(pc.match_substring_regex(texts, pattern=_FINER_ZEROS)).as_py():
+        texts = pc.replace_substring_regex(texts, pattern=_FINER_ZEROS, replacement=r"\1\2")
     if _all_match(texts, f"{_PLAIN_MOMENT}{_ZONE}$") and _is_after_year_0(texts):
         return _inside(texts.cast(target), pa.int64(), MILLISECONDS)
     if _all_match(texts, f"{_PLAIN_MOMENT}$") and _is_after_year_0(texts):

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from omnigraph.exec.load import decode
 from omnigraph.exec.load.lines import Lines
-from tests.exec.load.test_decode import _COUNTS, _EDGES, _GOOD, _WILD, _by_line, _dump, decoded
+from tests.exec.load.test_decode import (
+    _COUNTS,
+    _EDGES,
+    _GOOD,
+    _WILD,
+    _by_line,
+    _dump,
+    _rounded,
+    decoded,
+)
 
 BOUNDS = {
     "id": ['"a"', '"b"', "null", '""', "1"],
@@ -34,7 +43,12 @@ BOUNDS = {
         ),
     ],
     "seen": [
-        *('"2024-01-31T10:00:00Z"', '"2024-01-31T10:00:00.1234Z"', '"2024-01-31 10:00:00Z"'),
+        *(
+            '"2024-01-31T10:00:00Z"',
+            '"2024-01-31T10:00:00.1230Z"',
+            '"2024-01-31T10:00:00.1234Z"',
+            '"2024-01-31 10:00:00Z"',
+        ),
         *(
             '"2024-01-31T24:00:00Z"',
             '"2024-01-31T10:00:00+02:00"',
@@ -67,6 +81,7 @@ def read_alike(lines: list[bytes]) -> None:
     # As texts: -0.0 equals 0.0.
     assert repr(sorted(_by_line(together).items())) == repr(sorted(_by_line(alone).items()))
     assert together.faults.counts == alone.faults.counts
+    assert _rounded(together) == _rounded(alone)
 
 
 @settings(max_examples=200, deadline=None)
