@@ -52,7 +52,8 @@ from omnigraph.cli.terminal import (
 
 _EPILOG = (
     "Everywhere: --profile NAME takes the graph from your config.yaml, --debug shows where a "
-    "failure came from, --yes answers questions."
+    "failure came from, --yes answers questions. --durability fsync|os says whether a commit is "
+    "flushed to disk; init keeps the choice with the graph."
 )
 
 app = typer.Typer(

@@ -53,8 +53,9 @@ class BranchHandle:
         *,
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        coalesce: bool | None = None,
     ) -> MutationResult:
-        """Run a mutation on this branch as one commit."""
+        """Run a mutation on this branch as one commit; `coalesce` as in `Graph.mutate`."""
         return self._graph.mutate(
             query,
             params,
@@ -65,6 +66,7 @@ class BranchHandle:
             message=message,
             metadata=metadata,
             retries=retries,
+            coalesce=coalesce,
         )
 
     @checked
@@ -231,5 +233,7 @@ class Transaction:
 
     @checked
     def load(self, source: Any, mode: str, **options: Any) -> LoadResult:
-        """Load bulk data inside the transaction; `options` are those of `Graph.load`."""
+        """Load bulk data inside the transaction; `options` are those of `Graph.load`. Indexes wait
+        for upkeep: the branch of the transaction is gone at its end."""
+        options = {"indexes": "later", **options}
         return self._graph.load(source, mode, branch=self._name, actor=self._note.actor, **options)

@@ -17,7 +17,7 @@ STORAGE = "omnigraph.storage"
 DOORS = {
     "beside": {"has_ended", "own_process"},
     "derived.derived_folder": {"EDGES", "FOLDER", "NODES", "DerivedEntry", "is_of", "pin_of"},
-    "derived.edge_file": {"EdgeFile", "RowLists", "Way", "edge_arrays"},
+    "derived.edge_file": {"EdgeFile", "RowLists", "Way", "distinct_arrays", "edge_arrays"},
     "derived.mapped_file": {"DamagedFile", "MappedFile"},
     "derived.node_file": {"NO_ROW", "NodeFile", "node_arrays"},
     "external": {"ExternalBlobs"},

@@ -28,7 +28,7 @@ from omnigraph.storage.lance.columns import (
 )
 from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.lance.id_index import IdIndex
-from omnigraph.storage.lance.index_segments import IndexFacts
+from omnigraph.storage.lance.index_segments import IndexFacts, IndexLag
 from omnigraph.storage.lance.row_cache import RowCache
 from omnigraph.storage.lance.rowids import rows_by_id
 from omnigraph.storage.records import TablePin
@@ -85,6 +85,11 @@ class TableReader:
     def indexes(self) -> tuple[IndexFacts, ...]:
         """Every index this version has."""
         return index_segments.facts(self._handle)
+
+    def index_lag(self, name: str) -> IndexLag:
+        """How far an index of this version is behind its rows."""
+        with self._datasets.lance_call("index_lag", self.pin.table_key):
+            return index_segments.lag(self._handle, name)
 
     def fragment_count(self) -> int:
         """How many fragments this version has: every read pays for each."""
