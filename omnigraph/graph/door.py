@@ -298,7 +298,8 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
     ) -> Transaction:
         """A block whose writes become one commit of a branch, or none; with `if_commit` only on
         that head of the branch."""
-        return Transaction(self, noted(actor, message, metadata), branch, if_commit)
+        note, owned = noted(actor, message, metadata), self._store.owned_branches.owned
+        return Transaction(self, note, owned, branch, if_commit)
 
     @checked
     def ensure_indices(

@@ -17,7 +17,6 @@ from omnigraph.server.idempotency import is_running, mark_of, refuse_key
 from omnigraph.server.read_routes import MAIN
 from omnigraph.server.write_routes import resolved
 from omnigraph.storage.manifest.tags import Tag
-from omnigraph.storage.protocol.intent import noted
 
 _STATEMENTS_MAX = 1_000
 
@@ -93,8 +92,13 @@ def transact(call: RouteCall) -> Answer:
     call.facts.update(branch=branch)
     if not 0 < len(body.statements) <= _STATEMENTS_MAX:
         raise BadRequest(f"a transaction has 1 to {_STATEMENTS_MAX} statements")
-    note = noted(call.actor, body.message, body.metadata)
-    with Transaction(call.graph, note, branch, body.if_commit) as block:
+    with call.graph.transaction(
+        call.actor,
+        branch=branch,
+        if_commit=body.if_commit,
+        message=body.message,
+        metadata=body.metadata,
+    ) as block:
         results = [_statement(block, each) for each in body.statements]
     outcome = block.outcome
     commit = None if outcome is None or outcome.commit is None else commit_output(outcome.commit)
