@@ -30,7 +30,7 @@ class BadDay:
             if graph is None:
                 try:
                     graph = og.open(self.uri, storage_options=self.options)
-                except UNKNOWN + (og.NotFound,):
+                except (*UNKNOWN, og.NotFound):
                     continue
             self.count += 1
             deed = f"{self.log.stem}-{self.count}"

@@ -24,6 +24,7 @@ from omnigraph.cli import (
     demo,
     diff,
     embed,
+    entity_log,
     feed_consumers,
     fmt,
     history,
@@ -78,6 +79,7 @@ app.command()(diff.diff)
 app.command()(undo_commands.revert)
 app.command()(undo_commands.restore)
 app.add_typer(history.commit_app)
+app.command()(entity_log.log)
 changes.app.add_typer(feed_consumers.app)
 app.add_typer(changes.app)
 app.command()(history.snapshot)

@@ -66,18 +66,21 @@ def open(
     fold: bool = True,
     external_blobs: Iterable[str] = (),
     durability: str | None = None,
+    coalesce_ms: int | None = None,
 ) -> Graph:
     """An existing graph. Read-write settles what dead writers left; read-only never writes.
 
     `fold=False` leaves small fragments as they are, for `optimize` to fold. A Blob may be given as
     the address of a file below one of `external_blobs`, such as `file:///photos/` or
     `s3://bucket/photos/`; its bytes are copied in. `durability` is `fsync` or `os` for this
-    process, else that of OMNIGRAPH_DURABILITY, else the graph's own.
+    process, else that of OMNIGRAPH_DURABILITY, else the graph's own. With
+    `coalesce_ms` mutations that threads of this process make at the same time share one commit,
+    each waiting that long for others.
     """
     require_address(uri)
     settings = Settings(fold=fold, external_blobs=tuple(external_blobs), durability=durability)
     store = open_store(uri, read_only=read_only, storage_options=storage_options, settings=settings)
-    return Graph(store)
+    return Graph(store, coalesce_ms=coalesce_ms)
 
 
 @checked

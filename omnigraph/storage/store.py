@@ -15,6 +15,7 @@ from omnigraph.errors import (
     RecoveryRequired,
     StorageFailed,
 )
+from omnigraph.storage.beside import BesideObjects
 from omnigraph.storage.derived.derived_folder import DerivedFiles
 from omnigraph.storage.external import ExternalBlobs, checked_bases
 from omnigraph.storage.flushing import Flusher, chosen_durability
@@ -125,6 +126,7 @@ class Store:
             self.require_writable,
         )
         self.feed_claims = FeedClaims(where, self.objects, self.locks, self.require_writable)
+        self.beside = BesideObjects(self.objects, self.require_writable)
         self.sidecars = Sidecars(self.objects, self.stats)
         self.audit = Audit(self.datasets, self.tables)
         self.drifts = Drifts(
