@@ -1,5 +1,6 @@
 """Indexes of a load: built after its commit, extended by the next, and missing without harm."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from omnigraph.exec.search import search
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
 from omnigraph.types import TableKey
-from tests.forked import KILLED, run
+from tests.forked import KILLED, context, run
 
 SCHEMA = """
 node Person { name: String @key  bio: String? @index  age: I32? @index  face: Vector(2)? @index }
@@ -152,6 +153,31 @@ def test_the_load_once_again_builds_what_a_kill_left_out(
         assert again.repeated
         assert indexes(graph) == dict.fromkeys(DECLARED, 0)
         assert graph.snapshot().topology.keys() == {PERSON}
+
+
+def load_many(uri: str, first: int) -> None:
+    load(og.open(uri), people(first), once=f"from {first}")
+
+
+@pytest.mark.slow
+def test_loads_killed_at_random_moments_leave_rows_whole_and_are_made_up_for(
+    tmp_path: Path,
+) -> None:
+    og.init(tmp_path / "g", SCHEMA).close()
+    chance = random.Random(3)
+    for number in range(12):
+        first = number * COUNT
+        child = context().Process(target=load_many, args=(str(tmp_path / "g"), first))
+        child.start()
+        child.join(chance.uniform(0.05, 0.8))
+        child.kill()
+        child.join()
+        with og.open(tmp_path / "g") as graph:
+            assert matching(graph, "graphs") in (first, first + COUNT)
+            load(graph, people(first), once=f"from {first}")
+            assert matching(graph, "graphs") == first + COUNT
+            assert max(indexes(graph).values()) < 20
+            assert graph.check().ok
 
 
 def test_rows_that_others_write_meanwhile_cost_no_repetition(
