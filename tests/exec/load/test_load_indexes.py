@@ -116,6 +116,23 @@ def test_vectors_get_an_index_where_exact_search_does_not_fit(
         assert indexes(graph)["face:vector"] == 0
 
 
+def test_a_branch_extends_what_it_inherited_and_merges(tmp_path: Path) -> None:
+    with og.init(tmp_path / "g", SCHEMA) as graph:
+        load(graph, people())
+        side = load(graph, people(100, 45), branch="side", from_branch="main")
+        assert side.indexes.commit_id == graph.commits.list("side")[0].id
+        known = graph._store.reader(graph.snapshot("side"), PERSON).indexes()
+        assert {each.behind for each in known} == {0}
+        assert indexes(graph) == dict.fromkeys(DECLARED, 0)
+        text = 'query q() { match { $p: Person search($p.bio, "graphs") } return { $p.name } }'
+        with og.open(graph.uri) as again:
+            assert len(again.query(text, branch="side")) == COUNT + 45
+            assert again.branches.merge("side").kind == "fast_forward"
+            assert matching(again, "graphs") == COUNT + 45
+            again.optimize()
+            assert again.check().ok
+
+
 # ---- what stops it
 
 
