@@ -1,5 +1,6 @@
 """Indexes of a load: built after its commit, extended by the next, and missing without harm."""
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,13 @@ DECLARED = {"name:full-text", "name:ordered", "bio:full-text", "bio:ordered", "a
 COUNT = 40
 
 
+FEW = {"OMNIGRAPH_INDEX_ROWS_MIN": "20", "OMNIGRAPH_TOPOLOGY_ROWS_MIN": "20"}
+
+
 @pytest.fixture(autouse=True)
 def _few_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_INDEX_ROWS_MIN", "20")
-    monkeypatch.setenv("OMNIGRAPH_TOPOLOGY_ROWS_MIN", "20")
+    for name, value in FEW.items():
+        monkeypatch.setenv(name, value)
 
 
 def people(first: int = 0, count: int = COUNT, word: str = "graphs") -> pa.Table:
@@ -152,6 +156,7 @@ def test_a_failure_of_the_indexes_is_told_and_the_load_stands(tmp_path: Path, pl
 
 
 def load_and_die(uri: str, place: str, nth: int) -> None:
+    os.environ.update(FEW)  # the server of children has those of the tests before
     failpoints.arm(place, "kill", nth)
     load(og.open(uri), people(), once="people")
 
@@ -173,6 +178,7 @@ def test_the_load_once_again_builds_what_a_kill_left_out(
 
 
 def load_many(uri: str, first: int) -> None:
+    os.environ.update(FEW)
     load(og.open(uri), people(first), once=f"from {first}")
 
 
