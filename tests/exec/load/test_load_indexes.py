@@ -81,6 +81,9 @@ def test_a_load_builds_the_indexes_of_the_schema_as_a_commit_of_the_index_writer
         graph.load(edges, "append", edge="Knows", engine="local")
         assert indexes(graph, KNOWS) == {"since:ordered": 0}
         assert {each.table for each in done.indexes.built} == {PERSON}
+        states = {(each.table, each.column): each for each in graph.indexes()}
+        assert states[PERSON, "age"].state == "current"
+        assert states[KNOWS, "src"].reason == "topology files answer lookups by it"
 
 
 def test_rows_of_later_loads_extend_them_once_they_are_many(tmp_path: Path) -> None:
