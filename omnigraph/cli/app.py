@@ -33,6 +33,7 @@ from omnigraph.cli import (
     schema,
     scope,
     serve,
+    server_commands,
     settings,
     shell,
     spark,
@@ -50,8 +51,8 @@ from omnigraph.cli.terminal import (
 )
 
 _EPILOG = (
-    "Everywhere: --profile NAME takes the graph from your config.yaml, --debug shows where a "
-    "failure came from, --yes answers questions."
+    "Everywhere: --profile NAME takes the graph from your config.yaml, --server NAME|URL with "
+    "--graph ID from a server, --debug shows where a failure came from, --yes answers questions."
 )
 
 app = typer.Typer(
@@ -94,6 +95,11 @@ app.command()(fmt.fmt)
 app.add_typer(blob.app)
 app.command()(embed.embed)
 app.command()(serve.serve)
+app.command()(server_commands.login)
+app.command()(server_commands.logout)
+app.command()(server_commands.whoami)
+app.add_typer(server_commands.graphs_app)
+app.command()(server_commands.alias)
 app.add_typer(profile.app)
 app.command()(settings.config)
 app.command()(completion.completion)

@@ -55,10 +55,11 @@ _ALLOWED = {
         _ANY,
     ),
     **dict.fromkeys(("changes", "diff", "schema", "shell", "explain", "recoveries", "tag"), _ANY),
+    **dict.fromkeys(("revert", "restore"), _ANY),
     **dict.fromkeys(("optimize", "repair", "cleanup", "check", "lint"), _DIRECT),
     **dict.fromkeys(("policy", "queries"), _DIRECT),
     "serve": frozenset({"--cluster"}),
-    "graphs": frozenset({"--server", "--profile"}),
+    **dict.fromkeys(("graphs", "whoami"), frozenset({"--server", "--profile"})),
     "schema plan": frozenset({"--profile"}),
     "schema check": _NONE,
 }

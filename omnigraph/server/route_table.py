@@ -35,11 +35,16 @@ _FILTERS = (
 _IF_COMMIT = Parameter(
     write_routes.IF_COMMIT, "The commit that the branch must be at.", "header", required=True
 )
+_SNAPSHOT = Parameter("snapshot", "As it was at a commit.")
 _LOAD = (
     _BRANCH,
     Parameter("from", "Create the branch from this one if it is missing."),
     Parameter("mode", "append, merge (the default), patch or overwrite."),
     Parameter("message", "What the commit says about itself."),
+    Parameter("type", "The node type of rows that do not name theirs."),
+    Parameter("edge", "The edge type of rows that do not name theirs."),
+    Parameter("meta", "A text kept with the commit: key=text.", repeated=True),
+    Parameter("on_duplicate", "An id that comes twice in a merge: last or refuse."),
 )
 _BLOB = (
     Parameter("entity", "node or edge.", required=True),
@@ -47,7 +52,7 @@ _BLOB = (
     Parameter("id", "Its id.", required=True),
     Parameter("property", "The Blob property.", required=True),
     _BRANCH,
-    Parameter("snapshot", "As it was at a commit."),
+    _SNAPSHOT,
 )
 _BLOB_HEADERS = tuple(
     Parameter(name, about, "header")
@@ -160,11 +165,7 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         answers=wire.IngestOutput,
         size=BodySize.LOAD,
         other_bodies=(PARQUET, ARROW),
-        parameters=(
-            *_LOAD,
-            Parameter("type", "The node type of Parquet or Arrow columns."),
-            Parameter("edge", "The edge type of Parquet or Arrow columns."),
-        ),
+        parameters=_LOAD,
     ),
     _write(
         "/load/ndjson",
@@ -187,7 +188,12 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         successor="load",
     ),
     _get(
-        "/branches", "cluster_listBranches", "read", read_routes.branches, answers=wire.BranchList
+        "/branches",
+        "cluster_listBranches",
+        "read",
+        read_routes.branches,
+        answers=wire.BranchList,
+        parameters=(Parameter("heads", "true: also the commits of their heads."),),
     ),
     _write(
         "/branches",
@@ -222,7 +228,13 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         "read",
         read_routes.commits,
         answers=wire.CommitList,
-        parameters=(_BRANCH, _LIMIT, _TOKEN),
+        parameters=(
+            _BRANCH,
+            _LIMIT,
+            _TOKEN,
+            Parameter("actor", "Only those of this actor."),
+            Parameter("all_branches", "true: of every branch."),
+        ),
         refusals=(400, 404, 413),
     ),
     _get(
@@ -274,7 +286,15 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         request=wire_changes.ExportRequest,
         answers=NDJSON,
     ),
-    _get("/schema", "cluster_getSchema", "read", read_routes.schema, answers=wire.SchemaOutput),
+    _get(
+        "/schema",
+        "cluster_getSchema",
+        "read",
+        read_routes.schema,
+        answers=wire.SchemaOutput,
+        parameters=(_BRANCH, _SNAPSHOT, Parameter("catalog", "true: also its catalog.")),
+        refusals=(400, 404, 410),
+    ),
     _write(
         "/schema/apply",
         "cluster_applySchema",
@@ -289,7 +309,8 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         "read",
         read_routes.snapshot,
         answers=wire.SnapshotOutput,
-        parameters=(_BRANCH,),
+        parameters=(_BRANCH, _SNAPSHOT),
+        refusals=(400, 404, 410),
     ),
     _get(
         "/blob",
