@@ -4,7 +4,7 @@ Invariant: columns, rows and their JSON values are those of the same query in th
 of values are read off the Arrow columns, which the server sends as it has them.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import httpx
 import pyarrow as pa
@@ -18,12 +18,12 @@ from omnigraph.types import Scalar, ValueType
 ARROW = "application/vnd.apache.arrow.stream"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ServedResult(QueryResult):
     """The rows of one query that a server ran."""
 
-    _name: str = field(default="", repr=False)
-    _url: str = field(default="", repr=False)
+    _name: str = ""
+    _url: str = ""
 
     @property
     def query_name(self) -> str:
