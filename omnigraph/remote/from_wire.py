@@ -9,7 +9,7 @@ from typing import Any
 
 from omnigraph.errors import NotServed
 from omnigraph.exec.changes.diff import Change, ChangedType
-from omnigraph.exec.changes.feed import FeedBlock
+from omnigraph.exec.changes.feed import FeedBlock, FeedPage
 from omnigraph.exec.changes.images import Values
 from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.merge.kept_edges import KeptEdge
@@ -143,6 +143,16 @@ def _values(names: tuple[str, ...], image: Document | None) -> Values | None:
 def block_of(document: Document) -> FeedBlock:
     """One commit of the feed and its changes."""
     return FeedBlock(cause_of(document["cause"]), tuple(map(change_of, document["changes"])))
+
+
+def page_of(document: Document) -> FeedPage:
+    """A page of the feed."""
+    return FeedPage(
+        tuple(map(block_of, document["blocks"])),
+        document.get("next_page_token"),
+        document.get("cursor"),
+        document.get("caught_up"),
+    )
 
 
 # ---- results of writes

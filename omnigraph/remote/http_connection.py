@@ -143,11 +143,15 @@ class HttpConnection:
         return self._send("POST", path, params, {**headers, **named}, content, is_safe=is_safe)
 
     @contextmanager
-    def stream(self, path: str, body: Any) -> Iterator[httpx.Response]:
-        """An answer that is read while it arrives."""
+    def stream(self, path: str, body: Any = None, params: Params = ()) -> Iterator[httpx.Response]:
+        """An answer that is read while it arrives: to a JSON body, or to a GET without one."""
         self._require_open()
         request = self._client.build_request(
-            "POST", self.base + path, headers=JSON, content=encoded(body)
+            "GET" if body is None else "POST",
+            self.base + path,
+            params=list(params),
+            headers={} if body is None else JSON,
+            content=None if body is None else encoded(body),
         )
         response = self._first(lambda: self._client.send(request, stream=True))
         try:

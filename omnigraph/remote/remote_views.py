@@ -4,7 +4,7 @@ Invariant: a view sends one request for one call, or a page at a time, and keeps
 that the API has no word for is `NotServed`, never ignored.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -26,7 +26,8 @@ from omnigraph.graph.views import (
     TagsView,
 )
 from omnigraph.remote.answers import settled
-from omnigraph.remote.from_wire import block_of, commit_of, commit_or_none, merge_of, tag_of
+from omnigraph.remote.event_stream import followed
+from omnigraph.remote.from_wire import commit_of, commit_or_none, merge_of, page_of, tag_of
 from omnigraph.remote.http_connection import given, segment
 from omnigraph.remote.remote_session import RemoteSession, key_of
 from omnigraph.remote.served_changes import ServedChanges, baseline_of
@@ -262,12 +263,27 @@ class RemoteChangeFeed(ChangesView):
             branch=branch, start=start, cursor=cursor, page_token=page_token, limit=limit
         )
         page = self._http.document("/changes", [*params, *change_params(kinds, types, ops)])
-        return FeedPage(
-            tuple(map(block_of, page["blocks"])),
-            page.get("next_page_token"),
-            page.get("cursor"),
-            page.get("caught_up"),
-        )
+        return page_of(page)
+
+    @checked
+    def follow(
+        self,
+        branch: str = MAIN,
+        *,
+        start: str | None = None,
+        cursor: str | None = None,
+        kinds: Collection[str] = (),
+        types: Collection[str] = (),
+        ops: Collection[str] = (),
+    ) -> Iterator[FeedPage]:
+        """The pages of a branch's feed as commits come, for ever: sent by the server, without
+        asking again. A connection that breaks is made again where the last cursor stands."""
+        if start is not None and cursor is not None:
+            raise BadRequest("a poll has one of start, cursor and page_token")
+        asked = [*given(branch=branch), *change_params(kinds, types, ops)]
+        if start is None and cursor is None:
+            cursor = self.poll(branch, start="now", kinds=kinds, types=types, ops=ops).cursor
+        return followed(self._http, asked, start, cursor)
 
     @checked
     def baseline(

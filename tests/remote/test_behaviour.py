@@ -1,6 +1,7 @@
 """RC1: what the library promises, of a graph opened from its files and of the same one served."""
 
 import io
+import threading
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -492,6 +493,37 @@ def test_the_feed_goes_on_from_its_cursor(new: Maker, tmp_path: Path) -> None:
     for wrong in ({"cursor": "x"}, {"start": "x"}, {"start": "now", "cursor": "x"}):
         with pytest.raises(og.BadRequest):
             graph.changes.poll(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_feed_is_followed_as_commits_come(new: Maker) -> None:
+    graph = people(new)
+    seen: list[str] = []
+    came = threading.Semaphore(0)
+
+    def listen() -> None:
+        for page in graph.changes.follow(start="beginning", kinds=["node"]):
+            for block in page.blocks:
+                seen.extend(change.id for change in block.changes)
+                came.release()
+            if "Fay" in seen:
+                return
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    assert came.acquire(timeout=60)
+    for name in ("Eve", "Fay"):
+        graph.mutate(ADD, {"n": name, "a": 1})
+        assert came.acquire(timeout=60)
+    listener.join(60)
+    assert not listener.is_alive()
+    assert [name for name in seen if name in ("Ada", "Bob", "Eve", "Fay")] == [
+        "Ada",
+        "Bob",
+        "Eve",
+        "Fay",
+    ]
+    with pytest.raises(og.NotFound):
+        next(graph.changes.follow("nowhere"))
 
 
 def test_a_commit_is_reverted_and_a_point_restored(new: Maker) -> None:

@@ -234,3 +234,18 @@ def test_the_graph_is_named_or_alone(shared: SharedServer, tmp_path: Path) -> No
 def test_another_version_of_the_api_is_refused_by_the_server(shared: SharedServer) -> None:
     refused = shared.server.client.get("/graphs", headers={"Omnigraph-Http-Api": "0.11"})
     assert refused.status_code == 400
+
+
+def test_a_feed_whose_connection_breaks_goes_on_at_its_cursor() -> None:
+    head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+
+    def event(cursor: bytes) -> bytes:
+        data = b'data: {"blocks":[],"cursor":"' + cursor + b'","caught_up":true}\n\n'
+        return head + f"{len(data):x}\r\n".encode() + data + b"\r\n" + CUT
+
+    with scripted(event(b"one"), event(b"two")) as (script, graph):
+        pages = graph.changes.follow(start="beginning")
+        assert [next(pages).cursor for _ in range(2)] == ["one", "two"]
+        pages.close()  # type: ignore[attr-defined]
+        assert b"start=beginning" in script.requests[1]
+        assert b"cursor=one" in script.requests[2]
