@@ -2,7 +2,7 @@
 
 Invariant: a read is sent again after a connection failure; a write only if it was not sent, or has
 an idempotency key, under which the server does it once. Everything that fails is an error of the
-library, and one that leaves a write unknown says so.
+library, and one that leaves a write unknown says so, also where only its first sending is unknown.
 """
 
 import time
@@ -27,6 +27,10 @@ _PAUSE_S = 0.1
 _BUSY_S_MAX = 5
 _IDLE_S = 3.0
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
+
+_SAYS_NOTHING = (429, 500, 502, 503, 504)
+"""Statuses of a repeated write that tell nothing of its first sending."""
+_KEY = "Idempotency-Key"
 
 Params = Sequence[tuple[str, str]]
 Content = bytes | IO[bytes] | None
@@ -138,7 +142,7 @@ class HttpConnection:
         """The answer to a write that is done once, however often it is sent."""
         if key is None and self._retries_writes:
             key = str(ULID())
-        named = {} if key is None else {"Idempotency-Key": key}
+        named = {} if key is None else {_KEY: key}
         is_safe = key is not None
         return self._send("POST", path, params, {**headers, **named}, content, is_safe=is_safe)
 
@@ -188,6 +192,8 @@ class HttpConnection:
         """The answer to one request, sent again as the invariant allows; or its error."""
         self._require_open()
         losses, until = 0, time.monotonic() + self._patience_s
+        is_write = not is_safe or _KEY in headers
+        is_unsettled = False  # whether a write was sent whose answer was lost
         while True:
             if content is not None and not isinstance(content, bytes):
                 content.seek(0)
@@ -199,10 +205,10 @@ class HttpConnection:
                 losses += 1
                 is_sent = not isinstance(cause, _UNSENT)
                 is_late = isinstance(cause, httpx.TimeoutException)
+                is_unsettled |= is_sent and is_write
                 if losses < _ATTEMPTS and not is_late and (is_safe or not is_sent):
                     time.sleep(_PAUSE_S * losses)
                     continue
-                is_unsettled = is_sent and (not is_safe or "Idempotency-Key" in headers)
                 raise ServerUnreachable(self.url, _reason(cause), is_unsettled) from cause
             except (UnicodeEncodeError, httpx.InvalidURL) as cause:
                 raise BadRequest(f"this cannot be sent over HTTP: {cause}") from None
@@ -210,7 +216,11 @@ class HttpConnection:
                 return response
             pause = self._pause(response)
             if pause is None or time.monotonic() + pause > until:
-                raise self._error(response)
+                error = self._error(response)
+                is_running = response.status_code == 409 and "retry-after" in response.headers
+                if is_unsettled and (is_running or response.status_code in _SAYS_NOTHING):
+                    raise ServerUnreachable(self.url, f"{error}", is_unsettled) from error
+                raise error
             time.sleep(pause)
 
     @staticmethod

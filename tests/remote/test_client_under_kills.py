@@ -91,7 +91,7 @@ def storm(folder: Path, *, seconds: float, threads: int, kills_every: float) -> 
 
 
 def test_RC2_a_write_whose_worker_was_killed_is_done_once(tmp_path: Path) -> None:
-    storm(tmp_path, seconds=4, threads=4, kills_every=1.2)
+    storm(tmp_path, seconds=3, threads=3, kills_every=1.0)
 
 
 @pytest.mark.slow

@@ -159,6 +159,18 @@ def test_a_server_that_is_busy_is_asked_again_soon_but_not_late() -> None:
         assert refused.value.retry_after == 60
 
 
+def test_RC2_a_write_that_was_lost_and_then_refused_may_have_been_done() -> None:
+    late = answer(b'{"error":"too many"}', b"429 Busy", b"retry-after: 60\r\n")
+    with scripted(None, late) as (script, graph):
+        with pytest.raises(og.ServerUnreachable, match="may have been done") as lost:
+            graph.mutate(ADD, {"n": "x"})
+        assert lost.value.is_unsettled
+        assert len(script.requests) == 3
+    refused = answer(b'{"error":"it breaks a rule"}', b"400 Bad")
+    with scripted(None, refused) as (_, graph), pytest.raises(og.BadRequest, match="breaks a rule"):
+        graph.mutate(ADD, {"n": "x"})  # it would be refused the first time, too
+
+
 def test_a_server_that_is_silent_is_given_up() -> None:
     with scripted(b"silence", timeout=0.5) as (_, graph):
         with pytest.raises(og.ServerUnreachable, match="timed out") as lost:
