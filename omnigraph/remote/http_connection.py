@@ -41,9 +41,15 @@ def encoded(document: Any) -> bytes:
     """A JSON body, or `BadRequest` for values that JSON has no form for."""
     options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
     try:
-        return orjson.dumps(document, option=options)
+        return orjson.dumps(document, default=_plain, option=options)
     except TypeError as cause:
         raise BadRequest(f"this cannot be sent as JSON: {cause}", "give plain values") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} has no JSON form")
 
 
 def segment(name: str) -> str:

@@ -87,6 +87,7 @@ class RemoteGraph(RemoteVerbs):
     ) -> QueryResult:
         """The rows of a read, from the head of a branch (`main` by default) or from a commit."""
         self.session.require_local_engine(engine, spark)
+        self.session.require_branch(branch, snapshot)
         body = {
             "query": query_text(query),
             "params": params,
@@ -103,6 +104,7 @@ class RemoteGraph(RemoteVerbs):
     @checked
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
         """Every table with its version and row count, now or at a commit."""
+        self.session.require_branch(branch, commit)
         pinned = given(branch=branch) if commit is None else given(snapshot=commit)
         return snapshot_of(self.session.http.document("/snapshot", pinned))
 
@@ -125,6 +127,7 @@ class RemoteGraph(RemoteVerbs):
         lost to another writer is sent again up to `retries` times."""
         self.session.require_writable()
         self.session.require_own_actor(actor)
+        self.session.require_branch(branch)
         if retries is not None and retries < 0:
             raise BadRequest(f"retries is {retries}", "pass 0 or more")
         if retries and if_commit is not None:

@@ -43,6 +43,7 @@ class RemoteSchema(SchemaView):
     @checked
     def on(self, branch: str) -> Accepted:
         """The schema of a branch."""
+        self._session.require_branch(branch)
         return self._accepted(self._http.document("/schema", given(branch=branch, catalog=True)))
 
     @checked
@@ -94,6 +95,7 @@ class RemoteSchema(SchemaView):
         """Change the schema of a branch, and its data with it, as one commit of that branch."""
         self._session.require_writable()
         self._session.require_own_actor(actor)
+        self._session.require_branch(branch)
         text = schema_text(desired)
         body = {
             "schema_source": text,

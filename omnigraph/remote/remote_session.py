@@ -7,7 +7,7 @@ never sent; a handle that was opened read-only sends no write.
 import hashlib
 from dataclasses import dataclass
 
-from omnigraph.errors import BadRequest, NotServed
+from omnigraph.errors import BadRequest, NotFound, NotServed
 from omnigraph.remote.http_connection import HttpConnection
 
 _KEY_CHARS_MAX = 200
@@ -34,6 +34,11 @@ class RemoteSession:
                 f"a served write carries the actor of its token, not '{actor}'",
                 "leave the actor out, or connect with the token of that actor",
             )
+
+    def require_branch(self, *names: str | None) -> None:
+        """Pass unless a name is empty, which a server would take for main."""
+        if "" in names:
+            raise NotFound("branch", "")
 
     def require_local_engine(self, engine: str, spark: object) -> None:
         """Pass unless Spark is asked for."""

@@ -69,6 +69,7 @@ class RemoteVerbs(Graph):
         session = self.session
         session.require_writable()
         session.require_own_actor(actor)
+        session.require_branch(branch, from_branch)
         session.require_local_engine(engine, spark)
         if mode not in MODES:
             raise BadRequest(f"unknown load mode '{mode}'", f"use {', '.join(MODES)}")
@@ -193,6 +194,7 @@ class RemoteVerbs(Graph):
         return chunks()
 
     def _exported(self, types: list[str] | None, branch: str, snapshot: str | None) -> Any:
+        self.session.require_branch(branch, snapshot)
         pinned = {"branch": branch} if snapshot is None else {"snapshot": snapshot}
         return self.session.http.stream("/export", {**pinned, "type_names": types})
 
@@ -208,6 +210,7 @@ class RemoteVerbs(Graph):
         snapshot: str | None = None,
     ) -> BlobCell:
         """One blob: what is known about it, and its bytes when they are asked for."""
+        self.session.require_branch(branch, snapshot)
         selector = given(entity=kind, type=type, id=id, property=property)
         return blob_of(self.session.http, [*selector, *given(branch=branch, snapshot=snapshot)])
 
@@ -229,7 +232,7 @@ class RemoteVerbs(Graph):
         progress: Callable[[Progress], None] | None = None,
     ) -> UndoOutcome:
         """Undo a commit, or with `to` the commits after it up to that one, as one new commit."""
-        self._require_undo(actor, dry_run=dry_run)
+        self._require_undo(actor, onto, dry_run=dry_run)
         body = {
             "commit": commit,
             "to": to,
@@ -260,7 +263,7 @@ class RemoteVerbs(Graph):
         progress: Callable[[Progress], None] | None = None,
     ) -> UndoOutcome:
         """Make a branch's content that of a point, or that of some types, as one new commit."""
-        self._require_undo(actor, dry_run=dry_run)
+        self._require_undo(actor, branch, dry_run=dry_run)
         body = {
             "point": point,
             "types": None if types is None else list(types),
@@ -271,7 +274,8 @@ class RemoteVerbs(Graph):
         }
         return undo_of(self.session.http.write("POST", "/restore", body), self.uri)
 
-    def _require_undo(self, actor: str | None, *, dry_run: bool) -> None:
+    def _require_undo(self, actor: str | None, branch: str, *, dry_run: bool) -> None:
+        self.session.require_branch(branch)
         if not dry_run:
             self.session.require_writable()
         self.session.require_own_actor(actor)

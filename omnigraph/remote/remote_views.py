@@ -49,6 +49,7 @@ class RemoteBranches(BranchesView):
     def create(self, name: str, from_: str = MAIN) -> str:
         """A new branch at the head of another, or at any point in time; its name, trimmed."""
         self._session.require_writable()
+        self._session.require_branch(from_)
         made = self._http.write("POST", "/branches", {"name": name, "from": from_})
         return str(made["name"])
 
@@ -86,6 +87,7 @@ class RemoteBranches(BranchesView):
         if not dry_run:
             self._session.require_writable()
         self._session.require_own_actor(actor)
+        self._session.require_branch(source, into)
         body = {
             "source": source,
             "target": into,
@@ -143,6 +145,7 @@ class RemoteCommits(CommitsView):
     """The history of a served graph."""
 
     def __init__(self, session: RemoteSession) -> None:
+        self._session = session
         self._http = session.http
 
     @checked
@@ -160,6 +163,7 @@ class RemoteCommits(CommitsView):
             raise BadRequest(f"limit is {limit}", "give a whole number from 0 on")
         if all_branches and branch != MAIN:
             raise BadRequest("all_branches= leaves no branch to choose", "pass one of the two")
+        self._session.require_branch(branch)
         commits: list[Commit] = []
         token = None
         while limit is None or len(commits) < limit:
@@ -234,6 +238,7 @@ class RemoteChangeFeed(ChangesView):
     """The change feed of a served graph. Consumers are registered where its files are."""
 
     def __init__(self, session: RemoteSession) -> None:
+        self._session = session
         self._http = session.http
 
     @checked
@@ -259,6 +264,7 @@ class RemoteChangeFeed(ChangesView):
             )
         if commits != POLL_COMMITS:
             self._refuse("poll(commits=)", "bound a page with limit=")
+        self._session.require_branch(branch)
         params = given(
             branch=branch, start=start, cursor=cursor, page_token=page_token, limit=limit
         )
@@ -280,6 +286,7 @@ class RemoteChangeFeed(ChangesView):
         asking again. A connection that breaks is made again where the last cursor stands."""
         if start is not None and cursor is not None:
             raise BadRequest("a poll has one of start, cursor and page_token")
+        self._session.require_branch(branch)
         asked = [*given(branch=branch), *change_params(kinds, types, ops)]
         if start is None and cursor is None:
             cursor = self.poll(branch, start="now", kinds=kinds, types=types, ops=ops).cursor
@@ -298,6 +305,7 @@ class RemoteChangeFeed(ChangesView):
         """Everything at the head of a branch, and the cursor from which polls go on."""
         if consumer is not None:
             self._refuse("a baseline of a registered consumer")
+        self._session.require_branch(branch)
         body = {"branch": branch, "kind": list(kinds), "type": list(types), "op": list(ops)}
         return baseline_of(self._http, body)
 

@@ -4,6 +4,7 @@ import io
 import threading
 from datetime import UTC, date, datetime
 from pathlib import Path
+from types import MappingProxyType
 
 import polars
 import pyarrow as pa
@@ -100,6 +101,7 @@ def test_parameters_are_python_values(new: Maker) -> None:
     )
     moment = datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)
     given = {"d": date(1999, 12, 31), "t": moment, "i": (1, 2), "x": None}
+    assert graph.query(text, MappingProxyType(given)).rows == [{"p.name": "Bob"}]
     assert graph.query(text, given).rows == [{"p.name": "Bob"}]
     with pytest.raises(og.BadRequest, match="parameter 'd' not provided"):
         graph.query(text)
@@ -146,6 +148,34 @@ def test_arguments_are_checked_before_anything_is_asked(new: Maker) -> None:
         with pytest.raises(og.BadRequest):
             call()
     assert len(graph.commits.list()) == 2
+
+
+def test_a_name_that_is_empty_is_not_main(new: Maker) -> None:
+    graph = people(new)
+    head = graph.commits.list()[0].id
+    line = b'{"type":"City","data":{"name":"Rome"}}'
+    for call in (
+        lambda: graph.query(NAMES, branch=""),
+        lambda: graph.query(NAMES, snapshot=""),
+        lambda: graph.snapshot(""),
+        lambda: graph.mutate(ADD, {"n": "x"}, branch=""),
+        lambda: graph.load(line, "merge", branch=""),
+        lambda: graph.load(line, "merge", branch="new", from_branch=""),
+        lambda: graph.export(io.BytesIO(), branch=""),
+        lambda: graph.branches.create("x", from_=""),
+        lambda: graph.branches.merge("", "main"),
+        lambda: graph.branches.merge("main", ""),
+        lambda: graph.revert("main", onto=""),
+        lambda: graph.restore("main~1", branch=""),
+        lambda: graph.commits.list(""),
+        lambda: graph.changes.poll(""),
+        lambda: graph.changes.baseline(""),
+        lambda: graph.schema.on(""),
+        lambda: graph.schema.apply(SCHEMA, branch=""),
+    ):
+        with pytest.raises((og.NotFound, og.BadRequest)):
+            call()
+    assert graph.commits.list(all_branches=True)[0].id == head
 
 
 # ---- writes
