@@ -233,7 +233,7 @@ def _kept(document: Document) -> KeptEdge:
     )
 
 
-def merge_of(document: Document, url: str) -> MergeOutcome:
+def merge_of(document: Document, url: str, *, repeated: bool = False) -> MergeOutcome:
     """The outcome of a merge, or its preview."""
     return MergeOutcome(
         kind=document["outcome"],
@@ -247,6 +247,7 @@ def merge_of(document: Document, url: str) -> MergeOutcome:
         kept_edges=tuple(map(_kept, document.get("kept_edges", ()))),
         conflicts=tuple(map(conflict, document.get("merge_conflicts", ()))),
         dry_run=document.get("dry_run", False),
+        repeated=repeated,
     )
 
 

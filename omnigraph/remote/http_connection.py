@@ -31,6 +31,8 @@ _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.Pr
 _SAYS_NOTHING = (429, 500, 502, 503, 504)
 """Statuses of a repeated write that tell nothing of its first sending."""
 _KEY = "Idempotency-Key"
+REPLAY = "idempotent-replay"
+"""The header of an answer to a write that was done before."""
 
 Params = Sequence[tuple[str, str]]
 Content = bytes | IO[bytes] | None
@@ -144,13 +146,14 @@ class HttpConnection:
         params: Params = (),
         *,
         key: str | None = None,
+        method: str = "POST",
     ) -> httpx.Response:
         """The answer to a write that is done once, however often it is sent."""
         if key is None and self._retries_writes:
             key = str(ULID())
         named = {} if key is None else {_KEY: key}
         is_safe = key is not None
-        return self._send("POST", path, params, {**headers, **named}, content, is_safe=is_safe)
+        return self._send(method, path, params, {**headers, **named}, content, is_safe=is_safe)
 
     @contextmanager
     def stream(self, path: str, body: Any = None, params: Params = ()) -> Iterator[httpx.Response]:

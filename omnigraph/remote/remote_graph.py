@@ -26,10 +26,11 @@ from omnigraph.graph.handles import BranchHandle
 from omnigraph.graph.source_text import query_text
 from omnigraph.pipeline.frames import Frames
 from omnigraph.remote.from_wire import mutation_of, snapshot_of
-from omnigraph.remote.http_connection import JSON, encoded, given
+from omnigraph.remote.http_connection import JSON, REPLAY, encoded, given
+from omnigraph.remote.remote_entities import RemoteEntityVerbs
 from omnigraph.remote.remote_schema import RemoteSchema
 from omnigraph.remote.remote_session import RemoteSession, key_of
-from omnigraph.remote.remote_verbs import REPLAY, RemoteVerbs
+from omnigraph.remote.remote_verbs import RemoteVerbs
 from omnigraph.remote.remote_views import (
     RemoteBranches,
     RemoteChangeFeed,
@@ -49,7 +50,7 @@ IF_COMMIT = "Omnigraph-If-Graph-Commit"
 _USE_SHELL = "run `omnigraph {} GRAPH` where the files of the graph are"
 
 
-class RemoteGraph(RemoteVerbs):
+class RemoteGraph(RemoteVerbs, RemoteEntityVerbs):
     """One graph of a server, safe to share between threads."""
 
     def __init__(self, session: RemoteSession) -> None:
@@ -122,9 +123,12 @@ class RemoteGraph(RemoteVerbs):
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
         once: str | None = None,
+        coalesce: bool | None = None,
     ) -> MutationResult:
         """Run a mutation as one commit; with `if_commit` only on that head of the branch. One that
         lost to another writer is sent again up to `retries` times."""
+        if coalesce:
+            raise NotServed("mutate(coalesce=True)", self.uri, "leave it out")
         self.session.require_writable()
         self.session.require_own_actor(actor)
         self.session.require_branch(branch)

@@ -26,15 +26,13 @@ from omnigraph.graph import Graph
 from omnigraph.output_file import folder_path, local_path, whole_file, writing
 from omnigraph.remote.answers import settled
 from omnigraph.remote.from_wire import load_of, undo_of
-from omnigraph.remote.http_connection import JSON, Content, Params, encoded, given
+from omnigraph.remote.http_connection import JSON, REPLAY, Content, Params, encoded, given
 from omnigraph.remote.line_counts import LineCounts, kind_and_type
 from omnigraph.remote.load_body import load_body
 from omnigraph.remote.remote_session import RemoteSession, key_of
 from omnigraph.remote.served_changes import blob_of
 from omnigraph.storage.names import MAIN, require_text
 from omnigraph.types import Kind
-
-REPLAY = "idempotent-replay"
 
 
 class RemoteVerbs(Graph):
@@ -64,6 +62,7 @@ class RemoteVerbs(Graph):
         once: str | None = None,
         on_duplicate: str | None = None,
         order_by: str | Sequence[str] | None = None,
+        indexes: str = "now",
     ) -> LoadResult:
         """Load bulk data as one commit. `mode` is append, merge, patch or overwrite."""
         session = self.session
@@ -97,6 +96,7 @@ class RemoteVerbs(Graph):
             message=message,
             meta=meta,
             on_duplicate=on_duplicate,
+            indexes=None if indexes == "now" else indexes,
         )
         if body.path == "/load" and type is None and edge is None:
             raise BadRequest("the input holds columns", "say which with type= or edge=")

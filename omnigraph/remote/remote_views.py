@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
+import orjson
+
 from omnigraph.arguments import checked
 from omnigraph.errors import BadRequest, NotFound, NotServed, UnknownPoint
 from omnigraph.exec.changes.baseline import Baseline
@@ -15,7 +17,7 @@ from omnigraph.exec.changes.consumers import FeedConsumer
 from omnigraph.exec.changes.diff import PAGE_CHANGES, Changes
 from omnigraph.exec.changes.feed import POLL_COMMITS, FeedPage
 from omnigraph.exec.merge.resolve import Resolve
-from omnigraph.exec.merge.run import MergeOutcome
+from omnigraph.exec.merge.run import MERGED, MergeOutcome
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.upkeep.cleanup import Duration
 from omnigraph.graph.views import (
@@ -28,7 +30,7 @@ from omnigraph.graph.views import (
 from omnigraph.remote.answers import settled
 from omnigraph.remote.event_stream import followed
 from omnigraph.remote.from_wire import commit_of, commit_or_none, merge_of, page_of, tag_of
-from omnigraph.remote.http_connection import given, segment
+from omnigraph.remote.http_connection import JSON, REPLAY, encoded, given, segment
 from omnigraph.remote.remote_session import RemoteSession, key_of
 from omnigraph.remote.served_changes import ServedChanges, baseline_of
 from omnigraph.storage.manifest.tags import Tag
@@ -81,9 +83,13 @@ class RemoteBranches(BranchesView):
         dry_run: bool = False,
         if_source: str | None = None,
         if_target: str | None = None,
+        once: str | None = None,
     ) -> MergeOutcome:
         """Merge a branch into another as one commit, or raise `MergeConflicts`. `dry_run` writes
-        nothing."""
+        nothing. `once` names this merge: if a commit of the target has that name, its outcome is
+        returned and nothing is merged."""
+        if once is not None:
+            require_text("the name of a merge `once`", once)
         if not dry_run:
             self._session.require_writable()
         self._session.require_own_actor(actor)
@@ -101,10 +107,20 @@ class RemoteBranches(BranchesView):
         }
 
         def send(resolutions: list[dict[str, Any]]) -> MergeOutcome:
-            asked = {**body, "resolutions": resolutions}
-            return merge_of(self._http.write("POST", "/branches/merge", asked), self._http.uri)
+            asked = encoded({**body, "resolutions": resolutions})
+            key = None if once is None else key_of(once)
+            answer = self._http.write_once("/branches/merge", asked, JSON, key=key)
+            document, repeated = orjson.loads(answer.content), REPLAY in answer.headers
+            return merge_of(document, self._http.uri, repeated=repeated)
 
-        return settled(send, resolve)
+        try:
+            return settled(send, resolve)
+        except BadRequest:
+            # The key may be of a merge of another branch: that of an earlier transaction `once`.
+            done = None if once is None else RemoteCommits(self._session).once(once, into)
+            if done is None:
+                raise
+            return MergeOutcome(MERGED, source, into, done, done.actor, repeated=True)
 
 
 class RemoteTags(TagsView):

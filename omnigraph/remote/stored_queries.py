@@ -10,9 +10,8 @@ import orjson
 
 from omnigraph.exec.mutate.run import MutationResult
 from omnigraph.remote.from_wire import mutation_of
-from omnigraph.remote.http_connection import JSON, encoded, segment
+from omnigraph.remote.http_connection import JSON, REPLAY, encoded, segment
 from omnigraph.remote.remote_graph import IF_COMMIT, RemoteGraph
-from omnigraph.remote.remote_verbs import REPLAY
 
 
 def invoke(

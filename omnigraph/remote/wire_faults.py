@@ -43,7 +43,9 @@ def error_of(status: int, body: bytes, headers: Mapping[str, str], url: str) -> 
     if status == 429:
         return e.ServerBusy(url, text, seconds_of(headers) or 1)
     return (
-        _of_fault(document.get("fault")) or _of_members(document) or _of_status(status, text, url)
+        _of_fault(document.get("fault"))
+        or _of_members(document)
+        or _of_status(status, text, url, headers.get("etag") or None)
     )
 
 
@@ -157,7 +159,7 @@ _MEMBERS: dict[str, Callable[[str, Any], e.OmnigraphError]] = {
 _SERVED = "answered a request"
 
 
-def _of_status(status: int, text: str, url: str) -> e.OmnigraphError:
+def _of_status(status: int, text: str, url: str, tag: str | None) -> e.OmnigraphError:
     match status:
         case 403:
             return e.Forbidden(_quoted(text, "action") or "this", _quoted(text, "actor") or None)
@@ -168,6 +170,8 @@ def _of_status(status: int, text: str, url: str) -> e.OmnigraphError:
             return e.BadRequest(text)
         case 410:
             return e.Reclaimed("data", "that was asked for")
+        case 412:
+            return e.PreconditionFailed("", "If-Match", tag)
         case 504:
             return e.LimitExceeded(e.QUERY_TIME, 0, 0, text)
         case _ if 400 <= status < 500:

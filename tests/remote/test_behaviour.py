@@ -678,6 +678,65 @@ def test_a_blob_is_read_in_parts(new: Maker) -> None:
             call()
 
 
+def test_an_entity_is_looked_at_through_time(new: Maker) -> None:
+    graph = people(new)
+    graph.mutate(AGE, {"n": "Ada", "a": 37}, message="birthday")
+    view = graph.entity("node", "Person", "Ada")
+    assert (view.type, view.id, view.image.properties["age"]) == ("Person", "Ada", 37)
+    assert [(e.type, e.direction, e.count) for e in view.edges] == [("Knows", "out", 1)]
+    assert view.commit_id == graph.commits.list()[0].id
+    assert graph.entity("node", "Person", "Ada", snapshot="main~1").image.properties["age"] == 36
+    revisions = list(graph.history("node", "Person", "Ada"))
+    assert [(r.change.op, r.cause.message) for r in revisions] == [
+        ("update", "birthday"),
+        ("insert", None),
+    ]
+    older = graph.history("node", "Person", "Ada", before=revisions[0].cause.id)
+    assert [r.change.op for r in older] == ["insert"]
+    nobody = graph.history("node", "Person", "nobody")
+    assert (list(nobody), nobody.unreadable) == ([], None)
+    with pytest.raises(og.NotFound):
+        graph.entity("node", "Person", "nobody")
+    with pytest.raises(og.BadRequest, match="unknown node type"):
+        graph.history("node", "Persn", "Ada")
+    states = graph.indexes()
+    assert {state.state for state in states} <= {"current", "behind", "missing", "pending"}
+    assert states == graph.indexes(snapshot="main")
+
+
+def test_a_blob_is_put_if_it_is_the_one_that_was_seen(new: Maker) -> None:
+    graph = people(new)
+    tag = graph.blob("node", "Person", "Ada", "photo").etag
+    assert tag is not None
+    done = graph.put_blob("node", "Person", "Ada", "photo", b"new", if_match=[tag], message="m")
+    assert done.commit is not None
+    assert done.commit.message == "m"
+    assert graph.blob("node", "Person", "Ada", "photo").read() == b"new"
+    with pytest.raises(og.PreconditionFailed) as lost:
+        graph.put_blob("node", "Person", "Ada", "photo", b"x", if_match=[tag])
+    assert (lost.value.branch, lost.value.expected) == ("main", tag)
+    assert lost.value.actual == graph.blob("node", "Person", "Ada", "photo").etag
+    with pytest.raises(og.NotFound):
+        graph.put_blob("node", "Person", "nobody", "photo", b"x")
+
+
+def test_a_merge_once_and_a_transaction_once_are_done_once(new: Maker) -> None:
+    graph = people(new)
+    graph.branches.create("b")
+    graph.mutate(ADD, {"n": "Eve", "a": 1}, branch="b")
+    first = graph.branches.merge("b", once="merge b")
+    again = graph.branches.merge("b", once="merge b")
+    assert (first.repeated, again.repeated) == (False, True)
+    assert first.commit is not None
+    assert again.commit is not None
+    assert first.commit.id == again.commit.id
+    for _ in range(2):
+        with graph.transaction(once="one block") as block:
+            block.mutate(ADD, {"n": "Fay", "a": 1})
+    assert names(graph) == ["Ada", "Bob", "Eve", "Fay"]
+    assert graph.branches.list() == ("b", "main")
+
+
 def test_a_graph_that_was_closed_answers_nothing(new: Maker) -> None:
     graph = people(new)
     with graph as same:

@@ -77,6 +77,7 @@ OF_010 = [
     (404, {}, errors.NotFound),
     (409, {}, errors.BadRequest),
     (410, {}, errors.Reclaimed),
+    (412, {}, errors.PreconditionFailed),
     (422, {}, errors.BadRequest),
     (429, {}, errors.ServerBusy),
     (500, {}, errors.StorageFailed),
