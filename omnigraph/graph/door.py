@@ -95,8 +95,7 @@ class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb):
         return described("Graph", self._facts)
 
     def _facts(self) -> str:
-        head = self._store.snapshot(MAIN)
-        catalog = self._schemas.of(head).catalog
+        head, catalog = self.snapshot(MAIN), self.schema.catalog
         rows = {
             kind: sum(head.tables[t.table].row_count for t in types if t.table in head.tables)
             for kind, types in (("node", catalog.nodes.values()), ("edge", catalog.edges.values()))
