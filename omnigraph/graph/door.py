@@ -35,8 +35,10 @@ from omnigraph.exec.upkeep.check import CheckReport, check
 from omnigraph.exec.upkeep.cleanup import GRACE, CleanupReport, Duration
 from omnigraph.exec.upkeep.optimize import OptimizeReport
 from omnigraph.graph.backup_verb import BackupVerb
+from omnigraph.graph.entity_verbs import EntityVerbs
 from omnigraph.graph.export_verbs import ExportVerbs
 from omnigraph.graph.handles import BranchHandle, Transaction
+from omnigraph.graph.index_verb import IndexVerb
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text
 from omnigraph.graph.undo_verbs import UndoVerbs
@@ -68,7 +70,7 @@ _ENGINES = ("auto", "local", "spark")
 USE_MUTATE = "use graph.mutate"
 
 
-class Graph(ExportVerbs, UndoVerbs, BackupVerb):
+class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb):
     """One open graph, safe to share between threads."""
 
     def __init__(self, store: Store, *, coalesce_ms: int | None = None) -> None:
@@ -86,6 +88,7 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
         self.commits = CommitsView(store, self._schemas)
         self.recoveries = RecoveriesView(store)
         self.changes = ChangesView(store, self._schemas)
+        self.beside = store.beside
         self.spark = Frames(store, self._schemas)
 
     def __repr__(self) -> str:
@@ -263,6 +266,7 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
         once: str | None = None,
         on_duplicate: str | None = None,
         order_by: str | Sequence[str] | None = None,
+        indexes: str = "now",
     ) -> LoadResult:
         """Load bulk data as one commit, of any size. `mode` is append, merge, patch or
         overwrite; a patch sets the properties that a row gives and keeps the others.
@@ -271,6 +275,9 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
         is done. `permissive` reads the older format, which forgives, as one text. Of rows with one
         id a merge keeps the last, by the order of the input; `on_duplicate="refuse"` refuses them,
         as the other modes do. A DataFrame has an order only where `order_by` names its columns.
+
+        The indexes that the schema asks for are built after the commit, as a commit of their own,
+        where a table has 10,000 rows without them; `indexes="later"` leaves them to `optimize`.
         """
         order = Order(
             source=source,
@@ -289,6 +296,7 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
             once=once,
             on_duplicate=on_duplicate,
             order_by=order_by,
+            indexes=indexes,
         )
         return load(self._store, self._loaded_under(branch, from_branch), order)
 
@@ -333,10 +341,12 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
         if_commit: str | None = None,
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        once: str | None = None,
     ) -> Transaction:
         """A block whose writes become one commit of a branch, or none; with `if_commit` only on
-        that head of the branch."""
-        return Transaction(self, noted(actor, message, metadata), branch, if_commit)
+        that head of the branch. `once` names it: if a commit of the branch has that name, what the
+        block writes is dropped, and `outcome` is that of the commit."""
+        return Transaction(self, noted(actor, message, metadata), branch, if_commit, once)
 
     @checked
     def ensure_indices(

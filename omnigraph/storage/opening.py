@@ -12,11 +12,18 @@ from ulid import ULID
 
 from omnigraph.errors import AlreadyExists, BadRequest, NotFound, StorageFailed
 from omnigraph.storage import failpoints, stamp
+from omnigraph.storage.flushing import (
+    checked_durability,
+    chosen_durability,
+    flush_path,
+    stored_durability,
+)
 from omnigraph.storage.locks.locks import hold
 from omnigraph.storage.manifest import publish
 from omnigraph.storage.manifest.state import LOCATION
 from omnigraph.storage.names import lock_name, require_actor, table_location
 from omnigraph.storage.objects import Root, StorageOptions, root_of
+from omnigraph.storage.protocol.power_cut import PowerCut
 from omnigraph.storage.records import CommitId, SchemaId
 from omnigraph.storage.store import Settings, Store
 from omnigraph.storage.upkeep.backup_copy import is_unfinished
@@ -40,16 +47,24 @@ def create(
     _require_distinct(tables)
     _require_no_graph(where)
     _make_folder(where)
-    store = Store(where, read_only=False, settings=settings or Settings())
+    store_settings = settings or Settings()
+    checked_durability(store_settings.durability)
+    store = Store(where, read_only=False, settings=store_settings)
+    _flush_folder(store)
     with hold(store.locks, [lock_name("init", "")]):
         _require_no_graph(where)
         pins = [store.tables.create(table_key, schema) for table_key, schema in tables]
         failpoints.hit("init.tables")
         store.audit.create()
         for path, data in (files or {}).items():
-            store.objects.put(path, data)
+            store.objects.put_unflushed(path, data)
         failpoints.hit("init.objects")
-        publish.create(store.datasets, pins, CommitId(str(ULID())), actor, schema)
+        store.flusher.owe_below("")
+        store.flusher.barrier()
+        chosen = store_settings.durability
+        publish.create(store.datasets, pins, CommitId(str(ULID())), actor, schema, chosen)
+        store.flusher.owe_below(LOCATION)
+        store.flusher.barrier()
         failpoints.hit("init.manifest")
     store.stats.event("graph.created", level=logging.INFO, uri=where.uri, tables=len(tables))
     return store
@@ -64,8 +79,15 @@ def open_store(
 ) -> Store:
     """An existing graph. Read-write settles what dead writers left; read-only never writes."""
     where = root_of(uri, storage_options)
-    store = Store(where, read_only=read_only, settings=settings or Settings())
-    _require_graph(store)
+    settings = settings or Settings()
+    checked_durability(settings.durability)
+    store = Store(where, read_only=read_only, settings=settings)
+    power_cut = PowerCut(where, store.objects, store.locks, store.stats)
+    store.datasets.is_wary = power_cut.is_possible()
+    if not read_only and store.datasets.is_wary and os.access(where.uri, os.W_OK | os.X_OK):
+        power_cut.settle()
+        store.datasets.is_wary = False
+    _require_graph(store, settings)
     if not read_only:
         _require_writable_folder(where)
         store.heal(if_room=True)  # a graph on a full disk must open, or nobody could clean it up
@@ -78,7 +100,7 @@ def _require_distinct(tables: Sequence[tuple[TableKey, pa.Schema]]) -> None:
         raise BadRequest("two types share one folder", "rename one of them")
 
 
-def _require_graph(store: Store) -> None:
+def _require_graph(store: Store, settings: Settings) -> None:
     missing = NotFound("graph", store.where.uri, "create it with init")
     if store.where.path is not None and not store.where.path.is_dir():
         raise missing
@@ -88,9 +110,13 @@ def _require_graph(store: Store) -> None:
         )
     try:
         handle = store.datasets.open(LOCATION)
+        with store.datasets.lance_call("read_schema", LOCATION):
+            schema = handle.schema
     except NotFound as cause:
         raise missing from cause
-    stamp.require_supported(handle.schema, uri=store.where.uri)
+    stamp.require_supported(schema, uri=store.where.uri)
+    stored = stored_durability(schema.metadata)
+    store.flusher.choose(chosen_durability(settings.durability, stored))
 
 
 def _require_no_graph(where: Root) -> None:
@@ -112,6 +138,15 @@ def _make_folder(where: Root) -> None:
     except OSError as cause:
         raise StorageFailed(f"made the folder {where.path}", str(cause)) from cause
     _require_writable_folder(where)
+
+
+def _flush_folder(store: Store) -> None:
+    """The new folder's own name on disk: nothing below it would count without."""
+    if store.flusher.is_on and store.where.path is not None:
+        try:
+            flush_path(str(store.where.path.parent))
+        except OSError as cause:
+            raise StorageFailed(f"flushed {store.where.path.parent}", str(cause)) from cause
 
 
 def _require_writable_folder(where: Root) -> None:

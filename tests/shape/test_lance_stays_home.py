@@ -15,8 +15,9 @@ ROOT = Path(__file__).parents[2] / "omnigraph"
 STORAGE = "omnigraph.storage"
 
 DOORS = {
+    "beside": {"has_ended", "own_process"},
     "derived.derived_folder": {"EDGES", "FOLDER", "NODES", "DerivedEntry", "is_of", "pin_of"},
-    "derived.edge_file": {"EdgeFile", "RowLists", "Way", "edge_arrays"},
+    "derived.edge_file": {"EdgeFile", "RowLists", "Way", "distinct_arrays", "edge_arrays"},
     "derived.mapped_file": {"DamagedFile", "MappedFile"},
     "derived.node_file": {"NO_ROW", "NodeFile", "node_arrays"},
     "external": {"ExternalBlobs"},
@@ -30,6 +31,7 @@ DOORS = {
         "CREATED",
         "KEY",
         "ROW_ID",
+        "UPDATED",
         "among_row_ids",
     },
     "lance.derived_bases": {"TOUCHED_FEW", "EdgeBase", "NodeBase"},
@@ -38,12 +40,13 @@ DOORS = {
     "lance.index_segments": {"IndexFacts", "IndexRequest"},
     "lance.parallel": {"together"},
     "lance.reader": {"TableReader"},
-    "lance.spans": {"AFTER", "BEFORE"},
+    "lance.spans": {"AFTER", "BEFORE", "TOUCHED"},
     "lance.staging": {"Fragments", "StagedWrite", "TableStaging"},
     "locks.turns": {"Turn"},
     "manifest.feed_claims": {"FeedClaim", "Lapse", "checked_consumer"},
     "manifest.history": {"History"},
     "manifest.state": {"LOCATION"},
+    "manifest.table_line": {"TableLine"},
     "manifest.tags": {"Tag"},
     "names": {"MAIN", "owner_of", "require_text"},
     "protocol.intent": {"AlreadyMarked", "WriterKind", "noted"},

@@ -258,7 +258,7 @@ def tables(part: Part) -> Iterator[pa.Table]:
     try:
         with _stream(part) as stream:
             yield from _tables(part, stream)
-    except (pa.ArrowException, OSError) as cause:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as cause:
         text = f"cannot read {part.file} as {part.format}: {cause}"
         raise BadRequest(text, "correct the file; nothing was written") from cause
 
