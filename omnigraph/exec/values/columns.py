@@ -58,5 +58,4 @@ def read_column(reader: TableReader, name: str, *, filter: str | None = None) ->
 
 def blob_presence(reader: TableReader, name: str) -> pa.Array:
     """True where the row has a blob and null elsewhere, in table order; reads no blob."""
-    present = in_one(reader.row_ids(f"`{name}` IS NOT NULL"))
-    return pc.if_else(pc.is_in(in_one(reader.row_ids()), value_set=present), True, None)
+    return pc.if_else(reader.has_value(name), True, None)

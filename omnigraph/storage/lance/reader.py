@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.storage.derived.node_file import NO_ROW
 from omnigraph.storage.lance import index_segments
@@ -155,6 +156,12 @@ class TableReader:
     def row_ids(self, filter: str | None = None) -> pa.ChunkedArray:
         """The row ids of the matching rows, in the order of the table."""
         return self.rows([], filter=filter, with_row_id=True)[ROW_ID]
+
+    def has_value(self, column: str) -> pa.Array:
+        """Whether each row has a value in a column, in the order of the table. No value is read,
+        so it is cheap for blobs too."""
+        present = self.row_ids(f"`{column}` IS NOT NULL").combine_chunks()
+        return pc.is_in(self.row_ids().combine_chunks(), value_set=present)
 
     def fragments(self) -> dict[int, int]:
         """The fragments of this version, each with the number of its rows."""
