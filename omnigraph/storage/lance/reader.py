@@ -6,7 +6,7 @@ it. What `arriving` raises when it is called with the bytes of a batch ends the 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -214,8 +214,7 @@ class TableReader:
     def _blob_cells(
         self, row_ids: pa.Array, field: pa.Field, described: pa.ChunkedArray
     ) -> pa.Array:
-        payloads = partial(self._payloads, row_ids, field.name)
-        return blob_cells(field, described.combine_chunks(), payloads)
+        def payloads(mask: pa.Array) -> pa.Array:
+            return self.payloads(row_ids.filter(mask), field.name)
 
-    def _payloads(self, row_ids: pa.Array, column: str, mask: pa.Array) -> pa.Array:
-        return self.payloads(row_ids.filter(mask), column)
+        return blob_cells(field, described.combine_chunks(), payloads)
