@@ -20,7 +20,6 @@ from omnigraph.storage.lance.columns import (
     BLOB_BYTES,
     KEY,
     ROW_ID,
-    UPDATED,
     among_row_ids,
     blob_cells,
     is_blob,
@@ -147,11 +146,6 @@ class TableReader:
     def written_since(self, version: int, columns: Sequence[str]) -> pa.Table:
         """The rows written after a version of this table's branch, with their row ids."""
         return self.rows(columns, filter=updated_after(version), with_row_id=True)
-
-    def last_written(self, filter: str) -> list[tuple[int, int]]:
-        """The row id of each matching row, and the version of this table that last wrote it."""
-        rows = self.rows([UPDATED], filter=filter, with_row_id=True)
-        return list(zip(rows[ROW_ID].to_pylist(), rows[UPDATED].to_pylist(), strict=True))
 
     def row_ids(self, filter: str | None = None) -> pa.ChunkedArray:
         """The row ids of the matching rows, in the order of the table."""
