@@ -86,11 +86,6 @@ class TableReader:
         """Every index this version has."""
         return index_segments.facts(self._handle)
 
-    def index_lag(self, name: str) -> IndexLag:
-        """How far an index of this version is behind its rows."""
-        with self._datasets.lance_call("index_lag", self.pin.table_key):
-            return index_segments.lag(self._handle, name)
-
     def fragment_count(self) -> int:
         """How many fragments this version has: every read pays for each."""
         return len(self._handle.get_fragments())
@@ -219,3 +214,9 @@ class TableReader:
 
     def _payloads(self, row_ids: pa.Array, column: str, mask: pa.Array) -> pa.Array:
         return self.payloads(row_ids.filter(mask), column)
+
+
+def index_lag(reader: TableReader, name: str) -> IndexLag:
+    """How far an index of a version is behind its rows."""
+    with reader._datasets.lance_call("index_lag", reader.pin.table_key):
+        return index_segments.lag(reader._handle, name)
