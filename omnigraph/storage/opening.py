@@ -91,6 +91,8 @@ def open_store(
     if not read_only:
         _require_writable_folder(where)
         store.heal(if_room=True)  # a graph on a full disk must open, or nobody could clean it up
+        if where.is_local:  # elsewhere it is a request more, which a transaction and cleanup make
+            store.owned_branches.remove_ownerless()
     store.stats.event("graph.opened", uri=where.uri, read_only=read_only)
     return store
 
