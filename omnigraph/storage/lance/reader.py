@@ -85,11 +85,6 @@ class TableReader:
         """Every index this version has."""
         return index_segments.facts(self._handle)
 
-    def index_lag(self, name: str) -> IndexLag:
-        """How far an index of this version is behind its rows."""
-        with self._datasets.lance_call("index_lag", self.pin.table_key):
-            return index_segments.lag(self._handle, name)
-
     def fragment_count(self) -> int:
         """How many fragments this version has: every read pays for each."""
         return len(self._handle.get_fragments())
@@ -212,3 +207,9 @@ class TableReader:
             return self.payloads(row_ids.filter(mask), field.name)
 
         return blob_cells(field, described.combine_chunks(), payloads)
+
+
+def index_lag(reader: TableReader, name: str) -> IndexLag:
+    """How far an index of a version is behind its rows."""
+    with reader._datasets.lance_call("index_lag", reader.pin.table_key):
+        return index_segments.lag(reader._handle, name)
