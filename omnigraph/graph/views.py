@@ -4,6 +4,7 @@ Invariant: a view asks one part and keeps nothing.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from omnigraph.arguments import checked
 from omnigraph.errors import BadRequest, OmnigraphError
@@ -53,6 +54,10 @@ class BranchesView:
     def list(self) -> tuple[str, ...]:
         """Every branch, sorted by name."""
         return self._store.branches.list()
+
+    def owned(self, name: str) -> AbstractContextManager[None]:
+        """A block in which this process owns a branch: one that it leaves by dying is removed."""
+        return self._store.owned_branches.owned(name)
 
     @checked
     def delete(self, name: str) -> None:
