@@ -32,6 +32,8 @@ class Deferred:
             return self._value
         except AttributeError:
             home = import_module(self._module)
+            if not hasattr(home, self._name):  # a module of that package
+                import_module(f"{self._module}.{self._name}")
             self._value: Any = getattr(home, self._name)
         return self._value
 
@@ -42,6 +44,9 @@ class Deferred:
         if name.startswith("__") or name == "_value":
             raise AttributeError(name)
         return getattr(self.resolved, name)
+
+    def __instancecheck__(self, value: object) -> bool:
+        return isinstance(value, self.resolved)
 
     def __repr__(self) -> str:
         return f"{self._module}.{self._name}"

@@ -7,27 +7,22 @@ graph writes nothing.
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from omnigraph.arguments import checked
 from omnigraph.catalog.model import Catalog
+from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest, NotFound, TypeCheckError
-from omnigraph.exec.changes.blobs import BlobCell, find_blob
-from omnigraph.exec.changes.diff import Changes, changes_between, filters
+from omnigraph.exec.durations import GRACE, Duration
 from omnigraph.exec.limits import Stop
-from omnigraph.exec.load.request import LoadResult
-from omnigraph.exec.mutate.run import MutationResult, request, run_mutation
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress, UpkeepProgress
 from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas, seen_under, under_schema
 from omnigraph.exec.topology.build import topology_after
-from omnigraph.exec.upkeep.build_indexes import IndexReport, ensure_indices
-from omnigraph.exec.upkeep.check import CheckReport, check
-from omnigraph.exec.upkeep.cleanup import GRACE, CleanupReport, Duration
-from omnigraph.exec.upkeep.optimize import OptimizeReport
 from omnigraph.graph.backup_verb import BackupVerb
 from omnigraph.graph.export_verbs import ExportVerbs
 from omnigraph.graph.handles import BranchHandle, Transaction
@@ -35,20 +30,52 @@ from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text
 from omnigraph.graph.undo_verbs import UndoVerbs
 from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView, TagsView
-from omnigraph.pipeline import upkeep
-from omnigraph.pipeline.frames import Frames
-from omnigraph.pipeline.load import Order, load
-from omnigraph.pipeline.spark_query import query_on_spark
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.ir import ReadPlan
-from omnigraph.plan.mutation_ir import Plan
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.stats import StatsView
 from omnigraph.storage.store import Store
-from omnigraph.storage.upkeep.repair import RepairReport
+
+if TYPE_CHECKING:
+    from omnigraph.exec.changes.blobs import BlobCell, find_blob
+    from omnigraph.exec.changes.diff import Changes, changes_between, filters
+    from omnigraph.exec.load.request import LoadResult
+    from omnigraph.exec.mutate.run import MutationResult, request, run_mutation
+    from omnigraph.exec.upkeep.build_indexes import IndexReport, ensure_indices
+    from omnigraph.exec.upkeep.check import CheckReport, check
+    from omnigraph.exec.upkeep.cleanup import CleanupReport
+    from omnigraph.exec.upkeep.optimize import OptimizeReport
+    from omnigraph.pipeline import upkeep
+    from omnigraph.pipeline.frames import Frames
+    from omnigraph.pipeline.load import Order, load
+    from omnigraph.pipeline.spark_query import query_on_spark
+    from omnigraph.plan.mutation_ir import Plan
+    from omnigraph.storage.upkeep.repair import RepairReport
+else:
+    BlobCell = deferred("omnigraph.exec.changes.blobs", "BlobCell")
+    find_blob = deferred("omnigraph.exec.changes.blobs", "find_blob")
+    Changes = deferred("omnigraph.exec.changes.diff", "Changes")
+    changes_between = deferred("omnigraph.exec.changes.diff", "changes_between")
+    filters = deferred("omnigraph.exec.changes.diff", "filters")
+    LoadResult = deferred("omnigraph.exec.load.request", "LoadResult")
+    MutationResult = deferred("omnigraph.exec.mutate.run", "MutationResult")
+    request = deferred("omnigraph.exec.mutate.run", "request")
+    run_mutation = deferred("omnigraph.exec.mutate.run", "run_mutation")
+    IndexReport = deferred("omnigraph.exec.upkeep.build_indexes", "IndexReport")
+    ensure_indices = deferred("omnigraph.exec.upkeep.build_indexes", "ensure_indices")
+    CheckReport = deferred("omnigraph.exec.upkeep.check", "CheckReport")
+    check = deferred("omnigraph.exec.upkeep.check", "check")
+    CleanupReport = deferred("omnigraph.exec.upkeep.cleanup", "CleanupReport")
+    OptimizeReport = deferred("omnigraph.exec.upkeep.optimize", "OptimizeReport")
+    upkeep = deferred("omnigraph.pipeline", "upkeep")
+    Frames = deferred("omnigraph.pipeline.frames", "Frames")
+    Order = deferred("omnigraph.pipeline.load", "Order")
+    load = deferred("omnigraph.pipeline.load", "load")
+    query_on_spark = deferred("omnigraph.pipeline.spark_query", "query_on_spark")
+    RepairReport = deferred("omnigraph.storage.upkeep.repair", "RepairReport")
 
 _ENGINES = ("auto", "local", "spark")
 USE_MUTATE = "use graph.mutate"
@@ -62,14 +89,18 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
         self._reading = Reading(store)
         self._schemas = Schemas(store)
         self._points = Points(store)
-        self._schemas.current()
+        self._schemas.opened()
         self.schema = SchemaView(store, self._schemas, self._reading.holdings.cache.clear)
         self.branches = BranchesView(store, self._schemas)
         self.tags = TagsView(store)
         self.commits = CommitsView(store, self._schemas)
         self.recoveries = RecoveriesView(store)
         self.changes = ChangesView(store, self._schemas)
-        self.spark = Frames(store, self._schemas)
+
+    @cached_property
+    def spark(self) -> Frames:
+        """Tables of the graph as Spark DataFrames."""
+        return Frames(self._store, self._schemas)
 
     @property
     def uri(self) -> str:
@@ -114,7 +145,7 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
 
     def _planned(
         self, text: str, name: str | None, pinned: Snapshot, *, is_head: bool
-    ) -> tuple[Plan, Snapshot]:
+    ) -> "tuple[Plan, Snapshot]":
         """A query as the schema of its snapshot reads it. At an earlier commit, one that only
         today's schema understands sees the old data under today's names."""
         schema = self._schemas.of(pinned)

@@ -78,7 +78,7 @@ class LalrParser:
         self._end: int = tables["end"]
         self._terminals = [_terminal(*each) for each in tables["terminals"]]
         self._ignored = frozenset(tables["ignored"])
-        self._rules = [_Rule(*each, builder) for each in tables["rules"]]
+        self._rules = [_Rule(builder, *each) for each in tables["rules"]]
         self._choices: dict[tuple[int, str], tuple[_Terminal, ...]] = {}
 
     def parse(self, text: str) -> Any:
@@ -155,7 +155,7 @@ def _terminal(
 
 def _literal(text: str) -> _Match:
     size = len(text)
-    return lambda source, at: at + size if source.startswith(text, at) else -1
+    return lambda source, start: start + size if source.startswith(text, start) else -1
 
 
 def _pattern(text: str) -> _Match:
@@ -177,13 +177,13 @@ class _Rule:
 
     def __init__(
         self,
+        builder: Any,
         origin: str,
         size: int,
         method: str,
         is_single: bool,
         include: list[tuple[int, bool, int]] | None,
         append: int,
-        builder: Any,
     ) -> None:
         self.origin = origin
         self.size = size

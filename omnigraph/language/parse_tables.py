@@ -5,9 +5,9 @@ and a test makes them again and compares.
 """
 
 import re
-from collections.abc import Iterator
-from re import _constants as codes  # type: ignore[attr-defined]
-from re import _parser as regex_parser  # type: ignore[attr-defined]
+from collections.abc import Collection, Iterator
+from re import _constants as codes
+from re import _parser as regex_parser
 from typing import Any
 
 from lark import Lark
@@ -18,11 +18,10 @@ from lark.parsers.lalr_analysis import Shift
 from omnigraph.language.lalr_parser import grammar_digest
 
 
-
 def tables_of(grammar: str, start: str) -> dict[str, Any]:
     """The tables of a grammar."""
     lark = Lark(grammar, start=start, parser="lalr", lexer="contextual", maybe_placeholders=True)
-    table: Any = lark.parser.parser._parse_table  # type: ignore[attr-defined]
+    table: Any = lark.parser.parser._parse_table
     rules = sorted(lark.rules, key=_rule_name)
     numbers = {rule: number for number, rule in enumerate(rules)}
     states = _numbered(table, start)
@@ -77,7 +76,7 @@ def _rule(rule: Any) -> list[Any]:
     return [rule.origin.name, len(rule.expansion), method, is_single, include, append]
 
 
-def _terminals(terminals: list[TerminalDef]) -> Iterator[list[Any]]:
+def _terminals(terminals: Collection[TerminalDef]) -> Iterator[list[Any]]:
     """Terminals in the order in which a lexer of Lark tries them."""
     ordered = sorted(
         terminals,

@@ -3,6 +3,8 @@
 Invariant: a token is its text, as those of Lark are, so a tree builder reads both alike.
 """
 
+from typing import TypeGuard
+
 
 class Token(str):
     """A piece of the text, from `start_pos` to before `end_pos`."""
@@ -17,3 +19,8 @@ class Token(str):
         token = super().__new__(cls, value)
         token.type, token.start_pos, token.end_pos = type, start_pos, end_pos
         return token
+
+
+def is_token(part: object) -> TypeGuard[Token]:
+    """Whether a part of a rule is a token, Lark's or ours: what builders make is no text."""
+    return isinstance(part, str)

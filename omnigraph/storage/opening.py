@@ -6,21 +6,31 @@ Invariant: opening reads the stamp before anything else. A graph exists once its
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from ulid import ULID
 
+from omnigraph.deferred import deferred
 from omnigraph.errors import AlreadyExists, BadRequest, NotFound, StorageFailed
 from omnigraph.storage import failpoints, stamp
+from omnigraph.storage.lance.datasets import Handle
 from omnigraph.storage.locks.locks import hold
 from omnigraph.storage.manifest import publish
 from omnigraph.storage.manifest.state import LOCATION
-from omnigraph.storage.names import lock_name, require_actor, table_location
+from omnigraph.storage.names import BACKUP_FOLDER, lock_name, require_actor, table_location
 from omnigraph.storage.objects import Root, StorageOptions, root_of
+from omnigraph.storage.protocol.sidecars import FOLDER as SIDECARS
 from omnigraph.storage.records import CommitId, SchemaId
 from omnigraph.storage.store import Settings, Store
-from omnigraph.storage.upkeep.backup_copy import is_unfinished
 from omnigraph.types import TableKey
+
+if TYPE_CHECKING:
+    from ulid import ULID
+
+    from omnigraph.storage.upkeep.backup_copy import is_unfinished
+else:
+    is_unfinished = deferred("omnigraph.storage.upkeep.backup_copy", "is_unfinished")
+    ULID = deferred("ulid", "ULID")
 
 
 def create(
@@ -65,9 +75,11 @@ def open_store(
     """An existing graph. Read-write settles what dead writers left; read-only never writes."""
     where = root_of(uri, storage_options)
     store = Store(where, read_only=read_only, settings=settings or Settings())
-    _require_graph(store)
+    folders = None if where.is_local else frozenset(store.objects.folders(""))
+    store.manifest.opened(_require_graph(store, folders))
     if not read_only:
         _require_writable_folder(where)
+    if not read_only and (folders is None or SIDECARS in folders):
         store.heal(if_room=True)  # a graph on a full disk must open, or nobody could clean it up
     store.stats.event("graph.opened", uri=where.uri, read_only=read_only)
     return store
@@ -78,11 +90,13 @@ def _require_distinct(tables: Sequence[tuple[TableKey, pa.Schema]]) -> None:
         raise BadRequest("two types share one folder", "rename one of them")
 
 
-def _require_graph(store: Store) -> None:
+def _require_graph(store: Store, folders: frozenset[str] | None) -> Handle:
+    """The newest version of the manifest of a graph that is there and whole. `folders` are those of
+    an object store, which says by one call what need not be looked for."""
     missing = NotFound("graph", store.where.uri, "create it with init")
     if store.where.path is not None and not store.where.path.is_dir():
         raise missing
-    if is_unfinished(store.objects):
+    if (folders is None or BACKUP_FOLDER in folders) and is_unfinished(store.objects):
         raise NotFound(
             "graph", store.where.uri, "a backup to it was interrupted: run the backup again"
         )
@@ -91,6 +105,7 @@ def _require_graph(store: Store) -> None:
     except NotFound as cause:
         raise missing from cause
     stamp.require_supported(handle.schema, uri=store.where.uri)
+    return handle
 
 
 def _require_no_graph(where: Root) -> None:

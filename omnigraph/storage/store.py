@@ -25,9 +25,10 @@ from omnigraph.storage.lance.row_cache import RowCache
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.lance.tag_refs import TagRefs
 from omnigraph.storage.lifetime import Lifetime
+from omnigraph.storage.local_copies import LocalCopies
 from omnigraph.storage.locks.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold, make_locks
 from omnigraph.storage.locks.turns import Turn, Turns
-from omnigraph.storage.manifest.branches import BRANCHES_LOCK, RETENTION_LOCK, Branches
+from omnigraph.storage.manifest.branches import BACKUP_LOCK, BRANCHES_LOCK, RETENTION_LOCK, Branches
 from omnigraph.storage.manifest.feed_claims import FeedClaims
 from omnigraph.storage.manifest.history import History
 from omnigraph.storage.manifest.manifest import Manifest
@@ -52,7 +53,6 @@ from omnigraph.storage.protocol.sidecars import Sidecars
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit, CommitId, OperationId, Origin, SchemaId, Snapshot
 from omnigraph.storage.stats import Stats
-from omnigraph.storage.upkeep.backup_plan import BACKUP_LOCK
 from omnigraph.storage.upkeep.cleanup import Reclaimer
 from omnigraph.storage.upkeep.compaction import Compactor
 from omnigraph.storage.upkeep.drift import Drifts
@@ -90,6 +90,7 @@ class Store:
         self.locks: Locks = make_locks(
             where, self.objects, self.stats, term_s=settings.lease_term_s
         )
+        self.copies = LocalCopies(where)
         self.datasets = Datasets(where, self.objects, self.stats)
         row_cache = RowCache()
         self.tables = Tables(self.datasets, row_cache)
@@ -101,7 +102,7 @@ class Store:
         )
         self.tables.finder = self.derived
         tag_refs = TagRefs(where, self.datasets, self.objects)
-        self.manifest = Manifest(where.uri, self.datasets, tag_refs)
+        self.manifest = Manifest(where.uri, self.datasets, tag_refs, self.copies)
         self.queries = Queries(self.datasets, self.manifest)
         self.publisher = Publisher(
             where.uri, self.datasets, self.manifest, self.queries, self.locks, self.stats
@@ -191,6 +192,10 @@ class Store:
         if commit is not None:
             return self.history.snapshot(commit)
         return self.manifest.snapshot(self.manifest.state(branch))
+
+    def first_snapshot(self) -> Snapshot:
+        """What the open of the graph saw of main."""
+        return self.manifest.snapshot(self.manifest.start())
 
     def reader(
         self, snapshot: Snapshot, table_key: TableKey, arriving: Arriving = uncounted

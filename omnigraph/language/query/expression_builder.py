@@ -13,7 +13,7 @@ from typing import Any
 from omnigraph.language.query import ast
 from omnigraph.language.query.literals import duration_ms, integer, moment, require_one_type
 from omnigraph.language.reader import Fault, token_span, unquote
-from omnigraph.language.token import Token
+from omnigraph.language.token import Token, is_token
 from omnigraph.types import Scalar, Span
 
 _TEXT_FUNCTIONS = frozenset(map(str, ast.TextFunction))
@@ -30,9 +30,7 @@ _WORD_OPERATORS = (
 def span_of(parts: Iterable[Any]) -> Span:
     """From the first part that has a position to the last one."""
     spans = [
-        token_span(part) if isinstance(part, str) else part.span
-        for part in parts
-        if part is not None
+        token_span(part) if is_token(part) else part.span for part in parts if part is not None
     ]
     return spans[0].to(spans[-1])
 
@@ -310,7 +308,7 @@ def _joined(kind: type[ast.And] | type[ast.Or], parts: list[Any]) -> tuple[Any, 
     """`a and (b and c)` is `a and b and c`."""
     flat = list[ast.Expr]()
     for part in parts:
-        if isinstance(part, str):
+        if is_token(part):
             continue
         flat.extend(part.conditions if isinstance(part, kind) else (as_condition(part),))
     return tuple(flat)

@@ -18,6 +18,7 @@ from omnigraph.storage import stamp
 from omnigraph.storage.lance.datasets import Datasets, Handle, has_version
 from omnigraph.storage.lance.refs import ForkId
 from omnigraph.storage.lance.tag_refs import TagRefs
+from omnigraph.storage.local_copies import LocalCopies
 from omnigraph.storage.manifest.state import LOCATION, State, read_state
 from omnigraph.storage.names import MAIN, POINT_MARKS, owner_of
 from omnigraph.storage.records import Commit, Snapshot
@@ -46,10 +47,14 @@ def _is_ulid(name: str) -> bool:
 class Manifest:
     """The manifest of one graph, on all its branches."""
 
-    def __init__(self, uri: str, datasets: Datasets, tag_refs: TagRefs) -> None:
+    def __init__(
+        self, uri: str, datasets: Datasets, tag_refs: TagRefs, copies: LocalCopies | None = None
+    ) -> None:
         self._uri = uri
         self._datasets = datasets
         self._tag_refs = tag_refs
+        self._copies = copies
+        self._first: Handle | None = None
         self._states: dict[str, State] = {}
         self._looked: dict[str, float] = {}  # when this process last saw a branch
         self._contested: dict[str, float] = {}  # when it last saw that others publish there too
@@ -82,6 +87,22 @@ class Manifest:
         self._looked[branch] = now_s()
         if known is not None and not own:
             self._contested[branch] = now_s()
+        return state
+
+    def opened(self, handle: Handle) -> None:
+        """Note the handle by which the graph was found, for `start`."""
+        self._first = handle
+
+    def start(self) -> State:
+        """Main as the open of the graph saw it, without a second look; as it is now if the open has
+        read it, or written to it, since."""
+        handle, self._first = self._first, None
+        known = self._states.get(MAIN)
+        if handle is None or known is not None:
+            return self.state(MAIN)
+        state = self._read(MAIN, None, handle, None)
+        self._remember(state)
+        self._looked[MAIN] = now_s()
         return state
 
     def _counts(self, branch: str) -> bool:
@@ -200,7 +221,13 @@ class Manifest:
         self, branch: str, identity: ForkId | None, handle: Handle, known: State | None
     ) -> State:
         return read_state(
-            self._datasets, handle, branch=branch, identity=identity, known=known, uri=self._uri
+            self._datasets,
+            handle,
+            branch=branch,
+            identity=identity,
+            known=known,
+            uri=self._uri,
+            copies=self._copies,
         )
 
     def published(self, state: State) -> None:
