@@ -183,3 +183,8 @@ def __getattr__(name: str) -> Any:
         defer_pandas()
         return getattr(import_module(f"omnigraph.{home}"), name)
     raise AttributeError(f"module 'omnigraph' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """The public names, also those that are not loaded yet."""
+    return sorted({*__all__, "__doc__", "__file__", "__name__", "__path__"})

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from omnigraph.pipeline.session import session
@@ -26,6 +27,18 @@ _FIRST = (
     "exec",
     "storage",
 )
+
+
+# What one commit does in CI it does again: the short forms draw the same examples each time. The
+# slow forms search, as everything does with `--hypothesis-profile=search`.
+settings.register_profile("search", derandomize=False)
+settings.register_profile("same", derandomize=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose how random tests draw, unless the command line did."""
+    if config.getoption("--hypothesis-profile", None) is None:
+        settings.load_profile("search" if config.getoption("-m") == "slow" else "same")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,8 +11,8 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from omnigraph.cli.grid import flat
 from omnigraph.cli.terminal import painted
+from omnigraph.grid import flat
 
 if TYPE_CHECKING:
     from omnigraph.errors import MergeConflict, MergeConflicts

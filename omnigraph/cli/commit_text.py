@@ -7,12 +7,10 @@ the listing shares, so it can be given back as a point in time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from omnigraph.cli.terminal import painted
-from omnigraph.types import parse_table_key
 
 if TYPE_CHECKING:
     from omnigraph.storage.records import Commit
@@ -23,7 +21,6 @@ Names = Mapping[str, Sequence[str]]
 _SHORT_CHARS = 10
 _WHO_CHARS_MAX = 24
 _NOBODY = "-"
-_TRANSACTIONS = "tx/"  # branches for the length of a block, of which nothing need be known
 
 
 def commit_lines(commits: Sequence[Commit], names: Names) -> Iterator[str]:
@@ -40,10 +37,10 @@ def commit_line(commit: Commit, names: Sequence[str], short: int, who_chars: int
     said = (commit.message or "").partition("\n")[0]
     columns = (
         painted(commit.id[:short], "yellow"),
-        when(commit),
+        commit.when,
         f"{_who(commit):{who_chars}}",
         label,
-        rows_text(commit),
+        commit.changed,
         said,
     )
     return "  ".join(filter(None, columns)).rstrip()
@@ -54,11 +51,11 @@ def described(commit: Commit, names: Sequence[str]) -> Iterator[tuple[str, str]]
     yield "commit", commit.id
     if names:
         yield "names", ", ".join(names)
-    yield "when", when(commit)
+    yield "when", commit.when
     if commit.actor is not None:
         yield "who", commit.actor
     if commit.counts:
-        yield "what", rows_text(commit)
+        yield "what", commit.changed
     if commit.parent is not None:
         yield "parent", commit.parent
     if commit.merged_parent is not None:
@@ -68,24 +65,6 @@ def described(commit: Commit, names: Sequence[str]) -> Iterator[tuple[str, str]]
         yield "message", commit.message
     for key, text in commit.metadata.items():
         yield f"meta {key}", text
-
-
-def when(commit: Commit) -> str:
-    """The moment of a commit in UTC, as a point in time takes it: `main@{…}`."""
-    moment = datetime.fromtimestamp(commit.created_at / 1e6, UTC)
-    return f"{moment:%Y-%m-%d %H:%M:%S}Z"
-
-
-def rows_text(commit: Commit) -> str:
-    """The rows that a commit changed, by type: `+3 Person ~1 Knows`."""
-    changed = []
-    for key, counts in sorted(commit.counts.items(), key=lambda item: _nodes_first(item[0])):
-        signs = (("+", counts.inserted), ("~", counts.updated), ("-", counts.deleted))
-        changed += [f"{sign}{count}" for sign, count in signs if count]
-        changed.append(parse_table_key(key)[1])
-    if commit.merged_from is not None and not commit.merged_from[0].startswith(_TRANSACTIONS):
-        changed.append(f"[merge {commit.merged_from[0]}]")
-    return " ".join(changed)
 
 
 def short_chars(commits: Iterable[Commit]) -> int:
@@ -99,11 +78,6 @@ def _needed_chars(one: str, other: str) -> int:
     while one[:chars] == other[:chars] and chars < len(one):
         chars += 1
     return chars
-
-
-def _nodes_first(table_key: str) -> tuple[bool, str]:
-    kind, name = parse_table_key(table_key)
-    return kind != "node", name
 
 
 def _who(commit: Commit) -> str:

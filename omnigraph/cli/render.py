@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
-from omnigraph.cli.grid import cell_width, fitted, flat, grid
 from omnigraph.exec.values.json_text import compact_text, indented_text
+from omnigraph.grid import cell_width, fitted, flat, grid
 
 
 class Format(StrEnum):

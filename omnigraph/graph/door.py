@@ -29,10 +29,18 @@ from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text
 from omnigraph.graph.undo_verbs import UndoVerbs
-from omnigraph.graph.views import BranchesView, ChangesView, CommitsView, RecoveriesView, TagsView
+from omnigraph.graph.views import (
+    BranchesView,
+    ChangesView,
+    CommitsView,
+    RecoveriesView,
+    TagsView,
+    described,
+)
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.ir import ReadPlan
 from omnigraph.plan.params import bind_parameters
+from omnigraph.preview import counted
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import Snapshot
@@ -101,6 +109,20 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
     def spark(self) -> Frames:
         """Tables of the graph as Spark DataFrames."""
         return Frames(self._store, self._schemas)
+
+    def __repr__(self) -> str:
+        return described("Graph", self._facts)
+
+    def _facts(self) -> str:
+        head = self._store.snapshot(MAIN)
+        catalog = self._schemas.of(head).catalog
+        rows = {
+            kind: sum(head.tables[t.table].row_count for t in types if t.table in head.tables)
+            for kind, types in (("node", catalog.nodes.values()), ("edge", catalog.edges.values()))
+        }
+        types = counted(len(catalog.nodes), "node type")
+        counts = ", ".join(counted(number, kind) for kind, number in rows.items())
+        return f"{self.uri!r}, {MAIN}@{head.commit_id}, {types}, {counts}"
 
     @property
     def uri(self) -> str:

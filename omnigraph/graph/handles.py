@@ -48,6 +48,9 @@ class BranchHandle:
         self._graph = graph
         self.name = name
 
+    def __repr__(self) -> str:
+        return f"BranchHandle({self.name!r} of {self._graph.uri!r})"
+
     @checked
     def mutate(
         self,

@@ -24,4 +24,10 @@ def _file_text(kind: str, path: str | os.PathLike[str]) -> str:
 
 def query_text(query: str | os.PathLike[str]) -> str:
     """The text of a query; a `Path` is a file."""
-    return query if isinstance(query, str) else _file_text("query file", query)
+    if isinstance(query, str):
+        if query.endswith(".gq") and "\n" not in query and "{" not in query:
+            raise BadRequest(
+                f"'{query}' is the name of a file, not a query", f"pass Path('{query}')"
+            )
+        return query
+    return _file_text("query file", query)

@@ -3,18 +3,19 @@
 Invariant: a view asks one part and keeps nothing.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from omnigraph.arguments import checked
 from omnigraph.deferred import deferred
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, OmnigraphError
 from omnigraph.exec.changes.page_sizes import PAGE_CHANGES, POLL_COMMITS
 from omnigraph.exec.durations import Duration, seconds
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.schemas import Schemas
+from omnigraph.preview import ROWS_SHOWN, html_preview, text_preview
 from omnigraph.storage.manifest.tags import Tag
 from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.protocol.intent import noted
@@ -43,6 +44,16 @@ else:
     MergeRequest = deferred("omnigraph.exec.merge.run", "MergeRequest")
     run_merge = deferred("omnigraph.exec.merge.run", "run_merge")
 
+_NEWEST_FIRST = "Commits of main, newest first"
+
+
+def described(name: str, facts: Callable[[], str]) -> str:
+    """A `repr` that reads the graph, and says why it cannot instead of failing."""
+    try:
+        return f"{name}({facts()})"
+    except OmnigraphError as cause:
+        return f"{name}({type(cause).__name__})"
+
 
 class BranchesView:
     """The branches of a graph."""
@@ -50,6 +61,9 @@ class BranchesView:
     def __init__(self, store: Store, schemas: Schemas) -> None:
         self._store = store
         self._schemas = schemas
+
+    def __repr__(self) -> str:
+        return described("Branches", lambda: ", ".join(self.list()))
 
     @checked
     def create(self, name: str, from_: str = MAIN) -> str:
@@ -107,6 +121,9 @@ class TagsView:
     def __init__(self, store: Store) -> None:
         self._store = store
 
+    def __repr__(self) -> str:
+        return described("Tags", lambda: ", ".join(f"{t.name}@{t.commit_id}" for t in self.list()))
+
     @checked
     def create(self, name: str, point: str = MAIN) -> Tag:
         """Name a commit, that of any point in time; cleanup keeps it while the tag is there."""
@@ -136,6 +153,22 @@ class CommitsView:
         self._store = store
         self._points = Points(store)
         self._schemas = schemas
+
+    def __repr__(self) -> str:
+        try:
+            return text_preview(_NEWEST_FIRST, *self._preview())
+        except OmnigraphError as cause:
+            return f"Commits({type(cause).__name__})"
+
+    def _repr_html_(self) -> str:
+        return html_preview(_NEWEST_FIRST, *self._preview())
+
+    def _preview(self) -> tuple[Sequence[str], Sequence[Sequence[str | None]], int | None]:
+        """The newest commits of main as columns and rows, and how many there are if all fit."""
+        commits = self.list(limit=ROWS_SHOWN + 1)
+        rows = [(c.id, c.when, c.actor, c.changed, c.message) for c in commits[:ROWS_SHOWN]]
+        columns = ("commit", "when", "actor", "rows", "message")
+        return columns, rows, None if len(commits) > ROWS_SHOWN else len(commits)
 
     @checked
     def list(

@@ -7,6 +7,7 @@ understood is never guessed at.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, NewType, TypedDict
 
 import orjson
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from omnigraph.storage.names import MAIN, table_location
 from omnigraph.storage.stamp import stamped
-from omnigraph.types import TableKey
+from omnigraph.types import TableKey, parse_table_key
 
 CommitId = NewType("CommitId", str)
 """A graph commit: a ULID."""
@@ -197,7 +198,15 @@ def decode_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_TRANSACTIONS = "tx/"  # branches for the length of a block, of which nothing need be known
+
+
+def _nodes_first(table_key: str) -> tuple[bool, str]:
+    kind, name = parse_table_key(table_key)
+    return kind != "node", name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Commit(CommitFacts):
     """One graph commit. `branch` is None for main; `created_at` counts microseconds."""
 
@@ -212,6 +221,29 @@ class Commit(CommitFacts):
     def parents(self) -> tuple[CommitId, ...]:
         """The commits this one follows: none for the genesis, two for a merge."""
         return tuple(p for p in (self.parent, self.merged_parent) if p is not None)
+
+    @property
+    def when(self) -> str:
+        """The moment of the commit in UTC, as a point in time takes it: `main@{…}`."""
+        moment = datetime.fromtimestamp(self.created_at / 1e6, UTC)
+        return f"{moment:%Y-%m-%d %H:%M:%S}Z"
+
+    @property
+    def changed(self) -> str:
+        """The rows that the commit changed, by type: `+3 Person ~1 Knows`."""
+        changed = []
+        for key, counts in sorted(self.counts.items(), key=lambda item: _nodes_first(item[0])):
+            signs = (("+", counts.inserted), ("~", counts.updated), ("-", counts.deleted))
+            changed += [f"{sign}{count}" for sign, count in signs if count]
+            changed.append(parse_table_key(key)[1])
+        if self.merged_from is not None and not self.merged_from[0].startswith(_TRANSACTIONS):
+            changed.append(f"[merge {self.merged_from[0]}]")
+        return " ".join(changed)
+
+    def __repr__(self) -> str:
+        message = None if self.message is None else repr(self.message.partition("\n")[0])
+        facts = (self.id, self.branch or MAIN, self.when, self.actor, self.changed, message)
+        return f"Commit({', '.join(filter(None, facts))})"
 
 
 def table_row(table_key: TableKey, location: str) -> Row:

@@ -97,10 +97,10 @@ class Standing:
     @property
     def state(self) -> str:
         """One word for it, as `FeedConsumer` lists them."""
+        if self.behind is None:
+            return NO_BRANCH  # also of a claim that lapsed before: there is nothing to go back to
         if self.claim.lapse is not None:
             return LAPSED
-        if self.behind is None:
-            return NO_BRANCH
         return LATE if self.is_late else ACTIVE
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -33,6 +33,7 @@ from omnigraph.exec.changes.images import Image, Values, image, image_values
 from omnigraph.exec.changes.page_sizes import PAGE_CHANGES, PAGE_CHANGES_MAX
 from omnigraph.exec.changes.tokens import sealed, unsealed
 from omnigraph.exec.schemas import Schemas
+from omnigraph.preview import ROWS_SHOWN, html_preview
 from omnigraph.storage.lance.parallel import together
 from omnigraph.storage.lance.spans import AFTER, BEFORE
 from omnigraph.storage.records import DATASET, Commit, Snapshot, TablePin
@@ -189,6 +190,17 @@ class Changes:
     def between(self) -> tuple[str, str]:
         """The two commits."""
         return self._before.commit_id, self._after.commit_id
+
+    def __repr__(self) -> str:
+        return f"Changes(from {self.between[0]} to {self.between[1]})"
+
+    def _repr_html_(self) -> str:
+        first = list(islice(self, ROWS_SHOWN + 1))
+        images = ((c, c.before, c.after) for c in first[:ROWS_SHOWN])
+        rows = [(c.op, c.type, c.id, b and b.properties, a and a.properties) for c, b, a in images]
+        total = None if len(first) > ROWS_SHOWN else len(first)
+        columns = ("op", "type", "id", "before", "after")
+        return html_preview(repr(self), columns, rows, total)
 
     def __iter__(self) -> Iterator[Change]:
         return self.beyond(None)

@@ -113,7 +113,7 @@ def _columns(source: Any) -> tuple[Iterable[pa.Table], int | None] | None:
         table = _of_pandas(source)
         return [table], table.nbytes
     if library == "polars":
-        table = source.to_arrow()
+        table = (source.collect() if hasattr(source, "collect") else source).to_arrow()
         return [table], table.nbytes
     return None
 

@@ -6,19 +6,21 @@ arrays are made at their first use.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import pyarrow as pa
 
 from omnigraph.catalog.arrow import arrow_type
+from omnigraph.errors import BadRequest
 from omnigraph.exec.profile import Profile
 from omnigraph.exec.values.scalars import JsonForm, number_name
 from omnigraph.exec.values.to_json import json_column
 from omnigraph.extras import optional
 from omnigraph.plan import ir
+from omnigraph.preview import ROWS_SHOWN, counted, html_preview, text_preview
 from omnigraph.types import FLOATS, ValueType
 
 JsonRow = dict[str, Any]
@@ -33,17 +35,17 @@ class PythonColumn:
         self.values = values
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class QueryResult:
     """The rows of one query, and the commit they were read from."""
 
     columns: list[str]
     commit_id: str
-    _types: tuple[ValueType, ...] = field(repr=False)
-    _values: tuple[pa.Array | PythonColumn, ...] = field(repr=False)
-    _length: int = field(repr=False)
-    _plan: ir.ReadPlan = field(repr=False)
-    _profile: Profile = field(repr=False)
+    _types: tuple[ValueType, ...]
+    _values: tuple[pa.Array | PythonColumn, ...]
+    _length: int
+    _plan: ir.ReadPlan
+    _profile: Profile
 
     @property
     def query_name(self) -> str:
@@ -53,14 +55,44 @@ class QueryResult:
     @cached_property
     def rows(self) -> list[JsonRow]:
         """JSON-ready rows. Of two columns with one name a row keeps the last."""
+        return self._rows_of(self._values, self._length)
+
+    def _rows_of(self, values: Sequence[pa.Array | PythonColumn], length: int) -> list[JsonRow]:
         names = self.columns
         if not names:
-            return [{} for _ in range(self._length)]
-        columns = [_json(v, t) for v, t in zip(self._values, self._types, strict=True)]
+            return [{} for _ in range(length)]
+        columns = [_json(v, t) for v, t in zip(values, self._types, strict=True)]
         if len(names) == 1:
             name = names[0]
             return [{name: value} for value in columns[0]]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def _cut(self, start: int, length: int) -> list[pa.Array | PythonColumn]:
+        """The values of a few rows in a row."""
+        return [
+            PythonColumn(each.values[start : start + length])
+            if isinstance(each, PythonColumn)
+            else each.slice(start, length)
+            for each in self._values
+        ]
+
+    def _part(self, start: int, length: int) -> list[JsonRow]:
+        if "rows" in self.__dict__:
+            return self.rows[start : start + length]
+        return self._rows_of(self._cut(start, length), length)
+
+    def _preview(self) -> tuple[str, list[str], list[tuple[Any, ...]], int]:
+        first = zip(self._cut(0, ROWS_SHOWN), self._types, strict=True)
+        cells = list(zip(*(_json(values, type_) for values, type_ in first), strict=True))
+        rows, columns = counted(self._length, "row"), counted(len(self.columns), "column")
+        title = f"QueryResult('{self.query_name}', {rows}, {columns}, commit {self.commit_id})"
+        return title, self.columns, cells, self._length
+
+    def __repr__(self) -> str:
+        return text_preview(*self._preview())
+
+    def _repr_html_(self) -> str:
+        return html_preview(*self._preview())
 
     def __len__(self) -> int:
         return self._length
@@ -68,10 +100,45 @@ class QueryResult:
     def __iter__(self) -> Iterator[JsonRow]:
         return iter(self.rows)
 
+    @overload
+    def __getitem__(self, index: int) -> JsonRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[JsonRow]: ...
+    def __getitem__(self, index: int | slice) -> JsonRow | list[JsonRow]:
+        """A row by its number, or several by a slice; only these are converted."""
+        chosen = range(self._length)[index]
+        if isinstance(chosen, int):
+            return self._part(chosen, 1)[0]
+        if chosen.step != 1:
+            return self.rows[index] if isinstance(index, slice) else []
+        return self._part(chosen.start, len(chosen))
+
+    def one(self) -> JsonRow:
+        """The only row; `BadRequest` if there is none or another."""
+        if self._length != 1:
+            raise BadRequest(
+                f"query '{self.query_name}' gave {counted(self._length, 'row')}, not one",
+                "ask for `rows`, or narrow the query",
+            )
+        return self[0]
+
+    def scalar(self) -> Any:
+        """The only value: of one row with one column."""
+        if len(self.columns) != 1:
+            raise BadRequest(
+                f"query '{self.query_name}' has {counted(len(self.columns), 'column')}, not one",
+                "return one value, or ask for `one()`",
+            )
+        return self.one()[self.columns[0]]
+
     def to_arrow(self) -> pa.Table:
         """The columns as an Arrow table."""
         typed = zip(self._values, self._types, strict=True)
         return pa.Table.from_arrays([_arrow(v, t) for v, t in typed], names=self.columns)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The columns for any library that takes Arrow: `pl.DataFrame(result)`, DuckDB."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def to_pandas(self) -> Any:
         """The columns as a pandas frame."""

@@ -2,22 +2,22 @@
 
 A commit stays when it is the head of a live branch or among its newest; when it was a head within
 the time asked for, within the grace that readers get, or within what other processes rely on; when
-a tag names it, a live branch forks off at it, or a merge of two live branches starts from it; and
-when a registered feed consumer that is within its largest lag has yet to read it.
+a tag names it, a live branch forks off at it, or a registered feed consumer that is within its
+largest lag has yet to read it; and when a merge of two of these starts from it, so that branches
+made at any kept commits can be merged.
 
-Invariant: a decision reads and changes nothing. Every kept commit has a reason, and a commit
+Invariant: a decision changes nothing. Every kept commit can be read and has a reason, and a commit
 without one goes.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import combinations
 from typing import Any
 
 from omnigraph.exec.changes.consumers import Standing, standing
-from omnigraph.exec.merge.ancestry import lookup_in, meeting
+from omnigraph.exec.merge.shared_bases import SharedBase, shared_bases
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, CommitId
 from omnigraph.storage.store import Store
@@ -123,13 +123,17 @@ class Retained:
 
 
 class _Reasons:
-    """Collects the reasons of every commit in the order they are given."""
+    """Collects the reasons of every commit in the order they are given. What an earlier cleanup
+    removed no reason brings back."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_readable: Callable[[Commit], bool]) -> None:
         self.commits: dict[CommitId, Commit] = {}
         self._reasons: dict[CommitId, dict[KeepReason, None]] = {}
+        self._is_readable = is_readable
 
     def add(self, commit: Commit, why: Why, *names: str) -> None:
+        if commit.id not in self.commits and not self._is_readable(commit):
+            return
         self.commits[commit.id] = commit
         self._reasons.setdefault(commit.id, {})[KeepReason(why, names)] = None
 
@@ -141,7 +145,8 @@ class _Reasons:
 def retain(store: Store, policy: Policy) -> Retained:
     """Decide which commits of the live branches stay."""
     lines = {branch: store.history.list(branch) for branch in store.history.branches()}
-    reasons = _Reasons()
+    is_readable = store.history.lost.presence()
+    reasons = _Reasons(is_readable)
     floors = {}
     for branch, line in lines.items():
         recent = dict(_recent(line, policy))
@@ -156,15 +161,16 @@ def retain(store: Store, policy: Policy) -> Retained:
         floors[branch] = min(own, default=store.snapshot(branch).manifest_version)
     _tagged(store, lines, reasons)
     _branch_points(store, lines, reasons)
+    standings = _consumers(store, reasons)
     _merge_bases(store, lines, reasons)
-    losing = _consumers(store, reasons)
-    known = {commit.id for line in lines.values() for commit in line}
+    losing = tuple(each for each in standings if each.lapse(reasons.commits.keys()) is not None)
+    known = {commit.id: commit for line in lines.values() for commit in line}
     versions: dict[str, list[int]] = {branch: [] for branch in lines}
     for commit in reasons.commits.values():
         if (commit.branch or MAIN) in versions:
             versions[commit.branch or MAIN].append(commit.manifest_version)
-    gone = len(known - reasons.commits.keys())
-    return Retained(reasons.kept(), gone, versions, floors, losing)
+    going = sum(is_readable(known[id_]) for id_ in known.keys() - reasons.commits.keys())
+    return Retained(reasons.kept(), going, versions, floors, losing)
 
 
 def _recent(line: Iterable[Commit], policy: Policy) -> Iterator[tuple[Commit, Why]]:
@@ -201,26 +207,45 @@ def _branch_points(
 
 
 def _merge_bases(store: Store, lines: Mapping[str, tuple[Commit, ...]], reasons: _Reasons) -> None:
-    """The commits that a merge of any two live branches reads beside their heads."""
-    lookup = lookup_in(store.history, *lines)
-    for ours, theirs in combinations(lines, 2):
-        merge_base = meeting(lookup, lines[ours][0].id, lines[theirs][0].id)
-        for base in merge_base.bases:
-            reasons.add(base, Why.MERGE_BASE, ours, theirs)
-        # What a forgotten merge changed is read against its first parent.
-        for merge in merge_base.forgotten:
-            before = None if merge.parent is None else lookup(merge.parent)
-            for commit in (merge,) if before is None else (merge, before):
-                reasons.add(commit, Why.MERGE_BASE, ours, theirs)
+    """The commits that a merge of two live branches reads beside their heads; then those that a
+    merge of branches made at kept commits would read."""
+    commits = {commit.id: commit for line in lines.values() for commit in line}
+    heads: dict[CommitId, str] = {}
+    for branch, line in lines.items():
+        heads.setdefault(line[0].id, branch)
+    tags = {CommitId(tag.commit_id): name for name, tag in store.tags.list().items()}
+    points: Sequence[CommitId] = ()
+    closed: Sequence[CommitId] = tuple(heads)
+    while len(points) < len(closed):
+        points = closed
+        for base in shared_bases(commits, points):
+            of_heads = base.ours in heads and base.theirs in heads
+            names = [heads.get(id_) or tags.get(id_, id_) for id_ in (base.ours, base.theirs)]
+            for commit in _read_by(base, commits):
+                if of_heads or commit.id not in reasons.commits:
+                    reasons.add(commit, Why.MERGE_BASE, *names)
+        closed = (*points, *(reasons.commits.keys() - set(points)))
+
+
+def _read_by(base: SharedBase, commits: Mapping[CommitId, Commit]) -> Iterator[Commit]:
+    """What a merge with this base reads. Where the base is gone, that is what merges of it changed
+    against their first parents."""
+    if not base.is_gone:
+        yield commits[base.id]
+        return
+    for merge in (commits[child] for child in base.children):
+        yield merge
+        if merge.parent is not None and merge.parent in commits:
+            yield commits[merge.parent]
 
 
 def _consumers(store: Store, reasons: _Reasons) -> tuple[Standing, ...]:
-    """Keep what consumers within their lag need; those beyond it that lose commits."""
-    standings = [standing(store, claim) for claim in store.feed_claims.list()]
+    """Keep what consumers within their lag need; where every consumer stands."""
+    standings = tuple(standing(store, claim) for claim in store.feed_claims.list())
     for each in standings:
         for commit in () if each.is_late else each.needed:
             reasons.add(commit, Why.CONSUMER, each.claim.name)
-    return tuple(each for each in standings if each.lapse(reasons.commits.keys()) is not None)
+    return standings
 
 
 def _age(commit: Commit) -> tuple[int, int, str]:

@@ -62,13 +62,14 @@ class LostCommits:
 
     def require_readable(self, commits: Iterable[Commit]) -> None:
         """Pass if the manifest versions of all these commits are there, else `Reclaimed`."""
-        is_there = self._presence()
+        is_there = self.presence()
         for commit in commits:
             if not is_there(commit):
                 raise self.reclaimed(commit.id, commit.branch or MAIN)
 
-    def _presence(self) -> Callable[[Commit], bool]:
-        """Whether the manifest version of a commit is there, by one listing a branch."""
+    def presence(self) -> Callable[[Commit], bool]:
+        """Whether the manifest version of a commit of a live branch is there, by one listing a
+        branch."""
         versions: dict[str | None, set[int]] = {}
 
         def is_there(commit: Commit) -> bool:
@@ -81,7 +82,7 @@ class LostCommits:
 
     def _oldest_readable(self, branch: str, lost: CommitId) -> CommitId | None:
         """The oldest commit of a branch whose manifest and tables are there."""
-        is_there = self._presence()
+        is_there = self.presence()
         candidates = (c for c in self._commits(branch)[::-1] if c.id != lost and is_there(c))
         for commit in islice(candidates, _TRIES_MAX):
             pins = self._manifest.at_commit(commit).tables.values()

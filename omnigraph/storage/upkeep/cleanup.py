@@ -219,10 +219,30 @@ class Reclaimer:
             cleaned = TableCleanup(key, forks=orphans)
             lines_left = {None, *map(decode, self._datasets.refs(folder))} - set(orphans)
             lines = [n for n in needs.versions if n[0] == folder and n[1] in lines_left]
-            return cleaned, [self._line(key, needs, n, confirm) for n in sorted(lines, key=str)]
+            return cleaned, self._tasks(key, needs, sorted(lines, key=str), confirm)
         except OmnigraphError as cause:
             self._stats.event("cleanup.failed", table=key, cause=cause)
             return _plus(cleaned, TableCleanup(key, error=str(cause))), []
+
+    def _tasks(
+        self, key: str, needs: _Needs, lines: Sequence[Line], confirm: bool
+    ) -> list[LineTask]:
+        """What is to be done on the lines of one table. Lance asks every branch what it names
+        before it removes anything, so a branch that has nothing to remove is not asked for."""
+        tasks = [self._line(key, needs, line, confirm) for line in lines]
+        idle = [each.line for each in tasks if not each.versions and each.line[1] is not None]
+        aged = self._aged(idle[0][0]) if idle else set()
+        return [each for each in tasks if each.line not in idle or each.line[1] in aged]
+
+    def _aged(self, folder: str) -> set[str]:
+        """The Lance branches of a table with files older than the longest write."""
+        tree = f"{folder}/tree/"
+        oldest: dict[str, float] = {}
+        for file in self._objects.listed(tree.rstrip("/")):
+            segment = file.path.removeprefix(tree).partition("/")[0]
+            oldest[segment] = min(oldest.get(segment, file.modified), file.modified)
+        now = time.time()
+        return {decode(each) for each, since in oldest.items() if now - since >= SAFE_AGE_S}
 
     def _line(self, key: str, needs: _Needs, line: Line, confirm: bool) -> LineTask:
         published = needs.published.get(line, 0)
@@ -308,10 +328,11 @@ class Reclaimer:
         cleaned = TableCleanup(MANIFEST)
         try:
             failpoints.hit("cleanup.manifest")
-            for branch in floors:
-                line = (MANIFEST, owner_of(branch))
+            lines: list[Line] = [(MANIFEST, owner_of(branch)) for branch in floors]
+            for line in lines:
                 needs.versions.setdefault(line, set())
-                cleaned = _plus(cleaned, self.run(self._line(MANIFEST, needs, line, confirm)))
+            for task in self._tasks(MANIFEST, needs, lines, confirm):
+                cleaned = _plus(cleaned, self.run(task))
             left = self._leftover_branches(confirm)
         except (OmnigraphError, OSError) as cause:
             return _plus(cleaned, TableCleanup(MANIFEST, error=str(cause)))

@@ -435,3 +435,24 @@ def test_cleanup_waits_for_an_optimize_under_way(graph: Graph) -> None:
         assert waiting is None
     assert clean(graph).commits_reclaimed == 6
     assert fragments(graph) == 6
+
+
+def test_a_branch_with_nothing_to_remove_is_not_cleaned(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        graph.branches.create(f"b{number}")
+        write = graph._store.begin(f"b{number}", kind=WriterKind.MUTATION)
+        write.append(PERSON, people(1000, 1001))
+        graph._store.commit(write)
+    clean(graph)
+
+    def calls() -> int:
+        before = graph.stats()
+        clean(graph)
+        return graph.stats().since(before).calls["lance.reclaim"]
+
+    tables = len(graph._store.snapshot().tables) + 2  # and those of the manifest and the audit
+    assert calls() == tables
+    monkeypatch.setattr("omnigraph.storage.upkeep.cleanup.SAFE_AGE_S", -1)
+    assert calls() == tables + 6 * 2, "files that nobody names may be old enough"

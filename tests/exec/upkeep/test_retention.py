@@ -148,3 +148,21 @@ def test_what_is_listed_as_kept_is_what_can_be_read(graph: Graph) -> None:
                 with pytest.raises(og.Reclaimed) as gone:
                     again.snapshot(commit=commit)
                 assert gone.value.oldest in kept
+
+
+def test_a_branch_made_at_a_tag_can_be_merged_after_a_cleanup(graph: Graph) -> None:
+    graph.branches.create("side")
+    add(graph, 100, 104, branch="side")
+    add(graph, 110, 114)
+    graph.branches.merge("main", into="side")
+    graph.tags.create("release", "side")
+    add(graph, 120, 124)
+    graph.branches.merge("main", into="side")
+    add(graph, 130, 134)
+    cleaned(graph)
+    with og.open(graph.uri) as again:
+        again.branches.create("fix", "release")
+        add(again, 140, 144, branch="fix")
+        again.branches.merge("fix")
+        assert len(content(again)["node:Person"]) == 20 + 5 * 4
+        assert again.check().ok
