@@ -23,6 +23,7 @@ from omnigraph.catalog import codec
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import NotFound, StorageFailed
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.opening import first_snapshot
 from omnigraph.storage.records import SchemaId, Snapshot
 from omnigraph.storage.retry import SCHEMA, retried
 from omnigraph.storage.store import Store
@@ -85,7 +86,7 @@ class Schemas:
 
     def opened(self) -> Accepted:
         """The schema of main as the open of the graph saw it."""
-        schema = self.of(self._store.first_snapshot())
+        schema = self.of(first_snapshot(self._store))
         self._known[MAIN] = schema
         return schema
 

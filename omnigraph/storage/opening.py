@@ -16,11 +16,11 @@ from omnigraph.storage import failpoints, stamp
 from omnigraph.storage.lance.datasets import Handle
 from omnigraph.storage.locks.locks import hold
 from omnigraph.storage.manifest import publish
-from omnigraph.storage.manifest.state import LOCATION
-from omnigraph.storage.names import BACKUP_FOLDER, lock_name, require_actor, table_location
+from omnigraph.storage.manifest.state import LOCATION, read_state
+from omnigraph.storage.names import BACKUP_FOLDER, MAIN, lock_name, require_actor, table_location
 from omnigraph.storage.objects import Root, StorageOptions, root_of
 from omnigraph.storage.protocol.sidecars import FOLDER as SIDECARS
-from omnigraph.storage.records import CommitId, SchemaId
+from omnigraph.storage.records import CommitId, SchemaId, Snapshot
 from omnigraph.storage.store import Settings, Store
 from omnigraph.types import TableKey
 
@@ -76,13 +76,33 @@ def open_store(
     where = root_of(uri, storage_options)
     store = Store(where, read_only=read_only, settings=settings or Settings())
     folders = None if where.is_local else frozenset(store.objects.folders(""))
-    store.manifest.opened(_require_graph(store, folders))
+    store.first = _require_graph(store, folders)
     if not read_only:
         _require_writable_folder(where)
     if not read_only and (folders is None or SIDECARS in folders):
         store.heal(if_room=True)  # a graph on a full disk must open, or nobody could clean it up
     store.stats.event("graph.opened", uri=where.uri, read_only=read_only)
     return store
+
+
+def first_snapshot(store: Store) -> Snapshot:
+    """What the open of a graph saw of main, without a second look; what is there now if the open
+    has read main since, or written to it."""
+    handle, store.first = store.first, None
+    manifest = store.manifest
+    if handle is None or manifest.known(MAIN) is not None:
+        return store.snapshot()
+    state = read_state(
+        store.datasets,
+        handle,
+        branch=MAIN,
+        identity=None,
+        known=None,
+        uri=store.where.uri,
+        copies=store.copies,
+    )
+    manifest.published(state)
+    return manifest.snapshot(state)
 
 
 def _require_distinct(tables: Sequence[tuple[TableKey, pa.Schema]]) -> None:

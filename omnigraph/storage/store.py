@@ -17,7 +17,7 @@ from omnigraph.errors import (
 )
 from omnigraph.storage.derived.derived_folder import DerivedFiles
 from omnigraph.storage.external import ExternalBlobs, checked_bases
-from omnigraph.storage.lance.datasets import Datasets
+from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.lance.delta import Deltas
 from omnigraph.storage.lance.derived_bases import DerivedBases
 from omnigraph.storage.lance.reader import Arriving, TableReader, uncounted
@@ -184,6 +184,7 @@ class Store:
             wait_s=settings.lock_wait_s,
         )
         self.turns = Turns(self.locks)
+        self.first: Handle | None = None  # the manifest by which an open knew the graph
 
     # Reading
 
@@ -192,10 +193,6 @@ class Store:
         if commit is not None:
             return self.history.snapshot(commit)
         return self.manifest.snapshot(self.manifest.state(branch))
-
-    def first_snapshot(self) -> Snapshot:
-        """What the open of the graph saw of main."""
-        return self.manifest.snapshot(self.manifest.start())
 
     def reader(
         self, snapshot: Snapshot, table_key: TableKey, arriving: Arriving = uncounted

@@ -54,7 +54,6 @@ class Manifest:
         self._datasets = datasets
         self._tag_refs = tag_refs
         self._copies = copies
-        self._first: Handle | None = None
         self._states: dict[str, State] = {}
         self._looked: dict[str, float] = {}  # when this process last saw a branch
         self._contested: dict[str, float] = {}  # when it last saw that others publish there too
@@ -87,22 +86,6 @@ class Manifest:
         self._looked[branch] = now_s()
         if known is not None and not own:
             self._contested[branch] = now_s()
-        return state
-
-    def opened(self, handle: Handle) -> None:
-        """Note the handle by which the graph was found, for `start`."""
-        self._first = handle
-
-    def start(self) -> State:
-        """Main as the open of the graph saw it, without a second look; as it is now if the open has
-        read it, or written to it, since."""
-        handle, self._first = self._first, None
-        known = self._states.get(MAIN)
-        if handle is None or known is not None:
-            return self.state(MAIN)
-        state = self._read(MAIN, None, handle, None)
-        self._remember(state)
-        self._looked[MAIN] = now_s()
         return state
 
     def _counts(self, branch: str) -> bool:

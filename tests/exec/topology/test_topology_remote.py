@@ -51,11 +51,13 @@ def test_TP4_files_lie_beside_the_graph_and_are_copied_by_digest(
         graph.load(friendships(), "append", edge="Knows", engine="local")
         right = answers(graph)
         names = sorted(Path(path).name for path in graph._store.objects.list("__derived"))
-        assert len(names) == 2
+        assert [each.partition("-")[0] for each in names] == ["column1", "edges", "nodes"]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
     with opened(where, read_only=True) as graph:
         assert answers(graph) == right
-        assert [path.name for path in copies(tmp_path / "another")] == names
+        assert [path.name for path in copies(tmp_path / "another")] == names[1:], (
+            "a column is copied once fetching single values has cost as much"
+        )
         assert "derived.written" not in graph.stats().events
         assert graph.snapshot().topology[PERSON].rows_behind == 0
         assert graph.check().ok
@@ -78,7 +80,7 @@ def test_TP4_a_repeated_query_is_one_call_and_a_first_hop_few(
         graph.optimize()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
     assert calls_to_first_hop(server, where) <= 18, "nothing of the graph is on this machine"
-    assert calls_to_first_hop(server, where) <= 11, "copies of everything are"
+    assert calls_to_first_hop(server, where) <= 12, "copies of everything are"
 
 
 def calls_to_first_hop(server: Server, where: Any) -> int:
