@@ -55,9 +55,7 @@ def test_TP4_files_lie_beside_the_graph_and_are_copied_by_digest(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
     with opened(where, read_only=True) as graph:
         assert answers(graph) == right
-        assert [path.name for path in copies(tmp_path / "another")] == names[1:], (
-            "a column is copied once fetching single values has cost as much"
-        )
+        assert sorted(path.name for path in copies(tmp_path / "another")) == names
         assert "derived.written" not in graph.stats().events
         assert graph.snapshot().topology[PERSON].rows_behind == 0
         assert graph.check().ok
