@@ -3,6 +3,7 @@
     python bench/load.py                               one million edges, every run
     python bench/load.py --edges 5000000 --runs local spark ladybug --keep /var/tmp/graphs
     python bench/load.py --runs cold                   a small file at the terminal
+    python bench/load.py --matrix --save               shapes of columns by formats: load_matrix.py
 
 Each run is a process of its own. Memory is the highest sum over the process and all it started,
 pages they share counted once, and the process's own. CPU seconds say more than wall time on a
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import load_data
+import load_matrix
 import load_peers
 from load_data import timed
 
@@ -168,7 +170,16 @@ def main() -> None:
     words.add_argument("--keep", help="a folder for the input, used again")
     words.add_argument("--save", action="store_true", help="keep the figures in results/load.json")
     words.add_argument("--run", help=argparse.SUPPRESS)
+    words.add_argument("--matrix", action="store_true", help="every shape from every format")
+    words.add_argument("--rows", type=int, default=100_000, help="of a shape of the matrix")
+    words.add_argument("--shapes", nargs="*", default=[], help="how their names begin")
+    words.add_argument(
+        "--formats", nargs="*", default=[f for f in load_matrix.FORMATS if f != "spark"]
+    )
     asked = words.parse_args()
+    if asked.matrix:
+        load_matrix.run(asked.rows, asked.shapes, asked.formats, save=asked.save)
+        return
     folder = Path(asked.keep or tempfile.mkdtemp())
     files = load_data.make(folder, asked.edges)
     if asked.run:

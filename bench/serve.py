@@ -3,7 +3,9 @@
     python bench/serve.py [--seconds N] [--workers N]
 
 The bare app parses the same body, hands it to a thread and answers the same bytes. Clients are
-connections of one process that ask again as soon as they are answered.
+connections of one process that ask again as soon as they are answered. The point lookup and the
+bare app take turns, and the processor time of the server is counted for each request: it says what
+a request costs also on a machine that others keep busy.
 """
 
 import argparse
@@ -27,6 +29,7 @@ node Person { name: String @key  age: I32 }
 edge Knows: Person -> Person
 """
 PEOPLE, KNOWN = 20_000, 5
+TURNS = 5
 POINT = "query p($n: String) { match { $p: Person { name: $n } } return { $p.name, $p.age } }"
 HOPS = (
     "query h($n: String) { match { $p: Person { name: $n } $p knows $q $q knows $r } "
@@ -107,12 +110,27 @@ async def ask(port: int, make: object, seconds: float, connections: int) -> list
     return latencies
 
 
-def row(name: str, latencies: list[float], seconds: float) -> float:
-    """Print one line; requests a second."""
+def cpu_s(pid: int) -> float:
+    """The processor time of a process and its children so far."""
+    folder = Path(f"/proc/{pid}")
+    fields = (folder / "stat").read_text().rpartition(")")[2].split()
+    children = (folder / "task" / str(pid) / "children").read_text().split()
+    own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(cpu_s(int(child)) for child in children)
+
+
+def measured(
+    name: str, pid: int, port: int, make: object, seconds: float, connections: int
+) -> tuple[float, float]:
+    """Print one line; requests a second and processor milliseconds a request."""
+    cpu = cpu_s(pid)
+    latencies = asyncio.run(ask(port, make, seconds, connections))
+    cost = (cpu_s(pid) - cpu) / len(latencies) * 1000
     rate = len(latencies) / seconds
     cuts = statistics.quantiles(latencies, n=100)
-    print(f"| {name} | {rate:.0f} | {cuts[49] * 1000:.2f} | {cuts[98] * 1000:.2f} |", flush=True)
-    return rate
+    shown = f"{cuts[49] * 1000:.2f} | {cuts[98] * 1000:.2f} | {cost:.3f}"
+    print(f"| {name} | {rate:.0f} | {shown} |", flush=True)
+    return rate, cost
 
 
 def wait_for(port: int) -> None:
@@ -174,44 +192,72 @@ def main() -> None:
         )  # fmt: skip
         assert server.stdout is not None
         server.stdout.readline()
-        print(f"| {given.workers} worker(s) | requests/s | p50, ms | p99, ms |\n|---|--:|--:|--:|")
+        print(
+            f"| {given.workers} worker(s) | requests/s | p50, ms | p99, ms | processor, ms |\n"
+            "|---|--:|--:|--:|--:|"
+        )
+        bare: subprocess.Popen[bytes] | None = None
         try:
-            measured = (
-                ("point lookup", lambda n, t: people[(n * 37 + t) % 1000], given.connections),
+            answer, bare_port = Path(folder) / "answer", free_port()
+            answer.write_bytes(once(port, people[0]))
+            bare = subprocess.Popen([sys.executable, "-c", BARE, str(answer), str(bare_port)])
+            wait_for(bare_port)
+            _beside_bare(server.pid, port, bare.pid, bare_port, people, given)
+            others = (
                 ("two hops", lambda n, t: hops[(n * 37 + t) % 1000], given.connections),
                 ("10,000 rows as JSON", lambda n, t: many, 4),
                 ("10,000 rows as Arrow", lambda n, t: arrow, 4),
                 ("one-row mutation", add, 1),
             )
-            for name, make, connections in measured:
+            for name, make, connections in others:
                 asyncio.run(ask(port, make, 1, connections))  # warm
-                row(name, asyncio.run(ask(port, make, given.seconds, connections)), given.seconds)
-            answer = Path(folder) / "answer"
-            answer.write_bytes(once(port, people[0]))
+                measured(name, server.pid, port, make, given.seconds, connections)
         finally:
+            if bare is not None:
+                bare.terminate()
+                bare.wait(30)
             server.send_signal(signal.SIGTERM)
             server.wait(60)
-        bare_port = free_port()
-        bare = subprocess.Popen([sys.executable, "-c", BARE, str(answer), str(bare_port)])
-        try:
-            wait_for(bare_port)
-            asyncio.run(ask(bare_port, lambda n, t: people[0], 1, given.connections))
-            latencies = asyncio.run(
-                ask(bare_port, lambda n, t: people[0], given.seconds, given.connections)
-            )
-            row("a bare app, same bytes", latencies, given.seconds)
-        finally:
-            bare.terminate()
-            bare.wait(30)
         with og.open(uri) as graph:
-            times = []
+            times, cpu = [], time.process_time()
             for number in range(60):
                 started = time.perf_counter()
                 graph.mutate(ADD, {"n": f"lib{number}"})
                 times.append(time.perf_counter() - started)
+            cost = (time.process_time() - cpu) / len(times) * 1000
+            median = statistics.median(times) * 1000
             print(
-                f"\none-row mutation in the library: p50 {statistics.median(times) * 1000:.2f} ms"
+                f"\none-row mutation in the library: p50 {median:.2f} ms, processor {cost:.2f} ms"
             )
+
+
+def _beside_bare(
+    pid: int,
+    port: int,
+    bare_pid: int,
+    bare_port: int,
+    people: list[bytes],
+    given: argparse.Namespace,
+) -> None:
+    """Point lookups and the bare app in turns, and the quotient of the two."""
+
+    def ours(number: int, turn: int) -> bytes:
+        return people[(number * 37 + turn) % 1000]
+
+    def theirs(number: int, turn: int) -> bytes:
+        return people[0]
+
+    for each, where in ((ours, port), (theirs, bare_port)):
+        asyncio.run(ask(where, each, 1, given.connections))  # warm
+    quotients = []
+    for _ in range(TURNS):
+        seconds, connections = given.seconds / TURNS, given.connections
+        rate, _ = measured("point lookup", pid, port, ours, seconds, connections)
+        bare, _ = measured(
+            "a bare app, same bytes", bare_pid, bare_port, theirs, seconds, connections
+        )
+        quotients.append(rate / bare)
+    print(f"| point lookup / bare app, median | {statistics.median(quotients):.2f} | | | |")
 
 
 if __name__ == "__main__":

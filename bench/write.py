@@ -1,12 +1,16 @@
 """What a mutation costs, beside the Lance calls it cannot avoid and beside other databases.
 
     python bench/write.py [--rounds 60] [--commits 1000] [--rows 1000000] [--no-peers]
+                          [--durability fsync|os]
 
 First part: one-row durable writes into a graph of 1,000 people, every engine in turn, so that all
 see the same machine. Second part: storage calls of a one-node insert. Third part: 1,000 sequential
 one-row commits, the 10th beside the 1,000th, and a point read before and after. Last part, with
 indexes: an upsert of 10,000 into a million people, half of them there already, one-row writes, and
 an update and a delete of one in a hundred.
+With `--durability fsync`, which is the default, the same one-row writes also go to a graph of ours
+that leaves flushing to the system (`os`), and to two whose flushes take 1 and 10 ms, by sleeping so
+long in each: Ladybug and DuckDB flush each commit, bare Lance does not.
 Prints medians and writes bench/results/write.json. Peers come with `uv sync --group bench`.
 """
 
@@ -23,6 +27,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from write_engines import PEERS, Bare, Engine, OmniGraph
+
+from omnigraph.storage import flushing
 
 RESULTS = Path(__file__).parent / "results" / "write.json"
 READ = "query r($n: String) { match { $p: Person { name: $n } } return { $p.age } }"
@@ -65,9 +71,40 @@ def compare(engines: list[Engine], rounds: int) -> dict[str, dict[str, float]]:
     }
 
 
-def started(folder: Path, peers: bool) -> tuple[list[Engine], dict[str, str]]:
+class SlowDisk(OmniGraph):
+    """This project on a disk whose flush takes so many milliseconds, as a model."""
+
+    def __init__(self, folder: Path, ms: int) -> None:
+        super().__init__(folder, "fsync", f"flush {ms} ms")
+        self._ms = ms
+
+    def __getattribute__(self, name: str) -> Any:
+        work = super().__getattribute__(name)
+        if name not in ("insert", "update", "insert_with_edge", "delete"):
+            return work
+
+        def slowly(*arguments: Any) -> None:
+            real, flushing.flush_path = flushing.flush_path, lambda _: time.sleep(self._ms / 1000)
+            try:
+                work(*arguments)
+            finally:
+                flushing.flush_path = real
+
+        return slowly
+
+
+def disks(folder: Path, durability: str) -> list[Engine]:
+    """Graphs of ours that show what flushing costs."""
+    if durability == "os":
+        return []
+    return [OmniGraph(folder, "os", "page cache"), SlowDisk(folder, 1), SlowDisk(folder, 10)]
+
+
+def started(
+    folder: Path, peers: bool, durability: str = "fsync"
+) -> tuple[list[Engine], dict[str, str]]:
     """The engines that are installed, and why others are not."""
-    engines: list[Engine] = [OmniGraph(folder), Bare(folder)]
+    engines: list[Engine] = [OmniGraph(folder, durability), Bare(folder)]
     absent: dict[str, str] = {}
     for kind in PEERS if peers else ():
         try:
@@ -161,6 +198,10 @@ def targets(results: dict[str, Any]) -> dict[str, dict[str, object]]:
         "last commit, times the 10th": (history["commit_ratio"], 1.5),
         "read after all commits, times before": (history["read_ratio"], 1.5),
     }
+    cached = results["one_row_ms"]["insert"].get("page cache")
+    if cached:
+        own = results["one_row_ms"]["insert"]["omnigraph"]
+        found["one-row insert, flushed, times the page cache"] = (round(own / cached, 2), 2.0)
     upserts = dict(results["large_ms"].get("upsert", {}))
     if upserts:
         own = upserts.pop("omnigraph")
@@ -175,11 +216,12 @@ def targets(results: dict[str, Any]) -> dict[str, dict[str, object]]:
 
 def shown(results: dict[str, Any]) -> None:
     names = list(results["one_row_ms"]["insert"])
+    print("durability of omnigraph:", results["durability"])
     print("ms, median".ljust(18), *(name.rjust(11) for name in names))
     for kind, by_name in results["one_row_ms"].items():
         print(kind.ljust(18), *(f"{by_name[name]:11.2f}" for name in names))
     for kind, by_name in results.get("large_ms", {}).items():
-        print(f"large {kind}".ljust(26), *(f"{by_name[name]:11.2f}" for name in names))
+        print(f"large {kind}".ljust(26), *(f"{n} {ms:.2f}" for n, ms in by_name.items()))
     for part in ("ratio_to_bare", "calls", "history", "absent"):
         print(part, results[part])
     for name, told in results["targets"].items():
@@ -192,10 +234,12 @@ def main() -> None:
     parser.add_argument("--commits", type=int, default=1000)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--durability", choices=("fsync", "os"), default="fsync")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     with tempfile.TemporaryDirectory() as folder:
-        engines, absent = started(Path(folder), not options.no_peers)
+        engines, absent = started(Path(folder), not options.no_peers, options.durability)
+        engines += disks(Path(folder), options.durability)
         taken = compare(engines, options.rounds)
         calls = storage_calls(engines[0])  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory() as folder:
@@ -205,13 +249,17 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             many = large(Path(folder), options.rows, not options.no_peers)
     results = {
+        "durability": options.durability,
         "one_row_ms": taken,
         "large_ms": many,
         "ratio_to_bare": {
             kind: round(by_name["omnigraph"] / by_name["bare Lance"], 2)
             for kind, by_name in taken.items()
         },
-        "calls": {**calls, "total": sum(calls.values())},
+        "calls": {
+            **calls,
+            "total": sum(n for name, n in calls.items() if not name.startswith("disk.")),
+        },
         "history": long,
         "absent": absent,
     }

@@ -67,10 +67,9 @@ class Engine(Protocol):
 class OmniGraph:
     """This project, through its public door."""
 
-    name = "omnigraph"
-
-    def __init__(self, folder: Path) -> None:
-        self.graph = og.init(folder / "omnigraph", SCHEMA)
+    def __init__(self, folder: Path, durability: str = "fsync", name: str = "omnigraph") -> None:
+        self.name = name
+        self.graph = og.init(folder / name.replace(" ", "-"), SCHEMA, durability=durability)
         people = " ".join(f'insert Person {{ name: "p{n}", age: 1 }}' for n in range(START))
         self.graph.mutate(f"query start() {{ {people} }}")
 

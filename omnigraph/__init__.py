@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from omnigraph.exec.changes.blobs import BlobCell
     from omnigraph.exec.changes.consumers import FeedConsumer
     from omnigraph.exec.changes.diff import Change, ChangedType, Changes
+    from omnigraph.exec.changes.entity_history import EntityHistory, EntityRevision
+    from omnigraph.exec.changes.entity_view import EdgeCount, EntityView
     from omnigraph.exec.changes.export import ExportResult
     from omnigraph.exec.changes.feed import FeedPage
     from omnigraph.exec.changes.images import Image
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.upkeep.check import CheckReport
     from omnigraph.exec.upkeep.cleanup import CleanupReport
     from omnigraph.exec.upkeep.findings import Finding
+    from omnigraph.exec.upkeep.index_states import IndexState
     from omnigraph.exec.upkeep.optimize import OptimizeReport
     from omnigraph.graph import Graph, backup, init, open
     from omnigraph.storage.manifest.tags import Tag
@@ -92,7 +95,11 @@ __all__ = [
     "Conflict",
     "ConstraintViolated",
     "ConsumerLapsed",
+    "EdgeCount",
     "EmbeddingFailed",
+    "EntityHistory",
+    "EntityRevision",
+    "EntityView",
     "ExportResult",
     "ExpressionFailed",
     "ExternalBlobDenied",
@@ -106,6 +113,7 @@ __all__ = [
     "GraphMoved",
     "Image",
     "InUse",
+    "IndexState",
     "KeyTaken",
     "LimitExceeded",
     "LoadResult",
@@ -155,12 +163,17 @@ _LOADED_LATER = {
     "Changes": "exec.changes.diff",
     "CheckReport": "exec.upkeep.check",
     "CleanupReport": "exec.upkeep.cleanup",
+    "EdgeCount": "exec.changes.entity_view",
+    "EntityHistory": "exec.changes.entity_history",
+    "EntityRevision": "exec.changes.entity_history",
+    "EntityView": "exec.changes.entity_view",
     "ExportResult": "exec.changes.export",
     "FeedConsumer": "exec.changes.consumers",
     "FeedPage": "exec.changes.feed",
     "Finding": "exec.upkeep.findings",
     "Graph": "graph",
     "Image": "exec.changes.images",
+    "IndexState": "exec.upkeep.index_states",
     "LoadResult": "exec.load.request",
     "MergeOutcome": "exec.merge.run",
     "MutationResult": "exec.mutate.run",

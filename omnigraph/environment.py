@@ -161,6 +161,9 @@ FRONTIER = NumberVariable(
 TOPOLOGY_ROWS = NumberVariable(
     "OMNIGRAPH_TOPOLOGY_ROWS_MIN", 10_000, "rows from which a table gets topology files"
 )
+INDEX_ROWS = NumberVariable(
+    "OMNIGRAPH_INDEX_ROWS_MIN", 10_000, "rows without an index from which a load builds it"
+)
 TOPOLOGY_CACHE = NumberVariable(
     "OMNIGRAPH_TOPOLOGY_CACHE_BYTES_MAX",
     8 << 30,
@@ -173,6 +176,13 @@ WRITE_RETRIES = NumberVariable(
     0,
     "how often an update or delete is prepared again when another writer came first",
     most=1000,
+)
+
+DURABILITY = ChoiceVariable(
+    "OMNIGRAPH_DURABILITY",
+    "",
+    "whether a commit is flushed to disk before it is acknowledged, else the graph's own",
+    ("fsync", "os"),
 )
 
 # Bulk work.
@@ -265,8 +275,8 @@ TABLE: tuple[Variable, ...] = (
     LISTEN_ADDR, SERVER_TOKEN, SERVER_TOKENS, SERVER_TOKENS_FILE, UNAUTHENTICATED,
     REQUIRE_ALL_GRAPHS, ACTOR_INFLIGHT, ACTOR_BYTES,
     QUERY_MEMORY, QUERY_TIME, CACHE, TRAVERSAL, FRONTIER, TOPOLOGY_ROWS,
-    TOPOLOGY_CACHE,
-    WRITE_RETRIES,
+    INDEX_ROWS, TOPOLOGY_CACHE,
+    WRITE_RETRIES, DURABILITY,
     LOAD_CONCURRENCY, MAINTENANCE_CONCURRENCY, LOCAL_BYTES, SCRATCH, CLASS_ARCHIVE,
     EMBED_PROVIDER, EMBED_MODEL, EMBED_BASE_URL, EMBED_TIMEOUT, EMBED_DEADLINE, EMBED_ATTEMPTS,
     EMBED_BACKOFF, EMBED_MOCK, OPENROUTER_KEY, OPENAI_KEY, GEMINI_KEY,

@@ -33,8 +33,11 @@ def _of_user(env: Mapping[str, str] | None) -> Path | None:
     return Path(home) / ".cache" / "omnigraph" if Path(home).is_absolute() else None
 
 
-def _in_temp() -> Path:
-    return Path(tempfile.gettempdir()) / f"omnigraph-{os.getuid()}"
+def _in_temp() -> Path | None:
+    try:
+        return Path(tempfile.gettempdir()) / f"omnigraph-{os.getuid()}"
+    except FileNotFoundError:  # every disk is full: there is none that can be written to
+        return None
 
 
 def _usable(folder: Path) -> bool:

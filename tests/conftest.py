@@ -1,5 +1,6 @@
 """What every test may ask for."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,9 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from omnigraph.pipeline.session import session
+
+# Thousands of commits that nobody will miss after a power cut: those that test flushing ask for it.
+os.environ.setdefault("OMNIGRAPH_DURABILITY", "os")
 
 # Files go to workers whole and in this order. One that takes long must not be the last: the other
 # workers would have nothing left to do.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.user_cache import cache_folder
+from omnigraph.user_cache import cache_folder, lasting_folder
 
 
 @pytest.fixture
@@ -49,3 +49,13 @@ def test_a_link_is_not_trusted(tmp_path: Path, temp: Path) -> None:
     planted = temp / f"omnigraph-{os.getuid()}"
     planted.symlink_to(tmp_path / "elsewhere")
     assert cache_folder({}) != planted
+
+
+def test_a_machine_whose_disks_are_all_full_has_no_lasting_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    assert lasting_folder({"HOME": "/proc/no/such/home"}) is None

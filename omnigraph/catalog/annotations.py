@@ -1,11 +1,13 @@
 """Schema annotations: which ones have a meaning, and on which declarations they are allowed.
 
 Invariant: every annotation is interpreted once: `@key`, `@unique` and `@index` are flags,
-`@rename_from` and `@backfill` are hints, `@embed` is an `Embed`, and the rest is opaque metadata.
+`@rename_from` and `@backfill` are hints, `@embed` is an `Embed`, and the rest is opaque metadata,
+unless it is spelled nearly like one that has a meaning.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import assert_never
 
 from omnigraph.catalog.defaults import read_default
@@ -19,6 +21,8 @@ from omnigraph.types import Kind, Scalar, Span, ValueType
 METADATA = frozenset({"description", "instruction"})
 _FLAGS = frozenset(Columns)
 _ONCE = METADATA | _FLAGS | {"rename_from", "embed", "backfill"}
+_MEANT = sorted(_ONCE | {"range", "check", "card"})
+_LIKENESS_MIN = 0.75  # of a name that is taken for a slip
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,21 @@ def _misplaced(note: ast.Annotation, where: str, hint: str) -> Fault:
 def _opaque(note: ast.Annotation) -> Annotation:
     if note.name in METADATA:
         _text(note)
+    elif near := _nearly(note.name):
+        raise Fault(
+            note.span,
+            f"@{note.name} has no meaning, and is nearly @{near}",
+            code="bad-annotation",
+            hint=f"did you mean @{near}? metadata of your own may be called @x_{note.name}",
+        )
     return Annotation(note.name, note.value, note.kwargs)
+
+
+def _nearly(name: str) -> str | None:
+    """The annotation that a name is a slip of; a name of more words is meant so."""
+    known = [each for each in _MEANT if each.count("_") == name.count("_")]
+    near = get_close_matches(name.lower(), known, n=1, cutoff=_LIKENESS_MIN)
+    return near[0] if near else None
 
 
 def _text(note: ast.Annotation) -> str:

@@ -3,10 +3,11 @@
 Invariant: an index changes how fast an answer comes, never the answer.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
-from omnigraph.types import Scalar, ValueType
+from omnigraph.types import Scalar, TableKey, ValueType
 
 
 class IndexKind(StrEnum):
@@ -15,6 +16,16 @@ class IndexKind(StrEnum):
     ORDERED = "ordered"
     FULL_TEXT = "full-text"
     VECTOR = "vector"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexNote:
+    """One index in a report, and the reason when it is not built yet."""
+
+    table: TableKey
+    column: str
+    kind: IndexKind
+    reason: str = ""
 
 
 def index_kind(value_type: ValueType) -> IndexKind | None:

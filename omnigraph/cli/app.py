@@ -24,6 +24,7 @@ from omnigraph.cli import (
     demo,
     diff,
     embed,
+    entity_log,
     feed_consumers,
     fmt,
     history,
@@ -51,7 +52,8 @@ from omnigraph.cli.terminal import (
 
 _EPILOG = (
     "Everywhere: --profile NAME takes the graph from your config.yaml, --debug shows where a "
-    "failure came from, --yes answers questions."
+    "failure came from, --yes answers questions. --durability fsync|os says whether a commit is "
+    "flushed to disk; init keeps the choice with the graph."
 )
 
 app = typer.Typer(
@@ -77,6 +79,7 @@ app.command()(diff.diff)
 app.command()(undo_commands.revert)
 app.command()(undo_commands.restore)
 app.add_typer(history.commit_app)
+app.command()(entity_log.log)
 changes.app.add_typer(feed_consumers.app)
 app.add_typer(changes.app)
 app.command()(history.snapshot)

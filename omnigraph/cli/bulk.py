@@ -13,10 +13,13 @@ from omnigraph.cli.compat import OlderJsonl, OlderTables, export_types
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.load_call import (
     BASE_OPTION,
+    INDEXES_OPTION,
     MODE_OPTION,
     ON_DUPLICATE_OPTION,
+    Indexes,
     Mode,
     OnDuplicate,
+    index_lines,
     load_document,
     run_load,
 )
@@ -69,6 +72,7 @@ def load(
         str | None, typer.Option("--edge", metavar="T", help="The edge type of columnar data.")
     ] = None,
     on_duplicate: Annotated[OnDuplicate | None, ON_DUPLICATE_OPTION] = None,
+    indexes: Annotated[Indexes, INDEXES_OPTION] = Indexes.NOW,
     rejects: Annotated[
         str | None, typer.Option("--rejects", metavar="DIR", help="Where bad records go.")
     ] = None,
@@ -96,6 +100,7 @@ def load(
             from_branch=base,
             engine=str(engine),
             on_duplicate=None if on_duplicate is None else str(on_duplicate),
+            indexes=str(indexes),
             rejects=rejects,
             actor=actor,
             message=message,
@@ -158,5 +163,7 @@ def _show(uri: str, done: LoadResult, *, as_json: bool, quiet: bool) -> None:
     for name, count in done.beside_equal.items():
         edges = "edge was" if count == 1 else "edges were"
         show(f"{count} {name} {edges} added beside equal ones; a @key(src, dst) would update them")
+    for line in index_lines(done.indexes):
+        show(line)
     if done.branch_created:
         show(f"branch {done.branch} created from {done.base_branch}")

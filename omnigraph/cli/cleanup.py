@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -75,6 +75,8 @@ def cleanup(
             behind = f"{consumer.behind_commits} commit(s), {consumer.behind_seconds} s"
             typer.echo(f"feed consumer {consumer.name} {verb}: it is behind by {behind}", err=True)
         if json:
+            from omnigraph.exec.upkeep.report_json import cleanup_document
+
             show_json(cleanup_document(where, report))
         for table in () if json else report.tables:
             typer.echo(_cleaned(table, confirm), err=not confirm)
@@ -82,31 +84,6 @@ def cleanup(
             typer.echo("nothing was removed; pass --confirm to do it", err=True)
     if report.errors:
         raise typer.Exit(1)
-
-
-def cleanup_document(uri: str, report: CleanupReport) -> dict[str, Any]:
-    """Report of cleanup, or of its preview, as JSON."""
-    return {
-        "uri": uri,
-        "keep_versions": report.keep,
-        "older_than_secs": report.older_than_s,
-        "confirm": report.confirmed,
-        "commits_kept": report.commits_kept,
-        "commits_reclaimed": report.commits_reclaimed,
-        "kept": [kept.to_json() for kept in report.kept],
-        "consumers_lapsed": [consumer.to_json() for consumer in report.consumers_lapsed],
-        "datasets": [
-            {
-                "type_key": table.table,
-                "bytes_removed": table.bytes,
-                "old_versions_removed": table.versions,
-                "files_removed": table.files,
-                "forks_removed": list(table.forks),
-                "error": table.error,
-            }
-            for table in report.tables
-        ],
-    }
 
 
 def _policy(report: CleanupReport, grace: str) -> str:

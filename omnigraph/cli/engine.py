@@ -20,7 +20,7 @@ def open_graph(uri: str, *, read_only: bool = False) -> Graph:
     _prepare()
     from omnigraph.graph import open as open_
 
-    return open_(uri, read_only=read_only)
+    return open_(uri, read_only=read_only, durability=scope().durability)
 
 
 def init_graph(uri: str, schema: str) -> Graph:
@@ -28,7 +28,7 @@ def init_graph(uri: str, schema: str) -> Graph:
     _prepare()
     from omnigraph.graph import init
 
-    return init(uri, schema)
+    return init(uri, schema, durability=scope().durability)
 
 
 def _warnings() -> logging.Handler:

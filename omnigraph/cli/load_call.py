@@ -16,9 +16,10 @@ from omnigraph.cli.address import confirm_destructive, write_target
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.progress import following
 from omnigraph.cli.shapes import commit_document, rounded_document
+from omnigraph.types import parse_table_key
 
 if TYPE_CHECKING:
-    from omnigraph.exec.load.request import LoadResult
+    from omnigraph.exec.load.request import LoadIndexes, LoadResult
 
 
 class Mode(StrEnum):
@@ -37,6 +38,16 @@ class OnDuplicate(StrEnum):
     REFUSE = "refuse"
 
 
+class Indexes(StrEnum):
+    """When the indexes that the schema asks for are built: after the load, or by upkeep."""
+
+    NOW = "now"
+    LATER = "later"
+
+
+INDEXES_OPTION = typer.Option(
+    "--indexes", help="Build the schema's indexes after the commit, or leave them to optimize."
+)
 MODE_OPTION = typer.Option("--mode", help="What to do with what is there.")
 ON_DUPLICATE_OPTION = typer.Option(
     "--on-duplicate", help="An id that comes twice in a merge or patch: the last counts, or none."
@@ -71,5 +82,24 @@ def load_document(uri: str, done: LoadResult) -> dict[str, Any]:
         **({"inserted": done.inserted, "updated": done.updated} if done.mode == "patch" else {}),
         **rounded_document(done.rounded),
         **({"beside_equal": done.beside_equal} if done.beside_equal else {}),
+        **_indexes_document(done.indexes),
         "commit": commit_document(done.commit),
     }
+
+
+def _indexes_document(indexes: LoadIndexes) -> dict[str, Any]:
+    """The indexes that a load built, and why others are missing; nothing when it had none to."""
+    if not indexes.built and indexes.missing is None:
+        return {}
+    built = [{"table": n.table, "property": n.column, "kind": str(n.kind)} for n in indexes.built]
+    reason = {} if indexes.missing is None else {"missing": indexes.missing}
+    return {"indexes": {"built": built, "graph_commit_id": indexes.commit_id, **reason}}
+
+
+def index_lines(indexes: LoadIndexes) -> list[str]:
+    """The same for people."""
+    names = dict.fromkeys(
+        f"{parse_table_key(note.table)[1]}.{note.column}" for note in indexes.built
+    )
+    lines = [f"indexed {', '.join(names)}"] if names else []
+    return lines if indexes.missing is None else [*lines, indexes.missing]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import typer
 
-TARGETS = ("--server", "--graph", "--cluster", "--profile")
+TARGETS = ("--server", "--graph", "--cluster", "--profile", "--durability")
 SWITCHES = ("--yes", "--debug")
 # Taken by the commands themselves, but allowed before them too.
 _LEADING = ("--store", "--as", "--uri")
@@ -27,6 +27,7 @@ class GlobalFlags:
     graph: str | None = None
     cluster: str | None = None
     profile: str | None = None
+    durability: str | None = None
     yes: bool = False
     debug: bool = False
 
@@ -45,8 +46,9 @@ def forget() -> None:
     _current = GlobalFlags()
 
 
-_ANY = frozenset({"--server", "--graph", "--profile"})
-_DIRECT = frozenset({"--cluster", "--graph", "--profile"})
+_ANY = frozenset({"--server", "--graph", "--profile", "--durability"})
+_DIRECT = frozenset({"--cluster", "--graph", "--profile", "--durability"})
+_OWN = frozenset({"--durability"})
 _NONE: frozenset[str] = frozenset()
 
 _ALLOWED = {
@@ -57,6 +59,7 @@ _ALLOWED = {
     **dict.fromkeys(("changes", "diff", "schema", "shell", "explain", "recoveries", "tag"), _ANY),
     **dict.fromkeys(("optimize", "repair", "cleanup", "check", "lint"), _DIRECT),
     **dict.fromkeys(("policy", "queries"), _DIRECT),
+    **dict.fromkeys(("init", "revert", "restore"), _OWN),
     "serve": frozenset({"--cluster"}),
     "graphs": frozenset({"--server", "--profile"}),
     "schema plan": frozenset({"--profile"}),
@@ -92,10 +95,17 @@ def take(arguments: list[str]) -> list[str]:
         graph=targets.get("--graph"),
         cluster=targets.get("--cluster"),
         profile=targets.get("--profile"),
+        durability=_mode(targets.get("--durability")),
         yes="--yes" in switches,
         debug="--debug" in switches,
     )
     return rest
+
+
+def _mode(durability: str | None) -> str | None:
+    if durability not in (None, "fsync", "os"):
+        raise typer.BadParameter(f"--durability is fsync or os, not '{durability}'")
+    return durability
 
 
 def _is_text(word: str) -> bool:

@@ -92,6 +92,22 @@ def serve(
     ] = 256 << 20,
     load_bytes_max: Annotated[int, typer.Option(min=1, help="Bytes of a body of load/ndjson.")] = 1
     << 30,
+    upkeep: Annotated[
+        str | None,
+        typer.Option(
+            "--upkeep",
+            metavar="SCHEDULE",
+            help="Such as '03:20 optimize; sun 04:00 cleanup keep=100'.",
+        ),
+    ] = None,
+    job_source: Annotated[
+        list[str] | None,
+        typer.Option("--job-source", metavar="BASE", help="Jobs may load from below it."),
+    ] = None,
+    job_target: Annotated[
+        list[str] | None,
+        typer.Option("--job-target", metavar="BASE", help="Jobs may export to below it."),
+    ] = None,
 ) -> None:
     """Serve graphs over HTTP until SIGTERM or SIGINT.
 
@@ -110,6 +126,7 @@ def serve(
         from omnigraph.extras import require_server
 
         require_server()
+        from omnigraph.server.job_addresses import checked_base
         from omnigraph.server.serve_settings import (
             ServerLimits,
             ServerSettings,
@@ -153,6 +170,9 @@ def serve(
             allow_origin=allow_origin,
             tls_cert=tls_cert,
             tls_key=tls_key,
+            upkeep=_schedule(upkeep),
+            job_sources=tuple(map(checked_base, job_source or ())),
+            job_targets=tuple(map(checked_base, job_target or ())),
         )
         status = supervise(settings, lambda address, access: _say(settings, address, access))
     raise typer.Exit(status)
@@ -172,6 +192,16 @@ def _tokens(file: str | None) -> tuple[dict[str, str], str | None]:
     if token is not None:
         return digests({"default": token}, environment.SERVER_TOKEN.name), None
     return {}, None
+
+
+def _schedule(text: str | None) -> str:
+    """The schedule of upkeep, if it can be read."""
+    if text is None:
+        return ""
+    from omnigraph.server.upkeep_schedule import parse_schedule
+
+    parse_schedule(text)
+    return text
 
 
 def _access(has_tokens: bool, *, is_open: bool, is_trusted: bool) -> Access:

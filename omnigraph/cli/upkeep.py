@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from omnigraph.exec.progress import UpkeepProgress
     from omnigraph.exec.upkeep.check import CheckReport
-    from omnigraph.exec.upkeep.optimize import OptimizeReport, TableReport
+    from omnigraph.exec.upkeep.optimize import TableReport
     from omnigraph.storage.upkeep.repair import RepairReport
 
 
@@ -67,39 +67,13 @@ def optimize(
                 progress=_progress(quiet),
             )
         if json:
+            from omnigraph.exec.upkeep.report_json import optimize_document
+
             show_json(optimize_document(where, report))
             return
         for table in report.tables:
             show(_optimized(table))
         show(f"committed {report.commit_id}" if report.commit_id else "nothing to commit")
-
-
-def optimize_document(uri: str, report: OptimizeReport) -> dict[str, Any]:
-    """Report of optimize as JSON."""
-    return {
-        "uri": uri,
-        "branch": report.branch,
-        "engine": report.engine,
-        "commit": report.commit_id,
-        "datasets": [
-            {
-                "type_key": table.table,
-                "fragments_removed": table.fragments_removed,
-                "fragments_added": table.fragments_added,
-                "committed": table.committed,
-                "skipped": table.skipped,
-                "published_dataset_version": table.published_version,
-                "lance_head_version": table.head_version,
-                "built_indexes": [
-                    {"property": note.column, "kind": str(note.kind)} for note in table.built
-                ],
-                "pending_indexes": [
-                    {"property": note.column, "reason": note.reason} for note in table.pending
-                ],
-            }
-            for table in report.tables
-        ],
-    }
 
 
 def _optimized(table: TableReport) -> str:

@@ -38,8 +38,10 @@ def init(
     storage_options: dict[str, str] | None = None,
     fold: bool = True,
     external_blobs: Iterable[str] = (),
+    durability: str | None = None,
 ) -> Graph:
-    """A new graph. `schema` is the path of a `.pg` file, or its text."""
+    """A new graph. `schema` is the path of a `.pg` file, or its text. `durability` is kept with the
+    graph: `fsync`, where a commit is on disk when it is acknowledged, or `os`."""
     require_address(uri)
     text = schema_text(schema)
     first = accepted(text, accept(text))
@@ -49,7 +51,7 @@ def init(
         files=first.files(),
         schema=first.id,
         storage_options=storage_options,
-        settings=Settings(fold=fold, external_blobs=tuple(external_blobs)),
+        settings=Settings(fold=fold, external_blobs=tuple(external_blobs), durability=durability),
     )
     return Graph(store)
 
@@ -72,17 +74,22 @@ def open(
     storage_options: dict[str, str] | None = None,
     fold: bool = True,
     external_blobs: Iterable[str] = (),
+    durability: str | None = None,
+    coalesce_ms: int | None = None,
 ) -> Graph:
     """An existing graph. Read-write settles what dead writers left; read-only never writes.
 
     `fold=False` leaves small fragments as they are, for `optimize` to fold. A Blob may be given as
     the address of a file below one of `external_blobs`, such as `file:///photos/` or
-    `s3://bucket/photos/`; its bytes are copied in.
+    `s3://bucket/photos/`; its bytes are copied in. `durability` is `fsync` or `os` for this
+    process, else that of OMNIGRAPH_DURABILITY, else the graph's own. With
+    `coalesce_ms` mutations that threads of this process make at the same time share one commit,
+    each waiting that long for others.
     """
     require_address(uri)
-    settings = Settings(fold=fold, external_blobs=tuple(external_blobs))
+    settings = Settings(fold=fold, external_blobs=tuple(external_blobs), durability=durability)
     store = open_store(uri, read_only=read_only, storage_options=storage_options, settings=settings)
-    return Graph(store)
+    return Graph(store, coalesce_ms=coalesce_ms)
 
 
 @checked

@@ -24,8 +24,10 @@ from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas, seen_under, under_schema
 from omnigraph.exec.topology.build import topology_after
 from omnigraph.graph.backup_verb import BackupVerb
+from omnigraph.graph.entity_verbs import EntityVerbs
 from omnigraph.graph.export_verbs import ExportVerbs
 from omnigraph.graph.handles import BranchHandle, Transaction
+from omnigraph.graph.index_verb import IndexVerb
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text
 from omnigraph.graph.undo_verbs import UndoVerbs
@@ -51,6 +53,12 @@ if TYPE_CHECKING:
     from omnigraph.exec.changes.blobs import BlobCell, find_blob
     from omnigraph.exec.changes.diff import Changes, changes_between, filters
     from omnigraph.exec.load.request import LoadResult
+    from omnigraph.exec.mutate.coalesce import (
+        Coalescer,
+        require_sharing,
+        require_window,
+        shares_commit,
+    )
     from omnigraph.exec.mutate.run import MutationResult, request, run_mutation
     from omnigraph.exec.upkeep.build_indexes import IndexReport, ensure_indices
     from omnigraph.exec.upkeep.check import CheckReport, check
@@ -69,6 +77,10 @@ else:
     changes_between = deferred("omnigraph.exec.changes.diff", "changes_between")
     filters = deferred("omnigraph.exec.changes.diff", "filters")
     LoadResult = deferred("omnigraph.exec.load.request", "LoadResult")
+    Coalescer = deferred("omnigraph.exec.mutate.coalesce", "Coalescer")
+    require_sharing = deferred("omnigraph.exec.mutate.coalesce", "require_sharing")
+    require_window = deferred("omnigraph.exec.mutate.coalesce", "require_window")
+    shares_commit = deferred("omnigraph.exec.mutate.coalesce", "shares_commit")
     MutationResult = deferred("omnigraph.exec.mutate.run", "MutationResult")
     request = deferred("omnigraph.exec.mutate.run", "request")
     run_mutation = deferred("omnigraph.exec.mutate.run", "run_mutation")
@@ -89,11 +101,15 @@ _ENGINES = ("auto", "local", "spark")
 USE_MUTATE = "use graph.mutate"
 
 
-class Graph(ExportVerbs, UndoVerbs, BackupVerb):
+class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb):
     """One open graph, safe to share between threads."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, coalesce_ms: int | None = None) -> None:
+        if coalesce_ms is not None:
+            require_window(coalesce_ms)
         self._store = store
+        self._coalesces = coalesce_ms is not None
+        self._coalesce_ms = coalesce_ms or 0
         self._reading = Reading(store)
         self._schemas = Schemas(store)
         self._points = Points(store)
@@ -104,6 +120,11 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
         self.commits = CommitsView(store, self._schemas)
         self.recoveries = RecoveriesView(store)
         self.changes = ChangesView(store, self._schemas)
+        self.beside = store.beside
+
+    @cached_property
+    def _coalescer(self) -> Coalescer:
+        return Coalescer(self._store, self._coalesce_ms)
 
     @cached_property
     def spark(self) -> Frames:
@@ -209,13 +230,15 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
         once: str | None = None,
+        coalesce: bool | None = None,
     ) -> MutationResult:
         """Run a mutation as one commit; with `if_commit` only on that head of the branch.
 
         An update or delete that lost to another writer runs again, whole and on the new head, up to
         `retries` times; by default `OMNIGRAPH_WRITE_RETRIES`, which is 0. `message` and `metadata`,
         a map of texts, are kept with the commit. `once` names this mutation: if a commit of the
-        branch has that name, it is returned and nothing is done.
+        branch has that name, it is returned and nothing is done. With `coalesce`, mutations of
+        other threads that wait at the same time share the commit; by default as `open` was told.
         """
         text = query_text(query)
         note = noted(actor, message, metadata)
@@ -237,6 +260,11 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
                 external=self._store.external_blobs(),
                 once=once,
             )
+            if coalesce:
+                require_sharing(asked)
+            shares = self._coalesces if coalesce is None else coalesce
+            if shares and shares_commit(asked):
+                return self._coalescer.run(catalog, asked)
             return run_mutation(self._store, catalog, asked)
 
         return under_schema(self._schemas, attempt, branch)
@@ -278,6 +306,7 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
         once: str | None = None,
         on_duplicate: str | None = None,
         order_by: str | Sequence[str] | None = None,
+        indexes: str = "now",
     ) -> LoadResult:
         """Load bulk data as one commit, of any size. `mode` is append, merge, patch or
         overwrite; a patch sets the properties that a row gives and keeps the others.
@@ -286,6 +315,9 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
         is done. `permissive` reads the older format, which forgives, as one text. Of rows with one
         id a merge keeps the last, by the order of the input; `on_duplicate="refuse"` refuses them,
         as the other modes do. A DataFrame has an order only where `order_by` names its columns.
+
+        The indexes that the schema asks for are built after the commit, as a commit of their own,
+        where a table has 10,000 rows without them; `indexes="later"` leaves them to `optimize`.
         """
         order = Order(
             source=source,
@@ -304,6 +336,7 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
             once=once,
             on_duplicate=on_duplicate,
             order_by=order_by,
+            indexes=indexes,
         )
         return load(self._store, self._loaded_under(branch, from_branch), order)
 
@@ -348,10 +381,12 @@ class Graph(ExportVerbs, UndoVerbs, BackupVerb):
         if_commit: str | None = None,
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        once: str | None = None,
     ) -> Transaction:
         """A block whose writes become one commit of a branch, or none; with `if_commit` only on
-        that head of the branch."""
-        return Transaction(self, noted(actor, message, metadata), branch, if_commit)
+        that head of the branch. `once` names it: if a commit of the branch has that name, what the
+        block writes is dropped, and `outcome` is that of the commit."""
+        return Transaction(self, noted(actor, message, metadata), branch, if_commit, once)
 
     @checked
     def ensure_indices(

@@ -17,6 +17,7 @@ from omnigraph.exec.progress import Progress
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Accepted
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import CommitNote, Snapshot
 
 if TYPE_CHECKING:
@@ -63,8 +64,9 @@ class BranchHandle:
         *,
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        coalesce: bool | None = None,
     ) -> MutationResult:
-        """Run a mutation on this branch as one commit."""
+        """Run a mutation on this branch as one commit; `coalesce` as in `Graph.mutate`."""
         return self._graph.mutate(
             query,
             params,
@@ -75,6 +77,7 @@ class BranchHandle:
             message=message,
             metadata=metadata,
             retries=retries,
+            coalesce=coalesce,
         )
 
     @checked
@@ -166,9 +169,11 @@ class Transaction:
         note: CommitNote,
         branch: str = MAIN,
         if_commit: str | None = None,
+        once: str | None = None,
     ) -> None:
         self._graph = graph
         self._note = note
+        self._once = once
         self._branch = branch
         self._if_commit = if_commit
         self._name = f"tx/{ULID()}"
@@ -197,10 +202,18 @@ class Transaction:
                 **self._note.stated,
                 delete_source=True,
                 if_target=self._if_commit,
+                once=self._once,
             )
+            if self.outcome.repeated:
+                self._discard()
         except BaseException:
             self._discard()
             raise
+
+    def annotate(self, metadata: Mapping[str, str]) -> None:
+        """Add texts to the metadata of the commit."""
+        texts = {**self._note.metadata, **metadata}
+        self._note = noted(self._note.actor, self._note.message, texts)
 
     def _discard(self) -> None:
         # The error that ends the block is what the caller must see, whatever the branch does.
@@ -230,5 +243,7 @@ class Transaction:
 
     @checked
     def load(self, source: Any, mode: str, **options: Any) -> LoadResult:
-        """Load bulk data inside the transaction; `options` are those of `Graph.load`."""
+        """Load bulk data inside the transaction; `options` are those of `Graph.load`. Indexes wait
+        for upkeep: the branch of the transaction is gone at its end."""
+        options = {"indexes": "later", **options}
         return self._graph.load(source, mode, branch=self._name, actor=self._note.actor, **options)

@@ -95,11 +95,15 @@ class BranchesView:
         dry_run: bool = False,
         if_source: str | None = None,
         if_target: str | None = None,
+        once: str | None = None,
     ) -> MergeOutcome:
         """Merge a branch into another as one commit, or raise `MergeConflicts`. `progress` gets
         the rows compared so far. `dry_run` writes nothing: its outcome has the changes, the
         conflicts and the edges that answers keep. `if_source` and `if_target` name the heads that
-        the merge was decided on; one that moved is `PreconditionFailed`."""
+        the merge was decided on; one that moved is `PreconditionFailed`. `once` names this merge:
+        if a commit of the target has that name, its outcome is returned and nothing is merged."""
+        if once is not None:
+            require_text("the name of a merge `once`", once)
         asked = MergeRequest(
             source,
             into,
@@ -111,6 +115,7 @@ class BranchesView:
             dry_run,
             if_source,
             if_target,
+            once,
         )
         return run_merge(self._store, self._schemas, asked)
 

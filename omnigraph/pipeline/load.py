@@ -6,7 +6,7 @@ refuse the same inputs and leave the same rows. What ran is in the result.
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,17 +17,25 @@ from omnigraph.exec.load.files import Options
 from omnigraph.exec.load.inputs import Input, open_input, open_whole
 from omnigraph.exec.load.local import load_local
 from omnigraph.exec.load.ndjson import Owner
-from omnigraph.exec.load.request import BY_ID, MODES, LoadRequest, LoadResult, OnDuplicate
+from omnigraph.exec.load.request import (
+    BY_ID,
+    MODES,
+    LoadIndexes,
+    LoadRequest,
+    LoadResult,
+    OnDuplicate,
+    index_timing,
+)
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
-from omnigraph.exec.topology.build import topology_after
+from omnigraph.exec.upkeep.after_load import after_load
 from omnigraph.extras import has_spark, require_spark
 from omnigraph.output_file import folder_path
 from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.protocol.intent import AlreadyMarked
 from omnigraph.storage.records import NO_NOTE, Commit, CommitNote
 from omnigraph.storage.store import Store
-from omnigraph.types import Kind, counts_of_kind
+from omnigraph.types import Kind, TableKey, counts_of_kind
 
 Engine = Literal["auto", "local", "spark"]
 
@@ -52,6 +60,7 @@ class Order:
     once: str | None = None
     on_duplicate: str | None = None
     order_by: str | Sequence[str] | None = None
+    indexes: str = "now"
 
 
 def load(store: Store, catalog: Catalog, order: Order) -> LoadResult:
@@ -65,14 +74,18 @@ def load(store: Store, catalog: Catalog, order: Order) -> LoadResult:
         store.heal()
         done = store.marked(order.branch, order.once)
         if done is not None:
-            return _repeated(order, request, done)
+            return _repeated(store, catalog, order, request, done)
     try:
         return _loaded(store, catalog, order, request)
     except AlreadyMarked as raced:
-        return _repeated(order, request, raced.commit)
+        return _repeated(store, catalog, order, request, raced.commit)
 
 
-def _repeated(order: Order, request: LoadRequest, done: Commit) -> LoadResult:
+def _repeated(
+    store: Store, catalog: Catalog, order: Order, request: LoadRequest, done: Commit
+) -> LoadResult:
+    # The process that made the commit may have died before the last stage.
+    touched = (each.table for each in catalog.types)
     return LoadResult(
         branch=order.branch,
         base_branch=order.from_branch,
@@ -84,6 +97,30 @@ def _repeated(order: Order, request: LoadRequest, done: Commit) -> LoadResult:
         actor_id=order.note.actor,
         commit=done,
         repeated=True,
+        indexes=_after(store, catalog, order, touched, on_spark=False),
+    )
+
+
+def _after(
+    store: Store, catalog: Catalog, order: Order, touched: Iterable[TableKey], *, on_spark: bool
+) -> LoadIndexes:
+    """The stage after the commit, its tasks where the load ran."""
+    run, parts = None, 1
+    if on_spark:
+        from omnigraph.pipeline.spark_upkeep import OnSpark  # noqa: PLC0415
+
+        frame = order.source if is_spark_frame(order.source) else None
+        executors = OnSpark(store, order.spark or (None if frame is None else frame.sparkSession))
+        run, parts = executors.optimize, executors.parallelism
+    return after_load(
+        store,
+        catalog,
+        order.branch,
+        touched,
+        indexes=index_timing(order.indexes),
+        actor=order.note.actor,
+        run=run,
+        parts=parts,
     )
 
 
@@ -101,7 +138,7 @@ def _loaded(store: Store, catalog: Catalog, order: Order, request: LoadRequest) 
     else:
         size, pieces = input.rows_bytes, input.pieces()
         commit, taken = load_local(store, catalog, request, pieces, size_bytes=size)
-    topology_after(store, catalog, order.branch, touched=frozenset(taken.counts))
+    built = _after(store, catalog, order, taken.counts, on_spark=engine == "spark")
     return LoadResult(
         branch=order.branch,
         base_branch=order.from_branch,
@@ -114,6 +151,7 @@ def _loaded(store: Store, catalog: Catalog, order: Order, request: LoadRequest) 
         commit=commit,
         rounded=dict(sorted(taken.rounded.items())),
         beside_equal=dict(sorted((+taken.beside_equal).items())),
+        indexes=built,
     )
 
 
@@ -132,6 +170,7 @@ def _request(store: Store, catalog: Catalog, order: Order) -> LoadRequest:
     if order.mode == "patch" and order.permissive:
         raise BadRequest("the older format cannot be patched with", "load it with mode merge")
     order_by = _order_by(order)
+    index_timing(order.indexes)
     return LoadRequest(
         mode=order.mode,
         branch=order.branch,

@@ -14,6 +14,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.load.committed import Mode
 from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.load.request import IndexTiming, index_timing
 from omnigraph.exec.schemas import Schemas
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.opening import open_store
@@ -23,7 +24,7 @@ from omnigraph.storage.store import Store
 
 _OWN = frozenset(
     {"path", "type", "edge", "branch", "snapshot", "columns", "where", "mode", "actor"}
-    | {"message", "metadata", "storage_options"}
+    | {"message", "metadata", "storage_options", "indexes"}
 )
 # Options that Spark itself adds to those of a query.
 _SPARKS = frozenset({"checkpointlocation", "queryname"})
@@ -44,6 +45,7 @@ class SourceOptions:
     mode: Mode | None = None
     note: CommitNote = NO_NOTE
     storage_options: dict[str, str] | None = None
+    indexes: IndexTiming | None = None  # of a write; None: after a batch, not within a stream
 
     def open(self, *, read_only: bool) -> tuple[Store, Schemas]:
         """The graph that the options name, and its schemas."""
@@ -96,6 +98,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         storage_options=_object("storage_options", known["storage_options"])
         if "storage_options" in known
         else None,
+        indexes=index_timing(known["indexes"]) if "indexes" in known else None,
     )
 
 

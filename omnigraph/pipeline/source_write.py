@@ -23,10 +23,11 @@ from pyspark.sql.datasource import (
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, StorageFailed
-from omnigraph.exec.load.finish import Finish
+from omnigraph.exec.load.finish import Finish, IntakeResult
 from omnigraph.exec.load.patch import PatchFinish
 from omnigraph.exec.load.request import BY_ID, LoadRequest
 from omnigraph.exec.load.scratch import SHARED, discard, forget_dead
+from omnigraph.exec.upkeep.after_load import after_load
 from omnigraph.pipeline.shared_scratch import scratch_parent
 from omnigraph.pipeline.source_options import SourceOptions
 from omnigraph.pipeline.tasks import LoadJob, PartDone, gathered, run_batches
@@ -113,7 +114,13 @@ class _LoadWriter:
         if once is not None and store.marked(request.branch, once) is not None:
             return
         folder = Path(delivered[0].folder) if delivered else Path(scratch_parent(store))
-        self._finish(store, catalog, request, [message.done for message in delivered], folder)
+        done = [message.done for message in delivered]
+        taken = self._finish(store, catalog, request, done, folder)
+        # A stream of batches leaves upkeep to its owner, unless it is asked for.
+        timing = self._options.indexes or ("now" if once is None else "later")
+        if once is None or timing == "now":
+            actor = request.note.actor
+            after_load(store, catalog, request.branch, taken.counts, indexes=timing, actor=actor)
 
     def _finish(
         self,
@@ -122,7 +129,7 @@ class _LoadWriter:
         request: LoadRequest,
         done: list[PartDone],
         folder: Path,
-    ) -> None:
+    ) -> IntakeResult:
         taken, keys = gathered(done, folder, BUCKETS, keep_rejects=False)
         finish_kind = PatchFinish if request.mode == "patch" else Finish
         finish = finish_kind(store, catalog, request, keys, taken, folder)
@@ -130,6 +137,7 @@ class _LoadWriter:
             request.branch, kind=WriterKind.LOAD, **request.note.stated, schema=catalog.schema_id
         )
         finish.commit(write, lambda stage, rows: None)
+        return taken
 
 
 class BatchWriter(_LoadWriter, DataSourceArrowWriter):

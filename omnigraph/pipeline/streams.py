@@ -33,6 +33,7 @@ def foreach_batch(
     storage_options: Mapping[str, str] | None = None,
     query: str | None = None,
     order_by: str | Sequence[str] | None = None,
+    indexes: str = "later",
 ) -> "Callable[[DataFrame, int], None]":
     """A function for `foreachBatch` that loads each micro-batch once.
 
@@ -60,6 +61,7 @@ def foreach_batch(
             note=note,
             once=mark_of(known, epoch),
             order_by=order_by,
+            indexes=indexes,
         )
         load(store, Schemas(store).current(order.branch).catalog, order)
 

@@ -8,23 +8,27 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from starlette.datastructures import Headers
-
 from omnigraph.server.call import Answer
-from omnigraph.server.connection import AnswerBroken, Receive, Scope, Send
+from omnigraph.server.connection import ABORT, AnswerBroken, Receive, Scope, Send
 from omnigraph.server.pools import BoundedPool
 from omnigraph.server.refusals import overloaded
+from omnigraph.server.request_headers import RequestHeaders
 from omnigraph.server.request_log import RequestLog
 from omnigraph.server.serve_settings import ServerLimits
+from omnigraph.server.watchdog import Watchdog
 
 _STREAM_SECONDS = 5
 _EVENT_STREAMS_MAX = 256
+_PIECE_BYTES = 1 << 18
 
 
 class AnswerSender:
     """Sends the answers of one worker."""
 
-    def __init__(self, limits: ServerLimits, origin: str | None, log: RequestLog) -> None:
+    def __init__(
+        self, limits: ServerLimits, origin: str | None, log: RequestLog, watchdog: Watchdog
+    ) -> None:
+        self._watchdog = watchdog
         self._limits = limits
         self._origin = origin
         self._log = log
@@ -32,7 +36,7 @@ class AnswerSender:
         self._streams = 0
         self._events = 0
 
-    def is_allowed_origin(self, headers: Headers) -> bool:
+    def is_allowed_origin(self, headers: RequestHeaders) -> bool:
         """Whether a page of the one allowed origin asks."""
         return self._origin is not None and headers.get("origin") == self._origin
 
@@ -41,7 +45,7 @@ class AnswerSender:
     ) -> int:
         """Send an answer; its status."""
         fields = _fields(answer, request_id)
-        if self.is_allowed_origin(Headers(raw=scope["headers"])):
+        if self._origin is not None and self.is_allowed_origin(RequestHeaders(scope["headers"])):
             origin = (self._origin or "").encode()
             fields += [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
         if answer.events is not None:
@@ -52,14 +56,25 @@ class AnswerSender:
             fields.append((b"content-length", str(len(answer.body)).encode()))
         start = {"type": "http.response.start", "status": answer.status, "headers": fields}
         if answer.stream is not None:
-            await self._send_stream(start, answer.stream, send, request_id)
+            try:
+                await self._send_stream(start, answer.stream, send, request_id)
+            except AnswerBroken as broken:
+                if isinstance(broken.__cause__, TimeoutError):
+                    scope.get(ABORT, _nothing)()
+                raise
             return answer.status
         body = b"" if scope["method"] == "HEAD" else answer.body
         try:
-            async with asyncio.timeout(self._limits.send_seconds):
+            with self._watchdog.within(self._limits.send_seconds):
                 await send(start)
-                await send({"type": "http.response.body", "body": body})
+            for begin in range(0, len(body) or 1, _PIECE_BYTES):
+                piece = body if len(body) <= _PIECE_BYTES else body[begin : begin + _PIECE_BYTES]
+                more = begin + _PIECE_BYTES < len(body)
+                # The web server waits before a piece until the client has read the ones before it.
+                with self._watchdog.within(self._limits.send_seconds):
+                    await send({"type": "http.response.body", "body": piece, "more_body": more})
         except TimeoutError:
+            scope.get(ABORT, _nothing)()  # to close it would wait for the client to read
             raise AnswerBroken from None
         return answer.status
 
@@ -77,7 +92,7 @@ class AnswerSender:
                 chunk = await self._stream_pool.submit(lambda: next(chunks, None))
                 more = chunk is not None
                 message = {"type": "http.response.body", "body": chunk or b"", "more_body": more}
-                async with asyncio.timeout(self._limits.send_seconds):
+                with self._watchdog.within(self._limits.send_seconds):
                     await send(message)
         except Exception as cause:
             self._log.fault(request_id, cause)
@@ -101,7 +116,7 @@ class AnswerSender:
         try:
             await send({"type": "http.response.start", "status": 200, "headers": fields})
             async for event in events:
-                async with asyncio.timeout(self._limits.send_seconds):
+                with self._watchdog.within(self._limits.send_seconds):
                     await send({"type": "http.response.body", "body": event, "more_body": True})
                 if gone.done():
                     break
@@ -112,6 +127,10 @@ class AnswerSender:
         finally:
             self._events -= 1
             gone.cancel()
+
+
+def _nothing() -> None:
+    pass
 
 
 def _fields(answer: Answer, request_id: str) -> list[tuple[bytes, bytes]]:

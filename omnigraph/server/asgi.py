@@ -10,12 +10,13 @@ import asyncio
 import os
 import re
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import msgspec
-from starlette.datastructures import Headers, QueryParams
+from starlette.datastructures import QueryParams
 
 from omnigraph import __version__
 from omnigraph.exec.limits import Stop
@@ -24,19 +25,22 @@ from omnigraph.server.access import Gate
 from omnigraph.server.answer_sender import AnswerSender
 from omnigraph.server.bearer import Tokens
 from omnigraph.server.body_reader import BodyReader
-from omnigraph.server.call import JSON, Answer, RouteCall, answered
+from omnigraph.server.call import JSON, Answer, JobDesk, RouteCall, answered
 from omnigraph.server.connection import AnswerBroken, ClientGone, Receive, Scope, Send
 from omnigraph.server.endpoint import ApiEndpoint, BodySize, Lane
+from omnigraph.server.job_runner import JobRunner
 from omnigraph.server.legacy import in_conflicts
 from omnigraph.server.metrics import Metrics
 from omnigraph.server.pools import BoundedPool, WriteAdmission
 from omnigraph.server.refusals import HttpRefusal
+from omnigraph.server.request_headers import RequestHeaders
 from omnigraph.server.request_log import RequestLog
 from omnigraph.server.route_table import FLAT, NESTED
 from omnigraph.server.router import Router
 from omnigraph.server.serve_settings import Access, ServerSettings
 from omnigraph.server.served import ServedGraphs
 from omnigraph.server.status import error_answer
+from omnigraph.server.watchdog import Watchdog
 from omnigraph.storage.stamp import INTERNAL_SCHEMA_VERSION
 
 API_VERSION = "0.10"
@@ -44,6 +48,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _LEAVES_AFTER_S = 0.05
 _LATE_S = 1.0
 _GONE = 499
+_NO_PARAMETERS = QueryParams()
 _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
@@ -80,9 +85,12 @@ class ServerApp:
         limits = self._limits = settings.limits
         self.reads = BoundedPool("read", limits.read_threads, limits.read_queue)
         self.writes = BoundedPool("write", limits.write_threads, limits.write_queue)
-        self._bodies = BodyReader(limits, settings.run_folder or None)
-        self._sender = AnswerSender(limits, settings.allow_origin, log)
+        self._watchdog = Watchdog()
+        self._bodies = BodyReader(limits, settings.run_folder or None, self._watchdog)
+        self._sender = AnswerSender(limits, settings.allow_origin, log, self._watchdog)
         self.stopping = asyncio.Event()
+        self.jobs = JobRunner(limits.job_threads, limits.job_queue, log)
+        self._desk = JobDesk(self.jobs, settings)
         self._admission = WriteAdmission(limits.actor_inflight, limits.actor_bytes)
         folder = Path(settings.run_folder) if settings.run_folder else None
         self.metrics = Metrics(folder, self._gauges, self._totals)
@@ -93,7 +101,7 @@ class ServerApp:
             await _refuse_scope(scope, receive, send)
             return
         started = perf_counter()
-        headers = Headers(raw=scope["headers"])
+        headers = RequestHeaders(scope["headers"])
         request_id = _request_id(headers)
         facts: dict[str, Any] = {"method": scope["method"], "route": None}
         status = 500
@@ -116,7 +124,7 @@ class ServerApp:
     async def _handle(
         self,
         scope: Scope,
-        headers: Headers,
+        headers: RequestHeaders,
         receive: Receive,
         send: Send,
         request_id: str,
@@ -159,7 +167,7 @@ class ServerApp:
         endpoint: ApiEndpoint,
         path: dict[str, str],
         scope: Scope,
-        headers: Headers,
+        headers: RequestHeaders,
         receive: Receive,
         facts: dict[str, Any],
         stack: ExitStack,
@@ -177,9 +185,19 @@ class ServerApp:
         facts["graph"] = graph_id
         graph = self.graphs.get(graph_id)
         self._gate.require(actor, endpoint.action)
-        query = QueryParams(scope["query_string"])
+        text = scope["query_string"]
+        query = QueryParams(text) if text else _NO_PARAMETERS
         call = RouteCall(
-            graph_id, graph, actor, path, query, headers, limits=self._limits, facts=facts
+            graph_id,
+            graph,
+            actor,
+            path,
+            query,
+            headers,
+            limits=self._limits,
+            facts=facts,
+            jobs=self._desk,
+            require=partial(self._gate.require, actor),
         )
         if endpoint.size is not BodySize.NONE:
             await self._bodies.read(endpoint, call, receive, stack)
@@ -227,8 +245,8 @@ class ServerApp:
             nonlocal watcher
             watcher = loop.create_task(_cancel_when_gone(receive, call.stop, future))
 
-        watching = loop.call_later(_LEAVES_AFTER_S, watch)
-        late = loop.call_later(seconds + _LATE_S, _give_up, call.stop, future)
+        watching = self._watchdog.add(_LEAVES_AFTER_S, watch)
+        late = self._watchdog.add(seconds + _LATE_S, partial(_give_up, call.stop, future))
         try:
             return await future
         except asyncio.CancelledError:
@@ -244,12 +262,12 @@ class ServerApp:
                 raise ClientGone from None
             raise
         finally:
-            watching.cancel()
-            late.cancel()
+            self._watchdog.remove(watching)
+            self._watchdog.remove(late)
             if watcher is not None:
                 watcher.cancel()
 
-    def _deadline(self, headers: Headers) -> float:
+    def _deadline(self, headers: RequestHeaders) -> float:
         text = headers.get("omnigraph-timeout-ms")
         if text is None:
             return self._limits.query_seconds
@@ -296,11 +314,12 @@ class ServerApp:
             'omnigraph_queue_depth{pool="read"}': self.reads.waiting,
             'omnigraph_queue_depth{pool="write"}': self.writes.waiting,
             "omnigraph_open_graphs": len(opened),
+            "omnigraph_jobs_running": self.jobs.running,
         }
 
     def _totals(self) -> dict[str, float]:
         events = [graph.stats().events for graph in self.graphs.opened()]
-        return {
+        return self.jobs.totals() | {
             name: sum(each.get(event, 0) for each in events)
             for name, event in (
                 ("omnigraph_commits_total", "phase_c.published"),
@@ -310,12 +329,12 @@ class ServerApp:
         }
 
 
-def _request_id(headers: Headers) -> str:
+def _request_id(headers: RequestHeaders) -> str:
     given = headers.get("x-request-id")
     return given if given and _REQUEST_ID.fullmatch(given) else os.urandom(8).hex()
 
 
-def _require_api(headers: Headers) -> None:
+def _require_api(headers: RequestHeaders) -> None:
     version = headers.get("omnigraph-http-api")
     if version is not None and version.strip() != API_VERSION:
         raise HttpRefusal(400, f"this server speaks Omnigraph-Http-Api {API_VERSION} and no other")

@@ -4,11 +4,14 @@ Invariant: a range header that is malformed or of another unit than bytes is ign
 no byte satisfies is 416. HEAD has the headers of a whole GET and no body.
 """
 
+import contextlib
 import re
 
-from omnigraph.errors import BadRequest
-from omnigraph.exec.changes.blobs import BlobCell
-from omnigraph.server.call import Answer, RouteCall
+from omnigraph.errors import BadRequest, OmnigraphError, PreconditionFailed
+from omnigraph.exec.changes.blobs import BlobCell, Selector
+from omnigraph.server.bodies import change_output
+from omnigraph.server.call import Answer, RouteCall, answered
+from omnigraph.server.idempotency import write_once
 from omnigraph.server.refusals import HttpRefusal, too_large
 
 _BYTES = "application/octet-stream"
@@ -35,6 +38,41 @@ def get_blob(call: RouteCall) -> Answer:
     return Answer(cell.read(start, end - start), 206, _BYTES, headers)
 
 
+def put_blob(call: RouteCall) -> Answer:
+    """Set a blob to the bytes of the body, as one commit; with `If-Match` if it has that ETag."""
+    kind, type_name, entity, name = _selector(call)
+    branch = call.one("branch") or "main"
+    call.facts.update(branch=branch)
+    tags = _tags(call, "if-match")
+    with call.body_stream() as stream:
+        data = stream.read()
+    selector = kind, type_name, entity, name
+    with write_once(call, branch) as once:
+        try:
+            done = call.graph.put_blob(
+                *selector,
+                data,
+                branch=branch,
+                if_match=tags,
+                actor=call.actor,
+                message=call.one("message"),
+                metadata=once.metadata(None),
+                once=once.mark,
+            )
+        except PreconditionFailed as moved:
+            tag = moved.actual if moved.actual and moved.actual.startswith('"') else ""
+            raise HttpRefusal(
+                412, "the blob is not the one that If-Match names", {"ETag": tag}, code="conflict"
+            ) from None
+    assert done.commit is not None
+    call.facts.update(commit=done.commit.id)
+    answer = answered(change_output(done))
+    with contextlib.suppress(OmnigraphError):  # it may have changed again, or its commit be gone
+        cell = call.graph.blob(*selector, snapshot=done.commit.id)
+        answer.headers["ETag"] = cell.etag or ""
+    return once.replayed(answer, done.commit, repeated=done.repeated)
+
+
 def head_blob(call: RouteCall) -> Answer:
     """The headers of a blob, without reading it."""
     cell = _cell(call)
@@ -46,15 +84,20 @@ def head_blob(call: RouteCall) -> Answer:
     return Answer(media=_BYTES, headers={**_headers(cell), "Content-Length": str(cell.size or 0)})
 
 
-def _cell(call: RouteCall) -> BlobCell:
+def _selector(call: RouteCall) -> Selector:
     given = {name: call.one(name) for name in _SELECTOR}
     missing = [name for name, value in given.items() if not value]
     if missing:
         raise BadRequest(f"query parameter '{missing[0]}' is missing", "name the cell")
+    kind, type_name, entity, name = (given[each] or "" for each in _SELECTOR)
+    return kind, type_name, entity, name
+
+
+def _cell(call: RouteCall) -> BlobCell:
+    selector = _selector(call)
     branch, snapshot = call.one("branch"), call.one("snapshot")
     call.facts.update(branch=branch)
-    kind, type_name, entity, name = (given[each] or "" for each in _SELECTOR)
-    return call.graph.blob(kind, type_name, entity, name, branch=branch, snapshot=snapshot)
+    return call.graph.blob(*selector, branch=branch, snapshot=snapshot)
 
 
 def _headers(cell: BlobCell) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import UNSET
 
 from omnigraph.exec.changes.diff import Changes
-from omnigraph.exec.changes.feed import FeedBlock
+from omnigraph.exec.changes.feed import FeedBlock, cause_document
 from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.merge.run import MergeOutcome
 from omnigraph.exec.merge.undo import UndoOutcome
@@ -143,11 +143,16 @@ def snapshot_output(snapshot: Snapshot) -> wire.SnapshotOutput:
 
 def block_output(block: FeedBlock) -> dict[str, Any]:
     """One commit of the feed with its changes."""
-    shown = block.to_json()
-    if block.cause.message is not None:
-        shown["cause"]["message"] = block.cause.message
-    if metadata := shown_metadata(block.cause):
-        shown["cause"]["metadata"] = metadata
+    return {**block.to_json(), "cause": cause_output(block.cause)}
+
+
+def cause_output(cause: Commit) -> dict[str, Any]:
+    """The commit behind changes, with what its writer said about it."""
+    shown = cause_document(cause)
+    if cause.message is not None:
+        shown["message"] = cause.message
+    if metadata := shown_metadata(cause):
+        shown["metadata"] = metadata
     return shown
 
 

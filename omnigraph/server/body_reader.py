@@ -14,6 +14,7 @@ from omnigraph.server.connection import ClientGone, Receive
 from omnigraph.server.endpoint import ApiEndpoint, BodySize
 from omnigraph.server.refusals import HttpRefusal, too_large
 from omnigraph.server.serve_settings import ServerLimits
+from omnigraph.server.watchdog import Watchdog
 
 _IN_MEMORY = 8 << 20
 
@@ -21,7 +22,8 @@ _IN_MEMORY = 8 << 20
 class BodyReader:
     """Reads the bodies of one worker's requests."""
 
-    def __init__(self, limits: ServerLimits, folder: str | None) -> None:
+    def __init__(self, limits: ServerLimits, folder: str | None, watchdog: Watchdog) -> None:
+        self._watchdog = watchdog
         self._limits = limits
         self._folder = folder
 
@@ -33,6 +35,7 @@ class BodyReader:
         cap = {
             BodySize.DEFAULT: limits.body_bytes,
             BodySize.LOAD: limits.load_body_bytes,
+            BodySize.BLOB: limits.blob_body_bytes,
             BodySize.SPOOLED: limits.spooled_load_bytes,
         }[endpoint.size]
         length = call.headers.get("content-length")
@@ -45,7 +48,7 @@ class BodyReader:
         if length is not None and length.isdigit() and int(length) > cap:
             raise too_large("request_body_bytes", int(length), cap)
         try:
-            async with asyncio.timeout(limits.body_seconds):
+            with self._watchdog.within(limits.body_seconds):
                 await self._collect(endpoint, call, receive, cap, stack)
         except TimeoutError:
             raise HttpRefusal(408, "the request body did not arrive in time") from None
@@ -57,6 +60,7 @@ class BodyReader:
         size = kept = 0
         spool: IO[bytes] | None = None
         loop = asyncio.get_running_loop()
+        is_spooled = cap in (self._limits.spooled_load_bytes, self._limits.blob_body_bytes)
         more = True
         while more:
             message = await receive()
@@ -69,7 +73,7 @@ class BodyReader:
                 raise too_large("request_body_bytes", size, cap)
             chunks.append(chunk)
             more = message.get("more_body", False)
-            if cap == self._limits.spooled_load_bytes and kept > _IN_MEMORY:
+            if is_spooled and kept > _IN_MEMORY:
                 if spool is None:
                     spool = self._spool(call, stack)
                 await loop.run_in_executor(None, spool.writelines, chunks)

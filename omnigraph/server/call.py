@@ -5,23 +5,35 @@ graph and returns an `Answer`; it never touches the connection.
 """
 
 import io
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from starlette.datastructures import Headers, QueryParams
+from starlette.datastructures import QueryParams
 
 from omnigraph.errors import BadRequest
 from omnigraph.exec.limits import Stop
 from omnigraph.graph import Graph
 from omnigraph.server.refusals import HttpRefusal
-from omnigraph.server.serve_settings import ServerLimits
+from omnigraph.server.request_headers import RequestHeaders
+from omnigraph.server.serve_settings import ServerLimits, ServerSettings
 from omnigraph.server.wire import Body, decoded, encoded
+
+if TYPE_CHECKING:
+    from omnigraph.server.job_runner import JobRunner
 
 B = TypeVar("B", bound=Body)
 JSON, NDJSON = "application/json", "application/x-ndjson"
 _INTEGER_DIGITS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class JobDesk:
+    """Where a route leaves work for the background."""
+
+    runner: "JobRunner"
+    settings: ServerSettings
 
 
 @dataclass(slots=True)
@@ -33,12 +45,14 @@ class RouteCall:
     actor: str | None
     path: Mapping[str, str]
     query: QueryParams
-    headers: Headers
+    headers: RequestHeaders
     body: bytes = b""
     spooled: Path | None = None  # a body that is too large for memory
     stop: Stop = field(default_factory=Stop)
     limits: ServerLimits = field(default_factory=ServerLimits)
     facts: dict[str, Any] = field(default_factory=dict)
+    jobs: "JobDesk | None" = None
+    require: Callable[[str], None] = lambda action: None  # that the actor may do an action
 
     def json(self, shape: type[B]) -> B:
         """The body as JSON of one shape."""
@@ -91,9 +105,9 @@ def answered(document: Any, **headers: str) -> Answer:
     return Answer(encoded(document), headers=headers, document=document)
 
 
-def require_media(headers: Headers, *media: str) -> str:
+def require_media(headers: RequestHeaders, *media: str) -> str:
     """The content type of a body, without its parameters, or 415."""
-    given = headers.get("content-type", "").partition(";")[0].strip().lower()
+    given = (headers.get("content-type") or "").partition(";")[0].strip().lower()
     if given not in media:
         said = f"'{given}'" if given else "missing"
         raise HttpRefusal(415, f"the content type is {said}; send {' or '.join(media)}")

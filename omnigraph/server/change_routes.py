@@ -10,10 +10,9 @@ from typing import Any, TypedDict
 
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.changes.diff import OPS
-from omnigraph.exec.changes.feed import FeedBlock
 from omnigraph.exec.changes.page_sizes import PAGE_CHANGES
 from omnigraph.server import wire_changes
-from omnigraph.server.bodies import block_output, changes_page
+from omnigraph.server.bodies import block_output, cause_output, changes_page
 from omnigraph.server.call import NDJSON, Answer, RouteCall, answered
 from omnigraph.server.read_routes import MAIN
 from omnigraph.types import parse_table_key
@@ -32,7 +31,7 @@ def commit_changes(call: RouteCall) -> Answer:
         raise NotFound("commit", commit_id) from None
     changes = call.graph.commits.changes(commit_id, **listing_filters(call))
     shown = changes_page(changes, limit, call.one("page_token"))
-    return answered({"cause": block_output(FeedBlock(cause, ()))["cause"], **shown})
+    return answered({"cause": cause_output(cause), **shown})
 
 
 def poll(call: RouteCall) -> Answer:

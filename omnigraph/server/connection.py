@@ -7,6 +7,9 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+ABORT = "omnigraph.abort"
+"""The key of a scope whose value drops the connection, with what was not sent yet."""
+
 
 class ClientGone(Exception):
     """The client closed the connection before it was answered."""

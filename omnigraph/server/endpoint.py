@@ -24,6 +24,7 @@ class BodySize(StrEnum):
     NONE = "none"
     DEFAULT = "default"
     LOAD = "load"
+    BLOB = "blob"
     SPOOLED = "spooled"
 
 

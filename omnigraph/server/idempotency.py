@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from omnigraph.errors import BadRequest
 from omnigraph.server.call import Answer, RouteCall
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.storage.records import Commit
@@ -18,7 +19,8 @@ from omnigraph.storage.records import Commit
 HEADER = "Idempotency-Key"
 REPLAY = {"Idempotent-Replay": "true"}
 _CHARS_MAX = 255
-_DIGEST = "omnigraph:request"
+OWN = "omnigraph:"
+_DIGEST = f"{OWN}request"
 
 _running: set[tuple[str, str, str]] = set()
 _lock = threading.Lock()
@@ -33,6 +35,9 @@ class WriteOnce:
 
     def metadata(self, given: dict[str, str] | None) -> dict[str, str] | None:
         """The metadata of the commit, with the digest."""
+        for name in given or ():
+            if name.startswith(OWN):
+                raise BadRequest(f"metadata '{name}': names with '{OWN}' are the program's own")
         return given if self.mark is None else {**(given or {}), _DIGEST: self.digest}
 
     def replayed(self, answer: Answer, commit: Commit | None, *, repeated: bool) -> Answer:
@@ -44,6 +49,17 @@ class WriteOnce:
         return answer
 
 
+def key_of(call: RouteCall) -> str | None:
+    """The idempotency key of a request, or 400."""
+    values = call.headers.getlist(HEADER)
+    if not values:
+        return None
+    key = values[0].strip()
+    if len(values) > 1 or not key or len(key) > _CHARS_MAX or not key.isprintable():
+        raise HttpRefusal(400, f"{HEADER} must be one text of up to {_CHARS_MAX} characters")
+    return key
+
+
 def mark_of(call: RouteCall, key: str) -> str:
     """The mark of an actor's key."""
     return f"http:{call.actor or ''}:{key}"
@@ -52,13 +68,10 @@ def mark_of(call: RouteCall, key: str) -> str:
 @contextmanager
 def write_once(call: RouteCall, branch: str) -> Iterator[WriteOnce]:
     """A write while it runs; 409 for one whose key runs already in this worker."""
-    values = call.headers.getlist(HEADER)
-    if not values:
+    key = key_of(call)
+    if key is None:
         yield WriteOnce(None, "")
         return
-    key = values[0].strip()
-    if len(values) > 1 or not key or len(key) > _CHARS_MAX or not key.isprintable():
-        raise HttpRefusal(400, f"{HEADER} must be one text of up to {_CHARS_MAX} characters")
     mark = mark_of(call, key)
     name = call.graph_id, branch, mark
     with _lock:
@@ -87,10 +100,4 @@ def is_running(call: RouteCall, branch: str, key: str) -> bool:
 
 def shown_metadata(commit: Commit) -> dict[str, str]:
     """The metadata of a commit that its writer gave."""
-    return {name: text for name, text in commit.metadata.items() if name != _DIGEST}
-
-
-def refuse_key(call: RouteCall) -> None:
-    """Refuse a key on a route that keeps none, rather than ignore it."""
-    if call.headers.getlist(HEADER):
-        raise HttpRefusal(400, f"{HEADER} is not for this route; sending it again is harmless")
+    return {name: text for name, text in commit.metadata.items() if not name.startswith(OWN)}

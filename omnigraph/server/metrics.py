@@ -25,6 +25,8 @@ _HELP = {
     "omnigraph_cache_bytes": ("gauge", "Bytes kept in memory between queries."),
     "omnigraph_queue_depth": ("gauge", "Requests that wait for a thread."),
     "omnigraph_open_graphs": ("gauge", "Graphs that are open, by worker."),
+    "omnigraph_jobs_running": ("gauge", "Jobs that have not ended."),
+    "omnigraph_jobs_total": ("counter", "Jobs that ended, by kind and state."),
     "omnigraph_workers": ("gauge", "Workers that are alive."),
 }
 

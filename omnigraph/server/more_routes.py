@@ -13,11 +13,14 @@ from omnigraph.server import wire_beyond
 from omnigraph.server.bodies import changes_page, commit_output, undo_output
 from omnigraph.server.call import Answer, RouteCall, answered
 from omnigraph.server.change_routes import FILTERS, listing_filters, listing_limit
-from omnigraph.server.idempotency import is_running, mark_of, refuse_key
+from omnigraph.server.idempotency import is_running, mark_of, write_once
+from omnigraph.server.kept_answers import ANSWER, keep_answer, kept_answer
 from omnigraph.server.read_routes import MAIN
+from omnigraph.server.wire import decoded_list, encoded
 from omnigraph.server.write_routes import resolved
 from omnigraph.storage.manifest.tags import Tag
 from omnigraph.storage.protocol.intent import noted
+from omnigraph.storage.records import Commit
 
 _STATEMENTS_MAX = 1_000
 
@@ -87,20 +90,48 @@ def go_back(call: RouteCall) -> Answer:
 
 def transact(call: RouteCall) -> Answer:
     """Run several reads and mutations as one commit, or none; reads see what came before them."""
-    refuse_key(call)
     body = call.json(wire_beyond.TransactionRequest)
     branch = body.branch or MAIN
     call.facts.update(branch=branch)
     if not 0 < len(body.statements) <= _STATEMENTS_MAX:
         raise BadRequest(f"a transaction has 1 to {_STATEMENTS_MAX} statements")
-    note = noted(call.actor, body.message, body.metadata)
-    with Transaction(call.graph, note, branch, body.if_commit) as block:
-        results = [_statement(block, each) for each in body.statements]
+    with write_once(call, branch) as once:
+        done = None if once.mark is None else call.graph.commits.once(once.mark, branch)
+        if done is not None:
+            return once.replayed(_first_answer(call, branch, done), done, repeated=True)
+        note = noted(call.actor, body.message, once.metadata(body.metadata))
+        block = Transaction(call.graph, note, branch, body.if_commit, once.mark)
+        with block:
+            results = [_statement(block, each) for each in body.statements]
+            if once.mark is not None:
+                block.annotate({ANSWER: keep_answer(call.graph, encoded(results))})
     outcome = block.outcome
-    commit = None if outcome is None or outcome.commit is None else commit_output(outcome.commit)
+    commit = None if outcome is None else outcome.commit
+    if outcome is not None and outcome.repeated and commit is not None:
+        return once.replayed(_first_answer(call, branch, commit), commit, repeated=True)
+    return _transacted(call, branch, results, commit)
+
+
+def _first_answer(call: RouteCall, branch: str, commit: Commit) -> Answer:
+    """The answer of the transaction that made a commit; without results once they are forgotten."""
+    kept = kept_answer(call.graph, commit.metadata.get(ANSWER, ""))
+    results = [] if kept is None else decoded_list(kept, wire_beyond.TransactionResult)
+    return _transacted(call, branch, results, commit)
+
+
+def _transacted(
+    call: RouteCall,
+    branch: str,
+    results: list[wire_beyond.TransactionResult],
+    commit: Commit | None,
+) -> Answer:
+    call.facts.update(commit=None if commit is None else commit.id)
     return answered(
         wire_beyond.TransactionOutput(
-            branch=branch, results=results, actor_id=call.actor, commit=commit
+            branch=branch,
+            results=results,
+            actor_id=call.actor,
+            commit=None if commit is None else commit_output(commit),
         )
     )
 
@@ -148,6 +179,16 @@ def explain(call: RouteCall) -> Answer:
     plan = compile_query(body.query, call.graph.schema.catalog, body.name)
     text = explain_plan(plan).rstrip("\n")
     return answered(wire_beyond.ExplainOutput(query_name=plan.name, plan=text.splitlines()))
+
+
+def indexes(call: RouteCall) -> Answer:
+    """Every index that the schema asks for, and what it covers."""
+    call.only("branch", "snapshot")
+    branch, snapshot = call.one("branch"), call.one("snapshot")
+    commit = snapshot or branch or MAIN
+    head = call.graph.commits.get(commit).id
+    listed = [each.to_json() for each in call.graph.indexes(snapshot=head)]
+    return answered({"indexes": listed, "graph_commit_id": head})
 
 
 def operation(call: RouteCall) -> Answer:

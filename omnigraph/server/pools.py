@@ -5,30 +5,37 @@ of a pool never exceeds its queue. What was admitted is released exactly once.
 """
 
 import asyncio
+import contextlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from queue import SimpleQueue
 from time import perf_counter
 from typing import Any, TypeVar
 
 from omnigraph.server.refusals import overloaded
 
 R = TypeVar("R")
+_PoolJob = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
 _WEIGHT = 0.1
 _BUSY_SECONDS = 1
 _ACTOR_SECONDS = 60
 
 
 class BoundedPool:
-    """Threads for one kind of work, with a bounded number of waiting jobs."""
+    """Threads for one kind of work, with a bounded number of waiting jobs.
+
+    A future of the event loop is all that a job has: the executor of the standard library makes a
+    second one with a lock and a condition, which costs more than a point lookup.
+    """
 
     def __init__(self, name: str, threads: int, queue: int) -> None:
         self.name = name
         self._threads = threads
         self._bound = threads + queue
-        self._executor = ThreadPoolExecutor(threads, f"omnigraph-{name}")
+        self._jobs: SimpleQueue[_PoolJob | None] = SimpleQueue()
+        self._started = 0
         self._mean_s = 0.0
         self.inside = 0  # running and waiting; touched by the event loop alone
 
@@ -51,20 +58,51 @@ class BoundedPool:
                 f"a {self.name} request would wait longer than it may take", seconds=_BUSY_SECONDS
             )
         self.inside += 1
+        if self.inside > self._started and self._started < self._threads:
+            self._started += 1
+            name = f"omnigraph-{self.name}_{self._started}"
+            threading.Thread(target=self._serve, name=name, daemon=True).start()
         loop = asyncio.get_running_loop()
+        future: asyncio.Future[R] = loop.create_future()
         started = perf_counter()
-        future = loop.run_in_executor(self._executor, work)
 
         def ended(_: Any) -> None:
             self.inside -= 1
             self._mean_s += _WEIGHT * (perf_counter() - started - self._mean_s)
 
         future.add_done_callback(ended)
+        self._jobs.put((loop, future, work))
         return future
+
+    def _serve(self) -> None:
+        """Work at one job after the other, in a thread."""
+        while (job := self._jobs.get()) is not None:
+            loop, future, work = job
+            if future.cancelled():
+                continue
+            try:
+                done: tuple[Any, BaseException | None] = work(), None
+            except BaseException as cause:  # noqa: BLE001  it is the outcome of the job
+                done = None, cause
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(_settle, future, *done)
+            del job, loop, future, work, done  # a thread that waits keeps no answer
 
     def close(self) -> None:
         """Take no more work; what runs goes on."""
-        self._executor.shutdown(wait=False, cancel_futures=False)
+        for _ in range(self._started):
+            self._jobs.put(None)
+
+
+def _settle(future: "asyncio.Future[Any]", result: Any, cause: BaseException | None) -> None:
+    if future.done():  # its request was given up
+        return
+    if cause is None:
+        future.set_result(result)
+    elif isinstance(cause, StopIteration):
+        future.set_exception(RuntimeError("a job ended with StopIteration"))
+    else:
+        future.set_exception(cause)
 
 
 class WriteAdmission:

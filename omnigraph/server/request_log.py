@@ -21,6 +21,14 @@ class RequestLog:
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
+        self._second: tuple[int, str] = (0, "")
+
+    def _moment(self, second: int) -> str:
+        """A second as text; the lines of one second share it."""
+        if self._second[0] != second:
+            shown = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
+            self._second = second, shown
+        return self._second[1]
 
     def request(self, **facts: Any) -> None:
         """One request that was answered."""
@@ -43,8 +51,8 @@ class RequestLog:
             line = orjson.dumps({"time": round(now, 3), "event": event, **texts}, default=str)
             text = line.decode()
         else:
-            said = " ".join(f"{name}={_shown(value)}" for name, value in known.items())
-            text = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(now))} {event} {said}"
+            said = " ".join([f"{name}={_shown(value)}" for name, value in known.items()])
+            text = f"{self._moment(int(now))} {event} {said}"
         try:
             sys.stderr.write(f"{text}\n")
         except (OSError, ValueError):  # nobody reads any more
@@ -52,6 +60,8 @@ class RequestLog:
 
 
 def _shown(value: Any) -> str:
+    if type(value) in (int, float):
+        return str(value)
     text = _encodable(str(value))
     return text if _PLAIN.fullmatch(text) else orjson.dumps(text).decode()
 

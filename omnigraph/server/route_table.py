@@ -9,34 +9,34 @@ from omnigraph.server import (
     blob_route,
     change_routes,
     legacy,
-    more_routes,
     read_routes,
     wire,
-    wire_beyond,
     wire_changes,
     write_routes,
 )
+from omnigraph.server.beyond_table import BEYOND
 from omnigraph.server.call import NDJSON
 from omnigraph.server.endpoint import ApiEndpoint, BodySize, Lane, Parameter
-from omnigraph.server.legacy import Route, with_old_keys
+from omnigraph.server.endpoint_rows import (
+    BRANCH,
+    FILTERS,
+    GRAPH,
+    LIMIT,
+    TOKEN,
+    get_row,
+    post_row,
+    write_row,
+)
+from omnigraph.server.legacy import with_old_keys
 from omnigraph.server.row_formats import ARROW, CSV, PARQUET
 
-GRAPH = "/graphs/{graph_id}"
 BYTES = "application/octet-stream"
 
-_BRANCH = Parameter("branch", "Which branch; main by default.")
-_TOKEN = Parameter("page_token", "Goes on where a page ended.")
-_LIMIT = Parameter("limit", "At most this many to a page.", is_number=True)
-_FILTERS = (
-    Parameter("kind", "Only node or edge.", repeated=True),
-    Parameter("type", "Only this type.", repeated=True),
-    Parameter("op", "Only insert, update or delete.", repeated=True),
-)
 _IF_COMMIT = Parameter(
     write_routes.IF_COMMIT, "The commit that the branch must be at.", "header", required=True
 )
 _LOAD = (
-    _BRANCH,
+    BRANCH,
     Parameter("from", "Create the branch from this one if it is missing."),
     Parameter("mode", "append, merge (the default), patch or overwrite."),
     Parameter("message", "What the commit says about itself."),
@@ -46,8 +46,13 @@ _BLOB = (
     Parameter("type", "Its type.", required=True),
     Parameter("id", "Its id.", required=True),
     Parameter("property", "The Blob property.", required=True),
-    _BRANCH,
+    BRANCH,
     Parameter("snapshot", "As it was at a commit."),
+)
+_PUT_BLOB = (
+    *(each for each in _BLOB if each.name != "snapshot"),
+    Parameter("message", "What the commit says about itself."),
+    Parameter("If-Match", "Only if the ETag is one of these.", "header"),
 )
 _BLOB_HEADERS = tuple(
     Parameter(name, about, "header")
@@ -59,29 +64,8 @@ _BLOB_HEADERS = tuple(
     )
 )
 
-_READS = (400, 404)
-_WRITES = (400, 404, 409, 412, 413, 415, 422, 424, 503)
-
-
-def _post(name: str, operation: str, action: str, route: Route, **facts: object) -> ApiEndpoint:
-    about = (route.__doc__ or "").strip()
-    row = {"size": BodySize.DEFAULT, "refusals": (400, 404, 413, 415), **facts}
-    return ApiEndpoint("POST", f"{GRAPH}{name}", operation, action, route, about, **row)  # type: ignore[arg-type]
-
-
-def _get(name: str, operation: str, action: str, route: Route, **facts: object) -> ApiEndpoint:
-    about = (route.__doc__ or "").strip()
-    row = {"refusals": _READS, **facts}
-    return ApiEndpoint("GET", f"{GRAPH}{name}", operation, action, route, about, **row)  # type: ignore[arg-type]
-
-
-def _write(name: str, operation: str, action: str, route: Route, **facts: object) -> ApiEndpoint:
-    row = {"lane": Lane.WRITE, "refusals": _WRITES, **facts}
-    return _post(name, operation, action, route, **row)
-
-
 _TABLE: tuple[ApiEndpoint, ...] = (
-    _post(
+    post_row(
         "/query",
         "cluster_query",
         "read",
@@ -90,7 +74,7 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         answers=wire.ReadOutput,
         other_media=(ARROW, CSV),
     ),
-    _post(
+    post_row(
         "/read",
         "cluster_read",
         "read",
@@ -99,7 +83,7 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         answers=wire.LegacyReadOutput,
         successor="query",
     ),
-    _write(
+    write_row(
         "/mutate",
         "cluster_mutate",
         "change",
@@ -107,7 +91,7 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         request=wire.ChangeRequest,
         answers=wire.ChangeOutput,
     ),
-    _write(
+    write_row(
         "/mutate/if-graph-commit",
         "cluster_mutate_if_graph_commit",
         "change",
@@ -116,7 +100,7 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         answers=wire.ChangeOutput,
         parameters=(_IF_COMMIT,),
     ),
-    _write(
+    write_row(
         "/change",
         "cluster_change",
         "change",
@@ -125,14 +109,14 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         answers=wire.ChangeOutput,
         successor="mutate",
     ),
-    _get(
+    get_row(
         "/queries",
         "cluster_list_queries",
         "read",
         read_routes.stored_queries,
         answers=wire.QueryCatalog,
     ),
-    _post(
+    post_row(
         "/queries/{name}",
         "cluster_invoke_query",
         "invoke_query",
@@ -141,7 +125,7 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         body_required=False,
         answers=wire.ReadOutput,
     ),
-    _write(
+    write_row(
         "/queries/{name}/if-graph-commit",
         "cluster_invoke_query_if_graph_commit",
         "invoke_query",
@@ -151,7 +135,7 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         answers=wire.ChangeOutput,
         parameters=(_IF_COMMIT,),
     ),
-    _write(
+    write_row(
         "/load",
         "cluster_load",
         "change",
@@ -166,7 +150,7 @@ _TABLE: tuple[ApiEndpoint, ...] = (
             Parameter("edge", "The edge type of Parquet or Arrow columns."),
         ),
     ),
-    _write(
+    write_row(
         "/load/ndjson",
         "cluster_loadNdjson",
         "change",
@@ -176,7 +160,7 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         size=BodySize.SPOOLED,
         parameters=_LOAD,
     ),
-    _write(
+    write_row(
         "/ingest",
         "cluster_ingest",
         "change",
@@ -186,10 +170,10 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         size=BodySize.LOAD,
         successor="load",
     ),
-    _get(
+    get_row(
         "/branches", "cluster_listBranches", "read", read_routes.branches, answers=wire.BranchList
     ),
-    _write(
+    write_row(
         "/branches",
         "cluster_createBranch",
         "branch_create",
@@ -208,7 +192,7 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         lane=Lane.WRITE,
         refusals=(400, 404, 409),
     ),
-    _write(
+    write_row(
         "/branches/merge",
         "cluster_mergeBranches",
         "branch_merge",
@@ -216,49 +200,49 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         request=wire.BranchMergeRequest,
         answers=wire.BranchMergeOutput,
     ),
-    _get(
+    get_row(
         "/commits",
         "cluster_listCommits",
         "read",
         read_routes.commits,
         answers=wire.CommitList,
-        parameters=(_BRANCH, _LIMIT, _TOKEN),
+        parameters=(BRANCH, LIMIT, TOKEN),
         refusals=(400, 404, 413),
     ),
-    _get(
+    get_row(
         "/commits/{commit_id}",
         "cluster_getCommit",
         "read",
         read_routes.one_commit,
         answers=wire.CommitOutput,
     ),
-    _get(
+    get_row(
         "/commits/{commit_id}/changes",
         "cluster_getCommitChanges",
         "read",
         change_routes.commit_changes,
         answers=wire_changes.CommitChangesOutput,
-        parameters=(_TOKEN, _LIMIT, *_FILTERS),
+        parameters=(TOKEN, LIMIT, *FILTERS),
         refusals=(400, 404, 409, 410, 413),
     ),
-    _get(
+    get_row(
         "/changes",
         "cluster_pollChanges",
         "read",
         change_routes.poll,
         answers=wire_changes.ChangeFeedOutput,
         parameters=(
-            _BRANCH,
+            BRANCH,
             Parameter("cursor", "Where a poll ended."),
             Parameter("start", "now, beginning or after:<commit id>."),
             Parameter("wait_ms", "Wait this long for a commit if there is none.", is_number=True),
-            _TOKEN,
-            _LIMIT,
-            *_FILTERS,
+            TOKEN,
+            LIMIT,
+            *FILTERS,
         ),
         refusals=(400, 404, 409, 410, 413),
     ),
-    _post(
+    post_row(
         "/changes/baseline",
         "cluster_captureChangeBaseline",
         "export",
@@ -266,7 +250,7 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         request=wire_changes.BaselineRequest,
         answers=NDJSON,
     ),
-    _post(
+    post_row(
         "/export",
         "cluster_export",
         "export",
@@ -274,8 +258,8 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         request=wire_changes.ExportRequest,
         answers=NDJSON,
     ),
-    _get("/schema", "cluster_getSchema", "read", read_routes.schema, answers=wire.SchemaOutput),
-    _write(
+    get_row("/schema", "cluster_getSchema", "read", read_routes.schema, answers=wire.SchemaOutput),
+    write_row(
         "/schema/apply",
         "cluster_applySchema",
         "schema_apply",
@@ -283,15 +267,15 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         request=wire.SchemaApplyRequest,
         answers=wire.SchemaApplyOutput,
     ),
-    _get(
+    get_row(
         "/snapshot",
         "cluster_getSnapshot",
         "read",
         read_routes.snapshot,
         answers=wire.SnapshotOutput,
-        parameters=(_BRANCH,),
+        parameters=(BRANCH,),
     ),
-    _get(
+    get_row(
         "/blob",
         "cluster_getBlob",
         "read",
@@ -302,7 +286,7 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         refusals=(400, 404, 412, 413, 416),
     ),
     replace(
-        _get(
+        get_row(
             "/blob",
             "cluster_headBlob",
             "read",
@@ -314,106 +298,18 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         ),
         method="HEAD",
     ),
-)
-
-BEYOND: tuple[ApiEndpoint, ...] = (
-    _get(
-        "/operations/{key}",
-        "cluster_getOperation",
-        "read",
-        more_routes.operation,
-        answers=wire_beyond.OperationOutput,
-        parameters=(_BRANCH,),
-    ),
-    _get("/tags", "cluster_listTags", "read", more_routes.tags, answers=wire_beyond.TagList),
-    _write(
-        "/tags",
-        "cluster_createTag",
-        "branch_create",
-        more_routes.tag_point,
-        request=wire_beyond.TagCreateRequest,
-        answers=wire_beyond.TagOutput,
-    ),
     replace(
-        _write(
-            "/tags/{tag}",
-            "cluster_deleteTag",
-            "branch_delete",
-            more_routes.untag,
-            answers=wire_beyond.TagDeleteOutput,
-            size=BodySize.NONE,
+        write_row(
+            "/blob",
+            "cluster_putBlob",
+            "change",
+            blob_route.put_blob,
+            request=BYTES,
+            answers=wire.ChangeOutput,
+            size=BodySize.BLOB,
+            parameters=_PUT_BLOB,
         ),
-        method="DELETE",
-    ),
-    _write(
-        "/revert",
-        "cluster_revert",
-        "change",
-        more_routes.revert,
-        request=wire_beyond.RevertRequest,
-        answers=wire_beyond.UndoOutput,
-    ),
-    _write(
-        "/restore",
-        "cluster_restore",
-        "change",
-        more_routes.go_back,
-        request=wire_beyond.RestoreRequest,
-        answers=wire_beyond.UndoOutput,
-    ),
-    _write(
-        "/transactions",
-        "cluster_transact",
-        "change",
-        more_routes.transact,
-        request=wire_beyond.TransactionRequest,
-        answers=wire_beyond.TransactionOutput,
-    ),
-    _get(
-        "/diff",
-        "cluster_diff",
-        "read",
-        more_routes.diff,
-        answers=wire_changes.DiffOutput,
-        parameters=(
-            Parameter("from", "The earlier point in time.", required=True),
-            Parameter("to", "The later one.", required=True),
-            _TOKEN,
-            _LIMIT,
-            *_FILTERS,
-        ),
-        refusals=(400, 404, 409, 410, 413),
-    ),
-    _post(
-        "/lint",
-        "cluster_lint",
-        "read",
-        more_routes.lint,
-        request=wire_beyond.TextRequest,
-        answers=wire_beyond.LintOutput,
-    ),
-    _post(
-        "/explain",
-        "cluster_explain",
-        "read",
-        more_routes.explain,
-        request=wire_beyond.TextRequest,
-        answers=wire_beyond.ExplainOutput,
-    ),
-    _get(
-        "/changes/stream",
-        "cluster_streamChanges",
-        "read",
-        change_routes.poll,
-        answers="text/event-stream",
-        parameters=(
-            _BRANCH,
-            Parameter("cursor", "Where a poll ended."),
-            Parameter("start", "now, beginning or after:<commit id>."),
-            *_FILTERS,
-            Parameter("Last-Event-ID", "The cursor of the last event seen.", "header"),
-        ),
-        refusals=(400, 404, 409, 410, 413),
+        method="PUT",
     ),
 )
 

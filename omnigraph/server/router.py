@@ -11,6 +11,8 @@ from urllib.parse import unquote_to_bytes
 from omnigraph.server.endpoint import ApiEndpoint
 from omnigraph.server.refusals import HttpRefusal
 
+_KEPT_MAX, _KEPT_BYTES = 1_024, 200
+
 
 @dataclass(slots=True)
 class _Branching:
@@ -28,6 +30,7 @@ class Router:
     def __init__(self, endpoints: tuple[ApiEndpoint, ...]) -> None:
         self.endpoints = endpoints
         self._root = _Branching({}, None, {})
+        self._known: dict[tuple[str, bytes], tuple[ApiEndpoint, dict[str, str]]] = {}
         for endpoint in endpoints:
             self._add(endpoint)
 
@@ -43,7 +46,17 @@ class Router:
         node.takes_rest |= endpoint.segments[-1] in ("{branch}", "{tag}")
 
     def find(self, method: str, raw_path: bytes) -> tuple[ApiEndpoint, dict[str, str]]:
-        """The endpoint and its path parameters, or 404 or 405."""
+        """The endpoint and its path parameters, or 404 or 405. Paths that come often are kept."""
+        known = self._known.get((method, raw_path))
+        if known is None:
+            known = self._find(method, raw_path)
+            if len(raw_path) <= _KEPT_BYTES:
+                if len(self._known) >= _KEPT_MAX:
+                    self._known.clear()
+                self._known[method, raw_path] = known
+        return known[0], known[1].copy()
+
+    def _find(self, method: str, raw_path: bytes) -> tuple[ApiEndpoint, dict[str, str]]:
         encoded_parts = raw_path.split(b"?", 1)[0].lstrip(b"/").split(b"/")
         parts = [_decoded(part) for part in encoded_parts]
         methods: set[str] = set()

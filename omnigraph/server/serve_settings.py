@@ -45,8 +45,11 @@ class ServerLimits:
     write_threads: int = 8
     write_queue: int = 128
     streams: int = 8
+    job_threads: int = 2
+    job_queue: int = 32
     body_bytes: int = MIB
     load_body_bytes: int = 32 * MIB
+    blob_body_bytes: int = 256 * MIB
     spooled_load_bytes: int = 1024 * MIB
     answer_bytes: int = 256 * MIB
     actor_inflight: int = 16
@@ -71,6 +74,9 @@ class ServerSettings:
     allow_origin: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
+    job_sources: tuple[str, ...] = ()  # bases that jobs may load from
+    job_targets: tuple[str, ...] = ()  # bases that jobs may export to
+    upkeep: str = ""  # a schedule: 03:20 optimize; sun 04:00 cleanup keep=100
     run_folder: str = ""  # where workers leave their metrics
 
     def to_json(self) -> bytes:
@@ -83,6 +89,8 @@ class ServerSettings:
         facts: dict[str, Any] = orjson.loads(data)
         facts["limits"] = ServerLimits(**facts["limits"])
         facts["access"] = Access(facts["access"])
+        for name in ("job_sources", "job_targets"):
+            facts[name] = tuple(facts[name])
         return cls(**facts)
 
 

@@ -369,6 +369,12 @@ def decoded(body: bytes, shape: type[B]) -> B:
     return value
 
 
+def decoded_list(data: bytes, shape: type[B]) -> list[B]:
+    """Bodies of one shape that this program has encoded."""
+    values: list[B] = msgspec.json.decode(data, type=list[shape])  # type: ignore[valid-type]
+    return values
+
+
 def encoded(value: Any) -> bytes:
     """A response body."""
     return _encode(value)

@@ -146,6 +146,26 @@ class ExplainOutput(Body, kw_only=True):
     plan: list[str]
 
 
+class IndexStateOutput(Body, kw_only=True):
+    """One index: current, behind, missing or pending, and how many of the rows it covers."""
+
+    entity_kind: str
+    type_name: str
+    property: str
+    kind: str
+    state: str
+    rows: int
+    rows_covered: int
+    reason: str | UnsetType = UNSET
+
+
+class IndexList(Body, kw_only=True):
+    """Every index that the schema asks for."""
+
+    indexes: list[IndexStateOutput]
+    graph_commit_id: str
+
+
 class OperationOutput(Body, kw_only=True):
     """State of the write with an idempotency key: committed, running or unknown."""
 

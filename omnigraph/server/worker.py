@@ -23,9 +23,12 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.server import wire
 from omnigraph.server.asgi import ServerApp
 from omnigraph.server.bearer import tokens_of_file
+from omnigraph.server.connection import ABORT
+from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_log import RequestLog
 from omnigraph.server.serve_settings import SETTINGS_FILE, ServerSettings
 from omnigraph.server.served import ServedGraphs
+from omnigraph.server.upkeep_schedule import UpkeepClock, parse_schedule
 from omnigraph.server.wire_errors import ErrorOutput
 
 READY = b"ready\n"
@@ -51,6 +54,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._expect_headers()
         super().on_message_begin()
+        scope: Any = self.scope
+        scope[ABORT] = self.transport.abort
 
     def on_headers_complete(self) -> None:
         self._headers_came()
@@ -104,10 +109,12 @@ class Worker:
         for graph_id, fault in faults.items():
             self._log.event("graph_not_open", graph=graph_id, cause=fault)
         self._app = ServerApp(self._settings, self._graphs, self._log)
+        self._clock = UpkeepClock(parse_schedule(self._settings.upkeep), self._app.jobs.start)
         self._reload()  # the file may have changed since the server started
         self._server = WorkerServer(self._config())
         with asyncio.Runner(loop_factory=self._server.config.get_loop_factory()) as runner:
             runner.run(self._serve(ready, life))
+        self._app.jobs.close(self._settings.limits.drain_seconds)
         self._app.metrics.write()
         self._graphs.close()
         return 0
@@ -152,6 +159,14 @@ class Worker:
             await loop.run_in_executor(None, self._app.metrics.write)
             await asyncio.sleep(_WRITE_METRICS_S)
             await loop.run_in_executor(None, self._graphs.retry)
+            await loop.run_in_executor(None, self._look_at_clock)
+
+    def _look_at_clock(self) -> None:
+        """Start the upkeep that became due."""
+        try:
+            self._clock.look(self._graphs.opened())
+        except (OmnigraphError, HttpRefusal) as cause:
+            self._log.event("upkeep_not_started", cause=str(cause))
 
     def _stop(self) -> None:
         self._app.stopping.set()  # event streams end now, and not when a client leaves

@@ -12,7 +12,7 @@ from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.server import wire
 from omnigraph.server.bodies import change_output, load_output, merge_output
 from omnigraph.server.call import JSON, Answer, RouteCall, answered, require_media
-from omnigraph.server.idempotency import WriteOnce, refuse_key, write_once
+from omnigraph.server.idempotency import WriteOnce, write_once
 from omnigraph.server.read_routes import MAIN
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.row_formats import ARROW, PARQUET, column_batches
@@ -206,25 +206,26 @@ def resolved(resolutions: list[wire.MergeResolution] | None) -> Resolve:
 
 def merge(call: RouteCall) -> Answer:
     """Merge a branch into another as one commit."""
-    refuse_key(call)
     body = call.json(wire.BranchMergeRequest)
     target = body.target or MAIN
     call.facts.update(branch=target)
-    done = call.graph.branches.merge(
-        body.source,
-        target,
-        actor=call.actor,
-        delete_source=body.delete_branch,
-        by=body.by or "entity",
-        resolve=resolved(body.resolutions),
-        dry_run=body.dry_run,
-        if_source=body.if_source_commit,
-        if_target=body.if_target_commit,
-        message=body.message,
-        metadata=body.metadata,
-    )
+    with write_once(call, target) as once:
+        done = call.graph.branches.merge(
+            body.source,
+            target,
+            actor=call.actor,
+            delete_source=body.delete_branch,
+            by=body.by or "entity",
+            resolve=resolved(body.resolutions),
+            dry_run=body.dry_run,
+            if_source=body.if_source_commit,
+            if_target=body.if_target_commit,
+            message=body.message,
+            metadata=once.metadata(body.metadata),
+            once=None if body.dry_run else once.mark,
+        )
     call.facts.update(commit=None if done.commit is None else done.commit.id)
-    return answered(merge_output(done))
+    return once.replayed(answered(merge_output(done)), done.commit, repeated=done.repeated)
 
 
 def apply_schema(call: RouteCall) -> Answer:

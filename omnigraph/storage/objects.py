@@ -4,11 +4,13 @@ Invariant: an object or a non-empty prefix exists, nothing else does; and a fail
 error, never "absent". Puts are atomic: a reader sees the whole object or none of it.
 """
 
+import itertools
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote, unquote, urlparse
@@ -18,12 +20,14 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import LocalStore, S3Store
 
 from omnigraph.errors import BadRequest, StorageFailed
+from omnigraph.storage.flushing import Flusher
 from omnigraph.storage.stats import Stats
 
 StorageOptions = dict[str, str]
 LOCAL_SCHEME = "file-object-store://"
 _UNESCAPED = "".join(c for c in map(chr, range(32, 127)) if c not in '\\{^}%`]">[~<#|*?')
 _CHUNK_BYTES = 8 << 20
+_numbers = itertools.count(1)
 _CLIENT_OPTIONS = frozenset({"allow_http", "timeout", "connect_timeout"})
 
 
@@ -102,9 +106,10 @@ class Listed:
 class Objects:
     """The objects below one graph's root."""
 
-    def __init__(self, where: Root, stats: Stats) -> None:
+    def __init__(self, where: Root, stats: Stats, flusher: Flusher | None = None) -> None:
         self._where = where
         self._stats = stats
+        self.flusher = flusher or Flusher(where.path, stats)
         self._opened: LocalStore | S3Store | None = None
         self._root = None if where.path is None else str(where.path)
 
@@ -125,16 +130,60 @@ class Objects:
 
     def put(self, path: str, data: bytes) -> None:
         """Write the object, over what was there."""
+        if not self.flusher.is_on:
+            self.put_unflushed(path, data)
+            return
+        # A name must not move to a file whose content a power cut can still take away.
+        aside = _aside(path)
+        with self._call("put", path):
+            _write_file(f"{self._root}/{aside}", data)
+        self.flusher.barrier([aside])
+        with self._call("put", path):
+            os.replace(f"{self._root}/{aside}", f"{self._root}/{path}")
+        self.flusher.barrier([path])
+
+    def put_unflushed(self, path: str, data: bytes) -> None:
+        """Write the object, over what was there. A later barrier flushes it."""
         with self._call("put", path):
             obstore.put(self._store, path, data)
+
+    def put_aside(self, path: str, data: bytes) -> Callable[[], None]:
+        """Write what shall replace an object; the barrier that follows flushes it, and the returned
+        call, made after that, replaces the object. Without barriers it is a put."""
+        if not self.flusher.is_on:
+            return partial(self.put_unflushed, path, data)
+        aside = _aside(path)
+        with self._call("put", path):
+            _write_file(f"{self._root}/{aside}", data)
+        self.flusher.owe([aside])
+
+        def replace() -> None:
+            with self._call("rename", path):
+                os.replace(f"{self._root}/{aside}", f"{self._root}/{path}")
+            self.flusher.owe([path])
+
+        return replace
+
+    def move(self, path: str, to: str, data: bytes) -> None:
+        """Give an object another name, over what has that name. `data` is its content, for stores
+        that cannot move one."""
+        if self._root is None or not self.flusher.is_on:
+            self.put_unflushed(to, data)
+            self.delete(path)
+            return
+        with self._call("rename", path):
+            os.replace(f"{self._root}/{path}", f"{self._root}/{to}")
+        self.flusher.owe([to])
 
     def put_if_absent(self, path: str, data: bytes) -> str | None:
         """Create the object and return its tag; None when it exists already."""
         with self._call("put", path):
             try:
-                return str(obstore.put(self._store, path, data, mode="create")["e_tag"])
+                tag = str(obstore.put(self._store, path, data, mode="create")["e_tag"])
             except AlreadyExistsError:
                 return None
+        self.flusher.barrier([path])
+        return tag
 
     def put_if_match(self, path: str, data: bytes, tag: str) -> str | None:
         """Replace the object that carries `tag` and return the new tag; None when it moved on."""
@@ -158,6 +207,7 @@ class Objects:
             for chunk in answer.stream(min_chunk_size=_CHUNK_BYTES):
                 writer.write(chunk)
             writer.close()
+        self.flusher.owe([path])
         return True
 
     def delete(self, path: str) -> None:
@@ -220,6 +270,7 @@ class Objects:
         for path in self.list(prefix):
             self.delete(path)
         self.prune(prefix)
+        self.flusher.forget(prefix)
 
     def prune(self, folder: str) -> None:
         """Remove a folder and those below it as far as they are empty: a disk keeps them, an object
@@ -251,10 +302,24 @@ class Files:
         return None if stored is None else stored.data
 
     def keep(self, files: Mapping[str, bytes]) -> None:
-        """Write files that never change, unless the last of them is there already."""
-        if files and not self._objects.has(list(files)[-1]):
-            for path, data in files.items():
-                self._objects.put(path, data)
+        """Write files that never change, unless they are there already. The commit that follows
+        flushes them."""
+        for path, data in files.items():
+            stored = self._objects.get(path)
+            if stored is None or stored.data != data:
+                self._objects.put_unflushed(path, data)
+        self._objects.flusher.owe(files)
+
+
+def _aside(path: str) -> str:
+    """The name of a file that waits for its own: a store leaves names with such an end out."""
+    return f"{path}#{os.getpid()}{next(_numbers):08d}"
+
+
+def _write_file(path: str, data: bytes) -> None:
+    os.makedirs(path.rpartition("/")[0], exist_ok=True)
+    with open(path, "xb") as file:
+        file.write(data)
 
 
 def _is_file(path: str) -> bool:

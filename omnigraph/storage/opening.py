@@ -13,12 +13,19 @@ import pyarrow as pa
 from omnigraph.deferred import deferred
 from omnigraph.errors import AlreadyExists, BadRequest, NotFound, StorageFailed
 from omnigraph.storage import failpoints, stamp
+from omnigraph.storage.flushing import (
+    checked_durability,
+    chosen_durability,
+    flush_path,
+    stored_durability,
+)
 from omnigraph.storage.lance.datasets import Handle
 from omnigraph.storage.locks.locks import hold
 from omnigraph.storage.manifest import publish
 from omnigraph.storage.manifest.state import LOCATION, read_state
 from omnigraph.storage.names import BACKUP_FOLDER, MAIN, lock_name, require_actor, table_location
 from omnigraph.storage.objects import Root, StorageOptions, root_of
+from omnigraph.storage.protocol.power_cut import PowerCut
 from omnigraph.storage.protocol.sidecars import FOLDER as SIDECARS
 from omnigraph.storage.records import CommitId, SchemaId, Snapshot
 from omnigraph.storage.store import Settings, Store
@@ -50,16 +57,24 @@ def create(
     _require_distinct(tables)
     _require_no_graph(where)
     _make_folder(where)
-    store = Store(where, read_only=False, settings=settings or Settings())
+    store_settings = settings or Settings()
+    checked_durability(store_settings.durability)
+    store = Store(where, read_only=False, settings=store_settings)
+    _flush_folder(store)
     with hold(store.locks, [lock_name("init", "")]):
         _require_no_graph(where)
         pins = [store.tables.create(table_key, schema) for table_key, schema in tables]
         failpoints.hit("init.tables")
         store.audit.create()
         for path, data in (files or {}).items():
-            store.objects.put(path, data)
+            store.objects.put_unflushed(path, data)
         failpoints.hit("init.objects")
-        publish.create(store.datasets, pins, CommitId(str(ULID())), actor, schema)
+        store.flusher.owe_below("")
+        store.flusher.barrier()
+        chosen = store_settings.durability
+        publish.create(store.datasets, pins, CommitId(str(ULID())), actor, schema, chosen)
+        store.flusher.owe_below(LOCATION)
+        store.flusher.barrier()
         failpoints.hit("init.manifest")
     store.stats.event("graph.created", level=logging.INFO, uri=where.uri, tables=len(tables))
     return store
@@ -74,9 +89,16 @@ def open_store(
 ) -> Store:
     """An existing graph. Read-write settles what dead writers left; read-only never writes."""
     where = root_of(uri, storage_options)
-    store = Store(where, read_only=read_only, settings=settings or Settings())
+    settings = settings or Settings()
+    checked_durability(settings.durability)
+    store = Store(where, read_only=read_only, settings=settings)
+    power_cut = PowerCut(where, store.objects, store.locks, store.stats)
+    store.datasets.is_wary = power_cut.is_possible()
+    if not read_only and store.datasets.is_wary and os.access(where.uri, os.W_OK | os.X_OK):
+        power_cut.settle()
+        store.datasets.is_wary = False
     folders = None if where.is_local else frozenset(store.objects.folders(""))
-    store.first = _require_graph(store, folders)
+    store.first = _require_graph(store, settings, folders)
     if not read_only:
         _require_writable_folder(where)
     if not read_only and (folders is None or SIDECARS in folders):
@@ -110,7 +132,7 @@ def _require_distinct(tables: Sequence[tuple[TableKey, pa.Schema]]) -> None:
         raise BadRequest("two types share one folder", "rename one of them")
 
 
-def _require_graph(store: Store, folders: frozenset[str] | None) -> Handle:
+def _require_graph(store: Store, settings: Settings, folders: frozenset[str] | None) -> Handle:
     """The newest version of the manifest of a graph that is there and whole. `folders` are those of
     an object store, which says by one call what need not be looked for."""
     missing = NotFound("graph", store.where.uri, "create it with init")
@@ -122,9 +144,13 @@ def _require_graph(store: Store, folders: frozenset[str] | None) -> Handle:
         )
     try:
         handle = store.datasets.open(LOCATION)
+        with store.datasets.lance_call("read_schema", LOCATION):
+            schema = handle.schema
     except NotFound as cause:
         raise missing from cause
-    stamp.require_supported(handle.schema, uri=store.where.uri)
+    stamp.require_supported(schema, uri=store.where.uri)
+    stored = stored_durability(schema.metadata)
+    store.flusher.choose(chosen_durability(settings.durability, stored))
     return handle
 
 
@@ -147,6 +173,15 @@ def _make_folder(where: Root) -> None:
     except OSError as cause:
         raise StorageFailed(f"made the folder {where.path}", str(cause)) from cause
     _require_writable_folder(where)
+
+
+def _flush_folder(store: Store) -> None:
+    """The new folder's own name on disk: nothing below it would count without."""
+    if store.flusher.is_on and store.where.path is not None:
+        try:
+            flush_path(str(store.where.path.parent))
+        except OSError as cause:
+            raise StorageFailed(f"flushed {store.where.path.parent}", str(cause)) from cause
 
 
 def _require_writable_folder(where: Root) -> None:

@@ -381,6 +381,12 @@ def decode_commit(row: Row, created_at_version: int) -> Commit:
     )
 
 
+def decode_mark(row: Row) -> str | None:
+    """The mark of a `graph_commit` row."""
+    mark: str | None = orjson.loads(row["metadata"]).get("mark")
+    return mark
+
+
 # The recovery audit
 
 ROLLED_FORWARD, ROLLED_BACK = "RolledForward", "RolledBack"

@@ -15,8 +15,10 @@ from omnigraph.errors import (
     RecoveryRequired,
     StorageFailed,
 )
+from omnigraph.storage.beside import BesideObjects
 from omnigraph.storage.derived.derived_folder import DerivedFiles
 from omnigraph.storage.external import ExternalBlobs, checked_bases
+from omnigraph.storage.flushing import Flusher, chosen_durability
 from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.lance.delta import Deltas
 from omnigraph.storage.lance.derived_bases import DerivedBases
@@ -67,10 +69,11 @@ ROLLBACK_PENDING = "a pending recovery sidecar requires rollback — reopen the 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How a store behaves. `fold` off leaves small fragments to `optimize`; `external_blobs` are
-    the bases that blobs may be copied from."""
+    the bases that blobs may be copied from; `durability` is `fsync`, `os`, or the graph's own."""
 
     fold: bool = True
     external_blobs: tuple[str, ...] = ()
+    durability: str | None = None
     lease_term_s: float = LEASE_TERM_S
     lock_wait_s: float = LOCK_WAIT_S
 
@@ -85,7 +88,8 @@ class Store:
         self._external_bases = checked_bases(settings.external_blobs)
         self.lifetime = Lifetime(where.uri)
         self.stats = Stats(self.lifetime)
-        self.objects = Objects(where, self.stats)
+        self.flusher = Flusher(where.path, self.stats, chosen_durability(settings.durability))
+        self.objects = Objects(where, self.stats, self.flusher)
         self.files = Files(self.objects)
         self.locks: Locks = make_locks(
             where, self.objects, self.stats, term_s=settings.lease_term_s
@@ -121,6 +125,7 @@ class Store:
             self.require_writable,
         )
         self.feed_claims = FeedClaims(where, self.objects, self.locks, self.require_writable)
+        self.beside = BesideObjects(self.objects, self.require_writable)
         self.sidecars = Sidecars(self.objects, self.stats)
         self.audit = Audit(self.datasets, self.tables)
         self.drifts = Drifts(
@@ -180,6 +185,7 @@ class Store:
             self.folding,
             promotions,
             reclaims,
+            self.flusher,
             self.stats,
             wait_s=settings.lock_wait_s,
         )
@@ -299,7 +305,7 @@ class Store:
     def _commit(self, prepared: Prepared, turn: Turn) -> Commit:
         branch = prepared.intent.branch
         try:
-            commit = self._committer.commit(prepared, turn)
+            commit, has_steps = self._committer.commit(prepared, turn)
         except HeadAhead as ahead:
             raise self._settled(prepared, ahead, turn) from ahead
         except RecoveryRequired as stopped:
@@ -311,7 +317,9 @@ class Store:
         state = self.manifest.known(branch)
         if state is not None and state.version == commit.manifest_version:
             self.history.remember(commit, self.manifest.snapshot(state))
-        self.folding.fold_manifest_quietly(branch, turn.kept)
+        # A commit has at most four barriers: one with steps of its own leaves this to the next.
+        if not (self.flusher.is_on and has_steps):
+            self.folding.fold_manifest_quietly(branch, turn.kept)
         return commit
 
     def _settled(self, prepared: Prepared, ahead: HeadAhead, turn: Turn) -> Exception:

@@ -113,3 +113,20 @@ def test_a_schema_of_fifty_types_is_accepted_at_once() -> None:
 
     # About 20 ms on an idle machine; the margin is for busy ones.
     assert min(timeit.repeat(lambda: accept(text), number=1, repeat=3)) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("@uniqe", "@unique"), ("@idx", "@index"), ("@keys", "@key"), ("@descripton", "@description")],
+)
+def test_an_annotation_that_is_nearly_a_known_one_is_taken_for_a_slip(
+    written: str, meant: str
+) -> None:
+    with pytest.raises(ParseError, match=f"did you mean {meant}"):
+        accept(f"node A {{ k: String {written} }}")
+
+
+def test_other_unknown_annotations_are_kept_as_metadata() -> None:
+    catalog = accept('node A @owner("data") { k: String @pii @label("Key", lang="en") }')
+    assert [note.name for note in catalog.nodes["A"].annotations] == ["owner"]
+    assert [note.name for note in catalog.nodes["A"].properties[0].annotations] == ["pii", "label"]

@@ -183,3 +183,20 @@ def test_schema_check_suggests_a_key(tmp_path: Path) -> None:
     assert "hint: edge E has no properties and no key: @key(src, dst)" in done.stderr
     answer = json.loads(run("schema", "check", str(file), "--json").stdout)
     assert [each["key"] for each in answer["suggestions"]] == ["@key(src, dst)"]
+
+
+def test_indexes_of_a_load_are_told_and_can_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_INDEX_ROWS_MIN", "1")
+    uri = str(new_graph(tmp_path).uri)
+    (tmp_path / "in.jsonl").write_bytes(lines(person("Ada")))
+    words = ["load", uri, "--data", str(tmp_path / "in.jsonl"), "--engine", "local"]
+    later = run(*words, "--mode", "merge", "--indexes", "later")
+    assert "indexed" not in later.stdout
+    assert run(*words, "--mode", "merge", "--indexes", "soon").exit_code == 2
+    now = run(*words, "--mode", "merge")
+    assert "\nindexed Person." in now.stdout
+    found = json.loads(run(*words, "--mode", "overwrite", "--json").stdout)["indexes"]
+    assert found["graph_commit_id"]
+    assert {"table": "node:Person", "property": "name", "kind": "ordered"} in found["built"]

@@ -20,6 +20,7 @@ from omnigraph.pipeline.source import pin
 from omnigraph.pipeline.source_options import read_options
 from omnigraph.pipeline.source_write import BatchWriter, StreamWriter
 from omnigraph.storage.manifest import manifest
+from omnigraph.types import TableKey
 from tests.exec.bulk import by_name, contents, edge, lines, new_graph, node, person
 
 FAMILY = lines(
@@ -196,6 +197,27 @@ def test_DS2_a_write_is_one_commit(spark: SparkSession, graph: Graph) -> None:
     assert len(contents(graph, "side")["edge:Knows"]) == 11
     assert len(by_name(graph, "edge:Knows")) == 1
     assert not list((Path(graph.uri) / "__scratch").iterdir())
+
+
+def test_a_large_write_builds_indexes_unless_told_later(spark: SparkSession, graph: Graph) -> None:
+    def many(letter: str) -> DataFrame:
+        return spark.range(0, 12_000, 1, 4).selectExpr(f"concat('{letter}', id) as name")
+
+    commits = len(graph.commits.list())
+    write(many("p"), graph, "append", type="Person", indexes="later")
+    assert len(graph.commits.list()) == commits + 1
+    done = graph.load(many("q"), "append", type="Person", actor="act-me")
+    assert (done.engine, done.indexes.missing) == ("spark", None)
+    assert {note.column for note in done.indexes.built} >= {"name"}
+    write(many("r"), graph, "append", type="Person")
+    newest, loaded, built = graph.commits.list()[:3]
+    assert (built.id, built.actor) == (done.indexes.commit_id, "act-me")
+    assert loaded.counts.keys() == {"node:Person"}
+    assert not newest.counts
+    known = graph._store.reader(graph.snapshot(), TableKey("node:Person")).indexes()
+    assert {each.behind for each in known} == {0}
+    with pytest.raises(og.BadRequest, match="use now or later"):
+        read_options({"path": graph.uri, "type": "Person", "indexes": "soon"})
 
 
 def test_DS2_merge_and_overwrite(spark: SparkSession, graph: Graph) -> None:

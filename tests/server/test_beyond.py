@@ -344,9 +344,7 @@ def test_SV8_loads_are_sent_again_too(server: Served) -> None:
     assert server.graph.snapshot(branch).tables["node:Note"].row_count == 2  # type: ignore[index]
 
 
-def test_SV8_one_key_at_a_time_and_only_where_it_is_kept(
-    server: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_SV8_one_key_at_a_time(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     inside, leave = threading.Event(), threading.Event()
     mutate = server.graph.mutate
 
@@ -372,8 +370,43 @@ def test_SV8_one_key_at_a_time_and_only_where_it_is_kept(
     leave.set()
     first.join(30)
     assert answers == [200]
-    merge = server.post("/branches/merge", {"source": branch}, headers=key)
-    refused(merge, 400, "bad_request")
     for wrong in ("", "x" * 300):
         bad = server.post("/mutate", body, headers={"Idempotency-Key": wrong})
         refused(bad, 400, "bad_request")
+
+
+def test_SV8_a_merge_that_is_sent_again_is_made_once(server: Served) -> None:
+    source, into = branched(server, "idem-from"), branched(server, "idem-into")
+    server.graph.mutate(ADD, {"n": "Ina"}, branch=source)
+    key = {"Idempotency-Key": "m-1"}
+    body = {"source": source, "target": into, "delete_branch": True, "metadata": {"why": "x"}}
+    first = checked(server.post("/branches/merge", body, headers=key), wire.BranchMergeOutput)
+    assert (first["outcome"], first["branch_deleted"]) == ("fast_forward", True)
+    assert first["commit"]["metadata"] == {"why": "x"}
+    again = server.post("/branches/merge", body, headers=key)  # though its source is gone
+    assert again.headers["idempotent-replay"] == "true"
+    assert checked(again, wire.BranchMergeOutput) == first
+    assert server.graph.snapshot(into).commit_id == first["commit"]["graph_commit_id"]
+    other = server.post("/branches/merge", {**body, "message": "y"}, headers=key)
+    refused(other, 422, None)
+    state = server.get("/operations/m-1", params={"branch": into}).json()
+    assert (state["state"], state["commit"]) == ("committed", first["commit"])
+    mine = {**body, "metadata": {"omnigraph:request": "forged"}}
+    refused(server.post("/branches/merge", mine), 400, "bad_request")
+
+
+def test_SV8_a_transaction_that_is_sent_again_has_its_first_answer(server: Served) -> None:
+    branch, key = branched(server, "idem-tx"), {"Idempotency-Key": "t-1"}
+    add = {"query": ADD, "params": {"n": "Iris"}}
+    body = {"branch": branch, "statements": [add, {"query": NAMES}]}
+    first = server.post("/transactions", body, headers=key)
+    assert "idempotent-replay" not in first.headers
+    server.graph.mutate(ADD, {"n": "Later"}, branch=branch)
+    head = server.graph.snapshot(branch).commit_id
+    again = server.post("/transactions", body, headers=key)
+    assert again.headers["idempotent-replay"] == "true"
+    assert checked(again, wire_beyond.TransactionOutput) == first.json()
+    assert [row["name"] for row in again.json()["results"][1]["rows"]] == ["Ada", "Bob", "Iris"]
+    assert server.graph.snapshot(branch).commit_id == head
+    refused(server.post("/transactions", {**body, "message": "z"}, headers=key), 422, None)
+    assert not [name for name in server.graph.branches.list() if name.startswith("tx/")]

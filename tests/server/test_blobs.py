@@ -1,8 +1,10 @@
 """The wire of blobs: ranges, ETags and what is refused."""
 
+import httpx
 import pytest
 
-from tests.server.world import Served, refused
+from omnigraph.server import wire
+from tests.server.world import ADD, AGE, Served, checked, refused
 
 CELL = {"entity": "node", "type": "Person", "id": "Ada", "property": "photo"}
 BYTES = b"hello world"
@@ -119,3 +121,63 @@ def test_a_blob_that_is_kept_elsewhere_is_302(
 
 
 CELL_ARGUMENTS = {"kind": "node", "type": "Person", "id": "Ada", "property": "photo"}
+
+
+# ---- SV16: bytes in
+
+RAW = {"Content-Type": "application/octet-stream"}
+
+
+def put(server: Served, data: bytes, cell: dict[str, str], **headers: str) -> httpx.Response:
+    return server.client.put(
+        f"{server.base}/blob", content=data, params=cell, headers={**RAW, **headers}
+    )
+
+
+def test_SV16_bytes_are_put_as_one_commit(server: Served) -> None:
+    server.graph.branches.create("put")
+    cell = {**CELL, "id": "Bob", "branch": "put"}
+    before = server.graph.snapshot("put").commit_id
+    response = put(server, b"\x00\xff" * 3, {**cell, "message": "a face"})
+    done = checked(response, wire.ChangeOutput)
+    assert (done["affected_nodes"], done["commit"]["message"]) == (1, "a face")
+    assert done["commit"]["parent_commit_id"] == before
+    read = server.get("/blob", params=cell)
+    assert (read.content, read.headers["etag"]) == (b"\x00\xff" * 3, response.headers["etag"])
+    large = bytes(9 << 20)  # more than is kept in memory
+    checked(put(server, large, cell), wire.ChangeOutput)
+    assert server.get("/blob", params=cell).content == large
+
+
+def test_SV16_if_match_decides_by_the_cell_and_not_by_its_neighbours(server: Served) -> None:
+    server.graph.branches.create("match")
+    cell = {**CELL, "branch": "match"}
+    server.graph.mutate(AGE, {"n": "Ada", "a": 37}, branch="match")
+    tag = server.get("/blob", params=cell).headers["etag"]
+    server.graph.mutate(ADD, {"n": "Neighbour"}, branch="match")
+    assert server.get("/blob", params=cell).headers["etag"] == tag
+    first = put(server, b"one", cell, **{"If-Match": tag})
+    checked(first, wire.ChangeOutput)
+    stale = put(server, b"two", cell, **{"If-Match": tag})
+    refused(stale, 412, "conflict")
+    assert stale.headers["etag"] == first.headers["etag"]
+    assert server.get("/blob", params=cell).content == b"one"
+    checked(put(server, b"three", cell, **{"If-Match": "*"}), wire.ChangeOutput)
+    empty = {**cell, "id": "Bob"}
+    refused(put(server, b"x", empty, **{"If-Match": "*"}), 412, "conflict")
+    key = {"If-Match": server.get("/blob", params=cell).headers["etag"], "Idempotency-Key": "b"}
+    once = put(server, b"four", cell, **key)
+    again = put(server, b"four", cell, **key)
+    assert again.headers["idempotent-replay"] == "true"
+    assert again.json() == once.json()
+
+
+def test_SV16_what_cannot_be_put_is_refused_and_writes_nothing(server: Served) -> None:
+    head = server.graph.snapshot().commit_id
+    refused(put(server, b"x", {**CELL, "id": "Zed"}), 404, "not_found")
+    refused(put(server, b"x", {**CELL, "property": "name"}), 400, "bad_request")
+    refused(put(server, b"x", {**CELL, "entity": "thing"}), 400, "bad_request")
+    refused(put(server, b"x", {"type": "Person"}), 400, "bad_request")
+    wrong = put(server, b"x", CELL, **{"Content-Type": "image/png"})
+    refused(wrong, 415, "bad_request")
+    assert server.graph.snapshot().commit_id == head

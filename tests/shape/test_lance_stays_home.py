@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2] / "omnigraph"
 STORAGE = "omnigraph.storage"
 
 DOORS = {
+    "beside": {"has_ended", "own_process"},
     "derived.column_file": {
         "ColumnFile",
         "can_be_filed",
@@ -23,7 +24,7 @@ DOORS = {
         "is_column_kind",
     },
     "derived.derived_folder": {"EDGES", "FOLDER", "NODES", "DerivedEntry", "is_of", "pin_of"},
-    "derived.edge_file": {"EdgeFile", "RowLists", "Way", "edge_arrays"},
+    "derived.edge_file": {"EdgeFile", "RowLists", "Way", "distinct_arrays", "edge_arrays"},
     "derived.mapped_file": {"DamagedFile", "MappedFile"},
     "derived.node_file": {"NO_ROW", "NodeFile", "node_arrays"},
     "external": {"ExternalBlobs"},
@@ -37,6 +38,7 @@ DOORS = {
         "CREATED",
         "KEY",
         "ROW_ID",
+        "UPDATED",
         "among_row_ids",
     },
     "lance.derived_bases": {"TOUCHED_FEW", "EdgeBase", "NodeBase"},
@@ -45,12 +47,13 @@ DOORS = {
     "lance.index_segments": {"IndexFacts", "IndexRequest"},
     "lance.parallel": {"together"},
     "lance.reader": {"TableReader"},
-    "lance.spans": {"AFTER", "BEFORE"},
+    "lance.spans": {"AFTER", "BEFORE", "TOUCHED"},
     "lance.staging": {"Fragments", "StagedWrite", "TableStaging"},
     "locks.turns": {"Turn"},
     "manifest.feed_claims": {"FeedClaim", "Lapse", "checked_consumer"},
     "manifest.history": {"History"},
     "manifest.state": {"LOCATION"},
+    "manifest.table_line": {"TableLine"},
     "manifest.tags": {"Tag"},
     "names": {"MAIN", "owner_of", "require_text"},
     "protocol.intent": {"AlreadyMarked", "WriterKind", "noted"},

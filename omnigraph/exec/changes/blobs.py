@@ -15,8 +15,9 @@ import pyarrow as pa
 from omnigraph.catalog.arrow import property_columns
 from omnigraph.catalog.model import Catalog, Property, Type
 from omnigraph.errors import BadRequest, NotFound
+from omnigraph.exec.changes.entity_view import require_type
 from omnigraph.exec.values.pushdown import ids_filter
-from omnigraph.storage.lance.columns import BLOB_SIZE, BLOB_URI, ROW_ID
+from omnigraph.storage.lance.columns import BLOB_SIZE, BLOB_URI, ROW_ID, UPDATED
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
@@ -63,8 +64,8 @@ class BlobCell:
 def find_blob(store: Store, catalog: Catalog, snapshot: Snapshot, selector: Selector) -> BlobCell:
     """The blob of an entity as a snapshot has it."""
     kind, type_name, entity, name = selector
-    owner = _owner(catalog, kind, type_name)
-    prop = _property(owner, kind, name)
+    owner = require_type(catalog, kind, type_name)
+    prop = require_blob(owner, kind, name)
     what = f"blob {name} of {kind} {type_name}"
     if owner.table not in snapshot.tables:
         raise NotFound(what, entity)
@@ -74,14 +75,15 @@ def find_blob(store: Store, catalog: Catalog, snapshot: Snapshot, selector: Sele
         column = _column(reader, prop)
         if column is None:
             raise NotFound(what, entity)
-        rows = reader.rows([column], filter=ids_filter([entity]), with_row_id=True)
+        rows = reader.rows([column, UPDATED], filter=ids_filter([entity]), with_row_id=True)
     cell = rows[column][0].as_py() if rows.num_rows else None
     if cell is None:
         raise NotFound(what, entity, "the entity is not there, or its value is null")
     row_id = rows[ROW_ID][0].as_py()
     uri = cell.get(BLOB_URI) or None
     pin = reader.pin
-    facts = f"{pin.location}|{pin.branch}|{pin.version}|{row_id}|{prop.id}"
+    # The version that wrote the row: what others write to the table leaves the tag as it is.
+    facts = f"{pin.location}|{pin.branch}|{rows[UPDATED][0].as_py()}|{row_id}|{prop.id}"
     return BlobCell(
         size=None if uri else int(cell.get(BLOB_SIZE) or 0),
         etag=None if uri else f'"{hashlib.sha256(facts.encode()).hexdigest()[:32]}"',
@@ -94,17 +96,8 @@ def find_blob(store: Store, catalog: Catalog, snapshot: Snapshot, selector: Sele
     )
 
 
-def _owner(catalog: Catalog, kind: str, name: str) -> Type:
-    if kind not in ("node", "edge"):
-        raise BadRequest(f"'{kind}' is neither node nor edge")
-    owner = catalog.node(name) if kind == "node" else catalog.edge(name)
-    if owner is None:
-        known = ", ".join(catalog.nodes if kind == "node" else catalog.edges)
-        raise BadRequest(f"unknown {kind} type '{name}'", f"known: {known}")
-    return owner
-
-
-def _property(owner: Type, kind: str, name: str) -> Property:
+def require_blob(owner: Type, kind: str, name: str) -> Property:
+    """A Blob property that a caller names, or `BadRequest`."""
     prop = owner.property(name)
     if prop is None or not prop.type.is_blob:
         blobs = ", ".join(p.name for p in owner.properties if p.type.is_blob) or "none"

@@ -35,7 +35,7 @@ from omnigraph.exec.changes.tokens import sealed, unsealed
 from omnigraph.exec.schemas import Schemas
 from omnigraph.preview import ROWS_SHOWN, html_preview
 from omnigraph.storage.lance.parallel import together
-from omnigraph.storage.lance.spans import AFTER, BEFORE
+from omnigraph.storage.lance.spans import AFTER, BEFORE, TOUCHED
 from omnigraph.storage.records import DATASET, Commit, Snapshot, TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import Kind, TypeId
@@ -255,18 +255,38 @@ class Changes:
         if pins is None:
             return
         before, after = pins
-        new = Entities(owner, self._store.tables.reader(after))
+        old, new = self._sides(owner, before, after)
         if before is None:
-            old, touched = new, self._store.deltas.listed(after)
+            touched = self._store.deltas.listed(after)
         else:
-            was = self._same(owner, self._catalog_before)
-            old = Entities(owner, self._store.tables.reader(before), stored_as=was)
             touched = self._store.deltas.compared(before, after, columns=new.read_by())
         if after_id is not None:
             touched = touched.filter(pc.greater(touched["id"], after_id))
         rows = rows_a_chunk(owner)
         for start in range(0, touched.num_rows, rows):
             yield from self._of_rows(owner, old, new, touched.slice(start, rows))
+
+    def of_entity(
+        self, type_id: TypeId, entity: str, before: int | None, after: int | None
+    ) -> Change | None:
+        """The change of one entity whose row ids in both versions are known; None if there is none
+        of its type or it is equal."""
+        owner = next((each for each in owners(self._catalog) if each.id == type_id), None)
+        pins = None if owner is None else self._pins(owner)
+        if owner is None or pins is None:
+            return None
+        touched = pa.table([[entity], [before], [after]], schema=TOUCHED)
+        return next(self._of_rows(owner, *self._sides(owner, *pins), touched), None)
+
+    def _sides(
+        self, owner: Type, before: TablePin | None, after: TablePin
+    ) -> tuple[Entities, Entities]:
+        """The readers of both versions; of a new type both read the one there is."""
+        new = Entities(owner, self._store.tables.reader(after))
+        if before is None:
+            return new, new
+        was = self._same(owner, self._catalog_before)
+        return Entities(owner, self._store.tables.reader(before), stored_as=was), new
 
     def _pins(self, owner: Type) -> tuple[TablePin | None, TablePin] | None:
         """The two versions of a type's table, or None when nothing can differ; no first one for a

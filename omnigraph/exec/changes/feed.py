@@ -36,6 +36,19 @@ from omnigraph.storage.store import Store
 NOW, BEGINNING, AFTER = "now", "beginning", "after:"
 
 
+def cause_document(cause: Commit) -> dict[str, Any]:
+    """The commit behind changes as a server sends it; what is not there has no key."""
+    shown = {
+        "graph_commit_id": cause.id,
+        "parent_commit_id": cause.parent,
+        "merged_parent_commit_id": cause.merged_parent,
+        "authored_branch": cause.branch or MAIN,
+        "actor_id": cause.actor,
+        "authored_at": cause.created_at,
+    }
+    return {name: value for name, value in shown.items() if value is not None}
+
+
 @dataclass(frozen=True, slots=True)
 class FeedBlock:
     """One commit and its changes; a commit that a page cuts comes again on the next."""
@@ -45,17 +58,8 @@ class FeedBlock:
 
     def to_json(self) -> dict[str, Any]:
         """The block as a server sends it."""
-        cause = self.cause
-        shown = {
-            "graph_commit_id": cause.id,
-            "parent_commit_id": cause.parent,
-            "merged_parent_commit_id": cause.merged_parent,
-            "authored_branch": cause.branch or MAIN,
-            "actor_id": cause.actor,
-            "authored_at": cause.created_at,
-        }
-        cause_json = {name: value for name, value in shown.items() if value is not None}
-        return {"cause": cause_json, "changes": [change.to_json() for change in self.changes]}
+        changes = [change.to_json() for change in self.changes]
+        return {"cause": cause_document(self.cause), "changes": changes}
 
 
 @dataclass(frozen=True, slots=True)

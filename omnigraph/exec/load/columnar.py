@@ -15,9 +15,11 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import Violation
 from omnigraph.exec.load.ndjson import Owner, TypedRows, bad, end_id
 from omnigraph.exec.rules.faults import Faults
+from omnigraph.exec.values.arrow_json import NotSure
+from omnigraph.exec.values.column_casts import Spelling, cast_column, is_string
 from omnigraph.exec.values.default_cells import default_cells
-from omnigraph.exec.values.derived_ids import derived_ids
-from omnigraph.exec.values.from_columns import converted, is_string, whole_moment
+from omnigraph.exec.values.derived_ids import canonical_texts, derived_ids
+from omnigraph.exec.values.from_columns import converted, whole_moment
 from omnigraph.exec.values.from_input import json_type_name, no_external
 from omnigraph.exec.values.mint import ulids
 from omnigraph.exec.values.scalars import Moment, ReadExternal
@@ -143,8 +145,11 @@ class _ColumnsReading:
             wrong = bad("required", text, owner=self._owner.name, prop=word)
             self.fault(None, wrong.violation)
             return pa.nulls(self._count, pa.utf8())
-        if is_string(values.type) and not values.null_count:
-            return values.cast(pa.utf8())
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        whole = _end_texts(node, values)
+        if whole is not None:
+            return whole
         kept = [end_id(node, whole_moment(value)) for value in values.to_pylist()]
         for row, end in enumerate(kept):
             if not isinstance(end, str):
@@ -189,3 +194,18 @@ class _ColumnsReading:
             wrong = bad("key_id", text, owner=owner.name, prop="id", id=own, value=other)
             self.fault(row, wrong.violation)
         self._columns["id"] = derived
+
+
+def _end_texts(node: NodeType, values: pa.Array) -> pa.Array | None:
+    """The ids that a column of ids or of keys names, at once; None where `end_id` has to say it."""
+    if values.null_count:
+        return None
+    if is_string(values.type):
+        return values.cast(pa.utf8())
+    prop = node.property(node.key[0]) if len(node.key) == 1 else None
+    if prop is None or pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
+        return None
+    try:
+        return canonical_texts(prop.type, cast_column(values, prop.type, Spelling.TYPED))
+    except (NotSure, pa.ArrowException):
+        return None

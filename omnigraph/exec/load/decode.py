@@ -1,4 +1,4 @@
-"""NDJSON decoder: lines of graph records to typed rows, for one process and for Spark's tasks.
+"""NDJSON decoder: lines of graph or flat records to typed rows, in one process and Spark's tasks.
 
 Lines of one type go to Arrow's JSON reader, column by column (`json_columns`). Arrow is stricter
 than JSON asks and names no line, so lines that it refuses, or might read otherwise than `ndjson`
@@ -19,11 +19,11 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import Violation
-from omnigraph.exec.load.json_columns import read_lines
+from omnigraph.exec.load.json_columns import read_flat, read_lines
 from omnigraph.exec.load.lines import lines_of
 from omnigraph.exec.load.ndjson import Owner, Records, TypedRows
 from omnigraph.exec.rules.faults import LIMITS, Faults
-from omnigraph.exec.values.from_columns import NotSure
+from omnigraph.exec.values.arrow_json import NotSure
 from omnigraph.exec.values.from_input import no_external
 from omnigraph.exec.values.scalars import ReadExternal
 
@@ -72,6 +72,11 @@ class Decoder:
         self._owner = owner
         self._rename = rename or {}
         self._keep_rejects = keep_rejects
+        self._never_null: tuple[str, ...] = ("type", "edge", "from", "to", "data", "id")
+        if owner is not None:
+            targets = ("id", "from", "to", "src", "dst")
+            renamed = (name for name, target in self._rename.items() if target in targets)
+            self._never_null = (*targets, *renamed)
 
     def decode(self, block: LineBlock) -> Decoded:
         """The rows of the good lines of a block, and the faults of the bad ones."""
@@ -93,8 +98,14 @@ class Decoder:
         when all lines are to be read one by one."""
         whole = lines_of(data)
         data = whole.data
-        if self._owner is not None or whole.longest > LINE_TOKENS_MAX or not whole.are_objects():
+        if whole.longest > LINE_TOKENS_MAX or not whole.are_objects():
             yield data[:-1], None
+            return
+        if whole.has_null_member(self._never_null):
+            yield data[:-1], None
+            return
+        if self._owner is not None:
+            yield data, range(len(whole))
             return
         if whole.begin_with(data[: data.index(b"\n")].split(b",", 1)[0]):
             yield data, range(len(whole))
@@ -111,12 +122,13 @@ class Decoder:
             return None  # Arrow's reader does not tell a null from a member that is absent
         try:
             sample = [json.loads(line) for line in _head(data)]
-            owner = _owner_of(self._catalog, sample[0])
+            owner = self._owner or _owner_of(self._catalog, sample[0])
             if owner is None:
                 return None
-            if self._patch and any(prop.default is not None for prop in owner.properties):
-                return None  # nor a default from a value
-            table, given = read_lines(owner, data, sample)
+            if self._owner is None:
+                rows = read_lines(owner, data, sample)
+            else:
+                rows = read_flat(self._catalog, owner, data, sample, self._rename)
         except (NotSure, ValueError, RecursionError):
             return None
         numbers = (
@@ -124,10 +136,11 @@ class Decoder:
             if not isinstance(indexes, range)
             else np.arange(indexes.start, indexes.stop, dtype=np.int64)
         )
-        if table.num_rows != len(numbers):
+        if rows.table.num_rows != len(numbers):
             return None
-        absent = _nulls_of(owner, table) if self._patch else {}
-        return TypedRows(owner, table, pa.array(numbers + first), given, absent=absent)
+        absent = rows.absent if self._patch else {}
+        lines = pa.array(numbers + first)
+        return TypedRows(owner, rows.table, lines, rows.given, rows.rounded, absent)
 
     # Line by line
 
@@ -229,12 +242,6 @@ def decode_records(
             done.faults.add(part, replace(violation, line=number))
     done.rows.extend(records.rows())
     return done
-
-
-def _nulls_of(owner: Owner, table: pa.Table) -> dict[str, pa.Array]:
-    """Marks of the rows that have no value, by property."""
-    names = (prop.name for prop in owner.properties)
-    return {n: table[n].combine_chunks().is_null() for n in names if table[n].null_count}
 
 
 def parse_line(line: bytes) -> Any:

@@ -1,116 +1,181 @@
 """Fast path of: load/ndjson.py. NDJSON lines of one type, read by Arrow column by column.
 
 Reference: `Records` of load/ndjson.py, which reads a line at a time.
-Held equal by: tests/exec/load/test_decode.py, test_reading_many_lines_at_once_means_the_same.
+Held equal by: tests/exec/load/test_decode.py, test_reading_many_lines_at_once_means_the_same, and
+tests/exec/load/test_flat_lines.py, test_flat_lines_are_read_by_columns_as_by_line.
 Falls back: `NotSure`; `decode` then reads these lines one by one with the reference.
 
-Invariant: `read_lines` gives the rows that the reference gives, or raises `NotSure`. Arrow's reader
-refuses unknown members, duplicate members and values of another JSON type; values that it would
-read differently are detected here.
+Invariant: `read_lines` and `read_flat` give the rows that the reference gives, or raise `NotSure`.
+Arrow's reader refuses unknown members, duplicate members and values of another JSON type; values
+that it would read differently are detected here or by `column_casts`.
 """
 
-import base64
-import binascii
-from collections.abc import Sequence
-from typing import Any, assert_never
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 
-from omnigraph.catalog.arrow import arrow_type
-from omnigraph.catalog.model import EdgeType, Property
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
 from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.values.arrow_json import NotSure, json_type, parse_lines
+from omnigraph.exec.values.column_casts import Spelling, cast_column
 from omnigraph.exec.values.default_cells import default_cells
-from omnigraph.exec.values.derived_ids import derived_ids
-from omnigraph.exec.values.from_columns import NotSure, floats
+from omnigraph.exec.values.derived_ids import canonical_texts, derived_ids
+from omnigraph.exec.values.from_columns import converted
 from omnigraph.exec.values.mint import ulids
-from omnigraph.exec.values.scalars import BLOB_PREFIX
-from omnigraph.language.moments import DAYS, MILLISECONDS
-from omnigraph.types import FLOATS, Scalar, ValueType
+from omnigraph.types import INTEGERS, Scalar, ValueType
 
-_BLOCK_BYTES = 1 << 20
-_DATE_TEXT = r"^\d{4}-\d{2}-\d{2}$"
-_MOMENT_TEXT = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,3})?Z$"
+_ENDS = (("from", "src"), ("to", "dst"))
 
 
-def read_lines(owner: Owner, data: bytes, sample: Sequence[Any]) -> tuple[pa.Table, pa.Array]:
-    """The rows of lines that should all be of one type, and a mask of those that state their id."""
-    parsed = _parse(_line_schema(owner, sample), data)
+@dataclass(frozen=True, slots=True)
+class LineColumns:
+    """The rows of many lines, and a mask of those that state their id. `absent` are marks of rows
+    that leave a property out, by property, where some do; `rounded` counts moments cut."""
+
+    table: pa.Table
+    given: pa.Array
+    absent: dict[str, pa.Array] = field(default_factory=dict)
+    rounded: dict[str, int] = field(default_factory=dict)
+
+
+def read_lines(owner: Owner, data: bytes, sample: Sequence[Any]) -> LineColumns:
+    """The rows of graph lines that should all be of one type."""
+    parsed = parse_lines(_line_schema(owner, sample), data)
     word, is_edge = ("edge", True) if isinstance(owner, EdgeType) else ("type", False)
     named = parsed.column(word)
     if named.null_count or not _all_are(named, owner, is_edge):
         raise NotSure
-    inner = _members(parsed)
-    columns = {"id": None}
-    if is_edge:
-        columns |= {"src": _end(parsed, "from"), "dst": _end(parsed, "to")}
+    ends = {end: _end(_one(parsed.column(word)), None) for word, end in _ENDS} if is_edge else {}
+    return _rows(owner, _members(parsed), ends, data)
+
+
+def read_flat(
+    catalog: Catalog, owner: Owner, data: bytes, sample: Sequence[Any], rename: Mapping[str, str]
+) -> LineColumns:
+    """The rows of lines that are flat records of a type; `rename` gives members other names."""
+    names = _sources(owner, sample, rename)
+    parsed = parse_lines(_flat_schema(owner, sample, names), data)
+    members = {target: _one(parsed.column(source)) for target, source in names.items()}
+    count = parsed.num_rows
+    for name in ("id", "src", "dst", *(prop.name for prop in owner.properties)):
+        members.setdefault(name, pa.nulls(count))
+    ends: dict[str, pa.Array] = {}
+    if isinstance(owner, EdgeType):
+        for (_, end), node in zip(_ENDS, (owner.source, owner.target), strict=True):
+            ends[end] = _end(members[end], catalog.nodes[node])
+    return _rows(owner, members, ends, data)
+
+
+def _rows(
+    owner: Owner, members: Mapping[str, pa.Array], ends: Mapping[str, pa.Array], data: bytes
+) -> LineColumns:
+    columns: dict[str, pa.Array] = dict(ends)
+    absent: dict[str, pa.Array] = {}
+    rounded: dict[str, int] = {}
     for prop in owner.properties:
-        columns[prop.name] = _filled(prop, _typed(inner[prop.name], prop.type), data)
-    stated = inner["id"]
-    columns["id"], given = _ids(owner, columns, stated, parsed.num_rows)
+        cells, cut = _cells(members[prop.name], prop.type)
+        if cut:
+            rounded[prop.name] = cut
+        if cells.null_count:
+            absent[prop.name] = cells.is_null()
+        columns[prop.name] = _filled(prop, cells, data)
+    columns["id"], given = _ids(owner, columns, members["id"].cast(pa.utf8()))
     schema = owner.schema
-    return pa.Table.from_arrays([columns[n] for n in schema.names], schema=schema), given
+    table = pa.Table.from_arrays([columns[n] for n in schema.names], schema=schema)
+    return LineColumns(table, given, absent, rounded)
+
+
+def _cells(values: pa.Array, value_type: ValueType) -> tuple[pa.Array, int]:
+    """A column as the property stores it, and how many moments were cut."""
+    try:
+        return cast_column(values, value_type, Spelling.JSON), 0
+    except (NotSure, pa.ArrowException) as cause:
+        # Texts and whole numbers are as the lines have them, so they can be read one by one here.
+        if value_type.scalar not in (Scalar.DATE, Scalar.DATETIME):
+            raise NotSure from cause
+        done = converted(values, value_type)
+        if done.bad:
+            raise NotSure from cause
+        return done.cells, done.rounded
+
+
+def _filled(prop: Property, cells: pa.Array, data: bytes) -> pa.Array:
+    """Cells with the property's default where it is left out. Arrow reads a missing member and an
+    explicit null alike, so where there may be a null the lines are for the reference."""
+    if prop.default is None or not cells.null_count:
+        return cells
+    if b"null" in data:
+        raise NotSure
+    default = default_cells(prop, len(cells))
+    if cells.null_count == len(cells):
+        return default
+    positions = pc.if_else(cells.is_valid(), pa.array(range(len(cells))), len(cells))
+    return pa.concat_arrays([cells, default[:1]]).take(positions)
+
+
+# Schemas of lines
 
 
 def _line_schema(owner: Owner, sample: Sequence[Any]) -> pa.Schema:
+    inside = [r["data"] for r in sample if isinstance(r.get("data"), dict)]
     inner = [pa.field("id", pa.utf8())]
     for prop in owner.properties:
-        seen = (r["data"].get(prop.name) for r in sample if isinstance(r.get("data"), dict))
-        first = next((value for value in seen if value is not None), None)
-        inner.append(pa.field(prop.name, _json_type(prop.type, first)))
+        inner.append(pa.field(prop.name, json_type(prop.type, _seen(inside, prop.name))))
     outer = [pa.field("data", pa.struct(inner))]
     if isinstance(owner, EdgeType):
         return pa.schema([("edge", pa.utf8()), ("from", pa.utf8()), ("to", pa.utf8()), *outer])
     return pa.schema([("type", pa.utf8()), *outer])
 
 
-def _filled(prop: Property, cells: pa.Array, data: bytes) -> pa.Array:
-    """Cells with the property's default where it is left out. Arrow reads a missing member and an
-    explicit null alike, so a column with nulls is left out of every line or `NotSure`."""
-    if prop.default is None or not cells.null_count:
-        return cells
-    # A name with an escape in it is spelled otherwise than it is.
-    if cells.null_count < len(cells) or prop.name.encode() in data or b"\\" in data:
+def _flat_schema(owner: Owner, sample: Sequence[Any], names: Mapping[str, str]) -> pa.Schema:
+    fields: list[pa.Field] = []
+    for target, source in names.items():
+        prop = owner.property(target)
+        seen = _seen(sample, source)
+        if prop is not None:
+            kind = json_type(prop.type, seen)
+        else:
+            is_number = isinstance(seen, int) and target in ("src", "dst")
+            kind = pa.int64() if is_number else pa.utf8()
+        fields.append(pa.field(source, kind))
+    return pa.schema(fields)
+
+
+def _seen(records: Sequence[Mapping[str, Any]], name: str) -> Any:
+    """A value of a member; of a list, one that has items."""
+    values = [record[name] for record in records if record.get(name) is not None]
+    return next((value for value in values if value != []), None)
+
+
+def _sources(owner: Owner, sample: Sequence[Any], rename: Mapping[str, str]) -> dict[str, str]:
+    """The member that fills each property, end or id, as the sample has them."""
+    seen = {name for record in sample for name in record}
+    chosen: dict[str, str] = {}
+    for target, spellings in _spellings(owner, rename):
+        used = [name for name in spellings if name in seen]
+        if len(used) > 1:
+            raise NotSure
+        if used or len(spellings) == 1:
+            chosen[target] = (used or spellings)[0]
+    if len(set(chosen.values())) < len(chosen):
         raise NotSure
-    return default_cells(prop, len(cells))
+    return chosen
 
 
-def _json_type(value_type: ValueType, seen: Any) -> pa.DataType:
-    """The Arrow type that Arrow's JSON reader reads a property as, before the cast."""
-    match value_type.scalar:
-        case Scalar.DATE | Scalar.DATETIME:
-            if value_type.is_list:
-                raise NotSure
-            return pa.utf8() if seen is None or isinstance(seen, str) else pa.int64()
-        case Scalar.BLOB:
-            return pa.utf8()
-        case Scalar.F32 | Scalar.F64 | Scalar.VECTOR:
-            # Rounding a decimal to float32 at once, or by way of float64, can differ.
-            plain = pa.float64()
-        case Scalar.STRING | Scalar.BOOL:
-            plain = arrow_type(ValueType(value_type.scalar))
-        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
-            plain = arrow_type(ValueType(value_type.scalar))
-        case _:
-            assert_never(value_type.scalar)
-    return pa.list_(plain) if value_type.is_list or value_type.is_vector else plain
+def _spellings(owner: Owner, rename: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
+    def spelled(*targets: str) -> list[str]:
+        plain = [target for target in targets if target not in rename]
+        return [*(source for source, target in rename.items() if target in targets), *plain]
 
-
-def _parse(schema: pa.Schema, data: bytes) -> pa.Table:
-    try:
-        return pj.read_json(
-            pa.BufferReader(data),
-            read_options=pj.ReadOptions(block_size=_BLOCK_BYTES),
-            parse_options=pj.ParseOptions(
-                explicit_schema=schema,
-                newlines_in_values=False,
-                unexpected_field_behavior="error",
-            ),
-        ).combine_chunks()
-    except pa.ArrowException as cause:
-        raise NotSure from cause
+    yield "id", spelled("id")
+    if isinstance(owner, EdgeType):
+        for word, end in _ENDS:
+            yield end, spelled(word, end)
+    for prop in owner.properties:
+        yield prop.name, spelled(prop.name)
 
 
 def _all_are(named: pa.ChunkedArray, owner: Owner, is_edge: bool) -> bool:
@@ -132,95 +197,30 @@ def _one(values: pa.ChunkedArray | pa.Array) -> pa.Array:
     return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
 
 
-def _end(parsed: pa.Table, word: str) -> pa.Array:
-    ends = _one(parsed.column(word))
+# Ends and ids
+
+
+def _end(ends: pa.Array, node: NodeType | None) -> pa.Array:
+    """Ids at one end. Flat records may name a node by its key, if that is one number."""
     if ends.null_count:
         raise NotSure
-    return ends
-
-
-# Values
-
-
-def _typed(values: pa.Array, value_type: ValueType) -> pa.Array:
-    target = arrow_type(value_type)
-    scalar = value_type.scalar
+    if pa.types.is_string(ends.type):
+        return ends
+    prop = node.property(node.key[0]) if node is not None and len(node.key) == 1 else None
+    if prop is None or prop.type.scalar not in INTEGERS:
+        raise NotSure
     try:
-        if value_type.is_vector or value_type.is_list:
-            return _list(values, value_type, target)
-        match scalar:
-            case Scalar.F32 | Scalar.F64 | Scalar.VECTOR:
-                return floats(values, target, are_floats=False)
-            case Scalar.DATE | Scalar.DATETIME:
-                return _moments(values, scalar, target)
-            case Scalar.BLOB:
-                return _blobs(values, target)
-            case Scalar.STRING | Scalar.BOOL:
-                return values
-            case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
-                return values
-            case _:
-                assert_never(scalar)
-    except (pa.ArrowException, binascii.Error) as cause:
+        texts = canonical_texts(prop.type, cast_column(ends, prop.type, Spelling.JSON))
+    except pa.ArrowException as cause:
         raise NotSure from cause
-
-
-def _list(values: pa.Array, value_type: ValueType, target: pa.DataType) -> pa.Array:
-    items = values.flatten()
-    if items.null_count:
-        raise NotSure
-    if value_type.is_vector:
-        items = floats(items, pa.float32(), are_floats=False)
-    elif value_type.scalar in FLOATS:
-        items = floats(items, target.value_type, are_floats=False)
-    lengths = pc.fill_null(pc.list_value_length(values), 0)
-    ends = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))])
-    offsets, mask = pa.array(ends.astype(np.int32)), values.is_null()
-    if value_type.is_vector:
-        whole = pa.ListArray.from_arrays(offsets, items, mask=mask)
-        return whole.cast(target)
-    return pa.ListArray.from_arrays(offsets, items, type=target, mask=mask)
-
-
-def _moments(values: pa.Array, scalar: Scalar, target: pa.DataType) -> pa.Array:
-    low, high = DAYS if scalar is Scalar.DATE else MILLISECONDS
-    if pa.types.is_string(values.type):
-        pattern = _DATE_TEXT if scalar is Scalar.DATE else _MOMENT_TEXT
-        sound = pc.and_(
-            pc.match_substring_regex(values, pattern=pattern),
-            pc.invert(pc.starts_with(values, pattern="0000")),
-        )
-        if not _all(sound):
-            raise NotSure
-        return values.cast(target)
-    if not _all(pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))):
-        raise NotSure
-    return (values.cast(pa.int32()) if scalar is Scalar.DATE else values).cast(target)
-
-
-def _all(mask: pa.Array) -> bool:
-    """Whether a mask holds wherever it is not null."""
-    return pc.all(mask).as_py() in (True, None)
-
-
-def _blobs(values: pa.Array, target: pa.DataType) -> pa.Array:
-    cells: list[dict[str, bytes] | None] = []
-    for text in values.to_pylist():
-        if text is None:
-            cells.append(None)
-        elif text.startswith(BLOB_PREFIX):
-            cells.append({"data": base64.b64decode(text[len(BLOB_PREFIX) :], validate=True)})
-        else:
-            raise NotSure
-    return pa.array(cells, target)
-
-
-# Ids
+    assert texts is not None
+    return texts
 
 
 def _ids(
-    owner: Owner, columns: dict[str, Any], stated: pa.Array, count: int
+    owner: Owner, columns: Mapping[str, pa.Array], stated: pa.Array
 ) -> tuple[pa.Array, pa.Array]:
+    count = len(stated)
     if owner.key:
         derived = derived_ids(owner, columns)
         if stated.null_count < count and not _all(pc.equal(stated, derived)):
@@ -233,3 +233,8 @@ def _ids(
         return fresh, pa.repeat(pa.scalar(False), count)
     missing = stated.is_null()
     return pc.replace_with_mask(stated, missing, fresh), stated.is_valid()
+
+
+def _all(mask: pa.Array) -> bool:
+    """Whether a mask holds wherever it is not null."""
+    return pc.all(mask).as_py() in (True, None)

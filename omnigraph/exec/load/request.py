@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from omnigraph.catalog.indexes import IndexNote
+from omnigraph.errors import BadRequest
 from omnigraph.exec.load.committed import Mode
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.progress import OnProgress
@@ -22,6 +24,29 @@ BY_ID: frozenset[Mode] = frozenset({"merge", "patch"})
 
 OnDuplicate = Literal["last", "refuse"]
 """What an id that comes twice in the input means: the last row counts, or the load is refused."""
+
+
+IndexTiming = Literal["now", "later"]
+"""Whether the indexes of the schema are built right after the commit of a load, or by upkeep."""
+
+
+def index_timing(text: str) -> IndexTiming:
+    """When indexes are built, or `BadRequest`."""
+    match text:
+        case "now" | "later":
+            return text
+        case _:
+            raise BadRequest(f"unknown time for indexes '{text}'", "use now or later")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadIndexes:
+    """Indexes that a load built or extended after its commit, and the commit of the index writer.
+    `missing` says why there are none, and what to do; None when nothing failed."""
+
+    built: tuple[IndexNote, ...] = ()
+    commit_id: str | None = None
+    missing: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +72,8 @@ class LoadRequest:
 class LoadResult:
     """Result of a load. `nodes` and `edges` count input rows by type, in name order; `rounded`
     counts values of the input that were cut to the millisecond, by `Type.property`; `beside_equal`
-    edges that a merge of at most 10,000 added although an equal one was there, by type."""
+    edges that a merge of at most 10,000 added although an equal one was there, by type; `indexes`
+    are those that were built after the commit."""
 
     branch: str
     base_branch: str | None
@@ -61,6 +87,7 @@ class LoadResult:
     repeated: bool = False  # nothing was done: the commit is that of an earlier load `once`
     rounded: dict[str, int] = field(default_factory=dict)
     beside_equal: dict[str, int] = field(default_factory=dict)
+    indexes: LoadIndexes = field(default_factory=LoadIndexes)
 
     @property
     def total_entities(self) -> int:

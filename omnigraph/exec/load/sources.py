@@ -40,6 +40,8 @@ _FORMATS: dict[str, Format] = {
 _COMPRESSED = {".gz", ".bz2", ".zst", ".lz4"}
 _BLOCK_BYTES = 8 << 20
 _BATCH_ROWS = 65_536
+_BATCH_ROWS_MIN = 1_024
+_BATCH_BYTES = 8 << 20
 _ROW_BYTES = 100  # of a row of a Lance dataset, roughly
 
 
@@ -256,7 +258,7 @@ def tables(part: Part) -> Iterator[pa.Table]:
     try:
         with _stream(part) as stream:
             yield from _tables(part, stream)
-    except (pa.ArrowException, OSError) as cause:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as cause:
         text = f"cannot read {part.file} as {part.format}: {cause}"
         raise BadRequest(text, "correct the file; nothing was written") from cause
 
@@ -277,7 +279,8 @@ def _tables(part: Part, stream: Any) -> Iterator[pa.Table]:
             file = pq.ParquetFile(stream)
             groups = part.row_groups
             for batch in file.iter_batches(
-                _BATCH_ROWS, row_groups=None if groups is None else list(groups)
+                batch_rows(_parquet_bytes(file), file.metadata.num_rows),
+                row_groups=None if groups is None else list(groups),
             ):
                 yield pa.Table.from_batches([batch])
         case "csv":
@@ -289,6 +292,18 @@ def _tables(part: Part, stream: Any) -> Iterator[pa.Table]:
                 yield pa.Table.from_batches([file.read_stripe(stripe)])
         case _:
             raise BadRequest(f"{part.file} holds no columns")
+
+
+def batch_rows(size_bytes: int, rows: int) -> int:
+    """How many rows are decoded at a time: fewer where they are wide, because memory follows the
+    batches under way."""
+    width = max(1, size_bytes // max(1, rows))
+    return max(_BATCH_ROWS_MIN, min(_BATCH_ROWS, _BATCH_BYTES // width))
+
+
+def _parquet_bytes(file: pq.ParquetFile) -> int:
+    facts = file.metadata
+    return sum(facts.row_group(n).total_byte_size for n in range(facts.num_row_groups))
 
 
 def _csv(part: Part, stream: Any) -> Iterator[pa.Table]:

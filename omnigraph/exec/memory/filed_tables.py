@@ -110,6 +110,8 @@ class FiledNodes(FewCells, Nodes):
         id_columns: frozenset[int],
         change: VersionPatch | None,
         columns: ColumnFiles,
+        *,
+        is_exact: bool,
     ) -> None:
         super().__init__(source, cache, ids, None, change)
         self.file: NodeFile = ids.file
@@ -119,7 +121,7 @@ class FiledNodes(FewCells, Nodes):
         self.id_columns = id_columns
         self._absent = _absent_numbers(ids, patch)
         in_order = self.file.in_order and not len(patch.numbers) and not len(self._absent)
-        self._rows_known = in_order and len(ids) == self.file.count
+        self._rows_known = is_exact and in_order and len(ids) == self.file.count
 
     def _without_absent(self) -> Positions:
         if not len(self._absent):
@@ -235,7 +237,7 @@ def filed_nodes(
         ids, _NodePatch(np.empty(0, np.int64), np.empty(0, np.uint64)), delta
     )
     same = id_columns_of(base.file, delta, source.reader)
-    return FiledNodes(source, cache, ids, patch, same, None, columns)
+    return FiledNodes(source, cache, ids, patch, same, None, columns, is_exact=base.is_exact)
 
 
 def follow_filed_nodes(
@@ -246,7 +248,9 @@ def follow_filed_nodes(
     ids, patch, numbers = _with_delta(known, before.patch, delta)
     columns = id_columns_of(before.file, delta, source.reader) & before.id_columns
     change = VersionPatch(before.source.key, numbers[~delta.is_gone])
-    return FiledNodes(source, cache, ids, patch, columns, change, before.columns.files)
+    files = before.columns.files
+    # Compaction moves rows without touching any.
+    return FiledNodes(source, cache, ids, patch, columns, change, files, is_exact=False)
 
 
 def _with_delta(
@@ -337,7 +341,7 @@ def filed_edges(
     locate = dictionaries[0].locate, dictionaries[1].locate
     readers = (before, source.reader)
     delta, _ = followed(base.file, no_edges(), base.touched, readers, locate)
-    in_order = base.file.in_order and base.pin == source.pin
+    in_order = base.file.in_order and base.is_exact
     return FiledEdges(source, cache, base.file, delta, dictionaries, None, in_order=in_order)
 
 

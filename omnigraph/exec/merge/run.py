@@ -11,6 +11,7 @@ target reads afterwards belongs to the source.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,13 +56,16 @@ from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.schemas import Schemas
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.protocol.intent import WriterKind
+from omnigraph.storage.protocol.intent import AlreadyMarked, WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import NO_NOTE, Commit, CommitId, CommitNote, Snapshot, TablePin
 from omnigraph.storage.retry import MERGE
 from omnigraph.storage.store import Store
 
 ALREADY_UP_TO_DATE, FAST_FORWARD, MERGED = "already_up_to_date", "fast_forward", "merged"
+OUTCOME = "omnigraph:outcome"
+"""The metadata of a merge `once` that keeps its kind."""
+
 CONFLICTS = "conflicts"
 """The kind of a preview that needs answers."""
 
@@ -89,6 +93,7 @@ class MergeOutcome:
     kept_edges: tuple[KeptEdge, ...] = ()
     conflicts: tuple[MergeConflict, ...] = ()
     dry_run: bool = False
+    repeated: bool = False  # nothing was done: the commit is that of an earlier merge `once`
 
     def to_json(self) -> dict[str, Any]:
         """The outcome as a server sends it."""
@@ -123,6 +128,7 @@ class MergeRequest:
     dry_run: bool = False
     if_source: str | None = None  # the heads that the caller decided on, if it named them
     if_target: str | None = None
+    once: str | None = None  # a name of this merge: a branch has one commit of it at most
 
     def require_heads(self, theirs: Snapshot, ours: Snapshot) -> None:
         """Raise `PreconditionFailed` unless both heads are the ones that were named."""
@@ -149,6 +155,41 @@ def run_merge(store: Store, schemas: Schemas, asked: MergeRequest) -> MergeOutco
         raise BadRequest(f"cannot merge branch '{source}' into itself", "name two branches")
     if not asked.dry_run:
         store.heal()
+    if asked.once is not None:
+        done = store.marked(target, asked.once)
+        if done is not None:
+            return _repeated(store, asked, done)
+    try:
+        return _run_now(store, schemas, asked, source, target)
+    except AlreadyMarked as raced:
+        return _repeated(store, asked, raced.commit)
+
+
+def _repeated(store: Store, asked: MergeRequest, done: Commit) -> MergeOutcome:
+    """The outcome of a merge that was made before. Deleting its source is made up for, if the
+    first one stopped before it."""
+    source, deleted, error = asked.source.strip(), None, None
+    if asked.delete_source:
+        deleted, error = True, None
+        with suppress(NotFound):
+            head = store.snapshot(source)
+            still = replace(head, commit_id=CommitId(done.merged_parent or ""))
+            deleted, error = _delete_source(store, still)
+    return MergeOutcome(
+        done.metadata.get(OUTCOME, MERGED),
+        source,
+        asked.into.strip(),
+        done,
+        asked.note.actor,
+        deleted,
+        error,
+        repeated=True,
+    )
+
+
+def _run_now(
+    store: Store, schemas: Schemas, asked: MergeRequest, source: str, target: str
+) -> MergeOutcome:
     theirs = store.snapshot(source)
     both = (schemas.of(each).catalog for each in (theirs, store.snapshot(target)))
     types = [owner for catalog in both for owner in catalog.types]
@@ -245,15 +286,23 @@ class _Merge:
             return CONFLICTS if decision.conflicts else kind, decision, None
         decision.require_settled()
         meter.add(0, "write")
-        write = self._staged(schema, decision, ours, turn)
+        write = self._staged(schema, decision, ours, turn, self._note(kind))
         source = lookup(CommitId(theirs.commit_id))
         commit = store.commit(
             write,
             expected_head=ours.commit_id,
             merged_parent=theirs.commit_id,
             merged_from=None if source is None else store.history.origin(source),
+            mark=asked.once,
         )
         return kind, decision, commit
+
+    def _note(self, kind: str) -> CommitNote:
+        """What the commit says of itself; of a merge `once`, also the kind, for its repetition."""
+        note = self.asked.note
+        if self.asked.once is None:
+            return note
+        return replace(note, metadata={**note.metadata, OUTCOME: kind})
 
     def _schema(self, base: Snapshot, ours: Snapshot) -> MergedSchema:
         """The schema that rows are merged under, decided before them."""
@@ -268,14 +317,19 @@ class _Merge:
         return schema
 
     def _staged(
-        self, schema: MergedSchema, decision: Decision, ours: Snapshot, turn: Turn
+        self,
+        schema: MergedSchema,
+        decision: Decision,
+        ours: Snapshot,
+        turn: Turn,
+        note: CommitNote,
     ) -> Write:
         """The write of the merge, with everything staged."""
         if not schema.changes:
             write = self.store.begin(
                 ours.branch,
                 kind=WriterKind.BRANCH_MERGE,
-                **self.asked.note.stated,
+                **note.stated,
                 schema=schema.ours.id,
                 turn=turn,
             )
@@ -287,7 +341,7 @@ class _Merge:
         changing = self.store.begin_schema_change(
             ours.branch,
             kind=WriterKind.BRANCH_MERGE,
-            **self.asked.note.stated,
+            **note.stated,
             schema=schema.ours.id,
             turn=turn,
         )

@@ -158,11 +158,16 @@ def _repeated(asked: Request, done: Commit) -> MutationResult:
 def _run_now(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
     if asked.if_commit is not None:
         return _run_if(store, catalog, asked, CommitId(asked.if_commit))
-    if all(isinstance(statement, _BY_KEY) for statement in asked.plan.statements):
+    if are_by_key(asked):
         return _insert(store, catalog, asked)
     if asked.retries:
         return _run_again(store, catalog, asked)
     return _attempt(store, catalog, asked)
+
+
+def are_by_key(asked: Request) -> bool:
+    """Whether a mutation may be prepared again from a newer base without being asked to."""
+    return all(isinstance(statement, _BY_KEY) for statement in asked.plan.statements)
 
 
 def _insert(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
@@ -170,7 +175,7 @@ def _insert(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
     The commit finds a stale base; a refusal counts only when the base is current."""
     kind = asked.branch, tuple(statement.table for statement in asked.plan.statements)
     if not store.turns.is_crowded(kind):
-        write = _begun(store, catalog, asked, recent=True)
+        write = begun(store, catalog, asked, recent=True)
         try:
             return _run_and_commit(store, write, catalog, asked)
         except (Refused, Conflict):
@@ -189,7 +194,7 @@ def _run_again(store: Store, catalog: Catalog, asked: Request) -> MutationResult
 
     def attempt(turn: Turn) -> MutationResult:
         nonlocal write
-        write = _begun(store, catalog, asked, turn=turn)
+        write = begun(store, catalog, asked, turn=turn)
         return _run_and_commit(store, write, catalog, asked)
 
     def is_race(loss: Exception) -> bool:
@@ -229,11 +234,11 @@ def _attempt(
     turn: Turn | None = None,
 ) -> MutationResult:
     return _run_and_commit(
-        store, _begun(store, catalog, asked, turn=turn), catalog, asked, expected_head
+        store, begun(store, catalog, asked, turn=turn), catalog, asked, expected_head
     )
 
 
-def _begun(
+def begun(
     store: Store,
     catalog: Catalog,
     asked: Request,
@@ -241,6 +246,7 @@ def _begun(
     turn: Turn | None = None,
     recent: bool = False,
 ) -> Write:
+    """A write for a mutation, on the head of its branch; `recent`: on the head seen last."""
     return store.begin(
         asked.branch,
         kind=WriterKind.MUTATION,
@@ -260,24 +266,38 @@ def _run_and_commit(
 ) -> MutationResult:
     """Run the statements through an open write, and commit it."""
     staging = Staging(write, catalog, asked.given)
-    rounded: Counter[str] = Counter()
-    values = partial(_stored, asked.given, asked.external.read, rounded)
-    for statement in asked.plan.statements:
-        _run(staging, catalog, values, statement)
+    rounded = run_statements(staging, catalog, asked)
     validate(staging).require_none()
     commit = None
     if staging.changes_anything():
         staging.stage()
         commit = store.commit(write, expected_head=expected_head, mark=asked.once)
+    nodes, edges = (staging.affected_count(kind) for kind in (Kind.NODE, Kind.EDGE))
+    return result_of(asked, nodes, edges, rounded, commit)
+
+
+def result_of(
+    asked: Request, nodes: int, edges: int, rounded: Counter[str], commit: Commit | None
+) -> MutationResult:
+    """The result of a mutation that affected so many nodes and edges."""
     return MutationResult(
         branch=asked.branch,
         query_name=asked.plan.name,
-        affected_nodes=staging.affected_count(Kind.NODE),
-        affected_edges=staging.affected_count(Kind.EDGE),
+        affected_nodes=nodes,
+        affected_edges=edges,
         actor_id=asked.note.actor,
         commit=commit,
         rounded=dict(sorted((+rounded).items())),
     )
+
+
+def run_statements(staging: Staging, catalog: Catalog, asked: Request) -> Counter[str]:
+    """Run the statements into the pending rows; returns the values cut, by `Type.property`."""
+    rounded: Counter[str] = Counter()
+    values = partial(_stored, asked.given, asked.external.read, rounded)
+    for statement in asked.plan.statements:
+        _run(staging, catalog, values, statement)
+    return rounded
 
 
 # ---- statements

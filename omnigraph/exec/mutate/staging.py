@@ -9,6 +9,7 @@ of a table reads it through the write, so its version is a condition of the comm
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,18 @@ Row = Mapping[str, Any]
 _ADDRESS_FIELD = pa.field(ADDRESS, pa.uint64())
 
 
+@dataclass(frozen=True, slots=True)
+class TableMark:
+    """Savepoint of a pending table."""
+
+    changed: frozenset[str]
+    removed: pa.Table
+    rows: pa.Table
+    maybe_committed: frozenset[str]
+    replaced: int
+    written: int
+
+
 class PendingTable:
     """Pending rows and removed ids of one table."""
 
@@ -53,6 +66,39 @@ class PendingTable:
         self._inserted: dict[str, Row] = {}  # newer than `_folded`
         self._maybe_committed: set[str] = set()
         self._replaced: list[pa.Array] = []  # addresses of committed rows that pending ones replace
+        self._written: list[pa.Array] = []  # ids, in the order of statements
+
+    # Savepoints
+
+    def mark(self) -> TableMark:
+        """The state of now, for `reset`."""
+        return TableMark(
+            frozenset(self.changed),
+            self.removed,
+            self.rows(),
+            frozenset(self._maybe_committed),
+            len(self._replaced),
+            len(self._written),
+        )
+
+    def reset(self, mark: TableMark) -> None:
+        """Undo what statements did since a mark."""
+        self.changed = set(mark.changed)
+        self.removed = mark.removed
+        self._folded, self._inserted = mark.rows, {}
+        self._maybe_committed = set(mark.maybe_committed)
+        del self._replaced[mark.replaced :]
+        del self._written[mark.written :]
+
+    def serve(self, given: Given) -> None:
+        """Evaluate conditions with the parameters of another mutation from here on."""
+        self._given = given
+
+    def affected_since(self, mark: TableMark) -> int:
+        """How many rows were written or removed since a mark, without duplicates."""
+        written = self._written[mark.written :]
+        count = pc.count_distinct(pa.concat_arrays(written)).as_py() if written else 0
+        return int(count + self.removed.num_rows - mark.removed.num_rows)
 
     # Rows
 
@@ -60,6 +106,7 @@ class PendingTable:
         """Upsert a row by id. The id of a strict row was never in use."""
         self._inserted.pop(row["id"], None)
         self._inserted[row["id"]] = row
+        self._written.append(pa.array([row["id"]], pa.utf8()))
         if not strict:
             self._maybe_committed.add(row["id"])
         self.changed.update(self.schema.names)
@@ -82,6 +129,7 @@ class PendingTable:
         computed = {column.name: stored_column(matched, column, self._given) for column in read}
         after = with_columns(_with_columns(matched, sets), computed)
         self._folded = pa.concat_tables([without_ids(self.rows(), _ids(after)), after])
+        self._written.append(_ids(after))
         self.changed.update(sets, computed)
         return int(after.num_rows)
 
@@ -196,6 +244,32 @@ class Staging:
         """How many nodes, or edges, the statements wrote or removed, without duplicates."""
         tables = (t for t in self._tables.values() if t.owner.kind is kind)
         return sum(t.rows().num_rows + t.removed.num_rows for t in tables)
+
+    def mark(self) -> Mapping[TableKey, TableMark]:
+        """Savepoint: the state of now."""
+        return {key: table.mark() for key, table in self._tables.items()}
+
+    def reset(self, mark: Mapping[TableKey, TableMark]) -> None:
+        """Undo what statements did since a mark. What was read stays a condition of the commit."""
+        for key, table in self._tables.items():
+            table.reset(mark.get(key) or self._untouched(table))
+
+    def serve(self, given: Given) -> None:
+        """Run the statements of another mutation from here on."""
+        self._given = given
+        for table in self._tables.values():
+            table.serve(given)
+
+    def affected_since(self, mark: Mapping[TableKey, TableMark], kind: Kind) -> int:
+        """As `affected_count`, of the statements since a mark."""
+        return sum(
+            table.affected_since(mark.get(key) or self._untouched(table))
+            for key, table in self._tables.items()
+            if table.owner.kind is kind
+        )
+
+    def _untouched(self, table: PendingTable) -> TableMark:
+        return PendingTable(table.owner, table.reader, self._given).mark()
 
     def changes_anything(self) -> bool:
         """Whether there is anything to commit."""

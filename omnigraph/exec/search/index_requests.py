@@ -5,17 +5,20 @@ Invariant: the answer depends on the version alone. An index that is current is 
 
 from typing import Any, assert_never
 
+from omnigraph import environment
 from omnigraph.catalog.indexes import IndexKind
 from omnigraph.exec.search.analyse import INDEX_PARAMETERS
 from omnigraph.exec.search.schema_indexes import SchemaIndex
-from omnigraph.storage.lance.index_segments import IndexFacts, IndexRequest
+from omnigraph.exec.search.search import vectors_fit
+from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.reader import TableReader
 
 VECTORS_MIN = 256
 """Below this a scan of all vectors is faster than an index lookup."""
 
 _VECTORS_A_PARTITION = 4096
-_VECTORS_BEHIND_SHARE = 0.1
+_BEHIND_SHARE = 0.1
+"""Rows that an index does not cover are compared one by one: so many of all may wait."""
 
 
 def _lance_type(kind: IndexKind) -> str:
@@ -31,41 +34,61 @@ def _lance_type(kind: IndexKind) -> str:
 
 
 def decided(
-    reader: TableReader, index: SchemaIndex, *, behind_share: float = _VECTORS_BEHIND_SHARE
+    reader: TableReader, index: SchemaIndex, *, behind_share: float = _BEHIND_SHARE
 ) -> IndexRequest | str:
-    """A request to build the index; the reason to wait; or an empty text when it is current."""
+    """A request to build or extend the index; the reason to wait; or an empty text when it is
+    current. `behind_share` of all rows may be new vectors that it does not cover."""
     existing = next((each for each in reader.indexes() if each.name == index.name), None)
+    if existing is None:
+        return _first(reader, index)
+    if existing.is_whole:
+        return ""
+    if index.kind is IndexKind.ORDERED:
+        return request_for(reader, index)
+    behind, rows = reader.index_lag(index.name), reader.pin.row_count
+    is_vector = index.kind is IndexKind.VECTOR
+    # The partitions of a vector index are those of the vectors it was trained on.
+    untrained = behind.stale_rows + (behind.fresh_rows if is_vector else 0)
+    if untrained > _BEHIND_SHARE * rows:
+        count = _vector_count(reader, index) if is_vector else rows
+        return request_for(reader, index, rows=count, anew=True)
+    waits = behind.fresh_rows <= behind_share * rows if is_vector else not behind.fresh_rows
+    return "" if waits else request_for(reader, index)
+
+
+def outgrows_exact_search(reader: TableReader, index: SchemaIndex) -> bool:
+    """Whether an index answers what a scan of all values cannot: always, but for vectors that fit
+    into memory, which are searched exactly."""
+    if index.kind is not IndexKind.VECTOR:
+        return True
+    dimension = reader.schema.field(index.column).type.list_size
+    return not vectors_fit(reader.pin.row_count, dimension, environment.CACHE.read())
+
+
+def _first(reader: TableReader, index: SchemaIndex) -> IndexRequest | str:
     if index.kind is IndexKind.VECTOR:
-        return _decided_vectors(reader, index, existing, behind_share)
-    if existing is not None and existing.is_whole:
-        return ""
-    if not reader.pin.row_count:
-        return "the table has no rows"
-    if index.kind is IndexKind.FULL_TEXT:
-        # Lance finds a changed text by its old terms too once a second segment covers the row, so a
-        # text index is one segment, always.
-        return request_for(index, INDEX_PARAMETERS, anew=True)
-    return request_for(index, {})
+        count = _vector_count(reader, index)
+        if count < VECTORS_MIN:
+            return f"{count} of the {VECTORS_MIN} vectors that make an index worth training"
+        return request_for(reader, index, rows=count)
+    return request_for(reader, index) if reader.pin.row_count else "the table has no rows"
 
 
-def _decided_vectors(
-    reader: TableReader, index: SchemaIndex, existing: IndexFacts | None, behind_share: float
-) -> IndexRequest | str:
-    # Rows that the index does not cover are compared one by one, so a few may wait for more. Its
-    # partitions are those of all vectors together: it is built anew, never extended.
-    behind = reader.pin.row_count if existing is None else reader.pin.row_count - existing.rows
-    if existing is not None and behind <= behind_share * reader.pin.row_count:
-        return ""
-    count = reader.count(f"`{index.column}` IS NOT NULL")
-    if count < VECTORS_MIN:
-        return f"{count} of the {VECTORS_MIN} vectors that make an index worth training"
-    partitions = max(1, count // _VECTORS_A_PARTITION)
-    return request_for(index, {"metric": "L2", "num_partitions": partitions}, anew=True)
+def _vector_count(reader: TableReader, index: SchemaIndex) -> int:
+    return reader.count(f"`{index.column}` IS NOT NULL")
 
 
 def request_for(
-    index: SchemaIndex, parameters: dict[str, Any], *, anew: bool = False
+    reader: TableReader, index: SchemaIndex, *, rows: int | None = None, anew: bool = False
 ) -> IndexRequest:
-    """The request to build an index of a schema."""
+    """The request to build an index of a schema on a table version, of which so many rows have a
+    value (None: all)."""
     lance_type = _lance_type(index.kind)
+    parameters: dict[str, Any] = {}
+    if index.kind is IndexKind.FULL_TEXT:
+        parameters = dict(INDEX_PARAMETERS)
+    if index.kind is IndexKind.VECTOR:
+        count = reader.pin.row_count if rows is None else rows
+        partitions = max(1, count // _VECTORS_A_PARTITION)
+        parameters = {"metric": "L2", "num_partitions": partitions}
     return IndexRequest(index.column, lance_type, index.name, parameters, anew)

@@ -190,7 +190,12 @@ def query_vector(
 
 
 def fits(reader: TableReader, dimension: int, cache: Cache) -> bool:
-    return reader.pin.row_count * (dimension + 8) * 4 <= max(cache.bytes_max, _VECTOR_BYTES_ALWAYS)
+    return vectors_fit(reader.pin.row_count, dimension, cache.bytes_max)
+
+
+def vectors_fit(rows: int, dimension: int, cache_bytes: int) -> bool:
+    """Whether exact search may hold so many vectors."""
+    return rows * (dimension + 8) * 4 <= max(cache_bytes, _VECTOR_BYTES_ALWAYS)
 
 
 def _nearest_of_many(

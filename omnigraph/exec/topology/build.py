@@ -17,7 +17,9 @@ import pyarrow.compute as pc
 from omnigraph import environment
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import OmnigraphError
+from omnigraph.exec.threads import in_order
 from omnigraph.exec.topology.edge_delta import EdgeDelta, followed, no_edges
+from omnigraph.exec.topology.edge_fold import folded_arrays
 from omnigraph.exec.topology.node_delta import (
     equal_columns,
     id_columns_of,
@@ -25,9 +27,8 @@ from omnigraph.exec.topology.node_delta import (
     text_equal_to_id,
 )
 from omnigraph.exec.values.columns import in_one
-from omnigraph.exec.values.rows import as_numpy
 from omnigraph.storage.derived.derived_folder import EDGES, NODES
-from omnigraph.storage.derived.edge_file import Way, edge_arrays
+from omnigraph.storage.derived.edge_file import edge_arrays
 from omnigraph.storage.derived.mapped_file import DamagedFile
 from omnigraph.storage.derived.node_file import node_arrays
 from omnigraph.storage.lance.columns import KEY, ROW_ID
@@ -97,7 +98,8 @@ def build_topology(
 ) -> tuple[TopologyNote, ...]:
     """Write the files that are missing or far behind; nothing when another process is at it.
 
-    `moved` are tables whose rows have new addresses: their files are written for this version.
+    `moved` are tables most of whose rows have new addresses: their files are written for this
+    version.
     """
     builder = _Builder(store, snapshot, moved)
     steps = [step for step in steps if builder.is_large(step[0])]
@@ -142,7 +144,7 @@ class _Builder:
                 self._edges(pins[edge], near, far)
 
     def _is_current(self, base: NodeBase | EdgeBase, pin: TablePin) -> bool:
-        if base.pin.version == pin.version and base.pin.fork == pin.fork:
+        if base.is_exact:
             return True
         return pin.table_key not in self._moved and base.touched.num_rows <= TOUCHED_FEW
 
@@ -207,26 +209,28 @@ class _Builder:
     def _write_edges(self, pin: TablePin, source: NodeBase, target: NodeBase) -> None:
         reader = self._store.tables.reader(pin)
         rows = reader.rows(["src", "dst"], with_row_id=True)
-        sides = (("src", source), ("dst", target))
-        ends = [self._numbers(in_one(rows[name]), base) for name, base in sides]
+        ends = _both_numbers(rows, source, target)
         if any((each < 0).any() for each in ends):
             # A node newer than the file of its table: the delta of the nodes numbers it otherwise.
-            source, target = self._exact(source), self._exact(target)
-            sides = (("src", source), ("dst", target))
-            ends = [self._numbers(in_one(rows[name]), base) for name, base in sides]
+            source, target = self._exact(source, target)
+            ends = _both_numbers(rows, source, target)
         row_ids = rows[ROW_ID].to_numpy()
         counts = (source.file.count, target.file.count)
         facts, arrays = edge_arrays((ends[0], ends[1]), counts, row_ids)
         self._write_edge_file(pin, source, target, facts, arrays, in_order=True)
 
-    def _exact(self, base: NodeBase) -> NodeBase:
-        """The base whose file has every node of the snapshot."""
-        if not base.touched.num_rows:
-            return base
-        pin = self._snapshot.tables[base.pin.table_key]
-        self._fold_nodes(pin, base)
-        self._store.derived.clear()
-        return self._store.derived.nodes(pin) or base
+    def _exact(self, *bases: NodeBase) -> list[NodeBase]:
+        """The bases whose files have every node of the snapshot."""
+        exact: dict[TableKey, NodeBase] = {}
+        for base in bases:
+            key = base.pin.table_key
+            if key not in exact and base.touched.num_rows:
+                pin = self._snapshot.tables[key]
+                self._fold_nodes(pin, base)
+                self._store.derived.clear()
+                base = self._store.derived.nodes(pin) or base
+            exact.setdefault(key, base)
+        return [exact[base.pin.table_key] for base in bases]
 
     def _write_edge_file(
         self,
@@ -241,43 +245,40 @@ class _Builder:
         more = {"source": source.file.digest, "target": target.file.digest, "in_order": in_order}
         self._write(EDGES, pin, {**facts, **more}, arrays)
 
-    def _numbers(self, ids: pa.Array, base: NodeBase) -> np.ndarray:
-        """The numbers of ends; -1 for a node that the version of the base does not have."""
-        file = base.file
-        strings = file.strings
-        numbers = as_numpy(pc.index_in(ids.cast(strings.type), value_set=strings).fill_null(-1))
-        if len(file.gone):
-            numbers = np.where(np.isin(numbers, file.gone), -1, numbers)
-        return numbers.astype(np.int32, copy=False)
+    def _delta(
+        self, pin: TablePin, base: EdgeBase, source: NodeBase, target: NodeBase
+    ) -> EdgeDelta:
+        readers = self._store.tables.reader(base.pin), self._store.tables.reader(pin)
+        locate = source.file.locate, target.file.locate
+        return followed(base.file, no_edges(), base.touched, readers, locate)[0]
 
     def _fold_edges(
         self, pin: TablePin, base: EdgeBase, source: NodeBase, target: NodeBase
     ) -> None:
         """A file of base and delta, without reading the edges of the base again."""
-        source, target = self._exact(source), self._exact(target)
-        readers = self._store.tables.reader(base.pin), self._store.tables.reader(pin)
-        locate = source.file.locate, target.file.locate
-        delta, _ = followed(base.file, no_edges(), base.touched, readers, locate)
-        near, far = _ends_of(base, delta)
-        size = base.file.count + len(delta.row_ids)
-        row_ids = np.concatenate((base.file.row_ids.whole(), delta.row_ids))
-        live = np.ones(size, bool)
-        live[delta.removed] = False
+        delta = self._delta(pin, base, source, target)
+        if (delta.source < 0).any() or (delta.target < 0).any():
+            source, target = self._exact(source, target)
+            delta = self._delta(pin, base, source, target)
         counts = (source.file.count, target.file.count)
-        facts, arrays = edge_arrays((near[live], far[live]), counts, row_ids[live])
+        facts, arrays = folded_arrays(base.file, delta, counts)
         self._write_edge_file(pin, source, target, facts, arrays, in_order=False)
 
 
-def _ends_of(base: EdgeBase, delta: EdgeDelta) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers at both ends of every position."""
-    size = base.file.count + len(delta.row_ids)
-    near, far = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
-    lists = base.file.multiple[Way.OUT]
-    assert lists.edges is not None
-    positions = lists.edges.whole()
-    starts = lists.starts.whole().astype(np.int64)
-    degrees = starts[1:] - starts[:-1]
-    near[positions] = np.repeat(np.arange(lists.nodes, dtype=np.int32), degrees)
-    far[positions] = lists.neighbours.whole()
-    near[base.file.count :], far[base.file.count :] = delta.source, delta.target
+def _both_numbers(
+    rows: pa.Table, source: NodeBase, target: NodeBase
+) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers at both ends of edges, worked out at once."""
+    sides = ((rows["src"], source), (rows["dst"], target))
+    near, far = in_order(lambda side: _numbers(*side), sides, threads=2)
     return near, far
+
+
+def _numbers(ids: pa.ChunkedArray, base: NodeBase) -> np.ndarray:
+    """The numbers of ends; -1 for a node that the version of the base does not have."""
+    file = base.file
+    numbers = pc.index_in(ids.cast(file.strings.type), value_set=file.strings).fill_null(-1)
+    flat: np.ndarray = numbers.to_numpy()
+    if len(file.gone):
+        flat = np.where(np.isin(flat, file.gone), -1, flat)
+    return flat.astype(np.int32, copy=False)

@@ -7,31 +7,22 @@ and after it. One run is one commit, or none when every index is current.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from omnigraph.catalog.indexes import IndexKind
+from omnigraph import environment
+from omnigraph.catalog.indexes import IndexKind, IndexNote
 from omnigraph.catalog.model import Catalog
-from omnigraph.exec.search.analyse import INDEX_PARAMETERS
-from omnigraph.exec.search.index_requests import decided, request_for
+from omnigraph.exec.search.index_requests import decided, outgrows_exact_search, request_for
 from omnigraph.exec.search.schema_indexes import SchemaIndex, by_table, schema_indexes
-from omnigraph.exec.topology.build import TopologyNote, topology_after
+from omnigraph.exec.topology.build import TopologyNote, is_worth_a_file, topology_after
 from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import WriterKind
-from omnigraph.storage.records import NO_NOTE, CommitNote
+from omnigraph.storage.records import NO_NOTE, CommitNote, TablePin
 from omnigraph.storage.retry import ENSURE_INDICES
 from omnigraph.storage.store import Store
-from omnigraph.types import TableKey
 
-
-@dataclass(frozen=True, slots=True)
-class IndexNote:
-    """One index, and the reason when it is not built yet."""
-
-    table: TableKey
-    column: str
-    kind: IndexKind
-    reason: str = ""
+_TOPOLOGY = frozenset({"id", "src", "dst"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +80,49 @@ def _note(index: SchemaIndex, reason: str = "") -> IndexNote:
 def requests_of(
     reader: TableReader, indexes: Iterable[SchemaIndex]
 ) -> tuple[list[IndexRequest], list[IndexNote]]:
-    """Requests that make every index of a table cover all rows, existing ones included; and the
-    indexes that cannot be built yet, each with its reason."""
+    """Requests that bring every index of a table up to date, current ones included; and the indexes
+    that cannot be built yet, each with its reason. An index that topology files stand in for is
+    kept up to date but not begun."""
     requests, pending = [], []
+    existing = {each.name for each in reader.indexes()}
     for index in indexes:
+        if index.name not in existing and is_in_topology(reader.pin, index):
+            continue
         answer = decided(reader, index, behind_share=0.0)
         if isinstance(answer, IndexRequest):
             requests.append(answer)
         elif answer:
             pending.append(_note(index, answer))
         else:
-            is_text = index.kind is IndexKind.FULL_TEXT
-            requests.append(request_for(index, INDEX_PARAMETERS if is_text else {}))
+            requests.append(request_for(reader, index))
+    return requests, pending
+
+
+def is_in_topology(pin: TablePin, index: SchemaIndex) -> bool:
+    """Whether topology files answer what an index is for: ids, and the ends of edges."""
+    ends = index.kind is IndexKind.ORDERED and index.column in _TOPOLOGY
+    return ends and is_worth_a_file(pin)
+
+
+def requests_after_load(
+    reader: TableReader, indexes: Iterable[SchemaIndex]
+) -> tuple[list[IndexRequest], list[IndexNote]]:
+    """Requests for the indexes that many rows are not covered by: few are compared one by one. A
+    vector index is begun where exact search would not fit into memory."""
+    requests, pending = [], []
+    existing = {each.name: each for each in reader.indexes()}
+    for index in indexes:
+        known = existing.get(index.name)
+        behind = reader.pin.row_count if known is None else known.behind
+        if behind < environment.INDEX_ROWS.read():
+            continue
+        if known is None and (
+            is_in_topology(reader.pin, index) or not outgrows_exact_search(reader, index)
+        ):
+            continue
+        answer = decided(reader, index)
+        if isinstance(answer, IndexRequest):
+            requests.append(answer)
+        elif answer:
+            pending.append(_note(index, answer))
     return requests, pending

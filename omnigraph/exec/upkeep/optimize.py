@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from omnigraph import environment
+from omnigraph.catalog.indexes import IndexNote
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import OmnigraphError, VersionMismatch
 from omnigraph.exec.progress import OnUpkeepProgress, UpkeepProgress
 from omnigraph.exec.search.schema_indexes import SchemaIndex, by_table, schema_indexes
 from omnigraph.exec.threads import in_order
 from omnigraph.exec.topology.build import TopologyNote, topology_after
-from omnigraph.exec.upkeep.build_indexes import IndexNote, requests_of
+from omnigraph.exec.upkeep.build_indexes import requests_after_load, requests_of
 from omnigraph.storage.manifest.state import LOCATION as MANIFEST
 from omnigraph.storage.names import MAIN, owner_of
 from omnigraph.storage.protocol.intent import WriterKind
@@ -81,7 +82,8 @@ class _Table:
 @dataclass(slots=True)
 class Optimizer:
     """One run over one branch. `run` runs tasks elsewhere, None in threads of this process; `parts`
-    is the number of tasks that share one index segment."""
+    is the number of tasks that share one index segment; `loaded` are the tables of a load, whose
+    indexes alone are built."""
 
     store: Store
     catalog: Catalog
@@ -91,6 +93,7 @@ class Optimizer:
     run: Run | None = None
     parts: int = 1
     engine: str = "local"
+    loaded: frozenset[TableKey] | None = None
     _tables: dict[TableKey, _Table] = field(default_factory=dict)
 
     def optimize(self) -> OptimizeReport:
@@ -98,13 +101,25 @@ class Optimizer:
         with self.store.upkeep():
             return self._optimized()
 
+    def index_loaded(self) -> OptimizeReport:
+        """Build and extend the indexes of the tables of a load, as a commit of the index writer."""
+        self._look()
+        self._work([key for key, table in self._tables.items() if table.report.skipped is None])
+        commit_id = self._commit()
+        reports = tuple(table.report for table in self._tables.values())
+        return OptimizeReport(self.branch, reports, commit_id, self.engine)
+
     def _optimized(self) -> OptimizeReport:
         self.store.heal()  # an unrecoverable sidecar stops the run here
         self._look()
         self._work([key for key, table in self._tables.items() if table.report.skipped is None])
         commit_id = self._commit()
         reports = [self._final(key, table) for key, table in self._tables.items()]
-        moved = frozenset(key for key, table in self._tables.items() if table.report.committed)
+        moved = frozenset(
+            key
+            for key, table in self._tables.items()
+            if table.report.committed and table.done is not None and table.done.plan.moves_many
+        )
         topology = topology_after(self.store, self.catalog, self.branch, moved=moved)
         tables = (*reports, self._manifest())
         return OptimizeReport(self.branch, tables, commit_id, self.engine, topology)
@@ -115,6 +130,8 @@ class Optimizer:
         snapshot = self.store.snapshot(self.branch)
         indexes = dict(by_table(schema_indexes(self.catalog)))
         for key, pin in sorted(snapshot.tables.items()):
+            if self.loaded is not None and key not in self.loaded:
+                continue
             report = TableReport(key, pin.row_count, 0, 0, skipped=self._why_not(key, pin))
             self._tables[key] = _Table(tuple(indexes.get(key, ())), report)
 
@@ -146,8 +163,10 @@ class Optimizer:
 
     def _plan(self, key: TableKey, pin: TablePin) -> TablePlan:
         table = self._tables[key]
-        requests, pending = requests_of(self.store.tables.reader(pin), table.indexes)
-        plan = self.store.compactor.plan(pin, requests)
+        is_load = self.loaded is not None
+        asked = requests_after_load if is_load else requests_of
+        requests, pending = asked(self.store.tables.reader(pin), table.indexes)
+        plan = self.store.compactor.plan(pin, requests, compacts=not is_load)
         built = {segment.request.name for segment in plan.indexes.segments}
         table.report = replace(
             table.report,
@@ -193,7 +212,7 @@ class Optimizer:
         self._again()
         write = self.store.begin(
             self.branch,
-            kind=WriterKind.OPTIMIZE,
+            kind=WriterKind.OPTIMIZE if self.loaded is None else WriterKind.ENSURE_INDICES,
             **self.note.stated,
             schema=self.catalog.schema_id,
         )
@@ -233,7 +252,7 @@ class Optimizer:
     def _give_up(self, keys: Iterable[TableKey]) -> None:
         for key in keys:
             table = self._tables[key]
-            reason = "it was written all the time while it was optimized; run optimize again"
+            reason = "it was written all the time meanwhile; run optimize again"
             table.done, table.report = None, replace(table.report, built=(), skipped=reason)
 
     def _stage(self, write: Write) -> bool:

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.ids import entity_id
 from omnigraph.catalog.model import Type
-from omnigraph.exec.values.from_columns import NotSure
-from omnigraph.types import INTEGERS
+from omnigraph.exec.values.arrow_json import NotSure
+from omnigraph.types import ID_TYPE, INTEGERS, Scalar, ValueType
 
 _ESCAPED = r'["\\\x00-\x1f]'
 """What JSON writes otherwise than it is."""
@@ -40,12 +40,20 @@ def derived_ids(owner: Type, columns: Mapping[str, pa.Array]) -> pa.Array:
 
 
 def _texts(owner: Type, name: str, key: pa.Array) -> pa.Array | None:
-    """The canonical texts of strings, ends and integers; None for types that Arrow spells
-    otherwise."""
     prop = owner.property(name)
-    if prop is None or prop.type.is_text:
+    return canonical_texts(ID_TYPE if prop is None else prop.type, key)
+
+
+def canonical_texts(value_type: ValueType, key: pa.Array) -> pa.Array | None:
+    """The canonical texts of stored key values; None for floats, which Arrow spells otherwise."""
+    scalar = value_type.scalar
+    if scalar is Scalar.STRING:
         return key
-    return key.cast(pa.utf8()) if prop.type.scalar in INTEGERS else None
+    if scalar in INTEGERS or scalar is Scalar.BOOL:
+        return key.cast(pa.utf8())
+    if scalar is Scalar.DATE:
+        return key.view(pa.int32()).cast(pa.utf8())
+    return key.view(pa.int64()).cast(pa.utf8()) if scalar is Scalar.DATETIME else None
 
 
 def _is_escaped(texts: pa.Array) -> bool:

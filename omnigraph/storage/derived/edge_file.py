@@ -136,21 +136,61 @@ def edge_arrays(
 def _way_arrays(
     way: Way, near: np.ndarray, far: np.ndarray, positions: np.ndarray, count: int
 ) -> dict[str, np.ndarray]:
-    keys = (near.astype(np.int64) << 32) | far
-    order = np.argsort(keys, kind="stable")
-    keys = keys[order]
+    order, neighbours = _sorted_pairs(near, far)
     starts = np.zeros(count + 1, np.uint32)
     np.cumsum(np.bincount(near, minlength=count), out=starts[1:], dtype=np.uint32)
-    neighbours = far[order].astype(np.int32)
+    is_whole = len(positions) == 0 or int(positions[-1]) == len(positions) - 1
     arrays = {
         f"{way}_starts": starts,
         f"{way}_neighbours": neighbours,
-        f"{way}_edges": positions[order],
+        f"{way}_edges": order if is_whole else positions[order],
     }
-    first = np.ones(len(keys), bool)
-    np.not_equal(keys[1:], keys[:-1], out=first[1:])
-    if not first.all():
-        before = np.concatenate(([0], np.cumsum(first)))
-        arrays[f"{way}_distinct_starts"] = before[starts].astype(np.uint32)
-        arrays[f"{way}_distinct"] = neighbours[first]
-    return arrays
+    return arrays | distinct_arrays(way, starts, neighbours)
+
+
+def distinct_arrays(way: Way, starts: np.ndarray, neighbours: np.ndarray) -> dict[str, np.ndarray]:
+    """The lists without repetitions; nothing when there are no parallel edges."""
+    first = np.ones(len(neighbours), bool)
+    np.not_equal(neighbours[1:], neighbours[:-1], out=first[1:])
+    # The first neighbour of a node may be the last one of the node before.
+    first[starts[:-1][starts[:-1] < starts[1:]]] = True
+    if first.all():
+        return {}
+    before = np.concatenate(([0], np.cumsum(first)))
+    distinct_starts = before[starts].astype(np.uint32)
+    return {f"{way}_distinct_starts": distinct_starts, f"{way}_distinct": neighbours[first]}
+
+
+def _sorted_pairs(near: np.ndarray, far: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The stable order by both numbers, and `far` in it.
+
+    Sorting integers that hold the numbers and the rank is twice as fast as sorting indexes. Where
+    the three do not fit into 64 bits, each number is sorted by on its own, the last one first.
+    """
+    rank_bits, far_bits = _bits(len(far) - 1), _bits(far.max(initial=0))
+    if rank_bits + far_bits + _bits(near.max(initial=0)) > 64:
+        by_far = _stable_order(far, rank_bits)
+        order = by_far[_stable_order(near[by_far], rank_bits)]
+        return order, far[order].astype(np.int32, copy=False)
+    packed = near.astype(np.uint64) << np.uint64(far_bits)
+    packed |= far.astype(np.uint64)
+    order = _ranked(packed, rank_bits)
+    packed >>= np.uint64(rank_bits)
+    packed &= np.uint64((1 << far_bits) - 1)
+    return order, packed.astype(np.int32)
+
+
+def _stable_order(numbers: np.ndarray, rank_bits: int) -> np.ndarray:
+    return _ranked(numbers.astype(np.uint64), rank_bits)
+
+
+def _ranked(packed: np.ndarray, rank_bits: int) -> np.ndarray:
+    """Sort integers in place, each with its rank in its low bits; the order of the ranks."""
+    packed <<= np.uint64(rank_bits)
+    packed |= np.arange(len(packed), dtype=np.uint64)
+    packed.sort()
+    return (packed & np.uint64((1 << rank_bits) - 1)).astype(np.int32)
+
+
+def _bits(number: int) -> int:
+    return max(1, int(number).bit_length())

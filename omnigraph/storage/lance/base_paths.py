@@ -26,6 +26,7 @@ _MAGIC = b"LANC"
 _FOOTER = struct.Struct("<QHH4s")
 _LENGTH = struct.Struct("<I")
 _BASE_PATHS = 18  # the field of a manifest
+_SECTOR = 512
 _PATH = 4  # the field of a base path
 
 
@@ -41,6 +42,20 @@ def rebased(data: bytes, location: str, root: Root) -> bytes:
     body = encoded(changed)
     footer = data[-_FOOTER.size :]
     return data[:start] + _LENGTH.pack(len(body)) + body + footer
+
+
+def is_whole(data: bytes) -> bool:
+    """Whether the file of a version ends as its writer ended it and has no sector of zeros: a power
+    cut may leave a name, and even a size, without the content."""
+    if len(data) < _FOOTER.size + _LENGTH.size:
+        return False
+    start, _, _, magic = _FOOTER.unpack(data[-_FOOTER.size :])
+    if magic != _MAGIC or start > len(data) - _FOOTER.size - _LENGTH.size:
+        return False
+    (length,) = _LENGTH.unpack_from(data, start)
+    if start + _LENGTH.size + length + _FOOTER.size != len(data):
+        return False
+    return all(any(data[start : start + _SECTOR]) for start in range(0, len(data), _SECTOR))
 
 
 def _manifest(data: bytes) -> tuple[int, Message]:

@@ -20,8 +20,8 @@ from lance.lance import _Session as Session
 
 from omnigraph.errors import AlreadyExists, NotFound, Reclaimed, StorageFailed
 from omnigraph.lru import Lru
-from omnigraph.storage.lance.base_paths import Homes
-from omnigraph.storage.lance.refs import Ref, listed_ref, read_ref, read_refs
+from omnigraph.storage.lance.base_paths import Homes, is_whole
+from omnigraph.storage.lance.refs import BRANCH_REFS, Ref, listed_ref, read_ref, read_refs
 from omnigraph.storage.names import encode
 from omnigraph.storage.objects import Objects, Root
 from omnigraph.storage.records import DATASET, TablePin
@@ -32,6 +32,8 @@ _VersionKey = tuple[str, str, str, int]
 
 OPERATION_PROPERTY = "omnigraph:operation"
 _HANDLES_MAX = 512
+_PANIC = "PanicException"
+"""The name of what a panic of Rust raises: not an `Exception`, and of no module."""
 
 
 class CommitRaced(Exception):
@@ -44,9 +46,13 @@ class Datasets:
     def __init__(self, where: Root, objects: Objects, stats: Stats) -> None:
         self._where = where
         self.objects = objects
+        self.flusher = objects.flusher
         self._stats = stats
         self._session = Session()
         self._homes = Homes(where)
+        self.is_wary = False
+        """Whether the newest versions may be torn: the machine was restarted, and nothing was
+        opened for writing since."""
         self._handles: Lru[_VersionKey, Handle] = Lru(_HANDLES_MAX)
 
     # Opening
@@ -58,7 +64,7 @@ class Datasets:
 
     def folder(self, pin: TablePin) -> str:
         """Where the files of a pin's branch lie, below the root."""
-        return _folder(pin.location, pin.branch)
+        return dataset_folder(pin.location, pin.branch)
 
     def open(
         self,
@@ -71,6 +77,8 @@ class Datasets:
         """A new handle, pinned to a version or to the latest one. With `branching` it is only for
         listing, making and deleting branches."""
         uri = self._where.branching(location) if branching else self.uri(location, branch)
+        if version is None and self.is_wary:
+            version = _newest_whole(self.objects, dataset_folder(location, branch))
         with self.lance_call("open", f"{location} on {branch or 'main'}"):
             handle = lance.dataset(
                 uri,
@@ -124,7 +132,7 @@ class Datasets:
         Versions are named by number and leave no gap, so one look for the next name tells that
         nothing happened. Lance would list every version there is.
         """
-        folder = f"{_folder(location, branch)}/_versions"
+        folder = f"{dataset_folder(location, branch)}/_versions"
         names = f"{folder}/{version_file(known)}", f"{folder}/{version_file(known + 1)}"
         if self.objects.is_newest(*names):
             return known
@@ -177,6 +185,9 @@ class Datasets:
         root = self.open(location, branching=True)
         with self.lance_call("create_branch", f"{location} {branch}"):
             root.create_branch(encode(branch), start, self._where.storage_options)
+        folder = dataset_folder(location, branch)
+        ref = f"{location}/{BRANCH_REFS}/{encode(branch)}.json"
+        self.flusher.owe([ref, f"{folder}/_versions/{version_file(version)}"])
 
     def delete_branch(self, location: str, branch: str) -> None:
         """Remove a Lance branch and whatever an unfinished creation of it left behind."""
@@ -184,6 +195,9 @@ class Datasets:
         if self.ref(location, branch) is not None:
             with self.lance_call("delete_branch", f"{location} {branch}"):
                 root.branches.delete(encode(branch))
+        # A name that came back after its files are gone would be a broken branch.
+        self.flusher.owe([f"{location}/{BRANCH_REFS}"])
+        self.flusher.barrier()
         self.objects.delete_prefix(f"{location}/tree/{encode(branch)}")
 
     # The one place Lance is called from
@@ -197,6 +211,11 @@ class Datasets:
         except CommitConflictError as cause:
             raise CommitRaced(str(cause)) from cause
         except (OSError, ValueError, RuntimeError) as cause:
+            raise _translated(name, subject, cause) from cause
+        except BaseException as cause:
+            # Lance panics over bytes that it takes for its own and cannot make sense of.
+            if type(cause).__name__ != _PANIC:
+                raise
             raise _translated(name, subject, cause) from cause
 
 
@@ -224,7 +243,17 @@ def _version_key(pin: TablePin) -> _VersionKey:
     return pin.location, pin.branch or "", pin.fork, pin.version
 
 
-def _folder(location: str, branch: str | None) -> str:
+def _newest_whole(objects: Objects, folder: str) -> int | None:
+    """The newest version that no power cut tore, None to let Lance look."""
+    for path in objects.list(f"{folder}/_versions"):
+        stored = objects.get(path) if path.endswith(".manifest") else None
+        if stored is not None and is_whole(stored.data):
+            return 2**64 - 1 - int(path.rpartition("/")[2].removesuffix(".manifest"))
+    return None
+
+
+def dataset_folder(location: str, branch: str | None) -> str:
+    """Where the files of a dataset, or of its branch, lie below the root."""
     return location if branch is None else f"{location}/tree/{encode(branch)}"
 
 
@@ -241,7 +270,7 @@ _FILE = (
 _MISSING_FILE = re.compile(rf"not found.*{_FILE}(?![\w/])", re.I | re.S)
 
 
-def _translated(name: str, subject: str, cause: Exception) -> Exception:
+def _translated(name: str, subject: str, cause: BaseException) -> Exception:
     text = str(cause)
     if _MISSING_FILE.search(text):
         return Reclaimed("data", f"that {name} of {subject} reads")

@@ -47,20 +47,24 @@ _ENDS = ("src", "dst")
 
 @dataclass(frozen=True, slots=True)
 class NodeBase:
-    """A node file, the version it is of, and the ids written or removed since."""
+    """A node file, the version it is of, and the ids written or removed since. `is_exact` says
+    that the rows lie where they lay then."""
 
     file: NodeFile
     pin: TablePin
     touched: pa.Table
+    is_exact: bool
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeBase:
-    """An edge file, the version it is of, and the edges written or removed since."""
+    """An edge file, the version it is of, and the edges written or removed since. `is_exact` says
+    that the rows lie where they lay then."""
 
     file: EdgeFile
     pin: TablePin
     touched: pa.Table
+    is_exact: bool
 
 
 _Base = NodeBase | EdgeBase
@@ -203,7 +207,9 @@ class DerivedBases:
         touched = touched.filter(pc.or_(touched[BEFORE].is_valid(), touched[AFTER].is_valid()))
         if touched.num_rows > max(TOUCHED_FEW, base.pin.row_count // _TOUCHED_SHARE):
             return None
-        return replace(base, touched=touched)
+        is_exact = base.is_exact and not touched.num_rows
+        is_exact = is_exact and self.fingerprint(before) == self.fingerprint(pin)
+        return replace(base, touched=touched, is_exact=is_exact)
 
     def _nearest(
         self, kind: str, pin: TablePin, entries: list[DerivedEntry], ends: Ends | None
@@ -253,7 +259,10 @@ class DerivedBases:
         most = max(TOUCHED_FEW, base.row_count // _TOUCHED_SHARE)
         if abs(base.row_count - pin.row_count) > most:
             return None
-        if not is_of(file, kind, base, self.fingerprint(base)):
+        # A version that only got indexes has the same files: the one before it is not opened.
+        now = self.fingerprint(pin)
+        is_exact = now == file.facts.get("fingerprint")
+        if not is_of(file, kind, base, now if is_exact else self.fingerprint(base)):
             raise DamagedFile(entry.path, "it is of another version")
         parsed = self._parsed.get(file.digest)
         if parsed is None:
@@ -262,13 +271,13 @@ class DerivedBases:
         if isinstance(parsed, EdgeFile) and ends is not None and not _joins(parsed, ends):
             return None
         touched = TOUCHED.empty_table()
-        if (base.version, base.branch, base.fork) != (pin.version, pin.branch, pin.fork):
+        if not is_exact:
             touched = self._deltas.touched(base, pin, columns=None if kind == NODES else _ENDS)
         if touched.num_rows > most:
             return None
         if isinstance(parsed, NodeFile):
-            return NodeBase(parsed, base, touched)
-        return EdgeBase(parsed, base, touched)
+            return NodeBase(parsed, base, touched, is_exact)
+        return EdgeBase(parsed, base, touched, is_exact)
 
     # Lookups
 

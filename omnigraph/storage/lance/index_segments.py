@@ -3,21 +3,34 @@
 Invariant: all new indexes of a table are staged together and become one version of it, so that they
 are built before any lock is taken and published, or not, with the rest of the write.
 
-An index is made of segments, each over some fragments of the table. Rows written since may get a
-segment of their own, so that an index costs what changed; after `SEGMENTS_MAX` it is built anew.
-Fragments that become one fragment must lie in one segment, so segments that share such a group are
-built as one.
+An index is made of segments, each over some fragments of the table. Rows written since get a
+segment of their own, so that an index costs what changed; it takes in segments that are not much
+larger, so that there are few (a log-structured merge). Fragments that become one fragment must lie
+in one segment, so segments that share such a group are built as one.
+
+Lance returns a changed row by its older text or vector too, once a second segment covers the row.
+So a segment of texts or vectors gets fragments of new rows alone; changed rows wait, compared one
+by one, until the index is built anew.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import pyarrow.compute as pc
 from lance.dataset import Index, LanceOperation, Transaction
+from lance.fragment import LanceFragment
 
+from omnigraph.storage.lance.columns import CREATED
 from omnigraph.storage.lance.datasets import Handle
 
-SEGMENTS_MAX = 8
+SEGMENT_GROWTH = 4
+"""A new segment takes in those with at most so many times its rows: a row is indexed a few times
+while its table grows, and a large segment stays as it is."""
+
+_VECTORS_A_PARTITION = 4096
+_EXACT = frozenset({"BTree"})
+"""Types, as Lance names them, whose segments answer by what a row is now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +41,12 @@ class IndexFacts:
     column: str
     index_type: str  # as Lance names it
     rows: int  # that it covers
-    is_whole: bool  # whether it covers every row
+    behind: int  # rows that it does not cover
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it covers every row."""
+        return not self.behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +62,49 @@ class IndexRequest:
 
 def facts(handle: Handle) -> tuple[IndexFacts, ...]:
     """Every index of a version."""
-    present = _fragments(handle)
+    fragments = {each.fragment_id: each for each in handle.get_fragments()}
     return tuple(
         IndexFacts(
             name=index.name,
             column=".".join(index.field_names),
             index_type=index.index_type,
             rows=int(index.num_rows_indexed),
-            is_whole=present <= _covered(index),
+            behind=sum(_rows(fragments[number]) for number in fragments.keys() - _covered(index)),
         )
         for index in handle.describe_indices()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class IndexLag:
+    """The fragments that an index does not cover, and their rows: `fresh` ones have rows that are
+    newer than all of it, `stale` ones also rows that it knows by older values."""
+
+    fresh: frozenset[int]
+    fresh_rows: int
+    stale: frozenset[int]
+    stale_rows: int
+
+
+def lag(handle: Handle, name: str) -> IndexLag:
+    """How far an index of a version is behind."""
+    return _lag(handle, next(each for each in handle.describe_indices() if each.name == name))
+
+
+def _lag(handle: Handle, index: Any) -> IndexLag:
+    covered = _covered(index)
+    left = [each for each in handle.get_fragments() if each.fragment_id not in covered]
+    rows = {each.fragment_id: _rows(each) for each in left}
+    stale: set[int] = set()
+    if index.index_type not in _EXACT:
+        newest = max(segment.dataset_version_at_last_update for segment in index.segments)
+        for each in left:
+            created = handle.scanner(columns=[CREATED], fragments=[each]).to_table()[CREATED]
+            if pc.any(pc.less_equal(created, int(newest)), min_count=0).as_py():
+                stale.add(each.fragment_id)
+    fresh = frozenset(rows) - stale
+    return IndexLag(
+        fresh, sum(rows[n] for n in fresh), frozenset(stale), sum(rows[n] for n in stale)
     )
 
 
@@ -111,15 +162,39 @@ def _cells(handle: Handle, index: Any, request: IndexRequest) -> list[Cell]:
     present = frozenset(_fragments(handle))
     if index is None:
         return [(present, frozenset(), True)]
-    uuids = frozenset(str(segment.uuid) for segment in index.segments)
-    left = present - _covered(index)
-    if request.anew or (left and len(index.segments) >= SEGMENTS_MAX):
-        return [(present, uuids, True)]
+    if request.anew:
+        return [(present, frozenset(str(segment.uuid) for segment in index.segments), True)]
     cells = [
         (frozenset(segment.fragment_ids) & present, frozenset({str(segment.uuid)}), False)
         for segment in index.segments
     ]
-    return [*cells, (left, frozenset(), True)] if left else cells
+    fresh = _lag(handle, index).fresh
+    return _grown(handle, cells, fresh) if fresh else cells
+
+
+def _grown(handle: Handle, cells: list[Cell], fresh: frozenset[int]) -> list[Cell]:
+    """A new cell of fresh fragments and of the cells that are not much larger."""
+    rows = {each.fragment_id: _rows(each) for each in handle.get_fragments()}
+    sizes = [sum(rows[number] for number in cell[0]) for cell in cells]
+    total, taken = sum(rows[number] for number in fresh), frozenset[str]()
+    kept: list[Cell] = []
+    for size, cell in sorted(zip(sizes, cells, strict=True), key=lambda each: each[0]):
+        if size <= SEGMENT_GROWTH * total and not kept:
+            fresh, taken, total = fresh | cell[0], taken | cell[1], total + size
+        else:
+            kept.append(cell)
+    return [*kept, (fresh, taken, True)]
+
+
+def left_out(handle: Handle, requests: Iterable[IndexRequest]) -> dict[int, frozenset[str]]:
+    """By fragment: the requested indexes that will not cover it. No compaction may mix them."""
+    known = {index.name: index for index in handle.describe_indices()}
+    names: dict[int, set[str]] = {}
+    for request in requests:
+        if request.name in known and not request.anew:
+            for number in _lag(handle, known[request.name]).stale:
+                names.setdefault(number, set()).add(request.name)
+    return {number: frozenset(each) for number, each in names.items()}
 
 
 def _joined(
@@ -156,8 +231,18 @@ def build_part(handle: Handle, request: IndexRequest, fragments: Iterable[int]) 
         name=request.name,
         replace=True,
         fragment_ids=sorted(fragments),
-        **request.parameters,
+        **_parameters(handle, request, set(fragments)),
     )
+
+
+def _parameters(handle: Handle, request: IndexRequest, fragments: set[int]) -> dict[str, Any]:
+    """The parameters of a segment; few vectors make few partitions."""
+    parameters = dict(request.parameters)
+    if "num_partitions" in parameters:
+        own = [each for each in handle.get_fragments() if each.fragment_id in fragments]
+        most = sum(_rows(each) for each in own) // _VECTORS_A_PARTITION
+        parameters["num_partitions"] = max(1, min(most, parameters["num_partitions"]))
+    return parameters
 
 
 def finished(handle: Handle, request: IndexRequest, parts: Sequence[Index]) -> Index:
@@ -187,6 +272,10 @@ def named(handle: Handle, uuids: Iterable[str]) -> list[Index]:
 
 def _fragments(handle: Handle) -> set[int]:
     return {fragment.fragment_id for fragment in handle.get_fragments()}
+
+
+def _rows(fragment: LanceFragment) -> int:
+    return int(fragment.metadata.physical_rows - fragment.num_deletions)
 
 
 def _covered(index: Any) -> set[int]:

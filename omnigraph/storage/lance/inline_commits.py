@@ -39,10 +39,12 @@ class InlineResidual:
         transaction.transaction_properties = {OPERATION_PROPERTY: operation}
         return self._datasets.commit(head, transaction)
 
-    def compact(self, head: Handle, *, target_rows: int) -> int:
+    def compact(self, head: Handle, *, target_rows: int, folder: str | None = None) -> int:
         """Rewrite runs of fragments smaller than `target_rows`; how many tasks that took.
 
-        Fragments that the index of another branch covers stay as they are.
+        Fragments that the index of another branch covers stay as they are. With the `folder` of the
+        dataset, what was written is flushed before a version names it: inside a sidecar that is
+        not needed, since a head that was not confirmed is undone unread.
         `head` must not be shared: Lance moves the handle to the new version.
         """
         options = CompactionOptions(
@@ -53,9 +55,17 @@ class InlineResidual:
             fixed = inherited(head)
             tasks = [t for t in plan.tasks if fixed.isdisjoint(f.id for f in t.fragments)]
             results = [task.execute(head) for task in tasks]
+            if results and folder is not None:
+                self.flush_rewritten(folder, (each.json() for each in results))
             if results:
                 Compaction.commit(head, results, options)
         return len(results)
+
+    def flush_rewritten(self, folder: str, rewrites: Iterable[str]) -> None:
+        """Return when the files of rewritten fragments are on disk."""
+        each = [new for text in rewrites for new in json.loads(text)["new_fragments"]]
+        names = [file["path"] for fragment in each for file in fragment["files"]]
+        self._datasets.flusher.barrier(f"{folder}/data/{name}" for name in names)
 
     def rewritten(
         self, base: Handle, fragments: Iterable[int], *, target_rows: int, ordered: bool = False

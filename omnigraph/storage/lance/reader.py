@@ -20,6 +20,7 @@ from omnigraph.storage.lance.columns import (
     BLOB_BYTES,
     KEY,
     ROW_ID,
+    UPDATED,
     among_row_ids,
     blob_cells,
     is_blob,
@@ -27,7 +28,7 @@ from omnigraph.storage.lance.columns import (
 )
 from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.lance.id_index import IdIndex
-from omnigraph.storage.lance.index_segments import IndexFacts
+from omnigraph.storage.lance.index_segments import IndexFacts, IndexLag
 from omnigraph.storage.lance.row_cache import RowCache
 from omnigraph.storage.lance.rowids import rows_by_id
 from omnigraph.storage.records import TablePin
@@ -85,6 +86,11 @@ class TableReader:
         """Every index this version has."""
         return index_segments.facts(self._handle)
 
+    def index_lag(self, name: str) -> IndexLag:
+        """How far an index of this version is behind its rows."""
+        with self._datasets.lance_call("index_lag", self.pin.table_key):
+            return index_segments.lag(self._handle, name)
+
     def fragment_count(self) -> int:
         """How many fragments this version has: every read pays for each."""
         return len(self._handle.get_fragments())
@@ -141,6 +147,11 @@ class TableReader:
     def written_since(self, version: int, columns: Sequence[str]) -> pa.Table:
         """The rows written after a version of this table's branch, with their row ids."""
         return self.rows(columns, filter=updated_after(version), with_row_id=True)
+
+    def last_written(self, filter: str) -> list[tuple[int, int]]:
+        """The row id of each matching row, and the version of this table that last wrote it."""
+        rows = self.rows([UPDATED], filter=filter, with_row_id=True)
+        return list(zip(rows[ROW_ID].to_pylist(), rows[UPDATED].to_pylist(), strict=True))
 
     def row_ids(self, filter: str | None = None) -> pa.ChunkedArray:
         """The row ids of the matching rows, in the order of the table."""

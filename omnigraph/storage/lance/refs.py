@@ -16,6 +16,9 @@ from omnigraph.storage.objects import Objects
 
 ForkId = NewType("ForkId", str)
 
+BRANCH_REFS, TAG_REFS = "_refs/branches", "_refs/tags"
+"""The folders of a dataset's refs, below its own."""
+
 _SEGMENT_MAX = 240
 
 
@@ -53,7 +56,7 @@ def tag_names(objects: Objects, location: str) -> list[str]:
 
 
 def _tags_folder(location: str) -> str:
-    return f"{location}/_refs/tags"
+    return f"{location}/{TAG_REFS}"
 
 
 def listed_ref(facts: Mapping[str, Any]) -> Ref:
@@ -87,7 +90,7 @@ def read_refs(objects: Objects, location: str) -> dict[str, Ref]:
 
 
 def _folder(location: str) -> str:
-    return f"{location}/_refs/branches"
+    return f"{location}/{BRANCH_REFS}"
 
 
 def _read(objects: Objects, path: str) -> Ref | None:

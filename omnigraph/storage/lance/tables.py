@@ -6,6 +6,7 @@ another writer moved the head without holding the table's lock, and raises `Comm
 fact: the sidecar is there, and recovery settles it.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -19,6 +20,12 @@ from omnigraph.storage.lance.datasets import (
     create_or_replace,
 )
 from omnigraph.storage.lance.staging import StagedWrite, TableStaging
+from omnigraph.storage.lance.written_files import (
+    files_since,
+    owe_base,
+    staged_files,
+    version_files,
+)
 from omnigraph.storage.names import table_location
 from omnigraph.storage.records import OperationId, TablePin
 from omnigraph.types import TableKey
@@ -54,12 +61,28 @@ class Tables(TableStaging):
         transaction = staged.transaction
         transaction.transaction_properties = {OPERATION_PROPERTY: operation}
         handle = self._datasets.commit(staged.handle, transaction)
+        folder = self._datasets.folder(staged.base)
+        self._datasets.flusher.owe(version_files(folder, transaction, int(handle.version)))
         if handle.version != staged.base.version + 1:
             raise CommitRaced(
                 f"{staged.table_key} went from {staged.base.version} to {handle.version} "
                 "under this writer's lock"
             )
         return self.pinned(staged.base, handle)
+
+    def owed(self, staged: Iterable[StagedWrite]) -> list[str]:
+        """The files of staged writes, to be flushed before heads move. The versions they build on
+        are owed too."""
+        paths: list[str] = []
+        for each in staged:
+            owe_base(self._datasets, each.base)
+            folder = self._datasets.folder(each.base)
+            paths += staged_files(self._datasets, folder, each.handle, each.transaction)
+        return paths
+
+    def owe_since(self, pin: TablePin, now: TablePin) -> None:
+        """Owe the files of the versions after a pin, which Lance committed by itself."""
+        self._datasets.flusher.owe(files_since(self._datasets, pin, self._datasets.handle(now)))
 
     def published(self, staged: StagedWrite, pin: TablePin) -> None:
         """Bring the id index up to date after a write that was published, and maybe folded."""

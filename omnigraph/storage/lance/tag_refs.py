@@ -5,7 +5,7 @@ no branch with such a version.
 """
 
 from omnigraph.storage.lance.datasets import Datasets
-from omnigraph.storage.lance.refs import TagRef, read_tag, tag_names
+from omnigraph.storage.lance.refs import TAG_REFS, TagRef, read_tag, tag_names
 from omnigraph.storage.names import decode, encode
 from omnigraph.storage.objects import Objects, Root
 
@@ -34,9 +34,11 @@ class TagRefs:
         root = self._datasets.open(location, branching=True)
         with self._datasets.lance_call("create_tag", f"{location} {tag}"):
             root.tags.create(encode(tag), (None if branch is None else encode(branch), version))
+        self._datasets.flusher.barrier([f"{location}/{TAG_REFS}/{encode(tag)}.json"])
 
     def delete(self, location: str, tag: str) -> None:
         """Remove a tag."""
         root = self._datasets.open(location, branching=True)
         with self._datasets.lance_call("delete_tag", f"{location} {tag}"):
             root.tags.delete(encode(tag))
+        self._datasets.flusher.barrier([f"{location}/{TAG_REFS}"])

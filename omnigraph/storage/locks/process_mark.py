@@ -52,6 +52,14 @@ def own_mark() -> Mark | None:
         return _own.mark
 
 
+def current_boot() -> str | None:
+    """The boot of this machine's kernel, or None where it has no name."""
+    try:
+        return _boot()
+    except OSError:
+        return None
+
+
 def is_dead(mark: Any) -> bool:
     """Whether the process of a mark ran on this machine and has ended. False when unknown."""
     try:

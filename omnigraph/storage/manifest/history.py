@@ -17,6 +17,7 @@ from omnigraph.storage.manifest.lost_commits import LostCommits
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.queries import Fragment, Queries
 from omnigraph.storage.manifest.state import LOCATION, State
+from omnigraph.storage.manifest.table_line import TableLine
 from omnigraph.storage.names import MAIN, decode
 from omnigraph.storage.records import (
     Commit,
@@ -155,6 +156,10 @@ class History:
             parent = commit.parent
             commit = read.pop(parent) if parent in read else self.get(parent)
             yield commit
+
+    def table_line(self, branch: str, location: str, end: int) -> TableLine:
+        """The versions of one table that a branch showed before a manifest version."""
+        return TableLine(self._queries, self._manifest.state(branch), location, end)
 
     def everything(self) -> dict[CommitId, Commit]:
         """The commits of every live branch."""

@@ -15,7 +15,14 @@ from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.errors import StorageFailed
 from omnigraph.storage import failpoints, stamp
-from omnigraph.storage.lance.datasets import CommitRaced, Datasets, Handle
+from omnigraph.storage.flushing import durability_metadata
+from omnigraph.storage.lance.datasets import CommitRaced, Datasets, Handle, dataset_folder
+from omnigraph.storage.lance.written_files import (
+    fork_files,
+    staged_files,
+    version_files,
+    version_path,
+)
 from omnigraph.storage.locks.locks import NONE_KEPT, Kept, Locks, hold
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.queries import Queries
@@ -135,7 +142,13 @@ class Publisher:
         failpoints.hit("publish.before")
         transaction = self._stage(state, change, commit)
         failpoints.hit("publish.staged")
+        owner = owner_of(state.branch)
+        folder = dataset_folder(LOCATION, owner)
+        self._datasets.flusher.barrier(self._owed(state, folder, transaction))
         handle = self._datasets.commit(state.handle, transaction)
+        version = int(handle.version)
+        self._datasets.flusher.owe(version_files(folder, transaction, version))
+        self._datasets.flusher.flushed_head(folder, version_path(folder, version))
         # The stamp was read when this write looked at the branch under its locks. One that another
         # program wrote in the moment since has been rebased over, which can only be reported.
         stamp.require_supported(handle.schema, uri=self._uri)
@@ -144,6 +157,14 @@ class Publisher:
         self._stats.event("phase_c.published", branch=state.branch, commit=commit.id)
         failpoints.hit("publish.after")
         return commit
+
+    def _owed(self, state: State, folder: str, transaction: Transaction) -> list[str]:
+        """The files that must be on disk before the version that names them is."""
+        owner = owner_of(state.branch)
+        base = version_path(folder, state.version)
+        ref = fork_files(LOCATION, owner, state.version)[:1] if owner else []
+        self._datasets.flusher.owe_head(folder, base, *ref)
+        return staged_files(self._datasets, folder, state.handle, transaction)
 
     def _stage(self, state: State, change: ManifestChange, commit: Commit) -> Transaction:
         """Stage the new rows together with the removal of the head row they supersede."""
@@ -193,8 +214,10 @@ def create(
     genesis: CommitId,
     actor: str | None,
     schema: SchemaId | None = None,
+    durability: str | None = None,
 ) -> None:
-    """Write the first version of a manifest: every table, and a commit without parent or data."""
+    """Write the first version of a manifest: every table, and a commit without parent or data. Its
+    schema keeps the durability that was chosen for the graph, if one was."""
     commit = Commit(
         id=genesis,
         parent=None,
@@ -207,7 +230,9 @@ def create(
     for pin in pins:
         rows += [table_row(pin.table_key, pin.location), version_row(pin)]
     rows.append(commit_row(commit))
-    datasets.create(LOCATION, manifest_batch(rows))
+    batch = manifest_batch(rows)
+    metadata = {**batch.schema.metadata, **durability_metadata(durability)}
+    datasets.create(LOCATION, batch.replace_schema_metadata(metadata))
 
 
 def _replacing(

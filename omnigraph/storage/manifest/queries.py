@@ -5,13 +5,14 @@ its files.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
-import orjson
 from lance.fragment import LanceFragment
 
 from omnigraph.storage.lance.columns import ADDRESS, CREATED
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.manifest.manifest import Manifest
+from omnigraph.storage.manifest.marks import MarkIndex
 from omnigraph.storage.manifest.state import STATE_COLUMNS, State
 from omnigraph.storage.manifest.timeline import TableHistory
 from omnigraph.storage.records import (
@@ -20,7 +21,10 @@ from omnigraph.storage.records import (
     TABLE_VERSION,
     Commit,
     CommitId,
+    TablePin,
     decode_commit,
+    decode_mark,
+    decode_pin,
 )
 
 Fragment = LanceFragment
@@ -33,6 +37,7 @@ class Queries:
     def __init__(self, datasets: Datasets, manifest: Manifest) -> None:
         self._datasets = datasets
         self._manifest = manifest
+        self._marks = MarkIndex()
 
     def find(self, state: State, ids: Iterable[CommitId]) -> tuple[Commit, ...]:
         """Those of the commits that a branch has, looked up without reading the whole lineage."""
@@ -59,9 +64,29 @@ class Queries:
 
     def marked(self, state: State, mark: str) -> Commit | None:
         """The commit of a branch that carries a mark."""
-        encoded = _quoted(orjson.dumps(mark).decode())
-        candidates = self.commits(state, f"{ALL_COMMITS} AND contains(metadata, '{encoded}')")
+        versions = self._marks.versions(
+            state.handle.get_fragments(), mark, partial(self._read_marks, state)
+        )
+        candidates = self.commits_at(state, versions) if versions else ()
         return next((commit for commit in candidates if commit.mark == mark), None)
+
+    def _read_marks(
+        self, state: State, fragments: Sequence[Fragment]
+    ) -> list[tuple[int, str, int]]:
+        """The marked commits in some fragments: fragment, mark and manifest version of each."""
+        with (
+            self._manifest.reading(state.branch, state.identity),
+            self._datasets.lance_call("scan_marks", state.branch),
+        ):
+            rows = state.handle.scanner(
+                columns=["metadata", CREATED, ADDRESS],
+                filter=f"{ALL_COMMITS} AND contains(metadata, '\"mark\":')",
+                fragments=list(fragments),
+            ).to_table()
+        marked = ((row, decode_mark(row)) for row in rows.to_pylist())
+        return [
+            (row[ADDRESS] >> 32, mark, row[CREATED]) for row, mark in marked if mark is not None
+        ]
 
     def commits(
         self, state: State, filter: str = ALL_COMMITS, limit: int | None = None
@@ -94,6 +119,25 @@ class Queries:
             commit = decode_commit(row, row[CREATED])
             commits[row[ADDRESS] >> 32][commit.id] = commit
         return commits
+
+    def versions_of_table(
+        self, state: State, location: str, versions: range
+    ) -> list[tuple[int, TablePin]]:
+        """The versions of one table that a range of manifest versions of a branch showed first,
+        newest first, each with the manifest version that did."""
+        with (
+            self._manifest.reading(state.branch, state.identity),
+            self._datasets.lance_call("scan_table_history", state.branch),
+        ):
+            rows = state.handle.scanner(
+                columns=[*STATE_COLUMNS, CREATED],
+                filter=(
+                    f"object_type = '{TABLE_VERSION}' AND location = '{_quoted(location)}' "
+                    f"AND {CREATED} >= {versions.start} AND {CREATED} < {versions.stop}"
+                ),
+            ).to_table()
+        pins = [(row[CREATED], decode_pin(row)) for row in rows.to_pylist()]
+        return sorted(pins, key=lambda each: (each[0], each[1].version), reverse=True)
 
     def table_history(self, state: State) -> TableHistory:
         """Every version of every table that a branch has or had, and when it became visible."""

@@ -8,6 +8,7 @@ from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import CommitRaced, Datasets, create_or_replace
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.tables import Tables
+from omnigraph.storage.lance.written_files import version_files
 from omnigraph.storage.records import (
     RECOVERY_SCHEMA,
     OperationId,
@@ -46,7 +47,10 @@ class Audit:
         def attempt(losses: int) -> None:
             # Rows of other operations may come first: an append over them is fine here.
             staged = self._tables.stage_append(self._pin(), recovery_batch(recovery))
-            self._datasets.commit(staged.handle, staged.transaction)
+            flusher = self._datasets.flusher
+            flusher.barrier(self._tables.owed([staged]))
+            handle = self._datasets.commit(staged.handle, staged.transaction)
+            flusher.owe(version_files(LOCATION, staged.transaction, int(handle.version)))
 
         retried(AUDIT, attempt, lost=(CommitRaced,))
 

@@ -13,10 +13,11 @@ import logging
 from omnigraph.errors import OmnigraphError, StorageFailed
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.compaction_groups import TARGET_ROWS, merge_groups
-from omnigraph.storage.lance.datasets import CommitRaced, Datasets, Handle
+from omnigraph.storage.lance.datasets import CommitRaced, Datasets, Handle, dataset_folder
 from omnigraph.storage.lance.index_segments import inherited
 from omnigraph.storage.lance.inline_commits import InlineResidual, rewrite_counts
 from omnigraph.storage.lance.tables import Tables
+from omnigraph.storage.lance.written_files import version_path
 from omnigraph.storage.locks.locks import NONE_KEPT, Kept, Locks, hold, hold_if_idle
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.state import LOCATION, publish_lock
@@ -102,7 +103,10 @@ class Folding:
             target = class_to_fold(head)
             if target is not None:
                 self._manifest.state(branch)
-                self._residual.compact(head, target_rows=target)
+                before = int(head.version)
+                folder = dataset_folder(LOCATION, owner_of(branch))
+                self._residual.compact(head, target_rows=target, folder=folder)
+                self._owe(folder, before, int(head.version))
                 self._manifest.state(branch, own=True)
                 self._stats.event("fold.manifest", branch=branch, version=head.version)
             failpoints.hit("fold.manifest_after")
@@ -118,13 +122,24 @@ class Folding:
             groups = merge_groups(before)
             rewrites = [self._residual.rewritten(head, g, target_rows=TARGET_ROWS) for g in groups]
             if rewrites:
+                folder = dataset_folder(LOCATION, owner_of(branch))
+                self._residual.flush_rewritten(folder, rewrites)
+                version = int(head.version)
                 try:
                     head = self._residual.commit_rewrites(head, rewrites)
                 except CommitRaced as cause:
                     raise StorageFailed("folded __manifest", str(cause)) from cause
+                self._owe(folder, version, int(head.version))
+                self._datasets.flusher.barrier()
                 self._stats.event("upkeep.manifest", branch=branch, version=head.version)
             failpoints.hit("upkeep.manifest_after")
             return len(before), *rewrite_counts(rewrites)
+
+    def _owe(self, folder: str, before: int, after: int) -> None:
+        """Owe the versions of a fold. Whoever publishes on them flushes them first, and until then
+        a power cut may take them: the version before holds the same rows."""
+        versions = range(before + 1, after + 1)
+        self._datasets.flusher.owe(version_path(folder, version) for version in versions)
 
     def fold_manifest_quietly(self, branch: str, kept: Kept = NONE_KEPT) -> None:
         """Fold after a published commit, which a failure here must not fail."""

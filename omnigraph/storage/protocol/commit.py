@@ -8,6 +8,11 @@ Invariant: before `publish` no reader sees the write; after `write_sidecar` no c
 it. Whichever arrow a crash lands on, `recover` leaves the graph before the write or after it. The
 locks of every table the write touches or relies on are held from before phase A to after phase D,
 so a base that was checked under them cannot move until the write is done.
+
+Where commits are flushed (`flushing`), a barrier stands at each arrow that a power cut must not
+reorder: staged files and the note before a head moves; the versions of the tables before the
+confirmation and before the publish, with the publish's own files; the published version, and the
+schema files that changed with it, before the commit is acknowledged.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,6 +21,7 @@ from dataclasses import dataclass, field
 
 from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed, VersionMismatch, unpublished
 from omnigraph.storage import failpoints
+from omnigraph.storage.flushing import Flusher
 from omnigraph.storage.lance.staging import StagedWrite
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks.locks import LOCK_WAIT_S, Guard, Locks, hold
@@ -113,6 +119,7 @@ class Committer:
         folding: Folding,
         promotions: Promotions,
         reclaims: Reclaims,
+        flusher: Flusher,
         stats: Stats,
         *,
         wait_s: float = LOCK_WAIT_S,
@@ -126,11 +133,13 @@ class Committer:
         self._folding = folding
         self._promotions = promotions
         self._reclaims = reclaims
+        self._flusher = flusher
         self._stats = stats
         self._wait_s = wait_s
 
-    def commit(self, prepared: Prepared, turn: Turn) -> Commit:
-        """Publish, or raise: a `Conflict` before anything is durable, `RecoveryRequired` after."""
+    def commit(self, prepared: Prepared, turn: Turn) -> tuple[Commit, bool]:
+        """Publish, or raise: a `Conflict` before anything is durable, `RecoveryRequired` after. The
+        commit, and whether it took several versions of a table."""
         names, intent = lock_names(prepared), prepared.intent
         turn.takes(names)
         with hold(self._locks, names, kept=turn.kept, wait_s=self._wait_s) as guard:
@@ -138,11 +147,12 @@ class Committer:
             with unpublished():
                 self._require_base(prepared)
                 sidecar = self._note(prepared)
-                self._write_sidecar(sidecar)
+                self._write_sidecar(sidecar, prepared)
             try:
                 pins = self._commit_tables(prepared, sidecar, guard)
                 commit = self._publish(prepared, pins, guard)
                 self._promotions.promote(sidecar.files)
+                self._flusher.barrier()
                 self._reclaims.reclaim(intent.branch, intent.reclaim)
             except Exception as cause:
                 # A table head may have moved, so from here no failure is harmless.
@@ -151,7 +161,7 @@ class Committer:
             self._sidecars.delete_published(sidecar.operation_id)
             self._learn(prepared, pins)
             failpoints.hit("commit.sidecar_deleted")
-        return commit
+        return commit, sidecar.multi_step
 
     def _require_base(self, prepared: Prepared) -> None:
         """Under the locks, before anything is durable: the branch is the one we know, this program
@@ -203,9 +213,13 @@ class Committer:
             relied_on=prepared.expected_table_versions if intent.schema is not None else {},
         )
 
-    def _write_sidecar(self, sidecar: Sidecar) -> None:
+    def _write_sidecar(self, sidecar: Sidecar, prepared: Prepared) -> None:
+        staged = [*self._tables.owed(write.staged for write in prepared.writes)]
+        staged += (file.staged for file in sidecar.files)
+        for pin in prepared.intent.new_tables:
+            self._flusher.owe_below(pin.location)
         try:
-            self._sidecars.write(sidecar)
+            self._sidecars.write(sidecar, staged)
         except StorageFailed:
             # The put may have landed although its answer was a failure.
             with suppress(StorageFailed):
@@ -219,7 +233,8 @@ class Committer:
         pins = tuple(self._commit_table(w, sidecar, guard) for w in prepared.writes)
         if sidecar.multi_step:
             guard.require_alive()
-            self._sidecars.confirm(sidecar.confirmed({p.table_key: p.version for p in pins}))
+            reached = sidecar.confirmed({p.table_key: p.version for p in pins})
+            self._sidecars.confirm(reached)
             failpoints.hit("commit.confirmed")
         failpoints.hit("commit.tables_done")
         return pins
@@ -235,13 +250,17 @@ class Committer:
             staged = step(pin)
             guard.require_alive()
             if isinstance(staged, StagedWrite):
+                self._flusher.owe(self._tables.owed([staged]))
                 pin = self._tables.commit_staged(staged, sidecar.operation_id)
             elif staged is not None:
+                self._tables.owe_since(pin, staged)
                 pin = staged
             failpoints.hit("commit.step_after")
         if sidecar.multi_step and self._folding.is_due(write.staged.base):
             guard.require_alive()
-            pin = self._folding.fold_table(pin)
+            folded = self._folding.fold_table(pin)
+            self._tables.owe_since(pin, folded)
+            pin = folded
         return pin
 
     def _learn(self, prepared: Prepared, pins: tuple[TablePin, ...]) -> None:

@@ -29,13 +29,13 @@ class Promotions:
         staged = []
         for path, data in files.items():
             aside = f"{FOLDER}/{operation}/{path}"
-            self._objects.put(aside, data)
+            self._objects.put_unflushed(aside, data)
             staged.append(SidecarFile(path, aside, hashlib.sha256(data).hexdigest()))
         return tuple(staged)
 
     def whole(self, files: Iterable[SidecarFile]) -> bool:
-        """Whether everything put aside is there as it was written."""
-        return all(self._read(file) is not None for file in files)
+        """Whether everything put aside is there as it was written, or in its place already."""
+        return all(self._read(file) is not None or self._is_promoted(file) for file in files)
 
     def promote(self, files: Iterable[SidecarFile]) -> None:
         """Move each file to its place. One that is not put aside any more is in its place."""
@@ -43,8 +43,7 @@ class Promotions:
             failpoints.hit("promote.file")
             data = self._read(file)
             if data is not None:
-                self._objects.put(file.path, data)
-                self._objects.delete(file.staged)
+                self._objects.move(file.staged, file.path, data)
             self._objects.prune(_folder_of(file))
 
     def discard(self, files: Iterable[SidecarFile]) -> None:
@@ -52,6 +51,10 @@ class Promotions:
         for file in files:
             self._objects.delete(file.staged)
             self._objects.prune(_folder_of(file))
+
+    def _is_promoted(self, file: SidecarFile) -> bool:
+        stored = self._objects.get(file.path)
+        return stored is not None and hashlib.sha256(stored.data).hexdigest() == file.sha256
 
     def _read(self, file: SidecarFile) -> bytes | None:
         stored = self._objects.get(file.staged)

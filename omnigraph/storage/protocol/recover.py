@@ -20,10 +20,11 @@ from enum import StrEnum
 
 from omnigraph.errors import NotFound, StorageFailed
 from omnigraph.storage import failpoints
-from omnigraph.storage.lance.datasets import Datasets, Handle
+from omnigraph.storage.lance.datasets import Datasets, Handle, dataset_folder
 from omnigraph.storage.lance.inline_commits import InlineResidual
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.lance.transactions import is_restore, operation_of
+from omnigraph.storage.lance.written_files import version_path
 from omnigraph.storage.locks.locks import NONE_KEPT, Guard, Kept, Locks, hold_if_idle
 from omnigraph.storage.manifest.history import History
 from omnigraph.storage.manifest.manifest import Manifest
@@ -162,11 +163,13 @@ class Recoverer:
         failpoints.hit("recover.publish_after")
         if recovery.recovery_kind == ROLLED_FORWARD:
             self._promotions.promote(sidecar.files)
+            self._datasets.flusher.barrier()
             self._reclaims.reclaim(sidecar.branch, sidecar.intent.reclaim)
         else:
             self._promotions.discard(sidecar.files)
         self._audit.record(recovery)
         failpoints.hit("recover.audit_after")
+        self._datasets.flusher.barrier()
         failpoints.hit("recover.delete_before")
         self._sidecars.delete(sidecar.operation_id)
         self._stats.event(
@@ -182,6 +185,7 @@ class Recoverer:
         state = self._state(sidecar)
         if state is None:
             return _recovery(sidecar, ORPHANED_BRANCH_DISCARDED, None, ())
+        self._owe_head(sidecar, state)
         intent = sidecar.intent
         lineage = self._history.find(sidecar.branch, [intent.commit_id, intent.rollback_id])
         settled = {commit.id for commit in lineage}
@@ -190,6 +194,11 @@ class Recoverer:
         if intent.rollback_id in settled:
             return _recovery(sidecar, ROLLED_BACK, intent.rollback_id, _undone(sidecar, state))
         return self._decide(sidecar, state, guard)
+
+    def _owe_head(self, sidecar: Sidecar, state: State) -> None:
+        """Its writer may have died between its publish and the flush of it."""
+        folder = dataset_folder(LOCATION, owner_of(sidecar.branch))
+        self._datasets.flusher.owe([version_path(folder, state.version)])
 
     def _state(self, sidecar: Sidecar) -> State | None:
         """The branch the sidecar was written for; one that was deleted and created again is not."""
@@ -261,13 +270,18 @@ class Recoverer:
         """Whether this operation wrote the versions after the pin. The versions a fold adds carry
         no mark; the confirmation vouches for them, and the first version must carry it anyway."""
         last = pin + 1 if sidecar.multi_step else int(head.version)
-        return all(
-            operation_of(self._datasets, head, version) == sidecar.operation_id
-            for version in range(pin + 1, min(last, int(head.version)) + 1)
-        )
+        try:
+            return all(
+                operation_of(self._datasets, head, version) == sidecar.operation_id
+                for version in range(pin + 1, min(last, int(head.version)) + 1)
+            )
+        except NotFound:
+            return False  # a power cut took a version between, and kept a later one
 
     def _roll_forward(self, sidecar: Sidecar, seen: Sequence[_SeenTable], guard: Guard) -> Recovery:
         pins = tuple(self._tables.pinned(each.pin, each.head) for each in seen)
+        for each, pin in zip(seen, pins, strict=True):
+            self._tables.owe_since(each.pin, pin)
         self._publish(sidecar, recovered_change(sidecar.intent, pins), seen, guard)
         outcomes = tuple(
             TableOutcome(pin.table_key, each.pin.version, pin.version)
@@ -305,6 +319,8 @@ class Recoverer:
         handle = seen.head
         if not is_done:
             handle = self._residual.restore(seen.head, seen.pin.version, sidecar.operation_id)
+        folder = self._datasets.folder(seen.pin)
+        self._datasets.flusher.owe([version_path(folder, int(handle.version))])
         failpoints.hit("recover.restore_after")
         return self._tables.pinned(seen.pin, handle)
 

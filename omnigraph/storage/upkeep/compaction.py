@@ -33,6 +33,7 @@ class Rewrite:
     base: TablePin
     fragments: tuple[int, ...]
     ordered: bool  # whether an ordered index will cover them
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,11 @@ class TablePlan:
     @property
     def is_empty(self) -> bool:
         return not self.rewrites and not self.indexes.segments
+
+    @property
+    def moves_many(self) -> bool:
+        """Whether more than a tenth of the rows get other addresses."""
+        return 10 * sum(rewrite.rows for rewrite in self.rewrites) > self.base.row_count
 
     def tasks(self, *, parts: int = 1) -> tuple[Task, ...]:
         """The work, in pieces. A segment that can be merged is cut into so many parts."""
@@ -99,19 +105,22 @@ class Compactor:
         self._tables = tables
         self._residual = InlineResidual(datasets)
 
-    def plan(self, pin: TablePin, requests: Sequence[IndexRequest]) -> TablePlan:
-        """What makes fragments few and these indexes whole."""
+    def plan(
+        self, pin: TablePin, requests: Sequence[IndexRequest], *, compacts: bool = True
+    ) -> TablePlan:
+        """What makes fragments few and brings these indexes up to date; with `compacts` off, the
+        indexes alone."""
         handle = self._datasets.handle(pin)
         with self._datasets.lance_call("plan_upkeep", pin.table_key):
-            apart = _coverage(handle, {request.name for request in requests})
+            apart = _coverage(handle, requests)
             fixed = index_segments.inherited(handle)
             free = [each for each in handle.get_fragments() if each.fragment_id not in fixed]
-            groups = merge_groups(free, apart)
+            groups = merge_groups(free, apart) if compacts else ()
             ordered = any(request.index_type == "BTREE" for request in requests)
             return TablePlan(
                 pin,
                 len(handle.get_fragments()),
-                tuple(Rewrite(pin, group, ordered) for group in groups),
+                tuple(Rewrite(pin, group, ordered, _rows(handle, group)) for group in groups),
                 index_segments.planned(handle, requests, groups),
             )
 
@@ -177,15 +186,23 @@ class Compactor:
         return self._tables.pinned(pin, head)
 
 
-def _coverage(handle: Handle, requested: set[str]) -> dict[int, frozenset[str]]:
-    """By fragment: the segments over it of indexes that nobody asks for. No commit may mix them."""
-    segments: dict[int, set[str]] = {}
+def _coverage(handle: Handle, requests: Sequence[IndexRequest]) -> dict[int, frozenset[str]]:
+    """By fragment: the segments over it of indexes that nobody asks for, and the indexes that leave
+    it out. No commit may mix them."""
+    requested = {request.name for request in requests}
+    left_out = index_segments.left_out(handle, requests)
+    segments = {number: set(names) for number, names in left_out.items()}
     for index in handle.describe_indices():
         if index.name not in requested:
             for segment in index.segments:
                 for number in segment.fragment_ids:
                     segments.setdefault(number, set()).add(str(segment.uuid))
     return {number: frozenset(uuids) for number, uuids in segments.items()}
+
+
+def _rows(handle: Handle, fragments: Sequence[int]) -> int:
+    own = (each for each in handle.get_fragments() if each.fragment_id in fragments)
+    return sum(int(each.metadata.physical_rows) for each in own)
 
 
 def _segments(handle: Handle) -> set[str]:

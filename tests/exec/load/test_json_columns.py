@@ -1,24 +1,26 @@
 """NDJSON by columns means what NDJSON by lines means, also for values at a bound of their type.
 
-A type with a list of dates is read one by one always, so it has none here. Lines that are wrong in
-many ways are read one by one anyway; here a line is right but for a value.
+Lines that are wrong in many ways are read one by one anyway; here a line is right but for a value.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.catalog.accept import accept
 from omnigraph.exec.load import decode
 from omnigraph.exec.load.lines import Lines
-from tests.exec.bulk import SCHEMA
-from tests.exec.load import test_decode
-from tests.exec.load.test_decode import _COUNTS, _EDGES, _GOOD, _WILD, _by_line, _dump, decoded
-
-CATALOG = accept(SCHEMA.replace("  days: [Date]?\n", ""))
+from tests.exec.load.test_decode import (
+    _COUNTS,
+    _EDGES,
+    _GOOD,
+    _WILD,
+    _by_line,
+    _dump,
+    _rounded,
+    decoded,
+)
 
 BOUNDS = {
     "id": ['"a"', '"b"', "null", '""', "1"],
@@ -41,7 +43,12 @@ BOUNDS = {
         ),
     ],
     "seen": [
-        *('"2024-01-31T10:00:00Z"', '"2024-01-31T10:00:00.1234Z"', '"2024-01-31 10:00:00Z"'),
+        *(
+            '"2024-01-31T10:00:00Z"',
+            '"2024-01-31T10:00:00.1230Z"',
+            '"2024-01-31T10:00:00.1234Z"',
+            '"2024-01-31 10:00:00Z"',
+        ),
         *(
             '"2024-01-31T24:00:00Z"',
             '"2024-01-31T10:00:00+02:00"',
@@ -52,6 +59,7 @@ BOUNDS = {
     ],
     "tags": ["[]", "[null]", '["x", null]', '["x", 1]', "[[]]", '"x"', "{}"],
     "marks": ["[]", "[-0.0, 1]", "[1e400]", "[null]", "[true]", "[1.5, 2]"],
+    "days": ['["2020-01-01"]', "[]", "[3]", "[1.5]", '["2020-02-30"]', "[2932897]", "[null]"],
     "face": ["[1, 2]", "[1]", "[1, 2, 3]", "[1, null]", "[1e39, 0]", "[-0.0, 0.1]", "[]"],
     "pic": ['"base64:"', '"base64:aGk="', '"base64:aGk"', '"base64:aG k="', '"hi"', '""'],
     "email": ['"a@b"', r'"\ud83d\ude00@b"', r'"\ud800@b"', r'"a\u0000@b"', '"ä@b"', "null"],
@@ -64,13 +72,6 @@ DATA = st.lists(MEMBERS, max_size=2).map(
 LINES = DATA.map(lambda data: f'{{"type": "Person", "data": {{{data}}}}}')
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _without_lists_of_dates() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(test_decode, "CATALOG", CATALOG)
-        yield
-
-
 def read_alike(lines: list[bytes]) -> None:
     data = b"".join(line + b"\n" for line in lines)
     together = decoded(data)
@@ -80,6 +81,7 @@ def read_alike(lines: list[bytes]) -> None:
     # As texts: -0.0 equals 0.0.
     assert repr(sorted(_by_line(together).items())) == repr(sorted(_by_line(alone).items()))
     assert together.faults.counts == alone.faults.counts
+    assert _rounded(together) == _rounded(alone)
 
 
 @settings(max_examples=200, deadline=None)
@@ -107,7 +109,7 @@ def test_a_line_with_every_property_is_read_by_columns(monkeypatch: pytest.Monke
 
     def counted(*arguments: Any) -> Any:
         rows = by_columns(*arguments)
-        read.append(rows[0].num_rows)
+        read.append(rows.table.num_rows)
         return rows
 
     monkeypatch.setattr(decode, "read_lines", counted)

@@ -54,5 +54,7 @@ def test_a_line_that_begins_otherwise_is_seen(
 
 def test_text_that_is_none_and_null_members_are_seen() -> None:
     assert not lines_of(b'{"a":"\xff"}').are_objects()
-    assert not lines_of(b'{"a":1}\n{"type": null}').are_objects()
+    assert lines_of(b'{"a":1}\n{"type": null}').has_null_member(["edge", "type"])
+    assert lines_of(b'{"a":"\\u0064"}\n{"ty\\u0070e": null}').has_null_member(["type"])
+    assert not lines_of(b'{"a":null,"type":"null"}').has_null_member(["type"])
     assert lines_of(b'{"a":null}').are_objects()

@@ -18,7 +18,7 @@ from omnigraph.exec.search.schema_indexes import schema_indexes
 from omnigraph.exec.upkeep import build_indexes
 from omnigraph.exec.upkeep.build_indexes import IndexNote
 from omnigraph.storage import failpoints
-from omnigraph.storage.lance import index_segments
+from omnigraph.storage.lance.id_index import IdIndex
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import TableKey
 from tests.storage.world import remove
@@ -149,19 +149,58 @@ def test_rows_written_since_get_a_segment_of_their_own(graph: og.Graph) -> None:
     assert _facts(graph.ensure_indices().built) == ALL_INDEXES
 
 
-def test_an_index_of_many_segments_becomes_one(
-    graph: og.Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(index_segments, "SEGMENTS_MAX", 2)
+def test_an_index_of_many_segments_becomes_one(graph: og.Graph) -> None:
     for first in range(0, 30, 10):
         _add(graph, first, first + 10, faces=False)
         graph.ensure_indices()
-    pin = graph.snapshot().tables[PERSON]
-    [ids] = [
-        i for i in graph._store.datasets.handle(pin).describe_indices() if i.name == "id:ordered"
-    ]
-    assert len(ids.segments) == 1
-    assert ids.num_rows_indexed == 30
+    assert _segments(graph, "id:ordered") == [30]
+
+
+def _segments(graph: og.Graph, name: str) -> list[int]:
+    """The rows of an index's segments."""
+    handle = graph._store.datasets.handle(graph.snapshot().tables[PERSON])
+    [index] = [each for each in handle.describe_indices() if each.name == name]
+    rows = {each.fragment_id: each.count_rows() for each in handle.get_fragments()}
+    assert index.num_rows_indexed == sum(rows.values())
+    return sorted(sum(rows[n] for n in segment.fragment_ids) for segment in index.segments)
+
+
+def test_a_large_segment_stays_and_small_ones_are_joined(graph: og.Graph) -> None:
+    _add(graph, 0, 300)
+    graph.ensure_indices()
+    text = next(i.name for i in schema_indexes(accept(SCHEMA)) if i.kind is TEXT)
+    for first in range(300, 305):
+        _add(graph, first, first + 1)
+        graph.ensure_indices()
+    assert _segments(graph, "id:ordered") == [5, 300]
+    assert _segments(graph, text) == [5, 300]
+
+
+def test_a_changed_text_waits_and_is_indexed_anew_past_a_tenth(
+    graph: og.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _add(graph, 0, 300)
+    graph.ensure_indices()
+    monkeypatch.setattr(IdIndex, "find", lambda *given: None)  # rows keep their row ids
+    _step(graph, "change", 4)  # the four people of age 7
+    _add(graph, 300, 305)
+    assert (PERSON, "bio", TEXT) in _facts(graph.ensure_indices().built), "the new rows"
+    known = graph._store.reader(graph.snapshot(), PERSON).indexes()
+    assert {i.behind for i in known if i.column == "bio"} == {0, 4}, "the changed are compared"
+    assert _likers(graph) == 301
+    assert graph.ensure_indices().commit_id is None, "few changed rows wait"
+    for number in range(10):
+        _step(graph, "change", number)
+    assert (PERSON, "bio", TEXT) in _facts(graph.ensure_indices().built)
+    known = graph._store.reader(graph.snapshot(), PERSON).indexes()
+    assert all(i.is_whole for i in known if i.column == "bio")
+    with og.open(graph.uri) as again:
+        assert _likers(again) == 305 - 40
+
+
+def _likers(graph: og.Graph) -> int:
+    text = 'query q() { match { $p: Person search($p.bio, "likes") } return { count($p) as n } }'
+    return int(graph.query(text).rows[0]["n"])
 
 
 def test_indexes_belong_to_their_branch(graph: og.Graph) -> None:

@@ -92,6 +92,7 @@ def test_what_came_since_costs_what_came_since(tmp_path: Path) -> None:
     graph = made(tmp_path / "large", commits=0)
     add(graph, 0, 70_000)
     graph.optimize()
+    graph.ensure_indices()  # also those that topology files stand in for
     store = graph._store
 
     def segments(column: str) -> set[str]:

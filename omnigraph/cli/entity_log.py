@@ -1,0 +1,75 @@
+"""`omnigraph log`: the commits that changed one node or edge, newest first."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph.cli.address import graph_uri
+from omnigraph.cli.change_text import diff_lines
+from omnigraph.cli.commit_text import commit_lines
+from omnigraph.cli.engine import open_graph
+from omnigraph.cli.options import BranchOrMain, GraphPath, Json, Store, Uri
+from omnigraph.cli.terminal import plain_errors, show, show_json
+
+if TYPE_CHECKING:
+    from omnigraph.exec.changes.entity_history import EntityHistory
+    from omnigraph.graph import Graph
+
+
+def log(
+    type_: Annotated[str, typer.Argument(metavar="TYPE", help="Its node or edge type.")],
+    id_: Annotated[str, typer.Argument(metavar="ID", help="Its id; of a keyed node, the key.")],
+    path: GraphPath = None,
+    branch: BranchOrMain = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="At most this many.")
+    ] = None,
+    json: Json = False,
+    uri: Uri = None,
+    store: Store = None,
+) -> None:
+    """Show every commit that changed one node or edge, newest first.
+
+    Below a commit stands what it did: `+` inserted, `-` deleted, `~` updated with each value that
+    differs.
+    """
+    with plain_errors(), open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+        history = _history(graph, type_, id_, branch)
+        revisions = list(islice(history, limit))
+        unreadable = history.unreadable
+        if not revisions and unreadable is None:
+            from omnigraph.errors import NotFound
+
+            raise NotFound(type_, id_, "no commit has or had it")
+        if json:
+            document: dict[str, object] = {"revisions": [each.to_json() for each in revisions]}
+            if unreadable is not None:
+                document["first_unreadable_commit_id"] = unreadable
+            show_json(document)
+            return
+        causes = [each.cause for each in revisions]
+        for line, revision in zip(
+            commit_lines(causes, graph.commits.names()), revisions, strict=True
+        ):
+            show(line)
+            for text in diff_lines(revision.change):
+                show(f"  {text}")
+        if unreadable is not None:
+            show(f"(cleanup removed what was before {unreadable})")
+
+
+def _history(graph: Graph, type_: str, entity: str, branch: str | None) -> EntityHistory:
+    """The history of an entity of a node type, else of an edge type."""
+    from omnigraph.errors import BadRequest
+
+    try:
+        return graph.history("node", type_, entity, branch=branch)
+    except BadRequest as no_node:
+        try:
+            return graph.history("edge", type_, entity, branch=branch)
+        except BadRequest as no_edge:
+            known = f"{no_node.hint}; edges {no_edge.hint}"
+            raise BadRequest(f"unknown type '{type_}'", f"nodes {known}") from None

@@ -1,0 +1,129 @@
+"""Entity history: every commit that inserted, updated or deleted one entity, newest first.
+
+    row ─▶ the version that wrote it ─▶ the commit that published that ─▶ the row before ─▶ …
+
+Invariant: exactly the changes of this entity that the commits on the line of first parents list. A
+row knows the table version that last wrote it, so the commits since are not looked at; while the
+entity is missing, those are that may have deleted rows. The cost follows the commits that touched
+the table, and how far back the caller reads, not the rows.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from omnigraph.catalog.model import Type
+from omnigraph.errors import ChangeFeedGap
+from omnigraph.exec.changes.diff import Change, Filters, commit_changes, readable
+from omnigraph.exec.changes.feed import cause_document
+from omnigraph.exec.schemas import Schemas
+from omnigraph.exec.values.pushdown import ids_filter
+from omnigraph.storage.manifest.table_line import TableLine
+from omnigraph.storage.records import Commit, CommitId, Snapshot, TablePin
+from omnigraph.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRevision:
+    """One commit that changed an entity, and how."""
+
+    cause: Commit
+    change: Change
+
+    def to_json(self) -> dict[str, Any]:
+        """The revision as a server sends it."""
+        return {"cause": cause_document(self.cause), "change": self.change.to_json()}
+
+
+class _StoredRow(NamedTuple):
+    """Where an entity lies in a table version."""
+
+    row_id: int
+    written: int  # the table version that last wrote it
+
+
+class EntityHistory:
+    """The revisions of one entity up to a snapshot, read while they are iterated over.
+
+    Where cleanup removed what an older revision needs, the iteration ends, and `unreadable` names
+    the first commit that cannot be compared with the one before it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        schemas: Schemas,
+        snapshot: Snapshot,
+        owner: Type,
+        entity: str,
+        before: Commit | None = None,
+    ) -> None:
+        self._store = store
+        self._schemas = schemas
+        self._snapshot = snapshot
+        self._owner = owner
+        self._entity = entity
+        self._end = before.manifest_version if before else snapshot.manifest_version + 1
+        self.unreadable: CommitId | None = None
+
+    def __iter__(self) -> Iterator[EntityRevision]:
+        self.unreadable = None
+        pin = self._snapshot.tables.get(self._owner.table)
+        if pin is None:
+            return
+        line = self._store.history.table_line(self._snapshot.branch, pin.location, self._end)
+        try:
+            yield from self._revisions(line)
+        except ChangeFeedGap as gap:
+            self.unreadable = CommitId(gap.first_unreadable_commit_id)
+
+    def _revisions(self, line: TableLine) -> Iterator[EntityRevision]:
+        if line.pin(0) is None:
+            return
+        with readable(line.cause(0).id):
+            index, row = 0, self._row(line, 0)
+        while (pin := line.pin(index)) is not None:
+            if row is not None:
+                index = line.oldest_since(index, row.written)
+            elif not _may_delete(line.cause(index), pin):
+                index += 1  # the entity was missing before it too
+                continue
+            commit = line.cause(index)
+            with readable(commit.id):
+                earlier = self._row(line, index + 1)
+            change = self._change(commit, earlier, row)
+            if change is not None:
+                yield EntityRevision(commit, change)
+            index, row = index + 1, earlier
+
+    def _row(self, line: TableLine, index: int) -> _StoredRow | None:
+        pin = line.pin(index)
+        if pin is None:
+            return None
+        reader = self._store.tables.reader(pin)
+        if reader.lacks(pa.array([self._entity])):
+            return None
+        rows = reader.last_written(ids_filter([self._entity]))
+        return _StoredRow(*rows[0]) if rows else None
+
+    def _change(
+        self, commit: Commit, before: _StoredRow | None, after: _StoredRow | None
+    ) -> Change | None:
+        if commit.parent is None or (before is None and after is None):
+            return None
+        changes = commit_changes(self._store, self._schemas, commit, Filters())
+        with readable(commit.id):
+            return changes.of_entity(
+                self._owner.id,
+                self._entity,
+                None if before is None else before.row_id,
+                None if after is None else after.row_id,
+            )
+
+
+def _may_delete(commit: Commit, pin: TablePin) -> bool:
+    """Whether a commit may have deleted rows of a table; one that counted its rows says so."""
+    counts = commit.counts.get(pin.table_key)
+    return counts is None or counts.deleted > 0

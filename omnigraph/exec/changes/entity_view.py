@@ -1,0 +1,108 @@
+"""Entity lookup: the properties of one node or edge, and how many edges of each type a node has.
+
+Invariant: of one snapshot. The cost follows the edges of the entity and the number of edge types,
+not the tables.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.catalog.model import Catalog, NodeType, Type
+from omnigraph.errors import BadRequest, NotFound
+from omnigraph.exec.changes.entities import Entities
+from omnigraph.exec.changes.images import Image, images
+from omnigraph.exec.values.pushdown import ids_filter
+from omnigraph.storage.records import Snapshot
+from omnigraph.storage.store import Store
+
+OUT, IN = "out", "in"
+_ENDS = {OUT: "src", IN: "dst"}
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeCount:
+    """How many edges of a type leave a node (`out`) or lead to it (`in`)."""
+
+    type: str
+    direction: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class EntityView:
+    """One entity of a snapshot. `edges` are those of a node, without the types it has none of."""
+
+    kind: str
+    type: str
+    type_id: str
+    id: str
+    image: Image
+    edges: tuple[EdgeCount, ...]
+    commit_id: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The entity as a server sends it."""
+        return {
+            "kind": self.kind,
+            "type": {"id": self.type_id, "name": self.type},
+            "id": self.id,
+            **self.image.to_json(),
+            "edges": [
+                {"type_name": each.type, "direction": each.direction, "count": each.count}
+                for each in self.edges
+            ],
+            "graph_commit_id": self.commit_id,
+        }
+
+
+def require_type(catalog: Catalog, kind: str, name: str) -> Type:
+    """The type of an entity that a caller names, or `BadRequest`."""
+    if kind not in ("node", "edge"):
+        raise BadRequest(f"'{kind}' is neither node nor edge")
+    owner = catalog.node(name) if kind == "node" else catalog.edge(name)
+    if owner is None:
+        known = ", ".join(catalog.nodes if kind == "node" else catalog.edges)
+        raise BadRequest(f"unknown {kind} type '{name}'", f"known: {known}")
+    return owner
+
+
+def find_entity(
+    store: Store, catalog: Catalog, snapshot: Snapshot, owner: Type, entity: str
+) -> EntityView:
+    """An entity as a snapshot has it, or `NotFound`."""
+    missing = NotFound(f"{owner.kind} {owner.name}", entity)
+    if owner.table not in snapshot.tables:
+        raise missing
+    with store.history.lost.reading(snapshot):
+        reader = store.reader(snapshot, owner.table)
+        rows = [] if reader.lacks(pa.array([entity])) else reader.last_written(ids_filter([entity]))
+        if not rows:
+            raise missing
+        row_ids = pa.array([rows[0][0]], pa.uint64())
+        picked = Entities(owner, reader).pick(row_ids, pa.array([entity]))
+        (image,) = images(owner, picked.rows)
+        edges = tuple(_edge_counts(store, catalog, snapshot, owner, entity))
+    assert image is not None
+    return EntityView(
+        str(owner.kind), owner.name, str(owner.id), entity, image, edges, str(snapshot.commit_id)
+    )
+
+
+def _edge_counts(
+    store: Store, catalog: Catalog, snapshot: Snapshot, owner: Type, entity: str
+) -> Iterator[EdgeCount]:
+    if not isinstance(owner, NodeType):
+        return
+    for edge in catalog.edges.values():
+        if edge.table not in snapshot.tables:
+            continue
+        for direction, node in ((OUT, edge.source), (IN, edge.target)):
+            if node != owner.name:
+                continue
+            end = _ENDS[direction]
+            reader = store.reader(snapshot, edge.table)
+            if count := reader.count(ids_filter([entity], end)):
+                yield EdgeCount(edge.name, direction, count)

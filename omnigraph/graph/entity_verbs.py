@@ -1,0 +1,147 @@
+"""`Graph.entity`, `history` and `put_blob`: one node or edge, now and through the commits.
+
+Invariant: these methods find the snapshot and the type that are named and ask the changes room,
+nothing else.
+"""
+
+import contextlib
+from base64 import b64encode
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+
+from omnigraph.arguments import checked
+from omnigraph.deferred import deferred
+from omnigraph.errors import BadRequest, NotFound, PreconditionFailed
+from omnigraph.exec.points import Points
+from omnigraph.exec.schemas import Schemas
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import Snapshot
+from omnigraph.storage.store import Store
+
+if TYPE_CHECKING:
+    from omnigraph.exec.changes.blobs import BlobCell, find_blob, require_blob
+    from omnigraph.exec.changes.entity_history import EntityHistory
+    from omnigraph.exec.changes.entity_view import EntityView, find_entity, require_type
+    from omnigraph.exec.mutate.run import MutationResult
+else:
+    MutationResult = deferred("omnigraph.exec.mutate.run", "MutationResult")
+    EntityView = deferred("omnigraph.exec.changes.entity_view", "EntityView")
+    find_entity = deferred("omnigraph.exec.changes.entity_view", "find_entity")
+    require_type = deferred("omnigraph.exec.changes.entity_view", "require_type")
+    EntityHistory = deferred("omnigraph.exec.changes.entity_history", "EntityHistory")
+    BlobCell = deferred("omnigraph.exec.changes.blobs", "BlobCell")
+    find_blob = deferred("omnigraph.exec.changes.blobs", "find_blob")
+    require_blob = deferred("omnigraph.exec.changes.blobs", "require_blob")
+
+_PUT = (
+    "query put_blob($id: String, $bytes: Blob) {{ update {} set {{ {}: $bytes }} where id = $id }}"
+)
+_PUT_ATTEMPTS = 8
+
+
+class EntityVerbs:
+    """The verbs of a graph that are about one entity."""
+
+    _store: Store
+    _schemas: Schemas
+    _points: Points
+    mutate: Callable[..., MutationResult]
+
+    @checked
+    def entity(
+        self,
+        kind: str,
+        type: str,
+        id: str,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+    ) -> EntityView:
+        """One node or edge with its properties, and of a node how many edges of each type it has;
+        `NotFound` if there is none."""
+        pinned = self._points.pinned(branch, snapshot)
+        catalog = self._schemas.of(pinned).catalog
+        return find_entity(self._store, catalog, pinned, require_type(catalog, kind, type), id)
+
+    @checked
+    def history(
+        self,
+        kind: str,
+        type: str,
+        id: str,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        before: str | None = None,
+    ) -> EntityHistory:
+        """Every commit that changed a node or edge, newest first, with how it was before and after.
+
+        They are the commits that lead to a branch (`main` by default) or to another point in time,
+        a merge as what it changed there; with `before`, only those older than that commit. Read
+        while they are iterated over.
+        """
+        pinned = self._points.pinned(branch, snapshot)
+        owner = require_type(self._schemas.of(pinned).catalog, kind, type)
+        last = None if before is None else self._points.resolve(before, kind="commit")
+        return EntityHistory(self._store, self._schemas, pinned, owner, id, last)
+
+    @checked
+    def put_blob(
+        self,
+        kind: str,
+        type: str,
+        id: str,
+        property: str,
+        data: bytes,
+        *,
+        branch: str = MAIN,
+        if_match: Collection[str] | None = None,
+        actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        once: str | None = None,
+    ) -> MutationResult:
+        """Set a blob to these bytes, as one commit; `NotFound` if there is no such entity.
+
+        With `if_match` only while the cell has one of these ETags, or with `*` any value, else
+        `PreconditionFailed`.
+        """
+        if not isinstance(data, bytes):
+            raise BadRequest("a blob is put as bytes", "encode a text first")
+        if once is not None and self._store.marked(branch, once) is not None:
+            if_match = None  # it was put before, and has another tag since
+        text = f"base64:{b64encode(data).decode('ascii')}"
+        for _ in range(_PUT_ATTEMPTS):
+            head = self._store.snapshot(branch)
+            owner = require_type(self._schemas.of(head).catalog, kind, type)
+            require_blob(owner, kind, property)
+            if if_match is not None:
+                self._require_tag(head, (kind, type, id, property), if_match)
+            try:
+                done = self.mutate(
+                    _PUT.format(owner.name, property),
+                    {"id": id, "bytes": text},
+                    branch=branch,
+                    if_commit=None if if_match is None else head.commit_id,
+                    actor=actor,
+                    message=message,
+                    metadata=metadata,
+                    once=once,
+                )
+            except PreconditionFailed as moved:
+                lost = moved  # by a write to something else, maybe: the tag is looked at again
+                continue
+            if done.commit is None:
+                raise NotFound(f"{kind} {type}", id)
+            return done
+        raise lost
+
+    def _require_tag(
+        self, head: Snapshot, selector: tuple[str, str, str, str], tags: Collection[str]
+    ) -> None:
+        cell: BlobCell | None = None
+        with contextlib.suppress(NotFound):
+            cell = find_blob(self._store, self._schemas.of(head).catalog, head, selector)
+        if cell is None or ("*" not in tags and cell.etag not in tags):
+            actual = None if cell is None else cell.etag
+            raise PreconditionFailed(head.branch, ", ".join(tags), actual)
