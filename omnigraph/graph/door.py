@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from omnigraph.arguments import checked
 from omnigraph.catalog.model import Catalog
-from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest, NotFound, TypeCheckError
 from omnigraph.exec.durations import GRACE, Duration
 from omnigraph.exec.limits import Stop
@@ -28,6 +27,31 @@ from omnigraph.graph.entity_verbs import EntityVerbs
 from omnigraph.graph.export_verbs import ExportVerbs
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.index_verb import IndexVerb
+from omnigraph.graph.later_rooms import (
+    Changes,
+    CheckReport,
+    CleanupReport,
+    Coalescer,
+    Frames,
+    IndexReport,
+    LoadResult,
+    MutationResult,
+    OptimizeReport,
+    Order,
+    RepairReport,
+    changes_between,
+    check,
+    ensure_indices,
+    filters,
+    load,
+    query_on_spark,
+    request,
+    require_sharing,
+    require_window,
+    run_mutation,
+    shares_commit,
+    upkeep,
+)
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text
 from omnigraph.graph.undo_verbs import UndoVerbs
@@ -50,52 +74,7 @@ from omnigraph.storage.stats import StatsView
 from omnigraph.storage.store import Store
 
 if TYPE_CHECKING:
-    from omnigraph.exec.changes.blobs import BlobCell, find_blob
-    from omnigraph.exec.changes.diff import Changes, changes_between, filters
-    from omnigraph.exec.load.request import LoadResult
-    from omnigraph.exec.mutate.coalesce import (
-        Coalescer,
-        require_sharing,
-        require_window,
-        shares_commit,
-    )
-    from omnigraph.exec.mutate.run import MutationResult, request, run_mutation
-    from omnigraph.exec.upkeep.build_indexes import IndexReport, ensure_indices
-    from omnigraph.exec.upkeep.check import CheckReport, check
-    from omnigraph.exec.upkeep.cleanup import CleanupReport
-    from omnigraph.exec.upkeep.optimize import OptimizeReport
-    from omnigraph.pipeline import upkeep
-    from omnigraph.pipeline.frames import Frames
-    from omnigraph.pipeline.load import Order, load
-    from omnigraph.pipeline.spark_query import query_on_spark
     from omnigraph.plan.mutation_ir import Plan
-    from omnigraph.storage.upkeep.repair import RepairReport
-else:
-    BlobCell = deferred("omnigraph.exec.changes.blobs", "BlobCell")
-    find_blob = deferred("omnigraph.exec.changes.blobs", "find_blob")
-    Changes = deferred("omnigraph.exec.changes.diff", "Changes")
-    changes_between = deferred("omnigraph.exec.changes.diff", "changes_between")
-    filters = deferred("omnigraph.exec.changes.diff", "filters")
-    LoadResult = deferred("omnigraph.exec.load.request", "LoadResult")
-    Coalescer = deferred("omnigraph.exec.mutate.coalesce", "Coalescer")
-    require_sharing = deferred("omnigraph.exec.mutate.coalesce", "require_sharing")
-    require_window = deferred("omnigraph.exec.mutate.coalesce", "require_window")
-    shares_commit = deferred("omnigraph.exec.mutate.coalesce", "shares_commit")
-    MutationResult = deferred("omnigraph.exec.mutate.run", "MutationResult")
-    request = deferred("omnigraph.exec.mutate.run", "request")
-    run_mutation = deferred("omnigraph.exec.mutate.run", "run_mutation")
-    IndexReport = deferred("omnigraph.exec.upkeep.build_indexes", "IndexReport")
-    ensure_indices = deferred("omnigraph.exec.upkeep.build_indexes", "ensure_indices")
-    CheckReport = deferred("omnigraph.exec.upkeep.check", "CheckReport")
-    check = deferred("omnigraph.exec.upkeep.check", "check")
-    CleanupReport = deferred("omnigraph.exec.upkeep.cleanup", "CleanupReport")
-    OptimizeReport = deferred("omnigraph.exec.upkeep.optimize", "OptimizeReport")
-    upkeep = deferred("omnigraph.pipeline", "upkeep")
-    Frames = deferred("omnigraph.pipeline.frames", "Frames")
-    Order = deferred("omnigraph.pipeline.load", "Order")
-    load = deferred("omnigraph.pipeline.load", "load")
-    query_on_spark = deferred("omnigraph.pipeline.spark_query", "query_on_spark")
-    RepairReport = deferred("omnigraph.storage.upkeep.repair", "RepairReport")
 
 _ENGINES = ("auto", "local", "spark")
 USE_MUTATE = "use graph.mutate"
@@ -349,22 +328,6 @@ class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb):
                 hint = missing.hint or "pass `from` to create it"
                 raise NotFound("branch", branch, hint) from None
             return self._schemas.of(self._points.snapshot(from_branch, kind="branch")).catalog
-
-    @checked
-    def blob(
-        self,
-        kind: str,
-        type: str,
-        id: str,
-        property: str,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-    ) -> BlobCell:
-        """One blob: what is known about it, and its bytes when they are asked for."""
-        pinned = self._points.pinned(branch, snapshot)
-        catalog = self._schemas.of(pinned).catalog
-        return find_blob(self._store, catalog, pinned, (kind, type, id, property))
 
     @checked
     def branch(self, name: str) -> BranchHandle:

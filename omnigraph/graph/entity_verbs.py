@@ -1,4 +1,4 @@
-"""`Graph.entity`, `history` and `put_blob`: one node or edge, now and through the commits.
+"""`Graph.entity`, `history`, `blob` and `put_blob`: one node or edge, now and through the commits.
 
 Invariant: these methods find the snapshot and the type that are named and ask the changes room,
 nothing else.
@@ -46,6 +46,22 @@ class EntityVerbs:
     _schemas: Schemas
     _points: Points
     mutate: Callable[..., MutationResult]
+
+    @checked
+    def blob(
+        self,
+        kind: str,
+        type: str,
+        id: str,
+        property: str,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+    ) -> BlobCell:
+        """One blob: what is known about it, and its bytes when they are asked for."""
+        pinned = self._points.pinned(branch, snapshot)
+        catalog = self._schemas.of(pinned).catalog
+        return find_blob(self._store, catalog, pinned, (kind, type, id, property))
 
     @checked
     def entity(
