@@ -26,7 +26,6 @@ from omnigraph.storage.manifest.state import LOCATION, read_state
 from omnigraph.storage.names import BACKUP_FOLDER, MAIN, lock_name, require_actor, table_location
 from omnigraph.storage.objects import Root, StorageOptions, root_of
 from omnigraph.storage.protocol.power_cut import PowerCut
-from omnigraph.storage.protocol.sidecars import FOLDER as SIDECARS
 from omnigraph.storage.records import CommitId, SchemaId, Snapshot
 from omnigraph.storage.store import Settings, Store
 from omnigraph.types import TableKey
@@ -101,7 +100,7 @@ def open_store(
     store.first = _require_graph(store, settings, folders)
     if not read_only:
         _require_writable_folder(where)
-    if not read_only and (folders is None or SIDECARS in folders):
+    if not read_only and (folders is None or store.sidecars.may_be_among(folders)):
         store.heal(if_room=True)  # a graph on a full disk must open, or nobody could clean it up
     store.stats.event("graph.opened", uri=where.uri, read_only=read_only)
     return store
