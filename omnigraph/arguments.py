@@ -20,6 +20,7 @@ R = TypeVar("R")
 
 _WORDS = {
     str: "a text",
+    bytes: "bytes",
     int: "a whole number",
     float: "a number",
     bool: "True or False",

@@ -121,7 +121,7 @@ class Worker:
         """RB: a transaction that ends with an error leaves nothing."""
         name = f"rb-{self.mark}"
         try:
-            with self.graph.transaction(self.on) as tx:
+            with self.graph.transaction(branch=self.on) as tx:
                 tx.mutate(ADD.replace("new", "rb"), {"n": name})
                 raise KeyError(name)
         except KeyError:
@@ -142,7 +142,7 @@ class Worker:
     def g1a(self) -> None:
         """A version that is never committed is never read."""
         try:
-            with self.graph.transaction(self.on) as tx:
+            with self.graph.transaction(branch=self.on) as tx:
                 tx.mutate(SET, {"n": "g1a", "v": 2})
                 self.tell("g1a", version=self.read("g1a")["p.version"])
                 raise KeyError
@@ -151,7 +151,7 @@ class Worker:
 
     def g1b(self) -> None:
         """A version that is overwritten before the commit is never read."""
-        with self.graph.transaction(self.on) as tx:
+        with self.graph.transaction(branch=self.on) as tx:
             tx.mutate(SET, {"n": "g1b", "v": 0})
             self.tell("g1b", version=self.read("g1b")["p.version"])
             tx.mutate(SET, {"n": "g1b", "v": FAR + self.count})
@@ -161,7 +161,7 @@ class Worker:
         """No two transactions read what the other wrote."""
         own, other = (f"g1c-{n}" for n in self.chance.sample((0, 1), 2))
         written = self.number * FAR + self.count
-        with self.graph.transaction(self.on) as tx:
+        with self.graph.transaction(branch=self.on) as tx:
             tx.mutate(SET, {"n": own, "v": written})
             read = tx.query(READ, {"n": other}).rows[0]["p.version"]
         self.tell("g1c", wrote=written, read=read)

@@ -114,8 +114,7 @@ class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb):
         return described("Graph", self._facts)
 
     def _facts(self) -> str:
-        head = self._store.snapshot(MAIN)
-        catalog = self._schemas.of(head).catalog
+        head, catalog = self.snapshot(MAIN), self.schema.catalog
         rows = {
             kind: sum(head.tables[t.table].row_count for t in types if t.table in head.tables)
             for kind, types in (("node", catalog.nodes.values()), ("edge", catalog.edges.values()))
@@ -349,7 +348,8 @@ class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb):
         """A block whose writes become one commit of a branch, or none; with `if_commit` only on
         that head of the branch. `once` names it: if a commit of the branch has that name, what the
         block writes is dropped, and `outcome` is that of the commit."""
-        return Transaction(self, noted(actor, message, metadata), branch, if_commit, once)
+        note, owned = noted(actor, message, metadata), self._store.owned_branches.owned
+        return Transaction(self, note, owned, branch, if_commit, once)
 
     @checked
     def ensure_indices(

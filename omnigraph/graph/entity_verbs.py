@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from omnigraph.arguments import checked
 from omnigraph.deferred import deferred
-from omnigraph.errors import BadRequest, NotFound, PreconditionFailed
+from omnigraph.errors import NotFound, PreconditionFailed
 from omnigraph.exec.points import Points
 from omnigraph.exec.schemas import Schemas
-from omnigraph.storage.names import MAIN
+from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
 
@@ -75,6 +75,7 @@ class EntityVerbs:
     ) -> EntityView:
         """One node or edge with its properties, and of a node how many edges of each type it has;
         `NotFound` if there is none."""
+        require_text("an id", id)
         pinned = self._points.pinned(branch, snapshot)
         catalog = self._schemas.of(pinned).catalog
         return find_entity(self._store, catalog, pinned, require_type(catalog, kind, type), id)
@@ -96,6 +97,7 @@ class EntityVerbs:
         a merge as what it changed there; with `before`, only those older than that commit. Read
         while they are iterated over.
         """
+        require_text("an id", id)
         pinned = self._points.pinned(branch, snapshot)
         owner = require_type(self._schemas.of(pinned).catalog, kind, type)
         last = None if before is None else self._points.resolve(before, kind="commit")
@@ -122,8 +124,6 @@ class EntityVerbs:
         With `if_match` only while the cell has one of these ETags, or with `*` any value, else
         `PreconditionFailed`.
         """
-        if not isinstance(data, bytes):
-            raise BadRequest("a blob is put as bytes", "encode a text first")
         if once is not None and self._store.marked(branch, once) is not None:
             if_match = None  # it was put before, and has another tag since
         text = f"base64:{b64encode(data).decode('ascii')}"

@@ -167,23 +167,29 @@ class Transaction:
         self,
         graph: "Graph",
         note: CommitNote,
+        owned: Callable[[str], contextlib.AbstractContextManager[None]],
         branch: str = MAIN,
         if_commit: str | None = None,
         once: str | None = None,
     ) -> None:
         self._graph = graph
         self._note = note
+        self._own = owned
         self._once = once
         self._branch = branch
         self._if_commit = if_commit
         self._name = f"tx/{ULID()}"
+        self._owned = contextlib.ExitStack()
         self.outcome: MergeOutcome | None = None
 
     def __enter__(self) -> Self:
         head = self._graph.branch(self._branch).snapshot().commit_id
         if self._if_commit is not None and head != self._if_commit:
             raise PreconditionFailed(self._branch, self._if_commit, head)
-        self._graph.branches.create(self._name, from_=self._if_commit or self._branch)
+        with contextlib.ExitStack() as entered:
+            entered.enter_context(self._own(self._name))
+            self._graph.branches.create(self._name, from_=self._if_commit or self._branch)
+            self._owned = entered.pop_all()
         return self
 
     def __exit__(
@@ -192,6 +198,10 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        with self._owned:
+            self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
         if error is not None:
             self._discard()
             return
@@ -210,6 +220,7 @@ class Transaction:
             self._discard()
             raise
 
+    @checked
     def annotate(self, metadata: Mapping[str, str]) -> None:
         """Add texts to the metadata of the commit."""
         texts = {**self._note.metadata, **metadata}

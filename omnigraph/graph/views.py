@@ -3,8 +3,9 @@
 Invariant: a view asks one part and keeps nothing.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from omnigraph.arguments import checked
@@ -45,6 +46,7 @@ else:
     run_merge = deferred("omnigraph.exec.merge.run", "run_merge")
 
 _NEWEST_FIRST = "Commits of main, newest first"
+_LOOK_S = 0.1
 
 
 def described(name: str, facts: Callable[[], str]) -> str:
@@ -267,6 +269,40 @@ class ChangesView:
         return feed.poll(
             start=start, cursor=cursor, page_token=page_token, limit=limit, commits=commits
         )
+
+    @checked
+    def follow(
+        self,
+        branch: str = MAIN,
+        *,
+        start: str | None = None,
+        cursor: str | None = None,
+        kinds: Collection[str] = (),
+        types: Collection[str] = (),
+        ops: Collection[str] = (),
+    ) -> Iterator[FeedPage]:
+        """The pages of a branch's feed as commits come, for ever: a page that has none is not
+        given. Leave the loop to stop; the cursor of the last page that has one goes on later."""
+        poll = partial(self.poll, branch, kinds=kinds, types=types, ops=ops)
+
+        def pages() -> Iterator[FeedPage]:
+            seen = self._head(branch)  # before the poll, so that no commit falls between the two
+            page = poll(start=start, cursor=cursor)
+            while True:
+                if page.blocks:
+                    yield page
+                if page.next_page_token is not None:
+                    page = poll(page_token=page.next_page_token)
+                    continue
+                while (head := self._head(branch)) == seen:
+                    time.sleep(_LOOK_S)
+                seen = head
+                page = poll(cursor=page.cursor)
+
+        return pages()
+
+    def _head(self, branch: str) -> str:
+        return self._store.snapshot(branch).commit_id
 
     def _feed(
         self, branch: str, kinds: Collection[str], types: Collection[str], ops: Collection[str]

@@ -22,6 +22,7 @@ class ChangeCause(Body, kw_only=True):
     authored_at: int
     message: str | UnsetType = UNSET
     metadata: dict[str, str] | UnsetType = UNSET
+    graph_manifest_version: int | UnsetType = UNSET
 
 
 class ChangeType(Body, kw_only=True):
@@ -102,5 +103,6 @@ class ExportRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Which types of which branch to export; `table_keys` is an older spelling."""
 
     branch: str | None = None
+    snapshot: str | None = None
     type_names: list[str] | None = None
     table_keys: list[str] | None = None

@@ -102,6 +102,8 @@ def open_store(
         _require_writable_folder(where)
     if not read_only and (folders is None or store.sidecars.may_be_among(folders)):
         store.heal(if_room=True)  # a graph on a full disk must open, or nobody could clean it up
+        if where.is_local:  # elsewhere it is a request more, which a transaction and cleanup make
+            store.owned_branches.remove_ownerless()
     store.stats.event("graph.opened", uri=where.uri, read_only=read_only)
     return store
 

@@ -34,6 +34,7 @@ from omnigraph.storage.manifest.branches import BACKUP_LOCK, BRANCHES_LOCK, RETE
 from omnigraph.storage.manifest.feed_claims import FeedClaims
 from omnigraph.storage.manifest.history import History
 from omnigraph.storage.manifest.manifest import Manifest
+from omnigraph.storage.manifest.owned_branches import OwnedBranches
 from omnigraph.storage.manifest.publish import Publisher
 from omnigraph.storage.manifest.queries import Queries
 from omnigraph.storage.manifest.state import State
@@ -115,6 +116,7 @@ class Store:
         self.branches = Branches(
             self.datasets, tag_refs, self.manifest, self.locks, self.stats, self.require_writable
         )
+        self.owned_branches = OwnedBranches(self.branches, self.locks, self.stats)
         self.tags = Tags(
             tag_refs,
             self.datasets,

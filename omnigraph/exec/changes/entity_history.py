@@ -1,11 +1,15 @@
-"""Entity history: every commit that inserted, updated or deleted one entity, newest first.
+"""Fast path of: changes/diff.py. Entity history: the commits that changed one entity, newest first.
 
     row ─▶ the version that wrote it ─▶ the commit that published that ─▶ the row before ─▶ …
 
-Invariant: exactly the changes of this entity that the commits on the line of first parents list. A
-row knows the table version that last wrote it, so the commits since are not looked at; while the
-entity is missing, those are that may have deleted rows. The cost follows the commits that touched
-the table, and how far back the caller reads, not the rows.
+Reference: `commit_changes` of changes/diff.py, asked of every commit on the line of first parents.
+Held equal by: tests/exec/changes/test_entity_history.py,
+test_SV12_history_is_what_the_commits_list.
+Falls back: never; a missing entity is looked for in each commit that may have deleted rows.
+
+Invariant: exactly the changes of this entity that those commits list. A row knows the table version
+that last wrote it, so the commits since are not looked at. The cost follows the commits that
+touched the table, and how far back the caller reads, not the rows.
 """
 
 from collections.abc import Iterator

@@ -66,6 +66,7 @@ def cleanup(
     age = None if older_than is None else seconds(older_than)
     if not confirm:
         return _cleanup(store, keep, age, seconds(grace), confirm=False, run=run)
+    store.owned_branches.remove_ownerless()
     with store.upkeep(reclaims=True):
         store.heal(if_room=True)  # what a pending sidecar needs is kept
         report = _cleanup(store, keep, age, seconds(grace), confirm=True, run=run)

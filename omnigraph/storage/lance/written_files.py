@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from lance.dataset import LanceOperation, Transaction
 from lance.fragment import FragmentMetadata
 
+from omnigraph.errors import StorageFailed
 from omnigraph.storage.lance.datasets import Datasets, Handle, version_file
 from omnigraph.storage.lance.refs import BRANCH_REFS
 from omnigraph.storage.names import encode
@@ -145,3 +146,5 @@ def _below(datasets: Datasets, folder: str) -> list[str]:
         return [f"{folder}/{name}" for name in os.listdir(datasets.uri(folder, None))]
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as cause:
+        raise StorageFailed(f"listed {folder}", str(cause)) from cause

@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -58,6 +58,12 @@ class Locks(Protocol):
 
     def watch(self, names: Iterable[str]) -> None:
         """Look at locks that will be asked for, so that waiting for one waits for all."""
+
+    def known(self, prefix: str) -> tuple[str, ...]:
+        """The names with a beginning that anybody has taken, sorted."""
+
+    def discard(self, names: Iterable[str]) -> None:
+        """Remove what is kept of locks that the caller holds and nobody will ask for again."""
 
 
 def make_locks(where: Root, objects: Objects, stats: Stats, *, term_s: float) -> Locks:
@@ -149,29 +155,46 @@ def hold_if_idle(
 
 
 class FileLocks:
-    """`flock` on one file a name. Files are never removed: that would split a lock in two."""
+    """`flock` on one file a name. A file is removed only by its holder, and whoever takes a lock
+    looks whether its file is still the one of that name: else a lock would be split in two."""
 
     def __init__(self, folder: Path, stats: Stats) -> None:
         self._folder = folder
         self._stats = stats
 
     def acquire(self, name: str, *, wait_s: float) -> Lock | None:
-        descriptor = self._open(name)
         deadline = time.monotonic() + wait_s
-        pause = _POLL_FIRST_S
-        while not _flocked(descriptor):
-            if time.monotonic() >= deadline:
-                os.close(descriptor)
-                return None
-            time.sleep(pause)
-            pause = min(pause * 1.5, _POLL_MAX_S)
-        return _FileLock(descriptor)
+        while True:
+            descriptor = self._open(name)
+            pause = _POLL_FIRST_S
+            while not _flocked(descriptor):
+                if time.monotonic() >= deadline:
+                    os.close(descriptor)
+                    return None
+                time.sleep(pause)
+                pause = min(pause * 1.5, _POLL_MAX_S)
+            if os.fstat(descriptor).st_nlink:
+                return _FileLock(descriptor)
+            os.close(descriptor)  # its last holder removed it: there may be another one by now
 
     def probe(self, name: str, *, patient: bool = True) -> Lock | None:
         return self.acquire(name, wait_s=0)
 
     def watch(self, names: Iterable[str]) -> None:
         """A file lock of a dead holder is free at once."""
+
+    def known(self, prefix: str) -> tuple[str, ...]:
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return ()
+        own = (name.removesuffix(".lock") for name in names if name.endswith(".lock"))
+        return tuple(sorted(name for name in own if name.startswith(prefix)))
+
+    def discard(self, names: Iterable[str]) -> None:
+        for name in names:
+            with suppress(OSError):
+                os.unlink(self._folder / f"{name}.lock")
 
     def _open(self, name: str) -> int:
         self._stats.call("lock.acquire")
@@ -230,6 +253,14 @@ class LeaseLocks:
             stored = self._objects.get(path)
             if stored is not None and _owner(stored.data) is not None:
                 self._ran_out(path, stored)
+
+    def known(self, prefix: str) -> tuple[str, ...]:
+        paths = self._objects.list(FOLDER)
+        names = (path.removeprefix(f"{FOLDER}/").removesuffix(".json") for path in paths)
+        return tuple(name for name in names if name.startswith(prefix))
+
+    def discard(self, names: Iterable[str]) -> None:
+        """A lease that somebody takes this moment cannot be told from a free one by deleting it."""
 
     def _take(self, name: str, *, wait_s: float, until_alive: bool) -> Lock | None:
         self._stats.call("lock.acquire")

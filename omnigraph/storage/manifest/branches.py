@@ -134,6 +134,8 @@ class Branches:
             failpoints.hit("branch.ref_gone")
             self._manifest.forget(name)
             self._drop_forks(name, state)
+            # Names of transactions never come again: their locks would pile up.
+            self._locks.discard([*tables, publish_lock(name)])
         self._stats.event("branch.deleted", branch=name)
 
     def _require_no_tag(self, name: str) -> None:

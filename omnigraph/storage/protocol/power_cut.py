@@ -68,11 +68,17 @@ class PowerCut:
         with hold(self._locks, [BRANCHES_LOCK, lock_name("power-cut", "")]):
             if not self.is_possible():
                 return
-            for folder in self._datasets(self._root):
-                self._drop_torn_versions(folder)
-                self._drop_torn_refs(folder)
-            self._drop_torn_sidecars(self._root / SIDECARS)
+            try:
+                self._drop_torn(self._root)
+            except OSError as cause:
+                raise StorageFailed("looked for what a power cut left", str(cause)) from cause
             self._mark()
+
+    def _drop_torn(self, root: Path) -> None:
+        for folder in self._datasets(root):
+            self._drop_torn_versions(folder)
+            self._drop_torn_refs(folder)
+        self._drop_torn_sidecars(root / SIDECARS)
 
     def _datasets(self, root: Path) -> Iterator[Path]:
         yield root / MANIFEST
