@@ -16,6 +16,13 @@ STORAGE = "omnigraph.storage"
 
 DOORS = {
     "beside": {"has_ended", "own_process"},
+    "derived.column_file": {
+        "ColumnFile",
+        "can_be_filed",
+        "column_arrays",
+        "column_kind",
+        "is_column_kind",
+    },
     "derived.derived_folder": {"EDGES", "FOLDER", "NODES", "DerivedEntry", "is_of", "pin_of"},
     "derived.edge_file": {"EdgeFile", "RowLists", "Way", "distinct_arrays", "edge_arrays"},
     "derived.mapped_file": {"DamagedFile", "MappedFile"},
@@ -69,7 +76,7 @@ DOORS = {
     "retry": {"ENSURE_INDICES", "MERGE", "OPTIMIZE", "SCHEMA", "change_budget", "retried"},
     "stamp": {"INTERNAL_SCHEMA_VERSION"},
     "stats": {"StatsView"},
-    "opening": {"create", "open_store"},
+    "opening": {"create", "first_snapshot", "open_store"},
     "store": {"Settings", "Store"},
     "upkeep.cleanup": {"LineTask", "RunLines", "TableCleanup"},
     "upkeep.compaction": {"Outcome", "TableDone", "TablePlan", "Task"},
