@@ -39,7 +39,7 @@ DOORS = {
     "lance.foreign": {"look_at", "read_batches"},
     "lance.index_segments": {"IndexFacts", "IndexRequest"},
     "lance.parallel": {"together"},
-    "lance.reader": {"TableReader"},
+    "lance.reader": {"TableReader", "index_lag"},
     "lance.spans": {"AFTER", "BEFORE", "TOUCHED"},
     "lance.staging": {"Fragments", "StagedWrite", "TableStaging"},
     "locks.turns": {"Turn"},
