@@ -10,22 +10,33 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from ulid import ULID
-
 from omnigraph.arguments import checked
+from omnigraph.deferred import deferred
 from omnigraph.errors import OmnigraphError, PreconditionFailed
-from omnigraph.exec.changes.export import ExportResult
-from omnigraph.exec.load.request import LoadResult
-from omnigraph.exec.merge.resolve import Resolve
-from omnigraph.exec.merge.run import MergeOutcome
-from omnigraph.exec.merge.undo import UndoOutcome
-from omnigraph.exec.mutate.run import MutationResult
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Accepted
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import CommitNote, Snapshot
+
+if TYPE_CHECKING:
+    from ulid import ULID
+
+    from omnigraph.exec.changes.export import ExportResult
+    from omnigraph.exec.load.request import LoadResult
+    from omnigraph.exec.merge.resolve import Resolve
+    from omnigraph.exec.merge.run import MergeOutcome
+    from omnigraph.exec.merge.undo import UndoOutcome
+    from omnigraph.exec.mutate.run import MutationResult
+else:
+    ULID = deferred("ulid", "ULID")
+    ExportResult = deferred("omnigraph.exec.changes.export", "ExportResult")
+    LoadResult = deferred("omnigraph.exec.load.request", "LoadResult")
+    Resolve = deferred("omnigraph.exec.merge.resolve", "Resolve")
+    MergeOutcome = deferred("omnigraph.exec.merge.run", "MergeOutcome")
+    UndoOutcome = deferred("omnigraph.exec.merge.undo", "UndoOutcome")
+    MutationResult = deferred("omnigraph.exec.mutate.run", "MutationResult")
 
 if TYPE_CHECKING:
     from omnigraph.graph.door import Graph
@@ -156,14 +167,12 @@ class Transaction:
         self,
         graph: "Graph",
         note: CommitNote,
-        owned: Callable[[str], contextlib.AbstractContextManager[None]],
         branch: str = MAIN,
         if_commit: str | None = None,
         once: str | None = None,
     ) -> None:
         self._graph = graph
         self._note = note
-        self._own = owned
         self._once = once
         self._branch = branch
         self._if_commit = if_commit
@@ -176,7 +185,7 @@ class Transaction:
         if self._if_commit is not None and head != self._if_commit:
             raise PreconditionFailed(self._branch, self._if_commit, head)
         with contextlib.ExitStack() as entered:
-            entered.enter_context(self._own(self._name))
+            entered.enter_context(self._graph.branches.owned(self._name))
             self._graph.branches.create(self._name, from_=self._if_commit or self._branch)
             self._owned = entered.pop_all()
         return self

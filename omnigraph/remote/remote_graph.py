@@ -13,6 +13,7 @@ import orjson
 from omnigraph.arguments import checked
 from omnigraph.errors import BadRequest, NotFound, NotServed, VersionMismatch
 from omnigraph.exec.changes.diff import Changes
+from omnigraph.exec.durations import GRACE, Duration
 from omnigraph.exec.limits import Stop
 from omnigraph.exec.mutate.run import MutationResult
 from omnigraph.exec.progress import UpkeepProgress
@@ -20,7 +21,7 @@ from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.upkeep.backup import BackupReport
 from omnigraph.exec.upkeep.build_indexes import IndexReport
 from omnigraph.exec.upkeep.check import CheckReport
-from omnigraph.exec.upkeep.cleanup import GRACE, CleanupReport, Duration
+from omnigraph.exec.upkeep.cleanup import CleanupReport
 from omnigraph.exec.upkeep.optimize import OptimizeReport
 from omnigraph.graph.handles import BranchHandle
 from omnigraph.graph.source_text import query_text

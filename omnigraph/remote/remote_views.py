@@ -14,12 +14,13 @@ from omnigraph.arguments import checked
 from omnigraph.errors import BadRequest, NotFound, NotServed, UnknownPoint
 from omnigraph.exec.changes.baseline import Baseline
 from omnigraph.exec.changes.consumers import FeedConsumer
-from omnigraph.exec.changes.diff import PAGE_CHANGES, Changes
-from omnigraph.exec.changes.feed import POLL_COMMITS, FeedPage
+from omnigraph.exec.changes.diff import Changes
+from omnigraph.exec.changes.feed import FeedPage
+from omnigraph.exec.changes.page_sizes import PAGE_CHANGES, POLL_COMMITS
+from omnigraph.exec.durations import Duration
 from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.exec.merge.run import MERGED, MergeOutcome
 from omnigraph.exec.progress import Progress
-from omnigraph.exec.upkeep.cleanup import Duration
 from omnigraph.graph.views import (
     BranchesView,
     ChangesView,

@@ -9,7 +9,8 @@ from itertools import chain
 from typing import Any, TypedDict
 
 from omnigraph.errors import BadRequest, NotFound
-from omnigraph.exec.changes.diff import OPS, PAGE_CHANGES
+from omnigraph.exec.changes.diff import OPS
+from omnigraph.exec.changes.page_sizes import PAGE_CHANGES
 from omnigraph.server import wire_changes
 from omnigraph.server.bodies import block_output, cause_output, changes_page
 from omnigraph.server.call import NDJSON, Answer, RouteCall, answered
