@@ -5,6 +5,7 @@ that the API has no word for is `NotServed`, never ignored.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -67,6 +68,11 @@ class RemoteBranches(BranchesView):
         if not name:  # no path holds it
             raise NotFound("branch", name)
         self._http.write("DELETE", f"/branches/{segment(name)}")
+
+    def owned(self, name: str) -> AbstractContextManager[None]:
+        """Nothing: no lock of this process reaches the files, so the branch of a transaction whose
+        client died stays until somebody deletes it."""
+        return nullcontext()
 
     @checked
     def merge(

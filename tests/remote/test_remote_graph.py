@@ -25,8 +25,8 @@ PAIRS = [
     (remote_views.RemoteRecoveries, local_views.RecoveriesView),
     (remote_schema.RemoteSchema, SchemaView),
 ]
-INHERITED = {"transaction"}
-"""Methods that are made of others."""
+INHERITED = {"transaction", "spark"}
+"""Made of other methods, or set when a graph is made."""
 
 
 @pytest.mark.parametrize(("remote", "local"), PAIRS, ids=lambda kind: kind.__name__)
@@ -39,7 +39,13 @@ def test_RC1_every_public_method_is_there_with_the_same_arguments(
         ours = inspect.getattr_static(remote, name)
         assert ours is not inspect.getattr_static(local, name), f"{name} works on files"
         if inspect.isfunction(member):
-            assert inspect.signature(getattr(remote, name)) == inspect.signature(member), name
+            assert arguments(getattr(remote, name)) == arguments(member), name
+
+
+def arguments(method: object) -> list[tuple[object, ...]]:
+    """Names, kinds and defaults; annotations may be of modules that are imported later."""
+    parameters = inspect.signature(method).parameters.values()  # type: ignore[arg-type]
+    return [(each.name, each.kind, each.default) for each in parameters]
 
 
 @pytest.fixture(scope="module")
