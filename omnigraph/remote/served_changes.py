@@ -16,8 +16,9 @@ import orjson
 from omnigraph.errors import BadRequest, OmnigraphError, StorageFailed
 from omnigraph.exec.changes.baseline import Baseline
 from omnigraph.exec.changes.blobs import BlobCell
-from omnigraph.exec.changes.diff import PAGE_CHANGES, Change, Changes, Page, Position
+from omnigraph.exec.changes.diff import Change, Changes, Page, Position
 from omnigraph.exec.changes.export import ExportResult
+from omnigraph.exec.changes.page_sizes import PAGE_CHANGES
 from omnigraph.output_file import whole_file
 from omnigraph.remote.from_wire import Document, change_of
 from omnigraph.remote.http_connection import HttpConnection, Params, given
