@@ -348,8 +348,7 @@ class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb):
         """A block whose writes become one commit of a branch, or none; with `if_commit` only on
         that head of the branch. `once` names it: if a commit of the branch has that name, what the
         block writes is dropped, and `outcome` is that of the commit."""
-        note, owned = noted(actor, message, metadata), self._store.owned_branches.owned
-        return Transaction(self, note, owned, branch, if_commit, once)
+        return Transaction(self, noted(actor, message, metadata), branch, if_commit, once)
 
     @checked
     def ensure_indices(

@@ -167,14 +167,12 @@ class Transaction:
         self,
         graph: "Graph",
         note: CommitNote,
-        owned: Callable[[str], contextlib.AbstractContextManager[None]],
         branch: str = MAIN,
         if_commit: str | None = None,
         once: str | None = None,
     ) -> None:
         self._graph = graph
         self._note = note
-        self._own = owned
         self._once = once
         self._branch = branch
         self._if_commit = if_commit
@@ -187,7 +185,7 @@ class Transaction:
         if self._if_commit is not None and head != self._if_commit:
             raise PreconditionFailed(self._branch, self._if_commit, head)
         with contextlib.ExitStack() as entered:
-            entered.enter_context(self._own(self._name))
+            entered.enter_context(self._graph.branches.owned(self._name))
             self._graph.branches.create(self._name, from_=self._if_commit or self._branch)
             self._owned = entered.pop_all()
         return self

@@ -5,6 +5,7 @@ Invariant: a view asks one part and keeps nothing.
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -75,6 +76,10 @@ class BranchesView:
     def list(self) -> tuple[str, ...]:
         """Every branch, sorted by name."""
         return self._store.branches.list()
+
+    def owned(self, name: str) -> AbstractContextManager[None]:
+        """A block in which this process owns a branch: one that it leaves by dying is removed."""
+        return self._store.owned_branches.owned(name)
 
     @checked
     def delete(self, name: str) -> None:

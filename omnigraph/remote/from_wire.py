@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from omnigraph.errors import NotServed
-from omnigraph.exec.changes.diff import Change, ChangedType
+from omnigraph.exec.changes.diff import DELETE, INSERT, UPDATE, Change, ChangedType
 from omnigraph.exec.changes.feed import FeedBlock, FeedPage
 from omnigraph.exec.changes.images import Values
 from omnigraph.exec.load.request import LoadResult
@@ -23,12 +23,13 @@ from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import (
     Commit,
     CommitId,
+    Origin,
     RowCounts,
     Snapshot,
     TablePin,
     TopologyState,
 )
-from omnigraph.types import Kind, TableKey, table_key
+from omnigraph.types import Kind, TableKey, parse_table_key, table_key
 
 Document = Mapping[str, Any]
 
@@ -45,11 +46,17 @@ def commit_of(document: Document) -> Commit:
         actor=document["actor_id"],
         message=document.get("message"),
         metadata=document.get("metadata", {}),
-        merged_from=(document["merged_branch"], "") if "merged_branch" in document else None,
-        counts={
-            TableKey(key): RowCounts(**rows) for key, rows in document.get("counts", {}).items()
-        },
+        merged_from=_origin(document),
+        counts=_counts(document),
     )
+
+
+def _origin(document: Document) -> Origin | None:
+    return (document["merged_branch"], "") if "merged_branch" in document else None
+
+
+def _counts(document: Document) -> dict[TableKey, RowCounts]:
+    return {TableKey(key): RowCounts(**rows) for key, rows in document.get("counts", {}).items()}
 
 
 def commit_or_none(document: Document | None) -> Commit | None:
@@ -70,6 +77,8 @@ def cause_of(document: Document) -> Commit:
         actor=document.get("actor_id"),
         message=document.get("message"),
         metadata=document.get("metadata", {}),
+        merged_from=_origin(document),
+        counts=_counts(document),
     )
 
 
@@ -199,10 +208,7 @@ class ServedPlannedChanges(PlannedChanges):
 
     def __init__(self, document: Document, url: str) -> None:
         super().__init__()
-        self._counts: ChangeCounts = {
-            (each["kind"], each["type_name"], each["op"]): each["count"]
-            for each in document.get("statistics", ())
-        }
+        self._counts = _planned(document)
         self._listed = document.get("changes")
         self._url = url
 
@@ -219,6 +225,22 @@ class ServedPlannedChanges(PlannedChanges):
     def counts(self) -> ChangeCounts:
         """How many changes there are by kind, type and operation."""
         return dict(self._counts)
+
+
+def _planned(document: Document) -> ChangeCounts:
+    """The counts of a preview, or those that the commit keeps."""
+    if "statistics" in document:
+        return {
+            (each["kind"], each["type_name"], each["op"]): each["count"]
+            for each in document["statistics"]
+        }
+    counts: ChangeCounts = {}
+    for key, rows in _counts(document.get("commit") or {}).items():
+        kind, name = parse_table_key(key)
+        for op, count in ((INSERT, rows.inserted), (UPDATE, rows.updated), (DELETE, rows.deleted)):
+            if count:
+                counts[str(kind), name, op] = count
+    return counts
 
 
 def _kept(document: Document) -> KeptEdge:

@@ -106,7 +106,7 @@ def load_output(done: LoadResult, uri: str | None = None) -> wire.GraphBatchLoad
     return wire.IngestOutput(uri=uri, **facts)
 
 
-_PREVIEW = ("kept_edges", "dry_run", "merge_conflicts", "changes")
+_PREVIEW = ("kept_edges", "dry_run", "statistics", "merge_conflicts", "changes")
 
 
 def undo_output(done: UndoOutcome) -> wire_beyond.UndoOutput:
@@ -134,7 +134,6 @@ def merge_output(done: MergeOutcome) -> wire.BranchMergeOutput:
         branch_deleted=UNSET if done.branch_deleted is None else done.branch_deleted,
         branch_delete_error=done.branch_delete_error or UNSET,
         commit=UNSET if done.commit is None else commit_output(done.commit),
-        statistics=done.changes.statistics() or ([] if done.dry_run else UNSET),
         **{name: shown[name] for name in _PREVIEW if name in shown},
     )
 
@@ -184,6 +183,10 @@ def cause_output(cause: Commit) -> dict[str, Any]:
     """The commit behind changes, with what its writer said about it."""
     shown = cause_document(cause)
     shown["graph_manifest_version"] = cause.manifest_version
+    if cause.merged_from is not None:
+        shown["merged_branch"] = cause.merged_from[0]
+    if counts := _counts(cause):
+        shown["counts"] = counts
     if cause.message is not None:
         shown["message"] = cause.message
     if metadata := shown_metadata(cause):

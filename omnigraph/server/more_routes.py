@@ -19,6 +19,7 @@ from omnigraph.server.read_routes import MAIN
 from omnigraph.server.wire import decoded_list, encoded
 from omnigraph.server.write_routes import resolved
 from omnigraph.storage.manifest.tags import Tag
+from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import Commit
 
 _STATEMENTS_MAX = 1_000
@@ -98,14 +99,8 @@ def transact(call: RouteCall) -> Answer:
         done = None if once.mark is None else call.graph.commits.once(once.mark, branch)
         if done is not None:
             return once.replayed(_first_answer(call, branch, done), done, repeated=True)
-        block = call.graph.transaction(
-            call.actor,
-            branch=branch,
-            if_commit=body.if_commit,
-            message=body.message,
-            metadata=once.metadata(body.metadata),
-            once=once.mark,
-        )
+        note = noted(call.actor, body.message, once.metadata(body.metadata))
+        block = Transaction(call.graph, note, branch, body.if_commit, once.mark)
         with block:
             results = [_statement(block, each) for each in body.statements]
             if once.mark is not None:

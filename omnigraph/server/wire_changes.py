@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from omnigraph.server.wire import Body
+from omnigraph.server.wire import Body, EntityCounts
 
 
 class ChangeCause(Body, kw_only=True):
@@ -23,6 +23,8 @@ class ChangeCause(Body, kw_only=True):
     message: str | UnsetType = UNSET
     metadata: dict[str, str] | UnsetType = UNSET
     graph_manifest_version: int | UnsetType = UNSET
+    merged_branch: str | UnsetType = UNSET
+    counts: dict[str, EntityCounts] | UnsetType = UNSET
 
 
 class ChangeType(Body, kw_only=True):

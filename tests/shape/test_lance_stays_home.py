@@ -67,6 +67,7 @@ DOORS = {
         "CommitNote",
         "Origin",
         "Recovery",
+        "RowCounts",
         "SchemaId",
         "Snapshot",
         "TablePin",
@@ -194,9 +195,11 @@ def _is_closed(module: str, name: str | None) -> bool:
 
 
 def _is_verb_of_a_graph(attr: str, value: ast.expr) -> bool:
-    """`graph.restore`, or the command of that name: a commit like any other, and none of Lance."""
+    """`graph.restore`, or the command of that name, or `graph.transaction`: a commit like any
+    other, and none of Lance."""
     name = getattr(value, "id", getattr(value, "attr", ""))
-    return attr == "restore" and name in ("graph", "_graph", "undo_commands")
+    names = {"restore": ("graph", "_graph", "undo_commands"), "transaction": ("graph", "_graph")}
+    return name in names.get(attr, ())
 
 
 def _is_private_of_another(attr: str, value: ast.expr) -> bool:

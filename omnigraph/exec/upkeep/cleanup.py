@@ -12,14 +12,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from omnigraph import environment
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.changes.consumers import FeedConsumer, end_claim
 from omnigraph.exec.durations import GRACE, Duration, seconds
 from omnigraph.exec.threads import in_order
-from omnigraph.exec.upkeep.retention import KeptCommit, Policy, retain
+from omnigraph.exec.upkeep.retention import KeptCommit, Policy, Retained, retain
 from omnigraph.storage.derived.derived_folder import FOLDER
 from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.cleanup import LineTask, RunLines, TableCleanup
+
+_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ def _cleanup(
     run: RunLines | None,
 ) -> CleanupReport:
     policy = Policy(keep, age, grace, store.reclaimer.age_s)
-    retained = retain(store, policy)
+    retained = _retained(store, policy)
     if confirm:
         for losing in retained.losing:
             end_claim(store, losing.claim, retained.ids)
@@ -102,6 +104,17 @@ def _cleanup(
         tuple(losing.described() for losing in retained.losing),
         confirm,
     )
+
+
+def _retained(store: Store, policy: Policy) -> Retained:
+    """What stays, decided again when a branch goes meanwhile: nothing was removed by then."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return retain(store, policy)
+        except NotFound as gone:
+            if gone.kind != "branch":
+                raise
+    return retain(store, policy)
 
 
 def _derived(store: Store) -> tuple[TableCleanup, ...]:

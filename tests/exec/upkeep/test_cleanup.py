@@ -18,6 +18,7 @@ from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.manifest import manifest
+from omnigraph.storage.manifest.history import History
 from omnigraph.storage.manifest.state import LOCATION
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.upkeep import cleanup
@@ -261,6 +262,23 @@ def test_a_full_disk_beside_a_pending_sidecar_can_be_cleaned_up(
         monkeypatch.setattr(Datasets, "commit", commit)
         add(again, 2000, 2001)
         assert len(content(again)[PERSON]) == 362
+
+
+def test_a_branch_that_is_deleted_meanwhile_stops_no_cleanup(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph.branches.create("going")
+    listed = History.list
+
+    def deletes(history: History, branch: str = "main", **options: Any) -> Any:
+        if branch == "going":
+            monkeypatch.setattr(History, "list", listed)
+            graph.branches.delete("going")
+        return listed(history, branch, **options)
+
+    monkeypatch.setattr(History, "list", deletes)
+    assert graph.cleanup(keep=1, grace=0, confirm=True).errors == ()
+    assert graph.branches.list() == ("main",)
 
 
 def test_one_tables_failure_stops_no_other(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
