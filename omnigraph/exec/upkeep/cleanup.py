@@ -9,6 +9,7 @@ anything it needs is removed. Without `confirm` nothing changes.
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -129,11 +130,8 @@ def _cleanup(
 def _retained(store: Store, policy: Policy) -> Retained:
     """What stays, decided again when a branch goes meanwhile: nothing was removed by then."""
     for _ in range(_ATTEMPTS - 1):
-        try:
+        with suppress(NotFound):
             return retain(store, policy)
-        except NotFound as gone:
-            if gone.kind != "branch":
-                raise
     return retain(store, policy)
 
 
