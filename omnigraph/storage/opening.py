@@ -19,7 +19,7 @@ from omnigraph.storage.flushing import (
     flush_path,
     stored_durability,
 )
-from omnigraph.storage.lance.datasets import Handle
+from omnigraph.storage.lance.datasets import Handle, no_panic
 from omnigraph.storage.locks.locks import hold
 from omnigraph.storage.manifest import publish
 from omnigraph.storage.manifest.state import LOCATION, read_state
@@ -74,6 +74,7 @@ def create(
         publish.create(store.datasets, pins, CommitId(str(ULID())), actor, schema, chosen)
         store.flusher.owe_below(LOCATION)
         store.flusher.barrier()
+        PowerCut(where, store.objects, store.locks, store.stats).mark()
         failpoints.hit("init.manifest")
     store.stats.event("graph.created", level=logging.INFO, uri=where.uri, tables=len(tables))
     return store
@@ -145,7 +146,7 @@ def _require_graph(store: Store, settings: Settings, folders: frozenset[str] | N
         )
     try:
         handle = store.datasets.open(LOCATION)
-        with store.datasets.lance_call("read_schema", LOCATION):
+        with no_panic("read_schema", LOCATION):
             schema = handle.schema
     except NotFound as cause:
         raise missing from cause

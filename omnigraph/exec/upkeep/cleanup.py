@@ -8,6 +8,7 @@ anything it needs is removed. Without `confirm` nothing changes.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -109,11 +110,8 @@ def _cleanup(
 def _retained(store: Store, policy: Policy) -> Retained:
     """What stays, decided again when a branch goes meanwhile: nothing was removed by then."""
     for _ in range(_ATTEMPTS - 1):
-        try:
+        with suppress(NotFound):
             return retain(store, policy)
-        except NotFound as gone:
-            if gone.kind != "branch":
-                raise
     return retain(store, policy)
 
 

@@ -207,16 +207,23 @@ class Datasets:
         """Count a call into Lance and translate what it raises."""
         self._stats.call(f"lance.{name}")
         try:
-            yield
+            with no_panic(name, subject):
+                yield
         except CommitConflictError as cause:
             raise CommitRaced(str(cause)) from cause
         except (OSError, ValueError, RuntimeError) as cause:
             raise _translated(name, subject, cause) from cause
-        except BaseException as cause:
-            # Lance panics over bytes that it takes for its own and cannot make sense of.
-            if type(cause).__name__ != _PANIC:
-                raise
-            raise _translated(name, subject, cause) from cause
+
+
+@contextmanager
+def no_panic(name: str, subject: str) -> Iterator[None]:
+    """Translate a panic of Lance, over bytes that it takes for its own and makes no sense of."""
+    try:
+        yield
+    except BaseException as cause:
+        if type(cause).__name__ != _PANIC:
+            raise
+        raise _translated(name, subject, cause) from cause
 
 
 def has_version(datasets: Datasets, pin: TablePin) -> bool:

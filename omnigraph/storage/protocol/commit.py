@@ -214,12 +214,12 @@ class Committer:
         )
 
     def _write_sidecar(self, sidecar: Sidecar, prepared: Prepared) -> None:
-        staged = [*self._tables.owed(write.staged for write in prepared.writes)]
-        staged += (file.staged for file in sidecar.files)
+        self._flusher.owe(self._tables.owed(write.staged for write in prepared.writes))
+        self._flusher.owe(file.staged for file in sidecar.files)
         for pin in prepared.intent.new_tables:
             self._flusher.owe_below(pin.location)
         try:
-            self._sidecars.write(sidecar, staged)
+            self._sidecars.write(sidecar)
         except StorageFailed:
             # The put may have landed although its answer was a failure.
             with suppress(StorageFailed):

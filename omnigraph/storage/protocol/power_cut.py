@@ -72,7 +72,7 @@ class PowerCut:
                 self._drop_torn(self._root)
             except OSError as cause:
                 raise StorageFailed("looked for what a power cut left", str(cause)) from cause
-            self._mark()
+            self.mark()
 
     def _drop_torn(self, root: Path) -> None:
         for folder in self._datasets(root):
@@ -116,7 +116,8 @@ class PowerCut:
         path.unlink(missing_ok=True)
         self._stats.event("power_cut.dropped", path=path)
 
-    def _mark(self) -> None:
+    def mark(self) -> None:
+        """Note that nothing is torn under this boot."""
         boot = current_boot()
         if boot is not None and self._root is not None:
             with suppress(OSError):  # a full disk: the next open looks again
