@@ -32,6 +32,7 @@ from omnigraph.errors import (
     NotFound,
     NotInstalled,
     NotRevertible,
+    NotServed,
     OmnigraphError,
     ParseError,
     PreconditionFailed,
@@ -41,9 +42,12 @@ from omnigraph.errors import (
     SchemaChanged,
     SchemaDiffers,
     SchemaHeld,
+    ServerBusy,
+    ServerUnreachable,
     SourceError,
     StorageFailed,
     TypeCheckError,
+    Unauthenticated,
     UnknownPoint,
     UnsupportedVersion,
     VersionMismatch,
@@ -74,6 +78,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.upkeep.index_states import IndexState
     from omnigraph.exec.upkeep.optimize import OptimizeReport
     from omnigraph.graph import Graph, backup, init, open
+    from omnigraph.remote import connect
     from omnigraph.storage.manifest.tags import Tag
     from omnigraph.storage.upkeep.repair import RepairReport
 
@@ -126,6 +131,7 @@ __all__ = [
     "NotFound",
     "NotInstalled",
     "NotRevertible",
+    "NotServed",
     "OmnigraphError",
     "OptimizeReport",
     "ParseError",
@@ -139,10 +145,13 @@ __all__ = [
     "SchemaChanged",
     "SchemaDiffers",
     "SchemaHeld",
+    "ServerBusy",
+    "ServerUnreachable",
     "SourceError",
     "StorageFailed",
     "Tag",
     "TypeCheckError",
+    "Unauthenticated",
     "UndoOutcome",
     "UnknownPoint",
     "UnsupportedVersion",
@@ -150,6 +159,7 @@ __all__ = [
     "Violation",
     "__version__",
     "backup",
+    "connect",
     "init",
     "open",
 ]
@@ -184,6 +194,7 @@ _LOADED_LATER = {
     "Tag": "storage.manifest.tags",
     "UndoOutcome": "exec.merge.undo",
     "backup": "graph",
+    "connect": "remote",
     "init": "graph",
     "open": "graph",
 }

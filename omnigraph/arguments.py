@@ -12,6 +12,7 @@ from functools import wraps
 from types import NoneType, UnionType
 from typing import IO, Any, ParamSpec, TypeVar, Union, get_args, get_origin
 
+from omnigraph.deferred import Deferred
 from omnigraph.errors import BadRequest
 
 P = ParamSpec("P")
@@ -19,6 +20,7 @@ R = TypeVar("R")
 
 _WORDS = {
     str: "a text",
+    bytes: "bytes",
     int: "a whole number",
     float: "a number",
     bool: "True or False",
@@ -65,16 +67,13 @@ class _Kind:
 
 def checked(call: Callable[P, R]) -> Callable[P, R]:
     """A function that refuses arguments of other types than it declares."""
-    parameters = inspect.signature(call).parameters
-    names = tuple(parameters)
-    kinds = {
-        name: kind
-        for name, parameter in parameters.items()
-        if (kind := _kind(name, parameter.annotation)) is not None
-    }
+    known: list[tuple[tuple[str, ...], dict[str, _Kind]]] = []
 
     @wraps(call)
     def door(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not known:
+            known.append(_kinds(call))  # at the first call: annotations may be deferred imports
+        names, kinds = known[0]
         for name, value in zip(names, args, strict=False):
             if name in kinds and not kinds[name].fits(value):
                 raise _wrong(name, value, kinds[name])
@@ -84,6 +83,13 @@ def checked(call: Callable[P, R]) -> Callable[P, R]:
         return call(*args, **kwargs)
 
     return door
+
+
+def _kinds(call: Callable[..., object]) -> tuple[tuple[str, ...], dict[str, _Kind]]:
+    """The names of a function's parameters, and the kind of each that has one."""
+    parameters = inspect.signature(call).parameters
+    kinds = {name: _kind(name, each.annotation) for name, each in parameters.items()}
+    return tuple(parameters), {name: kind for name, kind in kinds.items() if kind is not None}
 
 
 def require_address(uri: str | os.PathLike[str]) -> None:
@@ -114,6 +120,8 @@ def _kind(name: str, annotation: Any) -> _Kind | None:
         return None  # binding them to a query says more
     if name == "spark":
         return _Kind((NoneType,), attribute="createDataFrame", words="a Spark session or None")
+    if isinstance(annotation, Deferred):
+        annotation = annotation.resolved
     if annotation in (inspect.Parameter.empty, Any) or isinstance(annotation, str):
         return None
     members = (

@@ -119,6 +119,12 @@ HOME = TextVariable(
 )
 PROFILE = TextVariable("OMNIGRAPH_PROFILE", "profile of config.yaml that names the graph")
 
+# A client of a server.
+BEARER_TOKEN = TextVariable(
+    "OMNIGRAPH_BEARER_TOKEN", "token for servers that config.yaml does not name", is_secret=True
+)
+SERVER_TOKEN_PREFIX = "OMNIGRAPH_TOKEN_"
+
 # The server.
 LISTEN_ADDR = TextVariable("OMNIGRAPH_LISTEN_ADDR", "host:port that the server listens on")
 SERVER_TOKEN = TextVariable(
@@ -271,7 +277,7 @@ FAILPOINTS = TextVariable("OMNIGRAPH_FAILPOINTS", "for tests: where the program 
 COMPLETE = TextVariable("_OMNIGRAPH_COMPLETE", "set by a shell that completes a command")
 
 TABLE: tuple[Variable, ...] = (
-    HOME, PROFILE,
+    HOME, PROFILE, BEARER_TOKEN,
     LISTEN_ADDR, SERVER_TOKEN, SERVER_TOKENS, SERVER_TOKENS_FILE, UNAUTHENTICATED,
     REQUIRE_ALL_GRAPHS, ACTOR_INFLIGHT, ACTOR_BYTES,
     QUERY_MEMORY, QUERY_TIME, CACHE, TRAVERSAL, FRONTIER, TOPOLOGY_ROWS,
@@ -297,7 +303,14 @@ def unknown(env: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Variables that are set and look like ours, but that nothing reads: misspelt, most likely."""
     names = {variable.name for variable in TABLE}
     given = os.environ if env is None else env
-    return tuple(sorted(n for n in given if n.startswith(_PREFIX) and n not in names))
+    ours = (name for name in given if name.startswith(_PREFIX) and name not in names)
+    return tuple(sorted(name for name in ours if not name.startswith(SERVER_TOKEN_PREFIX)))
+
+
+def server_token(server: str) -> TextVariable:
+    """The variable that has the token of a server of config.yaml."""
+    name = server.upper().replace("-", "_")
+    return TextVariable(SERVER_TOKEN_PREFIX + name, f"token of the server {server}", is_secret=True)
 
 
 @contextmanager

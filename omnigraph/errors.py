@@ -9,12 +9,15 @@ OmnigraphError
 │   │                                           ExternalBlobDenied, ExternalBlobUnreadable,
 │   │                                           MigrationUnsupported, UnsupportedVersion,
 │   │                                           GraphMoved, GraphClosed, NotRevertible,
-│   │                                           SchemaDiffers, Forbidden
+│   │                                           SchemaDiffers, Forbidden, Unauthenticated,
+│   │                                           NotServed
 │   └── Reclaimed      read something newer     ChangeFeedGap, ConsumerLapsed
 ├── Conflict           prepare again, or stop   VersionMismatch, KeyTaken, PreconditionFailed,
 │                                               SchemaChanged, SchemaHeld, MergeConflicts, NoChanges
 ├── NotInstalled       install what it names
 ├── EmbeddingFailed    look at the provider, then repeat
+├── ServerBusy         wait, then repeat
+├── ServerUnreachable  look at the network; it says whether a write may have been done
 ├── RecoveryRequired   recover, then look
 └── StorageFailed      report it; it says so where nothing was published
 
@@ -549,6 +552,31 @@ class Forbidden(Refused):
         return f"policy denied action '{self.action}'{where}{target} for {who}"
 
 
+@dataclass(eq=False)
+class Unauthenticated(Refused):
+    """A server that does not know the token, or was sent none. Over HTTP this is 401."""
+
+    url: str
+    reason: str
+
+    def __str__(self) -> str:
+        text = f"the server at {self.url} does not know who asks ({self.reason})"
+        return _with_hint(text, "pass token=, set OMNIGRAPH_BEARER_TOKEN or run `omnigraph login`")
+
+
+@dataclass(eq=False)
+class NotServed(Refused):
+    """A verb or option that needs the files of a graph, asked of a graph over HTTP."""
+
+    verb: str
+    url: str
+    instead: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.verb} does not work over HTTP, on {self.url}"
+        return _with_hint(text, self.instead or "run it where the files of the graph are")
+
+
 # Races
 
 
@@ -736,6 +764,34 @@ class EmbeddingFailed(OmnigraphError):
             f"the embedding provider at {self.provider} {self.detail}; look at its address, key "
             "and model in OMNIGRAPH_EMBED_*, then repeat"
         )
+
+
+@dataclass(eq=False)
+class ServerBusy(OmnigraphError):
+    """A server that has too much to do. Nothing was done. Over HTTP this is 429."""
+
+    url: str
+    reason: str
+    retry_after: int = 1
+
+    def __str__(self) -> str:
+        return f"the server at {self.url}: {self.reason}; repeat after {self.retry_after} s"
+
+
+@dataclass(eq=False)
+class ServerUnreachable(OmnigraphError):
+    """A request without an answer: no connection, or one that broke. `is_unsettled` is set where a
+    write was sent, so that it may have been done."""
+
+    url: str
+    reason: str
+    is_unsettled: bool = False
+
+    def __str__(self) -> str:
+        text = f"no answer from the server at {self.url}: {self.reason}"
+        if self.is_unsettled:
+            return f"{text}; the write may have been done: look at the branch before you repeat it"
+        return _with_hint(text, "look at the address and whether the server runs, then repeat")
 
 
 @dataclass(eq=False)

@@ -196,3 +196,49 @@ def test_executors_get_what_the_extra_brings_and_a_cluster_lacks() -> None:
     assert _applies(of_spark, of_root=True)
     assert not _applies(of_spark, of_root=False)
     assert not _applies("x; extra == 'server'", of_root=True)
+
+
+SERVER_ABSENT = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Absent(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("starlette", "uvicorn", "httptools", "msgspec", "uvloop"):
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Absent())
+"""
+
+CLIENT = """
+import omnigraph as og
+
+try:
+    og.connect("http://127.0.0.1:9", graph="people")
+except og.ServerUnreachable as lost:
+    print("asked", lost.url)
+from omnigraph.extras import require_server
+try:
+    require_server()
+except og.NotInstalled as missing:
+    print(missing)
+from omnigraph.cli.start import program
+sys.argv = ["omnigraph", "serve", "g.omni", "--unauthenticated"]
+program()
+"""
+
+
+def test_a_client_needs_nothing_of_the_server_and_a_server_says_what_it_lacks(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SERVER_ABSENT + CLIENT],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    sentence = "the web server was not found (import starlette); pip install 'omnigraph[server]'"
+    assert done.stdout.splitlines() == ["asked http://127.0.0.1:9", sentence], done.stderr
+    assert done.stderr.splitlines() == [f"error: {sentence}"]
+    assert done.returncode == 1

@@ -14,9 +14,10 @@ import typer
 from omnigraph import environment
 from omnigraph.cli.config import GraphProfile, config
 from omnigraph.cli.scope import scope
+from omnigraph.cli.servers import graph_url, is_served
 from omnigraph.errors import BadRequest
 
-_SERVER_LATER = "the server comes with a later release; pass the graph's path"
+_CLUSTER_LATER = "clusters come with a later release; pass the graph's path or --server"
 
 
 def graph_uri(*named: str | None) -> str:
@@ -28,37 +29,37 @@ def graph_uri(*named: str | None) -> str:
     if len(given) + len(used) > 1:
         ways = "a path, --uri, --store, --server, --cluster and --profile"
         raise typer.BadParameter(f"{ways} are mutually exclusive: pass one")
-    if given and asked.graph is not None:
+    if given and asked.graph is not None and not is_served(given[0]):
         raise typer.BadParameter("--graph names a graph of a server or cluster, not of a store")
     if given:
-        return _store(given[0])
-    if asked.server is not None or asked.cluster is not None:
-        raise BadRequest(f"cannot reach '{asked.server or asked.cluster}'", _SERVER_LATER)
-    return _store(_configured(asked.profile or environment.PROFILE.read()))
+        return graph_url(given[0], asked.graph) if is_served(given[0]) else given[0]
+    if asked.cluster is not None:
+        raise BadRequest(f"cannot reach '{asked.cluster}'", _CLUSTER_LATER)
+    if asked.server is not None:
+        return graph_url(asked.server, asked.graph)
+    return _configured(asked.profile or environment.PROFILE.read(), asked.graph)
 
 
-def _configured(profile: str | None) -> str:
-    """The store that the settings name."""
+def _configured(profile: str | None, graph: str | None) -> str:
+    """The store, or the graph of a server, that the settings name."""
     settings = config()
     target_profile: GraphProfile = (
         settings.defaults if profile is None else settings.profile(profile)
     )
+    if target_profile.server is not None:
+        return graph_url(target_profile.server, graph or target_profile.default_graph)
+    if target_profile.store is not None and graph is not None:
+        raise typer.BadParameter("--graph names a graph of a server or cluster, not of a store")
     if target_profile.store is not None:
         return target_profile.store
     if target_profile.kind is not None:
         raise BadRequest(
             f"{target_profile.name} names the {target_profile.kind} '{target_profile.target}'",
-            _SERVER_LATER,
+            _CLUSTER_LATER,
         )
     raise typer.BadParameter(
         f"name a graph: pass its path, --store URI, or set defaults.store in {settings.path}"
     )
-
-
-def _store(uri: str) -> str:
-    if uri.startswith(("http://", "https://")):
-        raise typer.BadParameter("a server cannot be opened as a store: pass --server URL")
-    return uri
 
 
 def _looks_like_a_graph(word: str) -> bool:
@@ -103,8 +104,8 @@ def is_local(uri: str) -> bool:
 def write_target(verb: str, uri: str, *, quiet: bool) -> None:
     """Say on standard error where a write goes."""
     if not quiet:
-        where = "local" if is_local(uri) else "remote"
-        typer.echo(f"omnigraph {verb} → {uri} (direct, {where})", err=True)
+        where = "served" if is_served(uri) else f"direct, {'local' if is_local(uri) else 'remote'}"
+        typer.echo(f"omnigraph {verb} → {uri} ({where})", err=True)
 
 
 def confirm_destructive(verb: str, uri: str, *, json: bool = False) -> None:

@@ -34,6 +34,7 @@ from omnigraph.cli import (
     schema,
     scope,
     serve,
+    server_commands,
     settings,
     shell,
     spark,
@@ -51,9 +52,10 @@ from omnigraph.cli.terminal import (
 )
 
 _EPILOG = (
-    "Everywhere: --profile NAME takes the graph from your config.yaml, --debug shows where a "
-    "failure came from, --yes answers questions. --durability fsync|os says whether a commit is "
-    "flushed to disk; init keeps the choice with the graph."
+    "Everywhere: --profile NAME takes the graph from your config.yaml, --server NAME|URL with "
+    "--graph ID from a server, --debug shows where a failure came from, --yes answers questions. "
+    "--durability fsync|os says whether a commit is flushed to disk; init keeps the choice with "
+    "the graph."
 )
 
 app = typer.Typer(
@@ -97,6 +99,11 @@ app.command()(fmt.fmt)
 app.add_typer(blob.app)
 app.command()(embed.embed)
 app.command()(serve.serve)
+app.command()(server_commands.login)
+app.command()(server_commands.logout)
+app.command()(server_commands.whoami)
+app.add_typer(server_commands.graphs_app)
+app.command()(server_commands.alias)
 app.add_typer(profile.app)
 app.command()(settings.config)
 app.command()(completion.completion)

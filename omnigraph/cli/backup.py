@@ -13,7 +13,9 @@ import typer
 
 from omnigraph.cli.address import graph_uri, write_target
 from omnigraph.cli.options import Json, Quiet
+from omnigraph.cli.servers import is_served
 from omnigraph.cli.terminal import plain_errors, show, show_json
+from omnigraph.errors import NotServed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +44,9 @@ def backup(
 
     with plain_errors():
         where, into = graph_uri(source), graph_uri(target)
+        for address in (where, into):
+            if is_served(address):
+                raise NotServed("backup", address)
         if not dry_run:
             write_target("backup", into, quiet=quiet)
         report = run(where, into, check=check, dry_run=dry_run, progress=_progress(quiet))

@@ -27,6 +27,7 @@ from omnigraph.cli.options import (
     metadata,
 )
 from omnigraph.cli.progress import following
+from omnigraph.cli.servers import acting
 from omnigraph.cli.terminal import fail, plain_errors, show, show_json, warn
 from omnigraph.errors import MergeConflicts
 
@@ -61,6 +62,7 @@ def create(
     with plain_errors():
         where = graph_uri(path, uri, store)
         write_target("branch create", where, quiet=quiet)
+        actor = acting(actor, where)
         with open_graph(where) as graph:
             name = graph.branches.create(name, from_)
         if json:
@@ -96,6 +98,7 @@ def delete(
     with plain_errors():
         where = graph_uri(path, uri, store)
         write_target("branch delete", where, quiet=quiet)
+        actor = acting(actor, where)
         confirm_destructive("branch delete", where, json=json)
         with open_graph(where) as graph:
             graph.branches.delete(name)

@@ -118,7 +118,7 @@ def ingest(
             permissive=True,
         )
         if json:
-            show_json(_ingest_document(where, base, actor, done))
+            show_json(_ingest_document(where, base, done))
             return
         branch_state = "branch created" if done.branch_created else "branch exists"
         show(
@@ -132,8 +132,8 @@ def ingest(
             show(line)
 
 
-def _ingest_document(uri: str, base: str, actor: str | None, done: LoadResult) -> dict[str, Any]:
-    document = {**load_document(uri, done), "base_branch": base, "actor_id": actor}
+def _ingest_document(uri: str, base: str, done: LoadResult) -> dict[str, Any]:
+    document = {**load_document(uri, done), "base_branch": base, "actor_id": done.actor_id}
     first = ("uri", "branch", "base_branch", "branch_created", "mode", "nodes", "edges")
     words = (*first, "total_entities", "rounded", "actor_id", "commit")
     return {word: document[word] for word in words if word in document}

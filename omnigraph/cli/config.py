@@ -59,6 +59,18 @@ class GraphProfile:
 
 
 @dataclass(frozen=True, slots=True)
+class AliasSettings:
+    """A short name of a stored query of a server, with its arguments and defaults."""
+
+    server: str
+    query: str
+    graph: str | None = None
+    args: tuple[str, ...] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The settings of `config.yaml`."""
 
@@ -72,6 +84,7 @@ class Config:
     servers: Mapping[str, str] = field(default_factory=dict)  # name to URL
     clusters: Mapping[str, str] = field(default_factory=dict)  # name to root
     profiles: Mapping[str, GraphProfile] = field(default_factory=dict)
+    aliases: Mapping[str, AliasSettings] = field(default_factory=dict)
 
     def profile(self, name: str) -> GraphProfile:
         """A profile that can be used."""
@@ -157,7 +170,33 @@ class _ConfigReader:
             servers=self.named(top.get("servers"), "servers", "url"),
             clusters=self.named(top.get("clusters"), "clusters", "root"),
             profiles=self.profiles(top.get("profiles")),
+            aliases=self.aliases(top.get("aliases")),
         )
+
+    def aliases(self, section: Any) -> dict[str, AliasSettings]:
+        words = ("server", "graph", "query", "args", "params", "format")
+        aliases = {}
+        for name, one in self.members(section, "aliases", None).items():
+            what = f"aliases.{name}"
+            inside = self.members(one, what, words)
+            server, query = (self.text(inside, what, key) for key in ("server", "query"))
+            if server is None or query is None:
+                raise self.bad(f"{what} needs a server and a query")
+            args, params = inside.get("args") or [], inside.get("params") or {}
+            if not isinstance(args, list) or not all(isinstance(each, str) for each in args):
+                raise self.bad(f"args in {what} must be a list of names")
+            shape = inside.get("format")
+            if shape is not None and shape not in FORMATS:
+                raise self.bad(f"format in {what} is '{shape}', not one of {', '.join(FORMATS)}")
+            aliases[name] = AliasSettings(
+                server,
+                query,
+                self.text(inside, what, "graph"),
+                tuple(args),
+                self.members(params, f"{what}.params", None),
+                shape,
+            )
+        return aliases
 
     def profiles(self, section: Any) -> dict[str, GraphProfile]:
         every = self.members(section, "profiles", None)

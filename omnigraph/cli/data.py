@@ -37,9 +37,10 @@ from omnigraph.cli.options import (
     metadata,
 )
 from omnigraph.cli.render import Format, QueryRows, TableStyle, lines_of
+from omnigraph.cli.servers import connected_graph, is_served
 from omnigraph.cli.shapes import commit_document, rounded_document, rounded_lines
 from omnigraph.cli.terminal import plain_errors, read_text, show, show_json
-from omnigraph.errors import BadRequest, PreconditionFailed
+from omnigraph.errors import BadRequest, NotServed, PreconditionFailed
 
 if TYPE_CHECKING:
     from omnigraph.exec.mutate.run import MutationResult
@@ -57,6 +58,8 @@ def init(
 ) -> None:
     """Create a graph."""
     with plain_errors():
+        if is_served(uri):
+            raise NotServed("init", uri, "make the graph where its files shall be, then serve it")
         text = read_text(schema)
         _require_room(uri, force=force)
         init_graph(uri, text).close()
@@ -88,9 +91,15 @@ def query(
         exclusive(json=json, format=None if format is Format.JSON else format)
         query_name, path = name_and_graph(list(words or ()), name, store)
         uri = graph_uri(path, store)
-        text = _text(query, source)
-        given = _params(params, params_file)
+        given = read_params(params, params_file)
         on = None if snapshot is not None else branch or MAIN
+        if _is_stored(query_name, query, source, uri):
+            from omnigraph.cli.server_commands import invoked
+
+            answer = invoked(uri, query_name or "", given, on, snapshot)
+            show_answer(answer, Format.JSON if json else format)
+            return
+        text = _text(query, source)
         with open_graph(uri, read_only=True) as graph:
             result = graph.query(
                 text, given, name=query_name, branch=on, snapshot=snapshot, engine=str(engine)
@@ -130,10 +139,16 @@ def mutate(
     with plain_errors():
         query_name, path = name_and_graph(list(words or ()), name, store)
         uri = graph_uri(path, store)
-        text = _text(query, source)
-        given = _params(params, params_file)
-        _require_query(text, query_name)
+        given = read_params(params, params_file)
+        is_stored = _is_stored(query_name, query, source, uri)
+        text = "" if is_stored else _text(query, source)
+        if not is_stored:
+            _require_query(text, query_name)
         try:
+            if is_stored:
+                done = _mutate_stored(uri, query_name or "", given, branch, if_commit)
+                _show_mutation(done, as_json=json)
+                return
             with open_graph(uri) as graph:
                 done = graph.mutate(
                     text,
@@ -149,6 +164,20 @@ def mutate(
         except PreconditionFailed as cause:
             _tell_conflict(cause, as_json=json)
         _show_mutation(done, as_json=json)
+
+
+def _is_stored(name: str | None, file: str | None, source: str | None, uri: str) -> bool:
+    """Whether a name alone is given: that of a stored query, which only a server has."""
+    return name is not None and file is None and source is None and is_served(uri)
+
+
+def _mutate_stored(
+    uri: str, name: str, params: Any, branch: str, if_commit: str | None
+) -> MutationResult:
+    from omnigraph.remote.stored_queries import invoke_mutation
+
+    with connected_graph(uri, read_only=False) as graph:
+        return invoke_mutation(graph, name, params, branch=branch, if_commit=if_commit)
 
 
 def _retries(given: int | None, if_commit: str | None) -> int | None:
@@ -221,11 +250,14 @@ def _show_mutation(done: MutationResult, *, as_json: bool) -> None:
 def _text(file: str | None, source: str | None) -> str:
     exclusive(query=file, **{"query-string": source})
     if file is None and source is None:
-        raise typer.BadParameter("pass the query as --query FILE or as -e GQ")
+        raise typer.BadParameter(
+            "pass the query as --query FILE or as -e GQ; a name alone is a stored query of a server"
+        )
     return read_text(file) if file is not None else source or ""
 
 
-def _params(text: str | None, file: str | None) -> Any:
+def read_params(text: str | None, file: str | None) -> Any:
+    """The parameters of a query, from an option or a file."""
     exclusive(**{"params": text, "params-file": file})
     if text is None and file is None:
         return None

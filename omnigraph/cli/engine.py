@@ -10,13 +10,16 @@ import warnings
 from typing import TYPE_CHECKING
 
 from omnigraph.cli.scope import scope
+from omnigraph.cli.servers import connected_graph, is_served
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph
 
 
 def open_graph(uri: str, *, read_only: bool = False) -> Graph:
-    """The graph at an address."""
+    """The graph at an address, of files or of a server."""
+    if is_served(uri):
+        return connected_graph(uri, read_only=read_only)
     _prepare()
     from omnigraph.graph import open as open_
 

@@ -1,4 +1,4 @@
-"""Placeholder commands for the server and the cluster, hidden from the help.
+"""Placeholder commands for clusters and their policies, hidden from the help.
 
 Invariant: each is known by name and says what is missing, so a script written for a later release
 fails with a reason and not with "no such command".
@@ -14,13 +14,9 @@ from omnigraph.cli.terminal import plain_errors
 from omnigraph.errors import BadRequest
 
 _COMMANDS = {
-    "graphs": "List the graphs of a server.",
     "cluster": "Plan and apply the configuration of a cluster.",
     "policy": "Check who may do what.",
     "queries": "List and check the stored queries of a cluster.",
-    "login": "Store the token of a server.",
-    "logout": "Forget the token of a server.",
-    "alias": "Run a stored query by a short name.",
 }
 
 Rest = Annotated[list[str] | None, typer.Argument(help="Anything.")]
@@ -31,7 +27,7 @@ def add_to(app: typer.Typer) -> None:
     for name, about in _COMMANDS.items():
         app.command(
             name,
-            help=f"{about} Comes with the server, in a later release.",
+            help=f"{about} Comes with clusters, in a later release.",
             hidden=True,
             context_settings={"ignore_unknown_options": True},
         )(_missing(name))
@@ -41,8 +37,8 @@ def _missing(name: str):  # type: ignore[no-untyped-def]  # typer reads the inne
     def command(rest: Rest = None) -> None:
         with plain_errors():
             raise BadRequest(
-                f"'omnigraph {name}' needs a server or a cluster, which this release does not have",
-                "work on the graph directly: pass its path",
+                f"'omnigraph {name}' needs a cluster, which this release does not have",
+                "work on a graph: pass its path, or --server",
             )
 
     return command

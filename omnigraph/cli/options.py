@@ -54,7 +54,7 @@ def metadata(given: list[str] | None) -> dict[str, str]:
 def _duration(given: str | None) -> str | None:
     if given is not None:
         from omnigraph.errors import BadRequest
-        from omnigraph.exec.upkeep.cleanup import seconds
+        from omnigraph.exec.durations import seconds
 
         try:
             seconds(given)

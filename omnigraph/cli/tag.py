@@ -9,6 +9,7 @@ import typer
 from omnigraph.cli.address import confirm_destructive, graph_uri, point_and_graph, write_target
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import MAIN, Actor, GraphPath, Json, Quiet, Store, Uri
+from omnigraph.cli.servers import acting
 from omnigraph.cli.terminal import plain_errors, show, show_json
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def create(
         point, path = point_and_graph(list(words or ()), uri or store)
         where = graph_uri(path, uri, store)
         write_target("tag create", where, quiet=quiet)
+        actor = acting(actor, where)
         with open_graph(where) as graph:
             tag = graph.tags.create(name, point or MAIN)
         if json:
@@ -81,6 +83,7 @@ def delete(
     with plain_errors():
         where = graph_uri(path, uri, store)
         write_target("tag delete", where, quiet=quiet)
+        actor = acting(actor, where)
         confirm_destructive("tag delete", where, json=json)
         with open_graph(where) as graph:
             graph.tags.delete(name)

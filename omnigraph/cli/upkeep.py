@@ -28,7 +28,9 @@ from omnigraph.cli.options import (
     Store,
     metadata,
 )
+from omnigraph.cli.servers import is_served
 from omnigraph.cli.terminal import plain_errors, show, show_json
+from omnigraph.errors import NotServed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,6 +187,8 @@ def check(uri: GraphPath = None, json: Json = False, store: Store = None) -> Non
 
     with plain_errors():
         where = graph_uri(uri, store)
+        if is_served(where):
+            raise NotServed("check", where, "run it where the files of the graph are")
         report = check_at(where)
         if json:
             show_json(check_document(where, report))

@@ -7,9 +7,16 @@ an operator that never ran says so.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import TYPE_CHECKING
 
+from omnigraph.deferred import deferred
 from omnigraph.plan import ir
-from omnigraph.plan.explain import explain, operator_lines
+
+if TYPE_CHECKING:
+    from omnigraph.plan.explain import explain, operator_lines
+else:
+    explain = deferred("omnigraph.plan.explain", "explain")
+    operator_lines = deferred("omnigraph.plan.explain", "operator_lines")
 
 Ended = tuple[int, float]
 """Output rows and seconds of an operator."""

@@ -23,6 +23,7 @@ from omnigraph.catalog import codec
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import NotFound, StorageFailed
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.opening import first_snapshot
 from omnigraph.storage.records import SchemaId, Snapshot
 from omnigraph.storage.retry import SCHEMA, retried
 from omnigraph.storage.store import Store
@@ -30,6 +31,7 @@ from omnigraph.types import TableKey
 
 SCHEMA_TEXT, SCHEMA_IR = "_schema.pg", "_schema.ir.json"
 ARCHIVE = "_schemas"
+_COPIES = "schemas"
 
 Result = TypeVar("Result")
 
@@ -80,6 +82,12 @@ class Schemas:
         """The current schema of a branch, read from its head."""
         schema = self.of(self._store.snapshot(branch))
         self._known[branch] = schema
+        return schema
+
+    def opened(self) -> Accepted:
+        """The schema of main as the open of the graph saw it."""
+        schema = self.of(first_snapshot(self._store))
+        self._known[MAIN] = schema
         return schema
 
     def known(self, branch: str = MAIN) -> Accepted:
@@ -133,6 +141,19 @@ def _archived(schema_id: SchemaId) -> tuple[str, str]:
 def _read(store: Store, schema_id: SchemaId | None) -> Accepted:
     """Read a schema from the current files or the archive. While a change is being finished the
     current files may still be those of the schema before it."""
+    copied = None if schema_id is None else store.copies.get(_COPIES, schema_id)
+    if copied is not None:
+        own_text, _, own = copied.partition(b"\0")
+        if _hash(own_text, own) == schema_id:
+            return Accepted(schema_id, own_text.decode(), _decoded(own, schema_id))
+    accepted = _read_files(store, schema_id)
+    store.copies.put(
+        _COPIES, accepted.id, accepted.text.encode() + b"\0" + _document(accepted.catalog)
+    )
+    return accepted
+
+
+def _read_files(store: Store, schema_id: SchemaId | None) -> Accepted:
     text, document = (store.files.read(path) for path in (SCHEMA_TEXT, SCHEMA_IR))
     if text is not None and document is not None:
         current_id = _hash(text, document)

@@ -6,15 +6,23 @@ Invariant: the copy is opened only to be checked, read-only.
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from omnigraph.arguments import checked, require_address
+from omnigraph.deferred import deferred
 from omnigraph.exec.progress import UpkeepProgress
 from omnigraph.exec.schemas import Schemas
-from omnigraph.exec.upkeep.backup import BackupReport, run_backup
-from omnigraph.exec.upkeep.check import check as check_store
 from omnigraph.graph.schema import stored_catalog
 from omnigraph.storage.opening import open_store
 from omnigraph.storage.store import Store
+
+if TYPE_CHECKING:
+    from omnigraph.exec.upkeep.backup import BackupReport, run_backup
+    from omnigraph.exec.upkeep.check import check as check_store
+else:
+    BackupReport = deferred("omnigraph.exec.upkeep.backup", "BackupReport")
+    run_backup = deferred("omnigraph.exec.upkeep.backup", "run_backup")
+    check_store = deferred("omnigraph.exec.upkeep.check", "check")
 
 
 class BackupVerb:

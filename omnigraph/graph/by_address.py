@@ -6,19 +6,28 @@ init can be run again.
 
 import os
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from omnigraph.arguments import checked, require_address
-from omnigraph.catalog.accept import accept
+from omnigraph.deferred import deferred
 from omnigraph.errors import StorageFailed
 from omnigraph.exec.progress import UpkeepProgress
 from omnigraph.exec.schemas import Schemas, accepted, schema_tables
-from omnigraph.exec.upkeep.backup import BackupReport
-from omnigraph.exec.upkeep.check import CheckReport, check
 from omnigraph.graph.door import Graph
 from omnigraph.graph.schema import stored_catalog
 from omnigraph.graph.source_text import schema_text
 from omnigraph.storage.opening import create, open_store
 from omnigraph.storage.store import Settings
+
+if TYPE_CHECKING:
+    from omnigraph.catalog.accept import accept
+    from omnigraph.exec.upkeep.backup import BackupReport
+    from omnigraph.exec.upkeep.check import CheckReport, check
+else:
+    accept = deferred("omnigraph.catalog.accept", "accept")
+    BackupReport = deferred("omnigraph.exec.upkeep.backup", "BackupReport")
+    CheckReport = deferred("omnigraph.exec.upkeep.check", "CheckReport")
+    check = deferred("omnigraph.exec.upkeep.check", "check")
 
 
 @checked

@@ -7,38 +7,51 @@ graph writes nothing.
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from omnigraph.arguments import checked
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound, TypeCheckError
-from omnigraph.exec.changes.blobs import BlobCell, find_blob
-from omnigraph.exec.changes.diff import Changes, changes_between, filters
+from omnigraph.exec.durations import GRACE, Duration
 from omnigraph.exec.limits import Stop
-from omnigraph.exec.load.request import LoadResult
-from omnigraph.exec.mutate.coalesce import (
-    Coalescer,
-    require_sharing,
-    require_window,
-    shares_commit,
-)
-from omnigraph.exec.mutate.run import MutationResult, request, run_mutation
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress, UpkeepProgress
 from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas, seen_under, under_schema
 from omnigraph.exec.topology.build import topology_after
-from omnigraph.exec.upkeep.build_indexes import IndexReport, ensure_indices
-from omnigraph.exec.upkeep.check import CheckReport, check
-from omnigraph.exec.upkeep.cleanup import GRACE, CleanupReport, Duration
-from omnigraph.exec.upkeep.optimize import OptimizeReport
 from omnigraph.graph.backup_verb import BackupVerb
 from omnigraph.graph.entity_verbs import EntityVerbs
 from omnigraph.graph.export_verbs import ExportVerbs
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.index_verb import IndexVerb
+from omnigraph.graph.later_rooms import (
+    Changes,
+    CheckReport,
+    CleanupReport,
+    Coalescer,
+    Frames,
+    IndexReport,
+    LoadResult,
+    MutationResult,
+    OptimizeReport,
+    Order,
+    RepairReport,
+    changes_between,
+    check,
+    ensure_indices,
+    filters,
+    load,
+    query_on_spark,
+    request,
+    require_sharing,
+    require_window,
+    run_mutation,
+    shares_commit,
+    upkeep,
+)
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text
 from omnigraph.graph.undo_verbs import UndoVerbs
@@ -50,13 +63,8 @@ from omnigraph.graph.views import (
     TagsView,
     described,
 )
-from omnigraph.pipeline import upkeep
-from omnigraph.pipeline.frames import Frames
-from omnigraph.pipeline.load import Order, load
-from omnigraph.pipeline.spark_query import query_on_spark
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.ir import ReadPlan
-from omnigraph.plan.mutation_ir import Plan
 from omnigraph.plan.params import bind_parameters
 from omnigraph.preview import counted
 from omnigraph.storage.names import MAIN
@@ -64,7 +72,9 @@ from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.stats import StatsView
 from omnigraph.storage.store import Store
-from omnigraph.storage.upkeep.repair import RepairReport
+
+if TYPE_CHECKING:
+    from omnigraph.plan.mutation_ir import Plan
 
 _ENGINES = ("auto", "local", "spark")
 USE_MUTATE = "use graph.mutate"
@@ -74,14 +84,15 @@ class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb):
     """One open graph, safe to share between threads."""
 
     def __init__(self, store: Store, *, coalesce_ms: int | None = None) -> None:
-        require_window(coalesce_ms)
+        if coalesce_ms is not None:
+            require_window(coalesce_ms)
         self._store = store
         self._coalesces = coalesce_ms is not None
-        self._coalescer = Coalescer(store, coalesce_ms or 0)
+        self._coalesce_ms = coalesce_ms or 0
         self._reading = Reading(store)
         self._schemas = Schemas(store)
         self._points = Points(store)
-        self._schemas.current()
+        self._schemas.opened()
         self.schema = SchemaView(store, self._schemas, self._reading.holdings.cache.clear)
         self.branches = BranchesView(store, self._schemas)
         self.tags = TagsView(store)
@@ -89,14 +100,21 @@ class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb):
         self.recoveries = RecoveriesView(store)
         self.changes = ChangesView(store, self._schemas)
         self.beside = store.beside
-        self.spark = Frames(store, self._schemas)
+
+    @cached_property
+    def _coalescer(self) -> Coalescer:
+        return Coalescer(self._store, self._coalesce_ms)
+
+    @cached_property
+    def spark(self) -> Frames:
+        """Tables of the graph as Spark DataFrames."""
+        return Frames(self._store, self._schemas)
 
     def __repr__(self) -> str:
         return described("Graph", self._facts)
 
     def _facts(self) -> str:
-        head = self._store.snapshot(MAIN)
-        catalog = self._schemas.of(head).catalog
+        head, catalog = self.snapshot(MAIN), self.schema.catalog
         rows = {
             kind: sum(head.tables[t.table].row_count for t in types if t.table in head.tables)
             for kind, types in (("node", catalog.nodes.values()), ("edge", catalog.edges.values()))
@@ -148,7 +166,7 @@ class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb):
 
     def _planned(
         self, text: str, name: str | None, pinned: Snapshot, *, is_head: bool
-    ) -> tuple[Plan, Snapshot]:
+    ) -> "tuple[Plan, Snapshot]":
         """A query as the schema of its snapshot reads it. At an earlier commit, one that only
         today's schema understands sees the old data under today's names."""
         schema = self._schemas.of(pinned)
@@ -309,22 +327,6 @@ class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb):
                 hint = missing.hint or "pass `from` to create it"
                 raise NotFound("branch", branch, hint) from None
             return self._schemas.of(self._points.snapshot(from_branch, kind="branch")).catalog
-
-    @checked
-    def blob(
-        self,
-        kind: str,
-        type: str,
-        id: str,
-        property: str,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-    ) -> BlobCell:
-        """One blob: what is known about it, and its bytes when they are asked for."""
-        pinned = self._points.pinned(branch, snapshot)
-        catalog = self._schemas.of(pinned).catalog
-        return find_blob(self._store, catalog, pinned, (kind, type, id, property))
 
     @checked
     def branch(self, name: str) -> BranchHandle:

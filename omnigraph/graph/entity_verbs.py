@@ -1,4 +1,4 @@
-"""`Graph.entity`, `history` and `put_blob`: one node or edge, now and through the commits.
+"""`Graph.entity`, `history`, `blob` and `put_blob`: one node or edge, now and through the commits.
 
 Invariant: these methods find the snapshot and the type that are named and ask the changes room,
 nothing else.
@@ -7,18 +7,31 @@ nothing else.
 import contextlib
 from base64 import b64encode
 from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
 
 from omnigraph.arguments import checked
-from omnigraph.errors import BadRequest, NotFound, PreconditionFailed
-from omnigraph.exec.changes.blobs import BlobCell, find_blob, require_blob
-from omnigraph.exec.changes.entity_history import EntityHistory
-from omnigraph.exec.changes.entity_view import EntityView, find_entity, require_type
-from omnigraph.exec.mutate.run import MutationResult
+from omnigraph.deferred import deferred
+from omnigraph.errors import NotFound, PreconditionFailed
 from omnigraph.exec.points import Points
 from omnigraph.exec.schemas import Schemas
-from omnigraph.storage.names import MAIN
+from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
+
+if TYPE_CHECKING:
+    from omnigraph.exec.changes.blobs import BlobCell, find_blob, require_blob
+    from omnigraph.exec.changes.entity_history import EntityHistory
+    from omnigraph.exec.changes.entity_view import EntityView, find_entity, require_type
+    from omnigraph.exec.mutate.run import MutationResult
+else:
+    MutationResult = deferred("omnigraph.exec.mutate.run", "MutationResult")
+    EntityView = deferred("omnigraph.exec.changes.entity_view", "EntityView")
+    find_entity = deferred("omnigraph.exec.changes.entity_view", "find_entity")
+    require_type = deferred("omnigraph.exec.changes.entity_view", "require_type")
+    EntityHistory = deferred("omnigraph.exec.changes.entity_history", "EntityHistory")
+    BlobCell = deferred("omnigraph.exec.changes.blobs", "BlobCell")
+    find_blob = deferred("omnigraph.exec.changes.blobs", "find_blob")
+    require_blob = deferred("omnigraph.exec.changes.blobs", "require_blob")
 
 _PUT = (
     "query put_blob($id: String, $bytes: Blob) {{ update {} set {{ {}: $bytes }} where id = $id }}"
@@ -35,6 +48,22 @@ class EntityVerbs:
     mutate: Callable[..., MutationResult]
 
     @checked
+    def blob(
+        self,
+        kind: str,
+        type: str,
+        id: str,
+        property: str,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+    ) -> BlobCell:
+        """One blob: what is known about it, and its bytes when they are asked for."""
+        pinned = self._points.pinned(branch, snapshot)
+        catalog = self._schemas.of(pinned).catalog
+        return find_blob(self._store, catalog, pinned, (kind, type, id, property))
+
+    @checked
     def entity(
         self,
         kind: str,
@@ -46,6 +75,7 @@ class EntityVerbs:
     ) -> EntityView:
         """One node or edge with its properties, and of a node how many edges of each type it has;
         `NotFound` if there is none."""
+        require_text("an id", id)
         pinned = self._points.pinned(branch, snapshot)
         catalog = self._schemas.of(pinned).catalog
         return find_entity(self._store, catalog, pinned, require_type(catalog, kind, type), id)
@@ -67,6 +97,7 @@ class EntityVerbs:
         a merge as what it changed there; with `before`, only those older than that commit. Read
         while they are iterated over.
         """
+        require_text("an id", id)
         pinned = self._points.pinned(branch, snapshot)
         owner = require_type(self._schemas.of(pinned).catalog, kind, type)
         last = None if before is None else self._points.resolve(before, kind="commit")
@@ -93,8 +124,6 @@ class EntityVerbs:
         With `if_match` only while the cell has one of these ETags, or with `*` any value, else
         `PreconditionFailed`.
         """
-        if not isinstance(data, bytes):
-            raise BadRequest("a blob is put as bytes", "encode a text first")
         if once is not None and self._store.marked(branch, once) is not None:
             if_match = None  # it was put before, and has another tag since
         text = f"base64:{b64encode(data).decode('ascii')}"

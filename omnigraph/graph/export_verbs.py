@@ -5,16 +5,25 @@ Invariant: these methods find the snapshot that is named and ask the export, not
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from omnigraph.arguments import checked
-from omnigraph.exec.changes.export import Exporting, ExportResult, choose_owners
+from omnigraph.deferred import deferred
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.schemas import Schemas
-from omnigraph.pipeline.export import ExportOrder, export
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.store import Store
+
+if TYPE_CHECKING:
+    from omnigraph.exec.changes.export import Exporting, ExportResult, choose_owners
+    from omnigraph.pipeline.export import ExportOrder, export
+else:
+    Exporting = deferred("omnigraph.exec.changes.export", "Exporting")
+    ExportResult = deferred("omnigraph.exec.changes.export", "ExportResult")
+    choose_owners = deferred("omnigraph.exec.changes.export", "choose_owners")
+    ExportOrder = deferred("omnigraph.pipeline.export", "ExportOrder")
+    export = deferred("omnigraph.pipeline.export", "export")
 
 
 class ExportVerbs:

@@ -10,22 +10,33 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from ulid import ULID
-
 from omnigraph.arguments import checked
+from omnigraph.deferred import deferred
 from omnigraph.errors import OmnigraphError, PreconditionFailed
-from omnigraph.exec.changes.export import ExportResult
-from omnigraph.exec.load.request import LoadResult
-from omnigraph.exec.merge.resolve import Resolve
-from omnigraph.exec.merge.run import MergeOutcome
-from omnigraph.exec.merge.undo import UndoOutcome
-from omnigraph.exec.mutate.run import MutationResult
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Accepted
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import CommitNote, Snapshot
+
+if TYPE_CHECKING:
+    from ulid import ULID
+
+    from omnigraph.exec.changes.export import ExportResult
+    from omnigraph.exec.load.request import LoadResult
+    from omnigraph.exec.merge.resolve import Resolve
+    from omnigraph.exec.merge.run import MergeOutcome
+    from omnigraph.exec.merge.undo import UndoOutcome
+    from omnigraph.exec.mutate.run import MutationResult
+else:
+    ULID = deferred("ulid", "ULID")
+    ExportResult = deferred("omnigraph.exec.changes.export", "ExportResult")
+    LoadResult = deferred("omnigraph.exec.load.request", "LoadResult")
+    Resolve = deferred("omnigraph.exec.merge.resolve", "Resolve")
+    MergeOutcome = deferred("omnigraph.exec.merge.run", "MergeOutcome")
+    UndoOutcome = deferred("omnigraph.exec.merge.undo", "UndoOutcome")
+    MutationResult = deferred("omnigraph.exec.mutate.run", "MutationResult")
 
 if TYPE_CHECKING:
     from omnigraph.graph.door import Graph
@@ -207,6 +218,7 @@ class Transaction:
             self._discard()
             raise
 
+    @checked
     def annotate(self, metadata: Mapping[str, str]) -> None:
         """Add texts to the metadata of the commit."""
         texts = {**self._note.metadata, **metadata}

@@ -3,11 +3,19 @@
 Invariant: this method finds the snapshot that is named and asks the upkeep room, nothing else.
 """
 
+from typing import TYPE_CHECKING
+
 from omnigraph.arguments import checked
+from omnigraph.deferred import deferred
 from omnigraph.exec.points import Points
 from omnigraph.exec.schemas import Schemas
-from omnigraph.exec.upkeep.index_states import IndexState, index_states
 from omnigraph.storage.store import Store
+
+if TYPE_CHECKING:
+    from omnigraph.exec.upkeep.index_states import IndexState, index_states
+else:
+    IndexState = deferred("omnigraph.exec.upkeep.index_states", "IndexState")
+    index_states = deferred("omnigraph.exec.upkeep.index_states", "index_states")
 
 
 class IndexVerb:

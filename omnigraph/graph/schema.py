@@ -7,19 +7,29 @@ Identities that it gives out are new on every branch.
 
 import os
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from omnigraph.arguments import checked
-from omnigraph.catalog.identity import numbered_above
 from omnigraph.catalog.model import Catalog
-from omnigraph.catalog.schema_diff import MigrationPlan, plan_migration
+from omnigraph.deferred import deferred
 from omnigraph.errors import StorageFailed
 from omnigraph.exec.points import Points
-from omnigraph.exec.schema.migrate import SchemaApplied, apply_migration
 from omnigraph.exec.schemas import Accepted, Schemas
 from omnigraph.graph.source_text import schema_text
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.store import Store
+
+if TYPE_CHECKING:
+    from omnigraph.catalog.identity import numbered_above
+    from omnigraph.catalog.schema_diff import MigrationPlan, plan_migration
+    from omnigraph.exec.schema.migrate import SchemaApplied, apply_migration
+else:
+    numbered_above = deferred("omnigraph.catalog.identity", "numbered_above")
+    MigrationPlan = deferred("omnigraph.catalog.schema_diff", "MigrationPlan")
+    plan_migration = deferred("omnigraph.catalog.schema_diff", "plan_migration")
+    SchemaApplied = deferred("omnigraph.exec.schema.migrate", "SchemaApplied")
+    apply_migration = deferred("omnigraph.exec.schema.migrate", "apply_migration")
 
 
 class SchemaView:

@@ -4,19 +4,33 @@ Invariant: these methods find the commits that are named and ask the merge room,
 """
 
 from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
 
 from omnigraph.arguments import checked
 from omnigraph.catalog.model import Catalog
-from omnigraph.exec.merge.decide import Answers
-from omnigraph.exec.merge.resolve import ENTITY, Resolve
-from omnigraph.exec.merge.restore import restore_message, run_restore
-from omnigraph.exec.merge.revert import CommitRange, run_revert
-from omnigraph.exec.merge.undo import UndoOutcome, UndoRequest, not_reclaimed
+from omnigraph.deferred import deferred
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.schemas import Schemas, under_schema
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.store import Store
+
+if TYPE_CHECKING:
+    from omnigraph.exec.merge.decide import Answers
+    from omnigraph.exec.merge.resolve import Resolve
+    from omnigraph.exec.merge.restore import restore_message, run_restore
+    from omnigraph.exec.merge.revert import CommitRange, run_revert
+    from omnigraph.exec.merge.undo import UndoOutcome, UndoRequest, not_reclaimed
+else:
+    Answers = deferred("omnigraph.exec.merge.decide", "Answers")
+    Resolve = deferred("omnigraph.exec.merge.resolve", "Resolve")
+    restore_message = deferred("omnigraph.exec.merge.restore", "restore_message")
+    run_restore = deferred("omnigraph.exec.merge.restore", "run_restore")
+    CommitRange = deferred("omnigraph.exec.merge.revert", "CommitRange")
+    run_revert = deferred("omnigraph.exec.merge.revert", "run_revert")
+    UndoOutcome = deferred("omnigraph.exec.merge.undo", "UndoOutcome")
+    UndoRequest = deferred("omnigraph.exec.merge.undo", "UndoRequest")
+    not_reclaimed = deferred("omnigraph.exec.merge.undo", "not_reclaimed")
 
 
 class UndoVerbs:
@@ -33,7 +47,7 @@ class UndoVerbs:
         to: str | None = None,
         *,
         onto: str = MAIN,
-        by: str = ENTITY,
+        by: str = "entity",
         resolve: Resolve = None,
         dry_run: bool = False,
         actor: str | None = None,

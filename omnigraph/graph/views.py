@@ -3,21 +3,20 @@
 Invariant: a view asks one part and keeps nothing.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from omnigraph.arguments import checked
+from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest, OmnigraphError
-from omnigraph.exec.changes.baseline import Baseline
-from omnigraph.exec.changes.consumers import Consumers, FeedConsumer
-from omnigraph.exec.changes.diff import PAGE_CHANGES, Changes, commit_changes, filters, readable
-from omnigraph.exec.changes.feed import POLL_COMMITS, Feed, FeedPage
-from omnigraph.exec.merge.resolve import Resolve
-from omnigraph.exec.merge.run import MergeOutcome, MergeRequest, run_merge
+from omnigraph.exec.changes.page_sizes import PAGE_CHANGES, POLL_COMMITS
+from omnigraph.exec.durations import Duration, seconds
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.schemas import Schemas
-from omnigraph.exec.upkeep.cleanup import Duration, seconds
 from omnigraph.preview import ROWS_SHOWN, html_preview, text_preview
 from omnigraph.storage.manifest.tags import Tag
 from omnigraph.storage.names import MAIN, require_text
@@ -25,7 +24,30 @@ from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import Commit, Recovery
 from omnigraph.storage.store import Store
 
+if TYPE_CHECKING:
+    from omnigraph.exec.changes.baseline import Baseline
+    from omnigraph.exec.changes.consumers import Consumers, FeedConsumer
+    from omnigraph.exec.changes.diff import Changes, commit_changes, filters, readable
+    from omnigraph.exec.changes.feed import Feed, FeedPage
+    from omnigraph.exec.merge.resolve import Resolve
+    from omnigraph.exec.merge.run import MergeOutcome, MergeRequest, run_merge
+else:
+    Baseline = deferred("omnigraph.exec.changes.baseline", "Baseline")
+    Consumers = deferred("omnigraph.exec.changes.consumers", "Consumers")
+    FeedConsumer = deferred("omnigraph.exec.changes.consumers", "FeedConsumer")
+    Changes = deferred("omnigraph.exec.changes.diff", "Changes")
+    commit_changes = deferred("omnigraph.exec.changes.diff", "commit_changes")
+    filters = deferred("omnigraph.exec.changes.diff", "filters")
+    readable = deferred("omnigraph.exec.changes.diff", "readable")
+    Feed = deferred("omnigraph.exec.changes.feed", "Feed")
+    FeedPage = deferred("omnigraph.exec.changes.feed", "FeedPage")
+    Resolve = deferred("omnigraph.exec.merge.resolve", "Resolve")
+    MergeOutcome = deferred("omnigraph.exec.merge.run", "MergeOutcome")
+    MergeRequest = deferred("omnigraph.exec.merge.run", "MergeRequest")
+    run_merge = deferred("omnigraph.exec.merge.run", "run_merge")
+
 _NEWEST_FIRST = "Commits of main, newest first"
+_LOOK_S = 0.1
 
 
 def described(name: str, facts: Callable[[], str]) -> str:
@@ -217,7 +239,10 @@ class ChangesView:
     def __init__(self, store: Store, schemas: Schemas) -> None:
         self._store = store
         self._schemas = schemas
-        self._consumers = Consumers(store, schemas)
+
+    @cached_property
+    def _consumers(self) -> Consumers:
+        return Consumers(self._store, self._schemas)
 
     @checked
     def poll(
@@ -249,6 +274,40 @@ class ChangesView:
         return feed.poll(
             start=start, cursor=cursor, page_token=page_token, limit=limit, commits=commits
         )
+
+    @checked
+    def follow(
+        self,
+        branch: str = MAIN,
+        *,
+        start: str | None = None,
+        cursor: str | None = None,
+        kinds: Collection[str] = (),
+        types: Collection[str] = (),
+        ops: Collection[str] = (),
+    ) -> Iterator[FeedPage]:
+        """The pages of a branch's feed as commits come, for ever: a page that has none is not
+        given. Leave the loop to stop; the cursor of the last page that has one goes on later."""
+        poll = partial(self.poll, branch, kinds=kinds, types=types, ops=ops)
+
+        def pages() -> Iterator[FeedPage]:
+            seen = self._head(branch)  # before the poll, so that no commit falls between the two
+            page = poll(start=start, cursor=cursor)
+            while True:
+                if page.blocks:
+                    yield page
+                if page.next_page_token is not None:
+                    page = poll(page_token=page.next_page_token)
+                    continue
+                while (head := self._head(branch)) == seen:
+                    time.sleep(_LOOK_S)
+                seen = head
+                page = poll(cursor=page.cursor)
+
+        return pages()
+
+    def _head(self, branch: str) -> str:
+        return self._store.snapshot(branch).commit_id
 
     def _feed(
         self, branch: str, kinds: Collection[str], types: Collection[str], ops: Collection[str]

@@ -5,19 +5,24 @@ Tree builders run while the parser reduces, so no step recurses over the text's 
 nesting itself is bounded so that no later step has to fear it either.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import resources
-from typing import Any, Generic, TypeVar
-
-from lark import Lark, Token, Transformer
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from omnigraph.errors import ParseError
-from omnigraph.language.parse_table_cache import parser_of
+from omnigraph.language.lalr_parser import LalrParser, NoSyntax, grammar_digest
+from omnigraph.language.token import Token
 from omnigraph.types import Span
+
+if TYPE_CHECKING:
+    from lark import Lark
+
+TABLES = "parse_tables.json"
 
 NESTING_MAX = 64
 
@@ -40,39 +45,74 @@ def token_span(token: Token) -> Span:
 
 @dataclass(frozen=True)
 class GrammarReader(Generic[Tree]):
-    """A grammar with its tree builder. The parser is built on first use."""
+    """A grammar with its tree builder. The parser is built on first use, Lark's only for a text
+    with a syntax error."""
 
     package: str
     start: str
-    builder: Callable[[], Transformer[Token, Tree]]
+    builder: Callable[[], Any]
     terminals: Mapping[str, str] = field(default_factory=dict)  # how a terminal is called in errors
     hint: Callable[[str, int], str] = lambda _source, _position: ""  # for an unexpected token
     end_hint: Callable[[str], str] = lambda _source: ""  # for a text that ends too early
 
+    @property
+    def _folder(self) -> Path:
+        return Path(__file__).parent / self.package.rpartition(".")[2]
+
     @cached_property
-    def _parser(self) -> Lark:
-        grammar = resources.files(self.package).joinpath("grammar.lark").read_text("utf-8")
-        return parser_of(grammar, self.start, self.builder())
+    def _grammar(self) -> str:
+        return (self._folder / "grammar.lark").read_text("utf-8")
+
+    @cached_property
+    def _parser(self) -> "Lark":
+        tables = import_module("omnigraph.language.parse_table_cache")
+        parser: Lark = tables.parser_of(self._grammar, self.start, self.builder())
+        return parser
+
+    @cached_property
+    def _fast_parser(self) -> LalrParser | None:
+        try:
+            tables = json.loads((self._folder / TABLES).read_bytes())
+        except (OSError, ValueError):
+            return None
+        if tables["digest"] != grammar_digest(self._grammar, self.start):
+            return None
+        return LalrParser(tables, self.builder())
 
     def read(self, source: str) -> Tree:
         """The tree of `source`, or `ParseError`."""
         _require_encodable(source)
         _require_shallow(source)
+        if self._fast_parser is not None:
+            try:
+                tree: Tree = self._fast_parser.parse(source)
+            except NoSyntax:
+                pass  # Lark says what it expected
+            except Fault as fault:
+                raise _parse_error(source, fault) from None
+            else:
+                return tree
+        return self.read_by_grammar(source)
+
+    def read_by_grammar(self, source: str) -> Tree:
+        """The same by Lark, without tables that were made in advance."""
+        _require_encodable(source)
+        _require_shallow(source)
+        parser, lark = self._parser, import_module("lark.exceptions")
         try:
-            tree: Any = self._parser.parse(source)
+            tree: Any = parser.parse(source)
         except Fault as fault:
-            raise ParseError.at(
-                source, fault.span, fault.text, code=fault.code, hint=fault.hint
-            ) from None
-        except (UnexpectedToken, UnexpectedCharacters, UnexpectedEOF) as cause:
+            raise _parse_error(source, fault) from None
+        except (lark.UnexpectedToken, lark.UnexpectedCharacters, lark.UnexpectedEOF) as cause:
             raise self._syntax_error(source, cause) from None
         return tree  # type: ignore[no-any-return]
 
-    def _syntax_error(self, source: str, cause: Exception) -> ParseError:
-        if isinstance(cause, UnexpectedToken) and cause.token.type != "$END":
+    def _syntax_error(self, source: str, cause: Any) -> ParseError:
+        kind = type(cause).__name__
+        if kind == "UnexpectedToken" and cause.token.type != "$END":
             span = token_span(cause.token)
             unexpected = f"'{_shorten(str(cause.token))}'"
-        elif isinstance(cause, UnexpectedCharacters):
+        elif kind == "UnexpectedCharacters":
             position = cause.pos_in_stream or 0
             span = Span(position, position + 1)
             broken = _broken_token(source, position)
@@ -90,6 +130,10 @@ class GrammarReader(Generic[Tree]):
         hint = self.end_hint(source) if ended else self.hint(source, span.start)
         text = f"unexpected {unexpected}{expected}"
         return ParseError.at(source, span, text, code="syntax", hint=hint)
+
+
+def _parse_error(source: str, fault: Fault) -> ParseError:
+    return ParseError.at(source, fault.span, fault.text, code=fault.code, hint=fault.hint)
 
 
 def _broken_token(source: str, position: int) -> str:
@@ -117,14 +161,15 @@ def _shorten(text: str) -> str:
 _EXPECTED_SHOWN = 8
 
 
-def _expected(cause: Exception, terminals: Mapping[str, str]) -> str:
+def _expected(cause: Any, terminals: Mapping[str, str]) -> str:
     """The tokens that the parser accepts here, in the words of the language."""
-    if isinstance(cause, UnexpectedToken):
-        accepted = cause.accepts or cause.expected
-    elif isinstance(cause, UnexpectedCharacters):
-        accepted = cause.allowed or set()
-    else:
-        accepted = set(cause.expected) if isinstance(cause, UnexpectedEOF) else set()
+    match type(cause).__name__:
+        case "UnexpectedToken":
+            accepted = cause.accepts or cause.expected
+        case "UnexpectedCharacters":
+            accepted = cause.allowed or set()
+        case _:
+            accepted = set(cause.expected)
     if "IDENT" in accepted:  # any word will do, so the keywords among them say nothing
         accepted = {name for name in accepted if name in terminals}
     names = sorted({terminals.get(name, f"'{name.lower()}'") for name in accepted})

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest
+from omnigraph.exec.durations import Duration
 from omnigraph.exec.progress import OnUpkeepProgress
 from omnigraph.exec.upkeep import cleanup as cleaning
 from omnigraph.exec.upkeep import repair as repairing
-from omnigraph.exec.upkeep.cleanup import CleanupReport, Duration
+from omnigraph.exec.upkeep.cleanup import CleanupReport
 from omnigraph.exec.upkeep.optimize import Optimizer, OptimizeReport
 from omnigraph.storage.records import NO_NOTE, CommitNote
 from omnigraph.storage.store import Store

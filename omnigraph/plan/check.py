@@ -4,19 +4,27 @@ Invariant: a typed tree can be lowered without asking the catalog or the source 
 """
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from omnigraph.catalog.model import Catalog
+from omnigraph.deferred import deferred
 from omnigraph.language.query import ast
-from omnigraph.plan import ir, mutation_ir
+from omnigraph.plan import ir
 from omnigraph.plan.expressions import substituted
 from omnigraph.plan.fixed_values import fixed_value
 from omnigraph.plan.operands import as_type, parameter_operand
 from omnigraph.plan.patterns import check_pattern, inner_matches
 from omnigraph.plan.returns import TypedReturn, check_return
 from omnigraph.plan.scope import Names, NodeVar, Scope, did_you_mean
-from omnigraph.plan.statements import check_statement
 from omnigraph.plan.typed import TypedPattern
 from omnigraph.types import INTEGERS, Span
+
+if TYPE_CHECKING:
+    from omnigraph.plan import mutation_ir
+    from omnigraph.plan.statements import check_statement
+else:
+    mutation_ir = deferred("omnigraph.plan", "mutation_ir")
+    check_statement = deferred("omnigraph.plan.statements", "check_statement")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +46,7 @@ class TypedRead:
 class TypedMutation:
     """A checked mutation. Its statements need no further lowering."""
 
-    statements: tuple[mutation_ir.StatementOp, ...]
+    statements: "tuple[mutation_ir.StatementOp, ...]"
     parameters: tuple[ir.Parameter, ...]
     computed: tuple[ir.Computed, ...]
 

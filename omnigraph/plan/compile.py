@@ -4,14 +4,21 @@ Invariant: a plan depends on the text, the query's name and the schema's fingerp
 cached one is as good as a new one. Failures are not cached.
 """
 
+from typing import TYPE_CHECKING
+
 from omnigraph.catalog.model import Catalog
+from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest
 from omnigraph.language.query import ast
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.lru import Lru
 from omnigraph.plan.check import check_query
 from omnigraph.plan.lower import lower
-from omnigraph.plan.mutation_ir import Plan
+
+if TYPE_CHECKING:
+    from omnigraph.plan.mutation_ir import Plan
+else:
+    Plan = deferred("omnigraph.plan.mutation_ir", "Plan")
 
 _PLANS_MAX = 1024
 

@@ -5,16 +5,22 @@ Invariant: two plans that differ print differently.
 
 import json
 from collections.abc import Iterable
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
+from omnigraph.deferred import deferred
 from omnigraph.language.moments import format_date, format_datetime
-from omnigraph.plan import ir, mutation_ir
+from omnigraph.plan import ir
 from omnigraph.types import Scalar, ValueType
+
+if TYPE_CHECKING:
+    from omnigraph.plan import mutation_ir
+else:
+    mutation_ir = deferred("omnigraph.plan", "mutation_ir")
 
 _INDENT = "  "
 
 
-def explain(plan: mutation_ir.Plan) -> str:
+def explain(plan: "mutation_ir.Plan") -> str:
     """The whole plan."""
     declared = ", ".join(map(_parameter, plan.parameters))
     match plan:
@@ -140,7 +146,7 @@ def _sort_key(key: ir.SortKey) -> str:
     return f"{expression(key.value)}{' desc' if key.descending else ''}"
 
 
-def _statement_line(statement: mutation_ir.StatementOp) -> str:
+def _statement_line(statement: "mutation_ir.StatementOp") -> str:
     match statement:
         case mutation_ir.InsertNode(table=table, sets=sets, key=key):
             how = f"upsert by ({', '.join(key)})" if key else "insert"
@@ -168,7 +174,7 @@ def _statement_line(statement: mutation_ir.StatementOp) -> str:
             assert_never(statement)
 
 
-def _sets(sets: tuple[mutation_ir.SetColumn, ...]) -> str:
+def _sets(sets: "tuple[mutation_ir.SetColumn, ...]") -> str:
     return f"set {{{', '.join(f'{s.name}: {s.type} = {expression(s.value)}' for s in sets)}}}"
 
 

@@ -6,10 +6,11 @@ written from, because self edges make its result depend on that.
 """
 
 from collections.abc import Callable
-from typing import TypeVar, assert_never
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
+from omnigraph.deferred import deferred
 from omnigraph.language.query import ast
-from omnigraph.plan import ir, mutation_ir
+from omnigraph.plan import ir
 from omnigraph.plan.check import TypedMutation, TypedRead
 from omnigraph.plan.expressions import conjunction, needs
 from omnigraph.plan.typed import (
@@ -19,8 +20,13 @@ from omnigraph.plan.typed import (
     TypedStep,
 )
 
+if TYPE_CHECKING:
+    from omnigraph.plan import mutation_ir
+else:
+    mutation_ir = deferred("omnigraph.plan", "mutation_ir")
 
-def lower(query: ast.Query, typed: TypedRead | TypedMutation) -> mutation_ir.Plan:
+
+def lower(query: ast.Query, typed: TypedRead | TypedMutation) -> "mutation_ir.Plan":
     """The plan of a checked query."""
     name = query.name.text
     parameters = typed.parameters

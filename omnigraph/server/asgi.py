@@ -67,6 +67,7 @@ def server_endpoints() -> tuple[ApiEndpoint, ...]:
         row("/metrics", "metrics", "Prometheus metrics of all workers.", "text/plain", None),
         row("/openapi.json", "openapi", "This document.", JSON, None),
         row("/graphs", "listGraphs", "The served graphs, by id.", wire.GraphList, "graph_list"),
+        row("/whoami", "whoami", "Who a token belongs to.", wire.WhoamiOutput, "read"),
     )
 
 
@@ -181,6 +182,9 @@ class ServerApp:
             self._gate.require(actor, endpoint.action)
             entries = [wire.GraphEntry(graph_id=i, uri=uri) for i, uri in self.graphs.listed()]
             return answered(wire.GraphList(graphs=entries))
+        if endpoint.operation == "whoami":
+            access = str(self.settings.access)
+            return answered(wire.WhoamiOutput(actor_id=actor, access=access))
         graph_id = path.pop("graph_id", None) or self._default or ""
         facts["graph"] = graph_id
         graph = self.graphs.get(graph_id)

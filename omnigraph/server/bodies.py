@@ -3,11 +3,12 @@
 Invariant: pure. One function a result, and nothing here decides anything.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
+from omnigraph.errors import MergeConflict
 from omnigraph.exec.changes.diff import Changes
 from omnigraph.exec.changes.feed import FeedBlock, cause_document
 from omnigraph.exec.load.request import LoadResult
@@ -17,7 +18,8 @@ from omnigraph.exec.mutate.run import MutationResult
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.server import wire, wire_beyond
 from omnigraph.server.idempotency import shown_metadata
-from omnigraph.storage.records import Commit, Snapshot
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import Commit, Snapshot, TopologyState
 from omnigraph.types import Kind, counts_of_kind, parse_table_key
 
 
@@ -33,7 +35,16 @@ def commit_output(commit: Commit) -> wire.CommitOutput:
         created_at=commit.created_at,
         message=commit.message or UNSET,
         metadata=shown_metadata(commit) or UNSET,
+        merged_branch=UNSET if commit.merged_from is None else commit.merged_from[0],
+        counts=_counts(commit) or UNSET,
     )
+
+
+def _counts(commit: Commit) -> dict[str, wire.EntityCounts]:
+    return {
+        key: wire.EntityCounts(inserted=rows.inserted, updated=rows.updated, deleted=rows.deleted)
+        for key, rows in sorted(commit.counts.items())
+    }
 
 
 def read_output(
@@ -88,6 +99,7 @@ def load_output(done: LoadResult, uri: str | None = None) -> wire.GraphBatchLoad
         "actor_id": done.actor_id,
         "commit": commit_output(done.commit),
         "rounded": done.rounded or UNSET,
+        "beside_equal": done.beside_equal or UNSET,
     }
     if uri is None:
         return wire.GraphBatchLoadOutput(**facts)
@@ -100,12 +112,20 @@ _PREVIEW = ("kept_edges", "dry_run", "statistics", "merge_conflicts", "changes")
 def undo_output(done: UndoOutcome) -> wire_beyond.UndoOutput:
     """The outcome of a revert or a restore."""
     commit = None if done.commit is None else commit_output(done.commit)
-    return wire_beyond.UndoOutput(**done.to_json(), commit=commit)
+    shown = {**done.to_json(), **_conflicts(done.conflicts)}
+    return wire_beyond.UndoOutput(**shown, commit=commit)
+
+
+def _conflicts(conflicts: Sequence[MergeConflict]) -> dict[str, Any]:
+    """The conflicts of a preview, each with the entity as it was and as both sides have it."""
+    images = ("base", "ours", "theirs")
+    shown = [c.to_json() | {name: getattr(c, name) for name in images} for c in conflicts]
+    return {"merge_conflicts": shown} if shown else {}
 
 
 def merge_output(done: MergeOutcome) -> wire.BranchMergeOutput:
     """The outcome of a merge, with the commit that it published."""
-    shown = done.to_json()
+    shown = {**done.to_json(), **_conflicts(done.conflicts)}
     return wire.BranchMergeOutput(
         source=done.source,
         target=done.target,
@@ -131,13 +151,26 @@ def snapshot_output(snapshot: Snapshot) -> wire.SnapshotOutput:
                 published_dataset_version=pin.version,
                 native_dataset_branch=pin.branch,
                 entity_count=pin.row_count,
+                topology=_topology(snapshot.topology.get(key)),
             )
         )
     return wire.SnapshotOutput(
         graph_branch=snapshot.branch,
         graph_manifest_version=snapshot.manifest_version,
         internal_schema_version=snapshot.internal_schema_version,
+        graph_commit_id=snapshot.commit_id,
         datasets=datasets,
+    )
+
+
+def _topology(state: TopologyState | None) -> wire.DatasetTopology | UnsetType:
+    if state is None:
+        return UNSET
+    return wire.DatasetTopology(
+        dataset_version=state.version,
+        dataset_branch=state.branch or MAIN,
+        bytes=state.bytes,
+        rows_behind=state.rows_behind,
     )
 
 
@@ -149,6 +182,11 @@ def block_output(block: FeedBlock) -> dict[str, Any]:
 def cause_output(cause: Commit) -> dict[str, Any]:
     """The commit behind changes, with what its writer said about it."""
     shown = cause_document(cause)
+    shown["graph_manifest_version"] = cause.manifest_version
+    if cause.merged_from is not None:
+        shown["merged_branch"] = cause.merged_from[0]
+    if counts := _counts(cause):
+        shown["counts"] = counts
     if cause.message is not None:
         shown["message"] = cause.message
     if metadata := shown_metadata(cause):

@@ -80,6 +80,13 @@ class RouteCall:
             raise BadRequest(f"query parameter '{name}' must be at least {least}")
         return int(text)
 
+    def switch(self, name: str) -> bool:
+        """A query parameter that is true or false; false by default."""
+        text = self.one(name)
+        if text not in (None, "true", "false"):
+            raise BadRequest(f"query parameter '{name}' is true or false")
+        return text == "true"
+
     def only(self, *names: str) -> None:
         """Refuse a query parameter that the route does not know."""
         for name in self.query:

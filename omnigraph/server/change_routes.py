@@ -9,7 +9,8 @@ from itertools import chain
 from typing import Any, TypedDict
 
 from omnigraph.errors import BadRequest, NotFound
-from omnigraph.exec.changes.diff import OPS, PAGE_CHANGES
+from omnigraph.exec.changes.diff import OPS
+from omnigraph.exec.changes.page_sizes import PAGE_CHANGES
 from omnigraph.server import wire_changes
 from omnigraph.server.bodies import block_output, cause_output, changes_page
 from omnigraph.server.call import NDJSON, Answer, RouteCall, answered
@@ -103,10 +104,13 @@ def baseline(call: RouteCall) -> Answer:
 def export(call: RouteCall) -> Answer:
     """One branch as NDJSON that loads again."""
     body = call.json(wire_changes.ExportRequest)
-    branch = body.branch or MAIN
-    call.facts.update(branch=branch)
+    if body.branch is not None and body.snapshot is not None:
+        raise BadRequest("request may specify branch or snapshot, not both")
+    pinned = call.graph.snapshot(body.branch or MAIN, commit=body.snapshot)
+    call.facts.update(branch=pinned.branch, commit=pinned.commit_id)
     types = [*(body.type_names or ()), *map(_type_of_table, body.table_keys or ())]
-    return _streamed(call.graph.export_lines(types=types or None, branch=branch))
+    lines = call.graph.export_lines(types=types or None, snapshot=pinned.commit_id)
+    return _streamed(lines, {"Omnigraph-Snapshot-Id": pinned.commit_id})
 
 
 def _type_of_table(key: str) -> str:
@@ -116,6 +120,6 @@ def _type_of_table(key: str) -> str:
         raise BadRequest(str(cause), "write node:<Type> or edge:<Type>") from None
 
 
-def _streamed(chunks: Iterator[bytes]) -> Answer:
+def _streamed(chunks: Iterator[bytes], headers: dict[str, str] | None = None) -> Answer:
     first = next(chunks, b"")
-    return Answer(media=NDJSON, stream=chain([first], chunks))
+    return Answer(media=NDJSON, headers=headers or {}, stream=chain([first], chunks))

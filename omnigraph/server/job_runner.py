@@ -129,12 +129,17 @@ class JobRunner:
             for (kind, state), count in list(self._ended.items())
         }
 
-    def close(self, wait_s: float) -> None:
+    def stop(self) -> None:
         """Take no more jobs and end those there are, each where it next reports."""
         self._closing.set()
+        for job in list(self._active.values()):
+            job.stopped.set()
+
+    def close(self, wait_s: float) -> None:
+        """Stop, and wait for the jobs to end."""
+        self.stop()
         with self._lock:
-            for job in self._active.values():
-                job.stopped.set()
+            self.stop()  # also one that was being accepted
             futures = list(self._futures)
         self._executor.shutdown(wait=False, cancel_futures=False)
         wait(futures, timeout=wait_s)

@@ -5,6 +5,7 @@ Invariant: a route is one call on the graph and one rendering.
 
 from msgspec import UNSET
 
+from omnigraph.catalog import codec
 from omnigraph.errors import BadRequest, LimitExceeded
 from omnigraph.exec.changes.tokens import sealed, unsealed
 from omnigraph.exec.read.result import QueryResult
@@ -98,35 +99,44 @@ def invoke(call: RouteCall) -> Answer:
 
 
 def snapshot(call: RouteCall) -> Answer:
-    """Every type of a branch with its version and count."""
-    branch = call.one("branch") or MAIN
-    call.facts.update(branch=branch)
-    return answered(snapshot_output(call.graph.snapshot(branch)))
+    """Every type of a branch, or of a commit, with its version and count."""
+    branch, commit = _branch_or_snapshot(call)
+    return answered(snapshot_output(call.graph.snapshot(branch, commit=commit)))
+
+
+def _branch_or_snapshot(call: RouteCall) -> tuple[str, str | None]:
+    """The query parameters `branch`, main by default, and `snapshot`, of which one may be given."""
+    branch, commit = call.one("branch"), call.one("snapshot")
+    if branch is not None and commit is not None:
+        raise BadRequest("request may specify branch or snapshot, not both")
+    call.facts.update(branch=None if commit is not None else branch or MAIN)
+    return branch or MAIN, commit
 
 
 def commits(call: RouteCall) -> Answer:
-    """The commits of a branch, newest first; all of them unless `limit` is given."""
-    branch = call.one("branch") or MAIN
+    """The commits of a branch, or of every branch, newest first; all of them unless `limit` is
+    given."""
+    branch, actor = call.one("branch") or MAIN, call.one("actor")
+    is_all = call.switch("all_branches")
     call.facts.update(branch=branch)
     limit, token = call.number("limit", least=1), call.one("page_token")
     if limit is not None and limit > PAGE_COMMITS_MAX:
         raise LimitExceeded("commits_page_commits", limit, PAGE_COMMITS_MAX)
     if token is not None and limit is None:
         raise BadRequest("page_token needs a limit", "repeat the limit of the first page")
+    every = call.graph.commits.list(branch, actor=actor, all_branches=is_all)
     if limit is None:
-        listed = call.graph.commits.list(branch)
-        return answered(wire.CommitList(commits=[commit_output(each) for each in listed]))
-    every = call.graph.commits.list(branch)
-    start = 0
+        return answered(wire.CommitList(commits=[commit_output(each) for each in every]))
+    start, kind = 0, [branch, actor, is_all]
     if token is not None:
-        last = unsealed(token, "commits", [branch])
+        last = unsealed(token, "commits", kind)
         start = next((n for n, each in enumerate(every, start=1) if each.id == last), len(every))
     page = every[start : start + limit]
     more = len(every) > start + limit
     return answered(
         wire.CommitList(
             commits=[commit_output(each) for each in page],
-            next_page_token=sealed("commits", [branch], page[-1].id) if more else UNSET,
+            next_page_token=sealed("commits", kind, page[-1].id) if more else UNSET,
         )
     )
 
@@ -137,10 +147,26 @@ def one_commit(call: RouteCall) -> Answer:
 
 
 def schema(call: RouteCall) -> Answer:
-    """The schema as it was written."""
-    return answered(wire.SchemaOutput(schema_source=call.graph.schema.text))
+    """The schema of a branch, or of a commit, as it was written; with its catalog if asked."""
+    branch, commit = _branch_or_snapshot(call)
+    schemas = call.graph.schema
+    accepted = schemas.on(branch) if commit is None else schemas.at(commit)
+    if not call.switch("catalog"):
+        return answered(wire.SchemaOutput(schema_source=accepted.text))
+    return answered(
+        wire.SchemaOutput(
+            schema_source=accepted.text,
+            schema_id=accepted.id,
+            catalog=codec.encode(accepted.catalog),
+        )
+    )
 
 
 def branches(call: RouteCall) -> Answer:
-    """The names of all branches."""
-    return answered(wire.BranchList(branches=list(call.graph.branches.list())))
+    """The names of all branches, with the commits of their heads if asked."""
+    names = list(call.graph.branches.list())
+    if not call.switch("heads"):
+        return answered(wire.BranchList(branches=names))
+    leads = {name: commit for commit, each in call.graph.commits.names().items() for name in each}
+    heads = {name: leads[name] for name in names if name in leads}
+    return answered(wire.BranchList(branches=names, heads=heads))

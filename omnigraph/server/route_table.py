@@ -35,11 +35,17 @@ BYTES = "application/octet-stream"
 _IF_COMMIT = Parameter(
     write_routes.IF_COMMIT, "The commit that the branch must be at.", "header", required=True
 )
+_SNAPSHOT = Parameter("snapshot", "As it was at a commit.")
 _LOAD = (
     BRANCH,
     Parameter("from", "Create the branch from this one if it is missing."),
     Parameter("mode", "append, merge (the default), patch or overwrite."),
     Parameter("message", "What the commit says about itself."),
+    Parameter("type", "The node type of rows that do not name theirs."),
+    Parameter("edge", "The edge type of rows that do not name theirs."),
+    Parameter("meta", "A text kept with the commit: key=text.", repeated=True),
+    Parameter("indexes", "When indexes are built: now or later."),
+    Parameter("on_duplicate", "An id that comes twice in a merge: last or refuse."),
 )
 _BLOB = (
     Parameter("entity", "node or edge.", required=True),
@@ -47,7 +53,7 @@ _BLOB = (
     Parameter("id", "Its id.", required=True),
     Parameter("property", "The Blob property.", required=True),
     BRANCH,
-    Parameter("snapshot", "As it was at a commit."),
+    _SNAPSHOT,
 )
 _PUT_BLOB = (
     *(each for each in _BLOB if each.name != "snapshot"),
@@ -144,11 +150,7 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         answers=wire.IngestOutput,
         size=BodySize.LOAD,
         other_bodies=(PARQUET, ARROW),
-        parameters=(
-            *_LOAD,
-            Parameter("type", "The node type of Parquet or Arrow columns."),
-            Parameter("edge", "The edge type of Parquet or Arrow columns."),
-        ),
+        parameters=_LOAD,
     ),
     write_row(
         "/load/ndjson",
@@ -171,7 +173,12 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         successor="load",
     ),
     get_row(
-        "/branches", "cluster_listBranches", "read", read_routes.branches, answers=wire.BranchList
+        "/branches",
+        "cluster_listBranches",
+        "read",
+        read_routes.branches,
+        answers=wire.BranchList,
+        parameters=(Parameter("heads", "true: also the commits of their heads."),),
     ),
     write_row(
         "/branches",
@@ -206,7 +213,13 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         "read",
         read_routes.commits,
         answers=wire.CommitList,
-        parameters=(BRANCH, LIMIT, TOKEN),
+        parameters=(
+            BRANCH,
+            LIMIT,
+            TOKEN,
+            Parameter("actor", "Only those of this actor."),
+            Parameter("all_branches", "true: of every branch."),
+        ),
         refusals=(400, 404, 413),
     ),
     get_row(
@@ -258,7 +271,15 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         request=wire_changes.ExportRequest,
         answers=NDJSON,
     ),
-    get_row("/schema", "cluster_getSchema", "read", read_routes.schema, answers=wire.SchemaOutput),
+    get_row(
+        "/schema",
+        "cluster_getSchema",
+        "read",
+        read_routes.schema,
+        answers=wire.SchemaOutput,
+        parameters=(BRANCH, _SNAPSHOT, Parameter("catalog", "true: also its catalog.")),
+        refusals=(400, 404, 410),
+    ),
     write_row(
         "/schema/apply",
         "cluster_applySchema",
@@ -273,7 +294,8 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         "read",
         read_routes.snapshot,
         answers=wire.SnapshotOutput,
-        parameters=(BRANCH,),
+        parameters=(BRANCH, _SNAPSHOT),
+        refusals=(400, 404, 410),
     ),
     get_row(
         "/blob",

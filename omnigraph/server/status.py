@@ -5,7 +5,8 @@ the server, a token or a traceback: what storage says stays in the log.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from itertools import islice
 from typing import Any
 
 from msgspec import UNSET
@@ -154,6 +155,8 @@ TABLE: dict[type[e.OmnigraphError], ErrorRow] = {
     e.NotRevertible: ErrorRow(409),
     e.SchemaDiffers: ErrorRow(409),
     e.Forbidden: ErrorRow(403),
+    e.Unauthenticated: ErrorRow(401),
+    e.NotServed: ErrorRow(400),
     e.Conflict: ErrorRow(409),
     e.VersionMismatch: ErrorRow(409, _moved),
     e.KeyTaken: ErrorRow(409, _key),
@@ -164,6 +167,8 @@ TABLE: dict[type[e.OmnigraphError], ErrorRow] = {
     e.NoChanges: ErrorRow(409, _no_diff),
     e.NotInstalled: ErrorRow(500, text=_INTERNAL),
     e.EmbeddingFailed: ErrorRow(500, text="the embedding provider gave no usable answer"),
+    e.ServerBusy: ErrorRow(429),
+    e.ServerUnreachable: ErrorRow(500, text=_INTERNAL),
     e.RecoveryRequired: ErrorRow(503, _recovery),
     e.StorageFailed: ErrorRow(500, text=_INTERNAL),
 }
@@ -195,8 +200,26 @@ def error_answer(cause: BaseException) -> ErrorAnswer:
     if isinstance(cause, e.LimitExceeded) and cause.is_deadline:
         status = 504
     text = row.text or str(cause)
-    body = _body(text, CODES.get(status), row.members(cause))
+    members = {**row.members(cause), "fault": _fault(cause, is_named=row.text is None)}
+    body = _body(text, CODES.get(status), members)
     return ErrorAnswer(status, body, {}, status in (500, 503))
+
+
+_IMAGES_MAX = 1_000
+
+
+def _fault(cause: e.OmnigraphError, *, is_named: bool) -> wire_errors.ErrorFault:
+    """The class of an error and its facts, of which a client makes the same error again. One whose
+    message is replaced has no facts, unless they name a commit alone."""
+    name = type(cause).__name__
+    if not is_named and not (isinstance(cause, e.Reclaimed) and cause.kind == "commit"):
+        return wire_errors.ErrorFault(name=name)
+    facts = {each.name: getattr(cause, each.name) for each in fields(cause)}
+    if isinstance(cause, e.MergeConflicts):
+        bare = (replace(c, base=None, ours=None, theirs=None) for c in cause.conflicts)
+        shown = cause.conflicts[:_IMAGES_MAX]
+        facts["conflicts"] = (*shown, *islice(bare, _IMAGES_MAX, None))
+    return wire_errors.ErrorFault(name=name, facts=facts)
 
 
 def _body(text: str, code: str | None, members: Members) -> wire_errors.ErrorOutput:

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from ulid import ULID
 
 from omnigraph.errors import BadRequest
-from omnigraph.exec.upkeep.cleanup import seconds
+from omnigraph.exec.durations import seconds
 from omnigraph.graph import Graph
 from omnigraph.server.job_records import QUEUED, new_record, now_us
 from omnigraph.server.wire_jobs import JobOutput, JobRecord, JobRequest

@@ -46,6 +46,13 @@ class ReadyOutput(Body, kw_only=True):
     graphs: list[GraphReadiness]
 
 
+class WhoamiOutput(Body, kw_only=True):
+    """The actor of a token, and what the server lets actors do: open, trusted or read_only."""
+
+    actor_id: str | None
+    access: str
+
+
 class GraphEntry(Body, kw_only=True):
     """One served graph."""
 
@@ -141,6 +148,15 @@ class InvokeStoredQueryRequest(Body, kw_only=True):
     expect_mutation: bool | None = None
 
 
+class DatasetTopology(Body, kw_only=True):
+    """The topology file of a table: the version it is of, its size and how far it is behind."""
+
+    dataset_version: int
+    dataset_branch: str
+    bytes: int
+    rows_behind: int
+
+
 class SnapshotDataset(Body, kw_only=True):
     """One type in a snapshot."""
 
@@ -150,6 +166,7 @@ class SnapshotDataset(Body, kw_only=True):
     published_dataset_version: int
     native_dataset_branch: str | None
     entity_count: int
+    topology: DatasetTopology | UnsetType = UNSET
 
 
 class SnapshotOutput(Body, kw_only=True):
@@ -158,10 +175,19 @@ class SnapshotOutput(Body, kw_only=True):
     graph_branch: str | None
     graph_manifest_version: int
     internal_schema_version: int
+    graph_commit_id: str | UnsetType = UNSET
     datasets: list[SnapshotDataset]
 
 
 # ---- writes
+
+
+class EntityCounts(Body, kw_only=True):
+    """How many entities of one type a commit changed."""
+
+    inserted: int
+    updated: int
+    deleted: int
 
 
 class CommitOutput(Body, kw_only=True):
@@ -176,6 +202,8 @@ class CommitOutput(Body, kw_only=True):
     created_at: int
     message: str | UnsetType = UNSET
     metadata: dict[str, str] | UnsetType = UNSET
+    merged_branch: str | UnsetType = UNSET
+    counts: dict[str, EntityCounts] | UnsetType = UNSET
 
 
 class ChangeRequest(Body, kw_only=True):
@@ -234,6 +262,7 @@ class GraphBatchLoadOutput(Body, kw_only=True):
     actor_id: str | None
     commit: CommitOutput | None
     rounded: dict[str, int] | UnsetType = UNSET
+    beside_equal: dict[str, int] | UnsetType = UNSET
 
 
 class IngestOutput(GraphBatchLoadOutput, kw_only=True):
@@ -249,6 +278,7 @@ class BranchList(Body, kw_only=True):
     """The names of all branches."""
 
     branches: list[str]
+    heads: dict[str, str] | UnsetType = UNSET
 
 
 class BranchCreateRequest(Body, kw_only=True):
@@ -327,6 +357,8 @@ class SchemaOutput(Body, kw_only=True):
     """The schema as it was written."""
 
     schema_source: str
+    schema_id: str | UnsetType = UNSET
+    catalog: dict[str, Any] | UnsetType = UNSET
 
 
 class SchemaApplyRequest(Body, kw_only=True):
@@ -334,6 +366,8 @@ class SchemaApplyRequest(Body, kw_only=True):
 
     schema_source: str
     allow_data_loss: bool = False
+    branch: str | None = None
+    backfill: dict[str, str] | None = None
     message: str | None = None
     metadata: dict[str, str] | None = None
 
@@ -347,6 +381,7 @@ class SchemaApplyOutput(Body, kw_only=True):
     step_count: int
     graph_manifest_version: int
     steps: list[dict[str, Any]]
+    commit: CommitOutput | UnsetType = UNSET
 
 
 # ---- codec

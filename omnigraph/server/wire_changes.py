@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from omnigraph.server.wire import Body
+from omnigraph.server.wire import Body, EntityCounts
 
 
 class ChangeCause(Body, kw_only=True):
@@ -22,6 +22,9 @@ class ChangeCause(Body, kw_only=True):
     authored_at: int
     message: str | UnsetType = UNSET
     metadata: dict[str, str] | UnsetType = UNSET
+    graph_manifest_version: int | UnsetType = UNSET
+    merged_branch: str | UnsetType = UNSET
+    counts: dict[str, EntityCounts] | UnsetType = UNSET
 
 
 class ChangeType(Body, kw_only=True):
@@ -102,5 +105,6 @@ class ExportRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Which types of which branch to export; `table_keys` is an older spelling."""
 
     branch: str | None = None
+    snapshot: str | None = None
     type_names: list[str] | None = None
     table_keys: list[str] | None = None

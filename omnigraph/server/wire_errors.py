@@ -3,6 +3,8 @@
 Invariant: a new kind of error is a new optional member, never a new code.
 """
 
+from typing import Any
+
 from msgspec import UNSET, UnsetType
 
 from omnigraph.server.wire import Body
@@ -114,6 +116,13 @@ class TextDiagnostic(Body, kw_only=True):
     suggestion: str | None
 
 
+class ErrorFault(Body, kw_only=True):
+    """The class of an error in the library, and its facts; none where they name the storage."""
+
+    name: str
+    facts: dict[str, Any] | UnsetType = UNSET
+
+
 class ErrorOutput(Body, kw_only=True):
     """Every error. The optional members tell its kind; `code` is a closed set."""
 
@@ -132,3 +141,4 @@ class ErrorOutput(Body, kw_only=True):
     change_feed_gap: FeedGap | UnsetType = UNSET
     change_diff_refusal: DiffRefusal | UnsetType = UNSET
     diagnostic: TextDiagnostic | UnsetType = UNSET
+    fault: ErrorFault | UnsetType = UNSET

@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,6 +103,7 @@ class Worker:
         self._socket = listening
         self._log = RequestLog(as_json=settings.log_json)
         self._graphs = ServedGraphs(settings.graphs)
+        self._stopped_at = time.monotonic()
 
     def run(self, ready: int, life: int) -> int:
         """Serve until told to stop."""
@@ -114,7 +116,8 @@ class Worker:
         self._server = WorkerServer(self._config())
         with asyncio.Runner(loop_factory=self._server.config.get_loop_factory()) as runner:
             runner.run(self._serve(ready, life))
-        self._app.jobs.close(self._settings.limits.drain_seconds)
+        waited = time.monotonic() - self._stopped_at
+        self._app.jobs.close(max(0.0, self._settings.limits.drain_seconds - waited))
         self._app.metrics.write()
         self._graphs.close()
         return 0
@@ -169,6 +172,8 @@ class Worker:
             self._log.event("upkeep_not_started", cause=str(cause))
 
     def _stop(self) -> None:
+        self._stopped_at = time.monotonic()
+        self._app.jobs.stop()  # its jobs end while requests are drained
         self._app.stopping.set()  # event streams end now, and not when a client leaves
         self._server.should_exit = True
 

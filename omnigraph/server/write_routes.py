@@ -6,11 +6,13 @@ so that no slow client holds a lock.
 
 from typing import Any
 
+from msgspec import UNSET
+
 from omnigraph.errors import BadRequest
 from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.server import wire
-from omnigraph.server.bodies import change_output, load_output, merge_output
+from omnigraph.server.bodies import change_output, commit_output, load_output, merge_output
 from omnigraph.server.call import JSON, Answer, RouteCall, answered, require_media
 from omnigraph.server.idempotency import WriteOnce, write_once
 from omnigraph.server.read_routes import MAIN
@@ -154,17 +156,30 @@ def _load_columns(call: RouteCall, media: str) -> Answer:
 
 
 def load_ndjson(call: RouteCall) -> Answer:
-    """Load NDJSON that is the body."""
+    """Load NDJSON that is the body: records, or with `type` or `edge` the rows of one type."""
+    node, edge = call.one("type"), call.one("edge")
     with call.body_stream() as stream:
-        done, once = _loaded_as_asked(call, stream)
+        done, once = _loaded_as_asked(call, stream, type=node, edge=edge)
     return once.replayed(answered(load_output(done)), done.commit, repeated=done.repeated)
 
 
 def _loaded_as_asked(call: RouteCall, source: Any, **options: Any) -> tuple[LoadResult, WriteOnce]:
     """Load what the query parameters say of the body."""
-    options["message"] = call.one("message")
+    options |= {"message": call.one("message"), "on_duplicate": call.one("on_duplicate")}
+    options["indexes"] = call.one("indexes") or "now"
     mode, branch, base = call.one("mode"), call.one("branch"), call.one("from")
-    return _loaded(call, source, mode, branch, base, options=options)
+    return _loaded(call, source, mode, branch, base, _texts(call), options=options)
+
+
+def _texts(call: RouteCall) -> dict[str, str] | None:
+    """The metadata of a load, from query parameters `meta=key=text`."""
+    texts: dict[str, str] = {}
+    for word in call.query.getlist("meta"):
+        key, equals, text = word.partition("=")
+        if not equals or not key or key in texts:
+            raise BadRequest("query parameter 'meta' is key=text, each key once")
+        texts[key] = text
+    return texts or None
 
 
 def new_branch(call: RouteCall) -> Answer:
@@ -235,8 +250,11 @@ def apply_schema(call: RouteCall) -> Answer:
     done = call.graph.schema.apply(
         f"{body.schema_source}\n" if body.schema_source.endswith(".pg") else body.schema_source,
         allow_data_loss=body.allow_data_loss,
+        backfill=body.backfill,
+        branch=body.branch or MAIN,
         actor=call.actor,
         message=body.message,
         metadata=body.metadata,
     )
-    return answered(wire.SchemaApplyOutput(uri=call.graph.uri, **done.to_json()))
+    commit = UNSET if done.commit is None else commit_output(done.commit)
+    return answered(wire.SchemaApplyOutput(uri=call.graph.uri, **done.to_json(), commit=commit))

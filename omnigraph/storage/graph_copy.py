@@ -10,10 +10,11 @@ from pathlib import Path
 
 from omnigraph.errors import BadRequest, StorageFailed
 from omnigraph.storage.locks.locks import hold, make_locks
+from omnigraph.storage.manifest.branches import BACKUP_LOCK
 from omnigraph.storage.objects import Objects, Root, StorageOptions, root_of
 from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.backup_copy import BackupCopy, CopyEach, CopyNeeds
-from omnigraph.storage.upkeep.backup_plan import BACKUP_LOCK, BackupPlanner, CopyPlan, Vanished
+from omnigraph.storage.upkeep.backup_plan import BackupPlanner, CopyPlan, Vanished
 
 _ATTEMPTS = 5
 

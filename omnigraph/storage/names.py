@@ -8,6 +8,7 @@ one's; and free of `.`, because Lance refuses `..` and `.lock`.
 from omnigraph.errors import BadRequest
 from omnigraph.types import TableKey, parse_table_key
 
+BACKUP_FOLDER = "__backup"
 MAIN = "main"
 RESERVED_ACTORS = "omnigraph:"
 """How the names of the engine's own actors begin: the commits of a recovery carry one."""

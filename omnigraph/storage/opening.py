@@ -6,10 +6,11 @@ Invariant: opening reads the stamp before anything else. A graph exists once its
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from ulid import ULID
 
+from omnigraph.deferred import deferred
 from omnigraph.errors import AlreadyExists, BadRequest, NotFound, StorageFailed
 from omnigraph.storage import failpoints, stamp
 from omnigraph.storage.flushing import (
@@ -18,17 +19,24 @@ from omnigraph.storage.flushing import (
     flush_path,
     stored_durability,
 )
-from omnigraph.storage.lance.datasets import no_panic
+from omnigraph.storage.lance.datasets import Handle, no_panic
 from omnigraph.storage.locks.locks import hold
 from omnigraph.storage.manifest import publish
-from omnigraph.storage.manifest.state import LOCATION
-from omnigraph.storage.names import lock_name, require_actor, table_location
+from omnigraph.storage.manifest.state import LOCATION, read_state
+from omnigraph.storage.names import BACKUP_FOLDER, MAIN, lock_name, require_actor, table_location
 from omnigraph.storage.objects import Root, StorageOptions, root_of
 from omnigraph.storage.protocol.power_cut import PowerCut
-from omnigraph.storage.records import CommitId, SchemaId
+from omnigraph.storage.records import CommitId, SchemaId, Snapshot
 from omnigraph.storage.store import Settings, Store
-from omnigraph.storage.upkeep.backup_copy import is_unfinished
 from omnigraph.types import TableKey
+
+if TYPE_CHECKING:
+    from ulid import ULID
+
+    from omnigraph.storage.upkeep.backup_copy import is_unfinished
+else:
+    is_unfinished = deferred("omnigraph.storage.upkeep.backup_copy", "is_unfinished")
+    ULID = deferred("ulid", "ULID")
 
 
 def create(
@@ -89,9 +97,11 @@ def open_store(
     if not read_only and store.datasets.is_wary and os.access(where.uri, os.W_OK | os.X_OK):
         power_cut.settle()
         store.datasets.is_wary = False
-    _require_graph(store, settings)
+    folders = None if where.is_local else frozenset(store.objects.folders(""))
+    store.first = _require_graph(store, settings, folders)
     if not read_only:
         _require_writable_folder(where)
+    if not read_only and (folders is None or store.sidecars.may_be_among(folders)):
         store.heal(if_room=True)  # a graph on a full disk must open, or nobody could clean it up
         if where.is_local:  # elsewhere it is a request more, which a transaction and cleanup make
             store.owned_branches.remove_ownerless()
@@ -99,16 +109,38 @@ def open_store(
     return store
 
 
+def first_snapshot(store: Store) -> Snapshot:
+    """What the open of a graph saw of main, without a second look; what is there now if the open
+    has read main since, or written to it."""
+    handle, store.first = store.first, None
+    manifest = store.manifest
+    if handle is None or manifest.known(MAIN) is not None:
+        return store.snapshot()
+    state = read_state(
+        store.datasets,
+        handle,
+        branch=MAIN,
+        identity=None,
+        known=None,
+        uri=store.where.uri,
+        copies=store.copies,
+    )
+    manifest.published(state)
+    return manifest.snapshot(state)
+
+
 def _require_distinct(tables: Sequence[tuple[TableKey, pa.Schema]]) -> None:
     if len({table_location(table_key) for table_key, _ in tables}) != len(tables):
         raise BadRequest("two types share one folder", "rename one of them")
 
 
-def _require_graph(store: Store, settings: Settings) -> None:
+def _require_graph(store: Store, settings: Settings, folders: frozenset[str] | None) -> Handle:
+    """The newest version of the manifest of a graph that is there and whole. `folders` are those of
+    an object store, which says by one call what need not be looked for."""
     missing = NotFound("graph", store.where.uri, "create it with init")
     if store.where.path is not None and not store.where.path.is_dir():
         raise missing
-    if is_unfinished(store.objects):
+    if (folders is None or BACKUP_FOLDER in folders) and is_unfinished(store.objects):
         raise NotFound(
             "graph", store.where.uri, "a backup to it was interrupted: run the backup again"
         )
@@ -121,6 +153,7 @@ def _require_graph(store: Store, settings: Settings) -> None:
     stamp.require_supported(schema, uri=store.where.uri)
     stored = stored_durability(schema.metadata)
     store.flusher.choose(chosen_durability(settings.durability, stored))
+    return handle
 
 
 def _require_no_graph(where: Root) -> None:

@@ -19,7 +19,7 @@ from omnigraph.storage.beside import BesideObjects
 from omnigraph.storage.derived.derived_folder import DerivedFiles
 from omnigraph.storage.external import ExternalBlobs, checked_bases
 from omnigraph.storage.flushing import Flusher, chosen_durability
-from omnigraph.storage.lance.datasets import Datasets
+from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.lance.delta import Deltas
 from omnigraph.storage.lance.derived_bases import DerivedBases
 from omnigraph.storage.lance.reader import Arriving, TableReader, uncounted
@@ -27,9 +27,10 @@ from omnigraph.storage.lance.row_cache import RowCache
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.lance.tag_refs import TagRefs
 from omnigraph.storage.lifetime import Lifetime
+from omnigraph.storage.local_copies import LocalCopies
 from omnigraph.storage.locks.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold, make_locks
 from omnigraph.storage.locks.turns import Turn, Turns
-from omnigraph.storage.manifest.branches import BRANCHES_LOCK, RETENTION_LOCK, Branches
+from omnigraph.storage.manifest.branches import BACKUP_LOCK, BRANCHES_LOCK, RETENTION_LOCK, Branches
 from omnigraph.storage.manifest.feed_claims import FeedClaims
 from omnigraph.storage.manifest.history import History
 from omnigraph.storage.manifest.manifest import Manifest
@@ -55,7 +56,6 @@ from omnigraph.storage.protocol.sidecars import Sidecars
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit, CommitId, OperationId, Origin, SchemaId, Snapshot
 from omnigraph.storage.stats import Stats
-from omnigraph.storage.upkeep.backup_plan import BACKUP_LOCK
 from omnigraph.storage.upkeep.cleanup import Reclaimer
 from omnigraph.storage.upkeep.compaction import Compactor
 from omnigraph.storage.upkeep.drift import Drifts
@@ -95,6 +95,7 @@ class Store:
         self.locks: Locks = make_locks(
             where, self.objects, self.stats, term_s=settings.lease_term_s
         )
+        self.copies = LocalCopies(where)
         self.datasets = Datasets(where, self.objects, self.stats)
         row_cache = RowCache()
         self.tables = Tables(self.datasets, row_cache)
@@ -106,7 +107,7 @@ class Store:
         )
         self.tables.finder = self.derived
         tag_refs = TagRefs(where, self.datasets, self.objects)
-        self.manifest = Manifest(where.uri, self.datasets, tag_refs)
+        self.manifest = Manifest(where.uri, self.datasets, tag_refs, self.copies)
         self.queries = Queries(self.datasets, self.manifest)
         self.publisher = Publisher(
             where.uri, self.datasets, self.manifest, self.queries, self.locks, self.stats
@@ -191,6 +192,7 @@ class Store:
             wait_s=settings.lock_wait_s,
         )
         self.turns = Turns(self.locks)
+        self.first: Handle | None = None  # the manifest by which an open knew the graph
 
     # Reading
 

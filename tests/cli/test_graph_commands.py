@@ -48,7 +48,7 @@ def test_a_graph_can_be_named_in_four_ways(folder: Path) -> None:
     [
         (("snapshot",), "name a graph"),
         (("snapshot", "g.omni", "--store", "g.omni"), "mutually exclusive"),
-        (("snapshot", "http://localhost:1"), "a server cannot be opened as a store"),
+        (("snapshot", "http://localhost:1", "--store", "g.omni"), "mutually exclusive"),
     ],
 )
 def test_a_graph_is_named_exactly_once(

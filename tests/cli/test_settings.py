@@ -35,7 +35,7 @@ def test_a_profile_names_a_graph(
     write(
         no_settings,
         f"profiles:\n  dev: {{store: {people / 'g.omni'}}}\n  far: {{server: prod}}\n"
-        "  both: {server: prod, store: x}\nservers: {prod: {url: 'https://example.com'}}\n",
+        "  both: {server: prod, store: x}\nservers: {prod: {url: 'https://127.0.0.1:9'}}\n",
     )
     assert lines("--profile", "dev", "branch", "list") == ["main"]
     assert lines("branch", "list", "--profile=dev") == ["main"]
@@ -48,9 +48,9 @@ def test_a_profile_names_a_graph(
         ("both", False, False),
     ]
     assert document("profile", "show")["name"] == "dev"
-    assert document("profile", "show", "far")["endpoint"] == "https://example.com"
+    assert document("profile", "show", "far")["endpoint"] == "https://127.0.0.1:9"
     assert lines("profile", "list")[2] == "  both: name exactly one of server, cluster and store"
-    for name, words in (("far", "the server comes with"), ("both", "exactly one of")):
+    for name, words in (("far", "no answer from the server"), ("both", "exactly one of")):
         done = run("branch", "list", "--profile", name)
         assert done.returncode == 1
         assert words in done.stderr
@@ -130,7 +130,9 @@ def test_an_unknown_key_is_told_and_passed_over(people: Path, no_settings: Path)
         (("branch", "list", "a.omni", "--server", "s"), "mutually exclusive"),
         (("branch", "list", "--server", "s", "--profile", "p"), "mutually exclusive"),
         (("branch", "list", "a.omni", "--graph", "g"), "--graph names a graph of a server"),
-        (("branch", "list", "http://host"), "pass --server URL"),
+        (("branch", "list", "http://host", "--server", "s"), "mutually exclusive"),
+        (("graphs", "list"), "name a server: pass --server NAME|URL"),
+        (("whoami", "--graph", "g"), "does not take --graph"),
         (("branch", "list", "a.omni", "--cluster", "c"), "does not take --cluster"),
         (("init", "--schema", "x.pg", "a.omni", "--server", "s"), "does not take --server"),
         (("init", "--schema", "x.pg", "a.omni", "--store", "s"), "--store"),
@@ -151,19 +153,43 @@ def test_a_graph_is_named_once_and_flags_are_never_ignored(
     assert message in " ".join(done.stderr.split())
 
 
-def test_a_server_is_not_there_yet() -> None:
+def test_a_server_that_no_setting_names_is_not_guessed() -> None:
     done = run("branch", "list", "--server", "prod", "--graph", "kb")
     assert done.returncode == 1
-    assert "the server comes with a later release" in done.stderr
+    assert "server 'prod' not found" in done.stderr
+
+
+def test_a_cluster_is_not_there_yet(no_settings: Path) -> None:
+    write(no_settings, "clusters: {c: {root: x}}\nprofiles: {p: {cluster: c}}\n")
+    for words in (("optimize", "--cluster", "c"), ("branch", "list", "--profile", "p")):
+        done = run(*words)
+        assert done.returncode == 1
+        assert "clusters come with a later release" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["cluster", "policy", "queries"])
+def test_a_command_that_needs_a_cluster_says_so(name: str) -> None:
+    done = run(name, "list", "--json", "--config", ".")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "needs a cluster" in done.stderr
 
 
 @pytest.mark.parametrize(
-    "name", ["graphs", "cluster", "policy", "queries", "login", "logout", "alias"]
+    ("text", "message"),
+    [
+        ("aliases: {a: {query: q}}", "aliases.a needs a server and a query"),
+        ("aliases: {a: {server: s, query: q, args: x}}", "must be a list of names"),
+        ("aliases: {a: {server: s, query: q, format: xml}}", "format in aliases.a is 'xml'"),
+        ("servers: {s: {url: host}}\ndefaults: {server: s}", "the url of server 's' is 'host'"),
+    ],
 )
-def test_a_command_that_needs_a_server_says_so(name: str) -> None:
-    done = run(name, "list", "--json", "--config", ".")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "needs a server or a cluster" in done.stderr
+def test_servers_and_aliases_that_cannot_be_used_are_refused(
+    text: str, message: str, no_settings: Path
+) -> None:
+    write(no_settings, text)
+    done = run("branch", "list")
+    assert done.returncode == 1
+    assert message in done.stderr
 
 
 @pytest.mark.parametrize(

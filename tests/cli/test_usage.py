@@ -39,7 +39,7 @@ VALUES = {
     "an offset": ((*BLOB, "--offset", "-1"), "'--offset'"),
     "a shell": (("completion", "tcsh"), "'tcsh' is not one of"),
     "no text": ((*LOAD, "--as", "\udcff"), "'\\udcff' is not UTF-8 text"),
-    "a server for a store": (("branch", "list", "http://x"), "--server"),
+    "a server and its graph": (("graphs", "list", "--graph", "x"), "does not take --graph"),
 }
 PAIRS = {
     "branch and snapshot": ((*READ, "--branch", "b", "--snapshot", "s"), "--branch and --snapshot"),
@@ -63,7 +63,7 @@ PAIRS = {
 @pytest.mark.parametrize("what", [*VALUES, *PAIRS])
 def test_a_wrong_call_is_told_before_anything_is_opened(what: str, tmp_path: Path) -> None:
     words, message = {**VALUES, **PAIRS}[what]
-    named = words[:1] in (("demo",), ("embed",), ("completion",)) or words[-1] == "http://x"
+    named = words[:1] in (("demo",), ("embed",), ("completion",), ("graphs",))
     done = run(*words, *(() if named else ("--store", "nowhere.omni")), cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr

@@ -25,7 +25,7 @@ FITTING: dict[str, Any] = {
     "query": READ, "before": "main", "after": "main", "source": b"", "mode": "append",
     "kind": "node", "type": "Person", "id": "Ada", "property": "photo", "name": "work",
     "desired": SCHEMA, "schema": SCHEMA, "commit_id": "01X", "commit": "01X", "keep": 1,
-    "statement": "select 1", "cursor": "x", "branch": "main",
+    "statement": "select 1", "cursor": "x", "branch": "main", "data": b"x", "metadata": {"a": "b"},
 }  # fmt: skip
 LEFT_OUT = {"close", "sql", "tables"}
 """Calls of Spark start a session, and a closed graph answers nothing."""

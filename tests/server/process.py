@@ -18,12 +18,15 @@ _ADDRESS = re.compile(r"OMNIGRAPH_LISTEN_ADDR=(\S+)")
 class ServerProcess:
     """A running `omnigraph serve`."""
 
-    def __init__(self, *arguments: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, *arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None
+    ) -> None:
         self.process = subprocess.Popen(
             [*PROGRAM, "--bind", "127.0.0.1:0", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            cwd=cwd,
             env={**os.environ, **(env or {})},
         )
         self.log: list[str] = []

@@ -26,6 +26,8 @@ def test_the_changes_of_a_commit_have_both_images(server: Served, branch: str) -
         "parent_commit_id": head.parent,
         "authored_branch": branch,
         "authored_at": head.created_at,
+        "graph_manifest_version": head.manifest_version,
+        "counts": {"node:Person": {"inserted": 0, "updated": 1, "deleted": 0}},
     }
     (change,) = document["changes"]
     assert change["op"] == "update"

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from omnigraph import errors
@@ -36,6 +37,10 @@ EXPECTED: dict[str, tuple[int, str | None, tuple[str, ...]]] = {
     "NotRevertible": (409, "conflict", ()),
     "SchemaDiffers": (409, "conflict", ()),
     "Forbidden": (403, "forbidden", ()),
+    "Unauthenticated": (401, "unauthorized", ()),
+    "NotServed": (400, "bad_request", ()),
+    "ServerBusy": (429, "too_many_requests", ()),
+    "ServerUnreachable": (500, "internal", ()),
     "Conflict": (409, "conflict", ()),
     "VersionMismatch": (
         409,
@@ -101,7 +106,8 @@ def test_a_read_that_ran_out_of_time_is_504() -> None:
     ],
 )
 def test_SV6_no_error_names_a_path(cause: Exception) -> None:
-    assert "/var" not in error_answer(cause).body.error
+    answer = error_answer(cause)
+    assert "/var" not in msgspec.json.encode(answer.body).decode()
 
 
 def test_a_failure_nobody_expected_is_500_and_explained_in_the_log(

@@ -152,8 +152,11 @@ def checked(response: httpx.Response, shape: type[wire.Body], status: int = 200)
 
 
 def refused(response: httpx.Response, status: int, code: str | None, *members: str) -> Any:
-    """The error body of a response: its status, its code and exactly these members."""
+    """The error body of a response: its status, its code and exactly these members, beside the
+    class of the library's error, if it is one."""
     document = checked(response, wire_errors.ErrorOutput, status)
     assert document.get("code") == code
-    assert document.keys() - {"error", "code"} == set(members)
+    assert document.keys() - {"error", "code", "fault"} == set(members)
+    if "fault" in document:
+        assert document["fault"]["name"] in og.__all__
     return document

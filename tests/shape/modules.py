@@ -61,6 +61,7 @@ RETIRED = frozenset(
 )
 PUBLIC = {
     ("graph/schema.py", "at"): "graph.schema.at is public",
+    ("remote/remote_schema.py", "at"): "graph.schema.at is public",
     ("errors.py", "at"): "SourceError.at is public",
     ("errors.py", "found"): "UnsupportedVersion.found is public",
 }

@@ -6,22 +6,28 @@ is compared with what it prints. A comment `<!-- folder: path -->` names a folde
 
 Ids, hashes and moments differ from run to run and are not compared. A line of `…` stands for any
 lines. Standard output is shown; of a command that fails standard error too.
+
+`omnigraph serve … &` starts a server of the page's own, on a port of its own that stands for the
+one the page names (8080); `kill %1` ends it, and so does the end of the page.
 """
 
 import re
 import shlex
 import shutil
 import subprocess
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.cli import warm
 from tests.cli.program import Done, run
+from tests.server.process import ServerProcess
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(?P<kind>\w*)\n(?P<body>.*?)^```$", re.M | re.S)
 SAVED = re.compile(r"[Ss]ave this as\s+`(?P<name>[\w./-]+)`[^`]*$")
 FOLDER = re.compile(r"<!-- folder: (?P<path>[\w./-]+) -->")
+PORT = "8080"
 SHELL_SIGNS = re.compile(r"[|<>&;`\\]|\$\(|\*")
 VARYING = (
     (re.compile(r"\b0[0-9A-HJKMNP-TV-Z]{9,25}\b"), "<id>"),
@@ -80,19 +86,49 @@ def walk(page: Path, folder: Path, *, update: bool) -> list[str]:
         left = shutil.ignore_patterns("*.omni")  # by somebody who followed the page there
         shutil.copytree(ROOT / given["path"], folder, dirs_exist_ok=True, ignore=left)
     wrong, pieces, at = [], [], 0
-    for step in steps(text):
-        if isinstance(step, File):
-            (folder / step.name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / step.name).write_text(step.text, "utf-8")
-            continue
-        printed = visible(do(step.text, folder))
-        if not fits(step.shown, printed):
-            wrong.append(f"$ {step.text}\n--- shown\n{step.shown}--- printed\n{printed}")
-        pieces += [text[at : step.span[0]], printed]
-        at = step.span[1]
+    with ExitStack() as stack:
+        servers = Servers(stack)
+        for step in steps(text):
+            if isinstance(step, File):
+                (folder / step.name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / step.name).write_text(step.text, "utf-8")
+                continue
+            printed = visible(servers.do(step.text, folder))
+            if not fits(step.shown, printed):
+                wrong.append(f"$ {step.text}\n--- shown\n{step.shown}--- printed\n{printed}")
+            pieces += [text[at : step.span[0]], printed]
+            at = step.span[1]
     if update and wrong:
         page.write_text("".join([*pieces, text[at:]]), "utf-8")
     return wrong
+
+
+@dataclass
+class Servers:
+    """The server that a page started, and the port that stands for the one it names."""
+
+    stack: ExitStack
+    port: str = ""
+    running: list[ServerProcess] = field(default_factory=list)
+
+    def do(self, command: str, folder: Path) -> Done:
+        """One command, which may start or end a server, or ask it."""
+        if command == "kill %1":
+            self.running.pop().stop()
+            return Done(0, "", "")
+        if command.startswith("omnigraph serve ") and command.endswith(" &"):
+            words = shlex.split(command.removesuffix(" &"))[2:]
+            server = self.stack.enter_context(ServerProcess(*words, cwd=folder))
+            self.running.append(server)
+            self.port = str(server.address[1])
+            return Done(0, f"OMNIGRAPH_LISTEN_ADDR=127.0.0.1:{PORT}\n", "")
+        if not self.port:
+            return do(command, folder)
+        done = do(command.replace(f":{PORT}", f":{self.port}"), folder)
+        out, err = (
+            text.replace(f":{self.port}", f":{PORT}") for text in (done.stdout, done.stderr)
+        )
+        return Done(done.returncode, out, err)
 
 
 def do(command: str, folder: Path) -> Done:

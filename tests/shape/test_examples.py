@@ -93,6 +93,27 @@ def test_agents_share_a_memory_and_settle_a_conflict(tmp_path: Path) -> None:
     ]
 
 
+def test_two_agents_and_a_person_share_a_server(tmp_path: Path) -> None:
+    script = ROOT / "examples" / "served" / "served.py"
+    done = run(sys.executable, script, tmp_path / "memory.omni")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines() == [
+        "pat looks at agent-a/work: fast_forward, 3 differences",
+        "pat merges agent-a/work: fast_forward",
+        "pat looks at agent-b/work: conflicts, 5 differences",
+        "conflict: Fact pump: 0.9 or 0.1",
+        "pat merges agent-b/work: merged",
+        "agent-a: 0.5",
+        "agent-b: 0.5",
+        "pump: 0.5",
+        "after the revert pump: 0.9",
+        "pat: ask again",
+        "pat: the truth lies between",
+        "pat: work of agent-a",
+        "nobody: invalid bearer token",
+    ]
+
+
 def test_a_company_is_searched_by_words_and_by_meaning(tmp_path: Path) -> None:
     done = run(ROOT / "examples" / "company" / "build.sh", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

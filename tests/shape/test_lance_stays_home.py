@@ -16,6 +16,13 @@ STORAGE = "omnigraph.storage"
 
 DOORS = {
     "beside": {"has_ended", "own_process"},
+    "derived.column_file": {
+        "ColumnFile",
+        "can_be_filed",
+        "column_arrays",
+        "column_kind",
+        "is_column_kind",
+    },
     "derived.derived_folder": {"EDGES", "FOLDER", "NODES", "DerivedEntry", "is_of", "pin_of"},
     "derived.edge_file": {"EdgeFile", "RowLists", "Way", "distinct_arrays", "edge_arrays"},
     "derived.mapped_file": {"DamagedFile", "MappedFile"},
@@ -39,7 +46,7 @@ DOORS = {
     "lance.foreign": {"look_at", "read_batches"},
     "lance.index_segments": {"IndexFacts", "IndexRequest"},
     "lance.parallel": {"together"},
-    "lance.reader": {"TableReader"},
+    "lance.reader": {"TableReader", "index_lag"},
     "lance.spans": {"AFTER", "BEFORE", "TOUCHED"},
     "lance.staging": {"Fragments", "StagedWrite", "TableStaging"},
     "locks.turns": {"Turn"},
@@ -60,6 +67,7 @@ DOORS = {
         "CommitNote",
         "Origin",
         "Recovery",
+        "RowCounts",
         "SchemaId",
         "Snapshot",
         "TablePin",
@@ -68,7 +76,7 @@ DOORS = {
     "retry": {"ENSURE_INDICES", "MERGE", "OPTIMIZE", "SCHEMA", "change_budget", "retried"},
     "stamp": {"INTERNAL_SCHEMA_VERSION"},
     "stats": {"StatsView"},
-    "opening": {"create", "open_store"},
+    "opening": {"create", "first_snapshot", "open_store"},
     "store": {"Settings", "Store"},
     "upkeep.cleanup": {"LineTask", "RunLines", "TableCleanup"},
     "upkeep.compaction": {"Outcome", "TableDone", "TablePlan", "Task"},
@@ -187,9 +195,11 @@ def _is_closed(module: str, name: str | None) -> bool:
 
 
 def _is_verb_of_a_graph(attr: str, value: ast.expr) -> bool:
-    """`graph.restore`, or the command of that name: a commit like any other, and none of Lance."""
+    """`graph.restore`, or the command of that name, or `graph.transaction`: a commit like any
+    other, and none of Lance."""
     name = getattr(value, "id", getattr(value, "attr", ""))
-    return attr == "restore" and name in ("graph", "_graph", "undo_commands")
+    names = {"restore": ("graph", "_graph", "undo_commands"), "transaction": ("graph", "_graph")}
+    return name in names.get(attr, ())
 
 
 def _is_private_of_another(attr: str, value: ast.expr) -> bool:

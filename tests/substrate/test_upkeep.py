@@ -166,3 +166,37 @@ def test_an_index_is_built_of_parts_that_processes_built(path: str) -> None:
     LanceDataset.commit(handle, Transaction(handle.version, operation), max_retries=0)
     assert covered(path) == 140
     assert lance.dataset(path).to_table(filter="id = 'r115'").num_rows == 1
+
+
+def _texts(handle: LanceDataset, fragments: list[int]) -> LanceDataset:
+    part = handle.create_index_uncommitted(
+        "id", "INVERTED", name="t", replace=True, fragment_ids=fragments
+    )
+    segment = handle.merge_existing_index_segments([part])
+    operation = LanceOperation.CreateIndex([segment], [])
+    return LanceDataset.commit(handle, Transaction(handle.version, operation), max_retries=0)
+
+
+def _matching(handle: LanceDataset, word: str) -> list[int]:
+    asked = {"query": word, "columns": ["id"]}
+    found = handle.scanner(columns=["n", "_score"], full_text_query=asked).to_table()
+    return sorted(found["n"].to_pylist())
+
+
+def test_a_second_segment_of_texts_may_cover_new_rows_and_no_changed_ones(path: str) -> None:
+    """Why an index of texts leaves out fragments with rows that are older than its segments."""
+    handle = _texts(lance.dataset(path), [0, 1, 2, 3, 4])
+    assert _matching(handle, "r007") == [7]
+    newest = handle.describe_indices()[0].segments[0].dataset_version_at_last_update
+    changed = pa.table({"id": ["changed", "new"], "n": [7, 900]}, schema=SCHEMA)
+    lance.dataset(path).merge_insert("n").when_matched_update_all().execute(changed)
+    after = append(path, 500, 501)
+    created = after.to_table(columns=["n", "_row_created_at_version"], filter="n in (7, 500)")
+    assert dict(zip(*created.to_pydict().values(), strict=True)) == {7: 1, 500: after.version}
+    assert newest >= 1, "a changed row is known by the version that first had it"
+    fragments = [each.fragment_id for each in after.get_fragments()]
+    extended = _texts(after, fragments[-1:])
+    assert (_matching(extended, "r007"), _matching(extended, "changed")) == ([], [7])
+    assert _matching(extended, "r500") == [500]
+    whole = _texts(extended, fragments[-2:-1])
+    assert _matching(whole, "r007") == [7], "the row is found by what it was"

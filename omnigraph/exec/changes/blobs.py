@@ -46,6 +46,14 @@ class BlobCell:
 
     def read(self, offset: int = 0, length: int | None = None) -> bytes:
         """The bytes from an offset on, at most `length` of them, up to the end of the blob."""
+        self.require_range(offset, length)
+        with self._reading():
+            rows = self._reader.payloads(pa.array([self._row_id], pa.uint64()), self._column)
+        data: bytes = rows[0].as_py()
+        return data[offset : len(data) if length is None else offset + length]
+
+    def require_range(self, offset: int, length: int | None) -> None:
+        """Pass for a part of the blob that can be read here."""
         if offset < 0 or offset > (self.size or 0):
             raise BadRequest(
                 f"offset {offset} lies outside the blob, which has {self.size} bytes",
@@ -55,10 +63,6 @@ class BlobCell:
             raise BadRequest(f"a length of {length} reads nothing", "give a length above 0")
         if self.uri is not None:
             raise BadRequest(f"the blob is kept elsewhere, at {self.uri}", "read it there")
-        with self._reading():
-            rows = self._reader.payloads(pa.array([self._row_id], pa.uint64()), self._column)
-        data: bytes = rows[0].as_py()
-        return data[offset : len(data) if length is None else offset + length]
 
 
 def find_blob(store: Store, catalog: Catalog, snapshot: Snapshot, selector: Selector) -> BlobCell:

@@ -30,6 +30,7 @@ from omnigraph.errors import (
 )
 from omnigraph.exec.changes.entities import Entities, differ, rows_a_chunk
 from omnigraph.exec.changes.images import Image, Values, image, image_values
+from omnigraph.exec.changes.page_sizes import PAGE_CHANGES, PAGE_CHANGES_MAX
 from omnigraph.exec.changes.tokens import sealed, unsealed
 from omnigraph.exec.schemas import Schemas
 from omnigraph.preview import ROWS_SHOWN, html_preview
@@ -42,8 +43,6 @@ from omnigraph.types import Kind, TypeId
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 OPS = (INSERT, UPDATE, DELETE)
 
-PAGE_CHANGES = 1_000
-PAGE_CHANGES_MAX = 8_192
 PAGE_BYTES = 4 << 20
 _FEW_ROWS = 2_000
 

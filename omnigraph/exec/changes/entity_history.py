@@ -1,25 +1,27 @@
-"""Entity history: every commit that inserted, updated or deleted one entity, newest first.
+"""Fast path of: changes/diff.py. Entity history: the commits that changed one entity, newest first.
 
     row ─▶ the version that wrote it ─▶ the commit that published that ─▶ the row before ─▶ …
 
-Invariant: exactly the changes of this entity that the commits on the line of first parents list. A
-row knows the table version that last wrote it, so the commits since are not looked at; while the
-entity is missing, those are that may have deleted rows. The cost follows the commits that touched
-the table, and how far back the caller reads, not the rows.
+Reference: `commit_changes` of changes/diff.py, asked of every commit on the line of first parents.
+Held equal by: tests/exec/changes/test_entity_history.py,
+test_SV12_history_is_what_the_commits_list.
+Falls back: never; a missing entity is looked for in each commit that may have deleted rows.
+
+Invariant: exactly the changes of this entity that those commits list. A row knows the table version
+that last wrote it, so the commits since are not looked at. The cost follows the commits that
+touched the table, and how far back the caller reads, not the rows.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-import pyarrow as pa
+from typing import Any
 
 from omnigraph.catalog.model import Type
 from omnigraph.errors import ChangeFeedGap
 from omnigraph.exec.changes.diff import Change, Filters, commit_changes, readable
+from omnigraph.exec.changes.entity_view import StoredRow, stored_row
 from omnigraph.exec.changes.feed import cause_document
 from omnigraph.exec.schemas import Schemas
-from omnigraph.exec.values.pushdown import ids_filter
 from omnigraph.storage.manifest.table_line import TableLine
 from omnigraph.storage.records import Commit, CommitId, Snapshot, TablePin
 from omnigraph.storage.store import Store
@@ -35,13 +37,6 @@ class EntityRevision:
     def to_json(self) -> dict[str, Any]:
         """The revision as a server sends it."""
         return {"cause": cause_document(self.cause), "change": self.change.to_json()}
-
-
-class _StoredRow(NamedTuple):
-    """Where an entity lies in a table version."""
-
-    row_id: int
-    written: int  # the table version that last wrote it
 
 
 class EntityHistory:
@@ -98,18 +93,14 @@ class EntityHistory:
                 yield EntityRevision(commit, change)
             index, row = index + 1, earlier
 
-    def _row(self, line: TableLine, index: int) -> _StoredRow | None:
+    def _row(self, line: TableLine, index: int) -> StoredRow | None:
         pin = line.pin(index)
         if pin is None:
             return None
-        reader = self._store.tables.reader(pin)
-        if reader.lacks(pa.array([self._entity])):
-            return None
-        rows = reader.last_written(ids_filter([self._entity]))
-        return _StoredRow(*rows[0]) if rows else None
+        return stored_row(self._store.tables.reader(pin), self._entity)
 
     def _change(
-        self, commit: Commit, before: _StoredRow | None, after: _StoredRow | None
+        self, commit: Commit, before: StoredRow | None, after: StoredRow | None
     ) -> Change | None:
         if commit.parent is None or (before is None and after is None):
             return None

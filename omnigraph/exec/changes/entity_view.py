@@ -6,7 +6,7 @@ not the tables.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -15,6 +15,8 @@ from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.changes.entities import Entities
 from omnigraph.exec.changes.images import Image, images
 from omnigraph.exec.values.pushdown import ids_filter
+from omnigraph.storage.lance.columns import ROW_ID, UPDATED
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
 
@@ -69,6 +71,23 @@ def require_type(catalog: Catalog, kind: str, name: str) -> Type:
     return owner
 
 
+class StoredRow(NamedTuple):
+    """Where an entity lies in a table version."""
+
+    row_id: int
+    written: int  # the table version that last wrote it
+
+
+def stored_row(reader: TableReader, entity: str) -> StoredRow | None:
+    """The row of an entity in one table version; None if it has none."""
+    if reader.lacks(pa.array([entity])):
+        return None
+    rows = reader.rows([UPDATED], filter=ids_filter([entity]), with_row_id=True)
+    if not rows.num_rows:
+        return None
+    return StoredRow(rows[ROW_ID][0].as_py(), rows[UPDATED][0].as_py())
+
+
 def find_entity(
     store: Store, catalog: Catalog, snapshot: Snapshot, owner: Type, entity: str
 ) -> EntityView:
@@ -78,10 +97,10 @@ def find_entity(
         raise missing
     with store.history.lost.reading(snapshot):
         reader = store.reader(snapshot, owner.table)
-        rows = [] if reader.lacks(pa.array([entity])) else reader.last_written(ids_filter([entity]))
-        if not rows:
+        row = stored_row(reader, entity)
+        if row is None:
             raise missing
-        row_ids = pa.array([rows[0][0]], pa.uint64())
+        row_ids = pa.array([row.row_id], pa.uint64())
         picked = Entities(owner, reader).pick(row_ids, pa.array([entity]))
         (image,) = images(owner, picked.rows)
         edges = tuple(_edge_counts(store, catalog, snapshot, owner, entity))

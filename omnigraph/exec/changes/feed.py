@@ -15,7 +15,6 @@ from typing import Any
 from omnigraph.errors import BadRequest, ChangeFeedGap, LimitExceeded, NotFound
 from omnigraph.exec.changes.baseline import Baseline
 from omnigraph.exec.changes.diff import (
-    PAGE_CHANGES,
     Change,
     Filters,
     Position,
@@ -25,6 +24,7 @@ from omnigraph.exec.changes.diff import (
     require_page_size,
 )
 from omnigraph.exec.changes.export import Exporting, choose_owners
+from omnigraph.exec.changes.page_sizes import PAGE_CHANGES, POLL_COMMITS, POLL_COMMITS_MAX
 from omnigraph.exec.changes.tokens import sealed, unsealed
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Meter
@@ -33,8 +33,6 @@ from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, CommitId
 from omnigraph.storage.store import Store
 
-POLL_COMMITS = 128
-POLL_COMMITS_MAX = 512
 NOW, BEGINNING, AFTER = "now", "beginning", "after:"
 
 

@@ -173,10 +173,13 @@ class _ColumnsReading:
         if owner.key:
             self._keyed(owner, stated)
             return
-        self._columns["id"] = pc.replace_with_mask(
-            stated, stated.is_null(), ulids(stated.null_count)
-        )
+        fresh = ulids(stated.null_count)
         self._given = stated.is_valid()
+        self._columns["id"] = (
+            fresh
+            if len(fresh) == len(stated)
+            else pc.replace_with_mask(stated, stated.is_null(), fresh)
+        )
 
     def _keyed(self, owner: Owner, stated: pa.Array) -> None:
         for name in owner.key:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from omnigraph import number_arrays
 from omnigraph.exec.memory.adjacency import searched
 from omnigraph.exec.topology.edge_delta import EdgeDelta
 from omnigraph.storage.derived.edge_file import EdgeFile, RowLists, Way
@@ -261,7 +262,7 @@ def _patch(lists: FiledLists, count: int, delta: EdgeDelta, way: Way) -> ListPat
     near, far = (delta.source, delta.target) if is_out else (delta.target, delta.source)
     positions = np.arange(count, count + len(near))
     live = (near >= 0) & (far >= 0) & ~np.isin(positions, delta.removed)
-    nodes = np.unique(np.concatenate((lost[lost >= 0], near[live])))
+    nodes = number_arrays.distinct(np.concatenate((lost[lost >= 0], near[live])))
     owners, neighbours, edges = lists.taken(nodes)
     keep = ~np.isin(edges, delta.removed)
     owners = np.concatenate((owners[keep], np.searchsorted(nodes, near[live])))

@@ -18,8 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph import number_arrays
 from omnigraph.exec.memory.adjacency import AdjacencyView, Topology
 from omnigraph.exec.memory.cache import Cache
+from omnigraph.exec.memory.filed_columns import ColumnFiles, NamedColumns
 from omnigraph.exec.memory.filed_ids import FiledIds
 from omnigraph.exec.memory.filed_lists import FiledAdjacency, either_way, filed_adjacency
 from omnigraph.exec.memory.resident import Edges, Nodes, ResidentTable, VersionPatch
@@ -41,6 +43,7 @@ _FETCHED_ROW_COST = 256
 _FEW = 4096
 _CELLS_MAX = 4096
 _CELL_BYTES = 64
+_MAPPED_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +109,14 @@ class FiledNodes(FewCells, Nodes):
         patch: _NodePatch,
         id_columns: frozenset[int],
         change: VersionPatch | None,
+        columns: ColumnFiles,
         *,
         is_exact: bool,
     ) -> None:
         super().__init__(source, cache, ids, None, change)
         self.file: NodeFile = ids.file
+        self.columns = NamedColumns(source, columns)
+        self._written = frozenset(patch.numbers.tolist())
         self.patch = patch
         self.id_columns = id_columns
         self._absent = _absent_numbers(ids, patch)
@@ -129,6 +135,14 @@ class FiledNodes(FewCells, Nodes):
     def is_id(self, column: ir.Column) -> bool:
         return int(column.property_id) in self.id_columns
 
+    def ids_listed(self, positions: list[int]) -> list[Any]:
+        """The ids at a few positions."""
+        count, id_of = self.file.count, self.file.id_of
+        if positions and min(positions) >= 0 and max(positions) < count:
+            return [id_of(position) for position in positions]
+        ids: list[Any] = self.ids_at(np.array(positions, np.int64)).to_pylist()
+        return ids
+
     @property
     def bytes_held(self) -> int:
         return int(self.ids.bytes_held + self.patch.numbers.nbytes * 3 + 4096)
@@ -146,15 +160,58 @@ class FiledNodes(FewCells, Nodes):
         return row_ids
 
     def fetched(self, names: Sequence[str], positions: Positions) -> list[pa.Array]:
-        distinct = np.unique(positions[positions >= 0])
+        distinct = number_arrays.distinct(positions[positions >= 0])
         row_ids = self.row_ids_of(distinct)
         return _fetched(self.source.reader, names, distinct, row_ids, positions)
+
+    def few_values(
+        self, name: str, positions: list[int], together: Sequence[str]
+    ) -> list[Any] | None:
+        column = self.columns.get(name)
+        if column is None:
+            values = super().few_values(name, positions, together)
+            if values is not None or self.holds(name):
+                return values
+            column = self.columns.get(name, build=True)
+            if column is None:
+                return None
+        written = self._written
+        if not written or written.isdisjoint(positions):
+            value = column.value
+            return [value(position) if position >= 0 else None for position in positions]
+        return super().few_values(name, positions, together)
+
+    def column(self, name: str, *, blob: bool = False) -> pa.Array:
+        def make() -> tuple[pa.Array, int]:
+            column = None if blob else self.columns.get(name, build=True)
+            if column is None:
+                values = self._loaded(name, blob=blob)
+                return values, int(values.nbytes)
+            values = self.columns.whole(name, column)
+            if not self._written:
+                return values, _MAPPED_BYTES
+            values = self._with_written(name, values)
+            return values, int(values.nbytes)
+
+        return self._cache.made((self.source.key, "column", name), make)
+
+    def _with_written(self, name: str, values: pa.Array) -> pa.Array:
+        """A column of the file with the values of the rows written since."""
+        numbers = self.existing(self.patch.numbers)
+        rows = np.full(self.size, -1)
+        rows[: len(values)] = np.arange(len(values))
+        rows[numbers] = len(values) + np.arange(len(numbers))
+        [written] = self.fetched([name], numbers)
+        return gather(pa.concat_arrays([values, written]), rows)
 
     def values_at(self, column: ir.Column, positions: Positions) -> pa.Array:
         name = self.source.columns.name_of(column)
         if name is None:
             return absent(column, len(positions))
-        if not column.type.is_blob and _is_fetched(self._cache, self, name, len(positions)):
+        if self.is_id(column):
+            return self.ids.ids_of(positions)
+        is_plain = not column.type.is_blob and self.columns.get(name) is None
+        if is_plain and _is_fetched(self._cache, self, name, len(positions)):
             return self.fetched([name], positions)[0]
         return super().values_at(column, positions)
 
@@ -166,19 +223,21 @@ class FiledNodes(FewCells, Nodes):
 
 def _absent_numbers(ids: FiledIds, patch: _NodePatch) -> np.ndarray:
     """The numbers that have no row in a version, ascending."""
-    numbers = np.union1d(ids.file.gone, np.arange(ids.file.count, len(ids)))
-    numbers = np.setdiff1d(numbers, patch.numbers[patch.row_ids != NO_ROW])
-    return np.union1d(numbers, patch.numbers[patch.row_ids == NO_ROW]).astype(np.int64)
+    numbers = number_arrays.union(ids.file.gone, np.arange(ids.file.count, len(ids)))
+    numbers = number_arrays.difference(numbers, patch.numbers[patch.row_ids != NO_ROW])
+    return number_arrays.union(numbers, patch.numbers[patch.row_ids == NO_ROW]).astype(np.int64)
 
 
-def filed_nodes(source: Source, cache: Cache, base: NodeBase, ids: FiledIds) -> FiledNodes:
+def filed_nodes(
+    source: Source, cache: Cache, base: NodeBase, ids: FiledIds, columns: ColumnFiles
+) -> FiledNodes:
     """A node table version, of its base file and the ids touched since."""
     delta = node_delta(base.touched)
     ids, patch, _ = _with_delta(
         ids, _NodePatch(np.empty(0, np.int64), np.empty(0, np.uint64)), delta
     )
-    columns = id_columns_of(base.file, delta, source.reader)
-    return FiledNodes(source, cache, ids, patch, columns, None, is_exact=base.is_exact)
+    same = id_columns_of(base.file, delta, source.reader)
+    return FiledNodes(source, cache, ids, patch, same, None, columns, is_exact=base.is_exact)
 
 
 def follow_filed_nodes(
@@ -189,8 +248,9 @@ def follow_filed_nodes(
     ids, patch, numbers = _with_delta(known, before.patch, delta)
     columns = id_columns_of(before.file, delta, source.reader) & before.id_columns
     change = VersionPatch(before.source.key, numbers[~delta.is_gone])
+    files = before.columns.files
     # Compaction moves rows without touching any.
-    return FiledNodes(source, cache, ids, patch, columns, change, is_exact=False)
+    return FiledNodes(source, cache, ids, patch, columns, change, files, is_exact=False)
 
 
 def _with_delta(
@@ -242,7 +302,7 @@ class FiledEdges(FewCells, Edges):
         return positions_of(self.file, self.delta, self.source.reader.row_ids().to_numpy())
 
     def fetched(self, names: Sequence[str], positions: Positions) -> list[pa.Array]:
-        distinct = np.unique(positions[positions >= 0])
+        distinct = number_arrays.distinct(positions[positions >= 0])
         old = distinct < self.file.count
         row_ids = np.empty(len(distinct), np.uint64)
         row_ids[old] = self.file.row_ids.take(distinct[old])
@@ -332,7 +392,7 @@ def _fetched(
     row_ids: np.ndarray,
     positions: Positions,
 ) -> list[pa.Array]:
-    rows = reader.by_row_id(pa.array(row_ids), list(names))
+    rows = reader.by_row_id(number_arrays.to_arrow(row_ids), list(names))
     indexes = np.where(positions < 0, -1, np.searchsorted(distinct, positions))
     return [gather(in_one(rows[name]), indexes) for name in names]
 

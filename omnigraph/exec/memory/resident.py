@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph import number_arrays
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.numbering import Ids
 from omnigraph.exec.memory.version import Source, VersionKey
@@ -198,7 +199,7 @@ class Nodes(ResidentTable):
         return self._rows
 
     def fetched(self, names: Sequence[str], positions: Positions) -> list[pa.Array]:
-        distinct = np.unique(positions[positions >= 0])
+        distinct = number_arrays.distinct(positions[positions >= 0])
         columns = self.source.aligned(self.ids.ids_of(distinct), names)
         indexes = _among(distinct, positions)
         return [gather(values, indexes) for values in columns]
@@ -243,12 +244,12 @@ def follow_nodes(source: Source, cache: Cache, base: Nodes, known: Ids) -> Nodes
         positions[new] = len(known) + np.arange(len(new))
         known = known.extended(ids.take(pa.array(new)))
     present = base.present
-    created = np.setdiff1d(positions, present)
+    created = number_arrays.difference(positions, present)
     if len(present) + len(created) != source.pin.row_count:
         return None  # rows were deleted, and a version does not list its deleted ids
     nodes = Nodes(source, cache, known, None, VersionPatch(base.source.key, positions))
     if source.pin.row_count < len(known):
-        nodes.present = np.union1d(present, created)
+        nodes.present = number_arrays.union(present, created)
     return nodes
 
 
@@ -298,7 +299,7 @@ class Edges(ResidentTable):
 
     def fetched(self, names: Sequence[str], positions: Positions) -> list[pa.Array]:
         # Ids of edges are long and many, so few edges are looked up by their row ids.
-        distinct = np.unique(positions[positions >= 0])
+        distinct = number_arrays.distinct(positions[positions >= 0])
         row_ids = self.row_ids[distinct]
         rows = self.source.reader.among_row_ids(pa.array(np.sort(row_ids)), names)
         indexes = _indexes(rows[ROW_ID].to_numpy(), row_ids)

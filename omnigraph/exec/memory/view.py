@@ -16,6 +16,7 @@ from omnigraph.errors import LimitExceeded, OmnigraphError
 from omnigraph.exec.limits import announce, arrived
 from omnigraph.exec.memory.adjacency import AdjacencyView, Topology
 from omnigraph.exec.memory.cache import Cache
+from omnigraph.exec.memory.filed_columns import ColumnFiles
 from omnigraph.exec.memory.filed_ids import FiledIds
 from omnigraph.exec.memory.filed_tables import (
     FiledEdges,
@@ -49,6 +50,9 @@ _SCANNED_ROWS = 262_144
 _LOOKED_UP_ROWS = 16_384
 """The same for a filter that an index answers: loading ids means sorting them, and edges
 numbering."""
+
+_LOADED_AT_ONCE = 16_384
+"""On an object store a lookup in so small a table takes the calls that loading it takes."""
 
 _SOURCE_BYTES = 4096
 
@@ -102,7 +106,8 @@ class Holdings:
         base = self.store.derived.nodes(source.pin)
         if base is None:
             return None
-        return filed_nodes(source, self.cache, base, self._filed_ids(FiledIds(base.file)))
+        columns = ColumnFiles(self.store, base.pin, base.file)
+        return filed_nodes(source, self.cache, base, self._filed_ids(FiledIds(base.file)), columns)
 
     def _filed_ids(self, first: FiledIds) -> FiledIds:
         """The longest dictionary over a file, or the one given if there is none yet."""
@@ -275,7 +280,10 @@ class TablesView:
         would have paid by now."""
         source = self.source(table)
         cost = lookups * _LOOKED_UP_ROWS if lookups else _SCANNED_ROWS
-        return self.holdings.cache.use((source.key, "uses"), cost) - cost >= source.pin.row_count
+        used = self.holdings.cache.use((source.key, "uses"), cost) - cost
+        if source.pin.row_count <= _LOADED_AT_ONCE and not self.holdings.store.where.is_local:
+            return True
+        return used >= source.pin.row_count
 
     def topology(self, edge: TableKey, source: TableKey, target: TableKey) -> Topology:
         """The edges of a table between the node numbers of its two ends."""

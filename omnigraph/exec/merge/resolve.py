@@ -120,7 +120,7 @@ def settle(
             fitting.append(position)
         else:
             to.asked.add((conflict.type_name, conflict.entity_id or ""))
-            answer = _answer(resolve, conflict)
+            answer = answer_of(resolve, conflict)
             if answer is None:
                 answer = unanswered(conflict)
             _apply(merge, undecided, position, conflict, answer, to)
@@ -154,7 +154,8 @@ def _shown(image: Image | None) -> dict[str, Any] | None:
     return None if image is None else image.to_json()
 
 
-def _answer(resolve: Resolve, conflict: MergeConflict) -> Answer:
+def answer_of(resolve: Resolve, conflict: MergeConflict) -> Answer:
+    """The answer that the options give to a conflict; None if they give none."""
     if resolve is None or isinstance(resolve, str):
         return resolve
     if isinstance(resolve, Mapping):

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph import number_arrays
 from omnigraph.exec.limits import Watch
 from omnigraph.exec.memory.adjacency import (
     Adjacency,
@@ -297,7 +298,7 @@ def _walk(
 
 def _distinct(cells: np.ndarray, size: int) -> np.ndarray:
     if len(cells) * 16 < size:
-        return np.unique(cells)
+        return number_arrays.distinct(cells)
     marked = np.zeros(size, bool)
     marked[cells] = True
     return np.flatnonzero(marked)

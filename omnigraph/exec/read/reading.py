@@ -8,11 +8,12 @@ runs in the caller's thread; everything that may take longer runs under guard.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
 from omnigraph import environment
+from omnigraph.deferred import deferred
 from omnigraph.exec.limits import Limits, Stop, Watch
 from omnigraph.exec.memory.view import Holdings, TablesView
 from omnigraph.exec.profile import Profile, side_by_side
@@ -22,17 +23,22 @@ from omnigraph.exec.read.prepare import PreparedPlan, prepare
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.read.run import Run
 from omnigraph.exec.read.share import Share, ShareResult
-from omnigraph.exec.search import embed
 from omnigraph.exec.search.rank import Ranker
 from omnigraph.exec.values.computed import cut_plan, given_of
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.rows import Rows
 from omnigraph.plan import ir
-from omnigraph.plan.shares import Shares
 from omnigraph.storage.derived.mapped_file import DamagedFile
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
+
+if TYPE_CHECKING:
+    from omnigraph.exec.search import embed
+    from omnigraph.plan.shares import Shares
+else:
+    Shares = deferred("omnigraph.plan.shares", "Shares")
+    embed = deferred("omnigraph.exec.search", "embed")
 
 Done = TypeVar("Done")
 

@@ -10,11 +10,12 @@ values are gathered for the rows that remain.
 
 from itertools import zip_longest
 from time import perf_counter
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.deferred import deferred
 from omnigraph.exec.profile import Profile
 from omnigraph.exec.read.aggregate import Groups, aggregate
 from omnigraph.exec.read.context import (
@@ -39,7 +40,11 @@ from omnigraph.exec.read.walk_rows import CellReader, Frame
 from omnigraph.exec.search.rank import Ranker, TopK
 from omnigraph.exec.values.rows import ONE_ROW, Rows
 from omnigraph.plan import ir
-from omnigraph.plan.shares import Shares
+
+if TYPE_CHECKING:
+    from omnigraph.plan.shares import Shares
+else:
+    Shares = deferred("omnigraph.plan.shares", "Shares")
 
 _Walked = tuple[QueryResult | None, tuple[ir.PatternOp, ...], Rows]
 """A small result; or the operators that are left, and the rows they go on from."""

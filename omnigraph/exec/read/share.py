@@ -4,18 +4,25 @@ Invariant: an id belongs to one share, the same in every process.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.deferred import deferred
 from omnigraph.exec.profile import Figures
 from omnigraph.exec.read.aggregate import Groups
 from omnigraph.exec.read.exact_sums import Totals, normalised
 from omnigraph.exec.values.buckets import bucket_numbers
 from omnigraph.exec.values.rows import as_numpy
 from omnigraph.plan import ir
-from omnigraph.plan.shares import Halves, Shares
+
+if TYPE_CHECKING:
+    from omnigraph.plan.shares import Halves, Shares
+else:
+    Halves = deferred("omnigraph.plan.shares", "Halves")
+    Shares = deferred("omnigraph.plan.shares", "Shares")
 
 
 @dataclass(frozen=True, slots=True)

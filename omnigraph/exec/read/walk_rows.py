@@ -126,10 +126,11 @@ class CellReader:
         if isinstance(side, ir.EntityId):
             if isinstance(domain, FiledEdges):
                 return domain.few_values("id", positions, ())
-            ids: list[Any] = domain.ids_at(np.array(positions, np.int64)).to_pylist()
-            return ids
+            return domain.ids_listed(positions)
         name_of = domain.source.columns.name_of
         name = name_of(side)
+        if isinstance(domain, FiledNodes) and name is not None and domain.is_id(side):
+            return domain.ids_listed(positions)
         if name is None or (domain.table, side.property_id) in self._steps:
             return None
         together = (name_of(column) for column in self._columns_read.get(side.var, ()))

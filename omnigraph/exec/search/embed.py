@@ -9,13 +9,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from omnigraph import environment
+from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest
-from omnigraph.exec.search.embed_http import Client, Patience
+
+if TYPE_CHECKING:
+    from omnigraph.exec.search.embed_http import Client, Patience
+else:
+    Client = deferred("omnigraph.exec.search.embed_http", "Client")
+    Patience = deferred("omnigraph.exec.search.embed_http", "Patience")
 
 Vector = list[float]
 
@@ -201,7 +207,7 @@ def make_provider(
     key: str | None = None,
     base_url: str | None = None,
     model: str | None = None,
-    patience: Patience | None = None,
+    patience: "Patience | None" = None,
 ) -> Provider:
     """A provider of one of the kinds, with that kind's defaults."""
     if kind == "mock":

@@ -11,7 +11,7 @@ from omnigraph.exec.search.analyse import INDEX_PARAMETERS
 from omnigraph.exec.search.schema_indexes import SchemaIndex
 from omnigraph.exec.search.search import vectors_fit
 from omnigraph.storage.lance.index_segments import IndexRequest
-from omnigraph.storage.lance.reader import TableReader
+from omnigraph.storage.lance.reader import TableReader, index_lag
 
 VECTORS_MIN = 256
 """Below this a scan of all vectors is faster than an index lookup."""
@@ -45,7 +45,7 @@ def decided(
         return ""
     if index.kind is IndexKind.ORDERED:
         return request_for(reader, index)
-    behind, rows = reader.index_lag(index.name), reader.pin.row_count
+    behind, rows = index_lag(reader, index.name), reader.pin.row_count
     is_vector = index.kind is IndexKind.VECTOR
     # The partitions of a vector index are those of the vectors it was trained on.
     untrained = behind.stale_rows + (behind.fresh_rows if is_vector else 0)

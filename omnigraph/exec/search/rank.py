@@ -6,19 +6,28 @@ the pattern is applied first. Ties are in order of ids.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph import number_arrays
+from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest
 from omnigraph.exec.memory.numbering import Ids
 from omnigraph.exec.memory.resident import Nodes
 from omnigraph.exec.memory.view import TablesView
-from omnigraph.exec.search import embed, search, search_by_number
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.rows import BoundEntities, Rows, as_numpy
 from omnigraph.plan import ir
+
+if TYPE_CHECKING:
+    from omnigraph.exec.search import embed, search, search_by_number
+else:
+    embed = deferred("omnigraph.exec.search", "embed")
+    search = deferred("omnigraph.exec.search", "search")
+    search_by_number = deferred("omnigraph.exec.search", "search_by_number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +229,9 @@ class _Subject:
         self.name = self.source.columns.name_of(column)
         positions, domain = self._bound.positions, self._bound.domain
         self._is_whole_table = isinstance(domain, Nodes) and positions is domain.present
-        self.entities = positions if self._is_whole_table else np.unique(positions[positions >= 0])
+        self.entities = positions
+        if not self._is_whole_table:
+            self.entities = number_arrays.distinct(positions[positions >= 0])
 
     @property
     def ids(self) -> pa.Array:

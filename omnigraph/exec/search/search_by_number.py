@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph import number_arrays
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.incremental import key_of
 from omnigraph.exec.search import search
@@ -135,7 +136,7 @@ class _RowNumbers:
         """The rows of these numbers, ascending; numbers without a row are left out."""
         known = numbers[(numbers >= 0) & (numbers < len(self.row_of))]
         rows = self.row_of[known]
-        return np.unique(rows[rows >= 0])
+        return number_arrays.distinct(rows[rows >= 0])
 
 
 def _row_numbers(key: Hashable, ids: pa.Array, numbering: Numbering, cache: Cache) -> _RowNumbers:

@@ -20,6 +20,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.exec.threads import in_order
 from omnigraph.exec.topology.edge_delta import EdgeDelta, followed, no_edges
 from omnigraph.exec.topology.edge_fold import folded_arrays
+from omnigraph.exec.topology.fixed_width_ids import FixedWidthIds, fixed_width_ids
 from omnigraph.exec.topology.node_delta import (
     equal_columns,
     id_columns_of,
@@ -269,16 +270,20 @@ def _both_numbers(
     rows: pa.Table, source: NodeBase, target: NodeBase
 ) -> tuple[np.ndarray, np.ndarray]:
     """The numbers at both ends of edges, worked out at once."""
-    sides = ((rows["src"], source), (rows["dst"], target))
+    own = fixed_width_ids(source.file.strings)
+    other = own if source is target else fixed_width_ids(target.file.strings)
+    sides = ((rows["src"], source, own), (rows["dst"], target, other))
     near, far = in_order(lambda side: _numbers(*side), sides, threads=2)
     return near, far
 
 
-def _numbers(ids: pa.ChunkedArray, base: NodeBase) -> np.ndarray:
+def _numbers(ids: pa.ChunkedArray, base: NodeBase, known: FixedWidthIds | None) -> np.ndarray:
     """The numbers of ends; -1 for a node that the version of the base does not have."""
     file = base.file
-    numbers = pc.index_in(ids.cast(file.strings.type), value_set=file.strings).fill_null(-1)
-    flat: np.ndarray = numbers.to_numpy()
+    flat = None if known is None else known.numbers(ids)
+    if flat is None:
+        numbers = pc.index_in(ids.cast(file.strings.type), value_set=file.strings).fill_null(-1)
+        flat = numbers.to_numpy()
     if len(file.gone):
         flat = np.where(np.isin(flat, file.gone), -1, flat)
     return flat.astype(np.int32, copy=False)

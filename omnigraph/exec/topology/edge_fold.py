@@ -51,7 +51,8 @@ def _merged(
     """The pairs of numbers of every live edge, sorted, and the positions of the edges."""
     lists = file.multiple[way]
     assert lists.edges is not None
-    degrees = np.diff(lists.starts.whole().astype(np.int64))
+    starts = lists.starts.whole().astype(np.int64)
+    degrees = starts[1:] - starts[:-1]
     keys = np.repeat(np.arange(lists.nodes, dtype=np.int64) << 32, degrees)
     keys |= lists.neighbours.whole()
     edges = lists.edges.whole()

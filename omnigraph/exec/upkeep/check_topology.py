@@ -10,9 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.arrow import property_columns
 from omnigraph.errors import OmnigraphError
 from omnigraph.exec.upkeep.findings import Finding
 from omnigraph.exec.values.columns import in_one
+from omnigraph.number_arrays import to_arrow
+from omnigraph.storage.derived.column_file import ColumnFile, is_column_kind
 from omnigraph.storage.derived.derived_folder import NODES, DerivedEntry, is_of, pin_of
 from omnigraph.storage.derived.edge_file import EdgeFile, Way
 from omnigraph.storage.derived.mapped_file import DamagedFile, MappedFile
@@ -20,6 +23,7 @@ from omnigraph.storage.derived.node_file import NO_ROW, NodeFile
 from omnigraph.storage.lance.columns import KEY, ROW_ID
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.store import Store
+from omnigraph.types import PropertyId
 
 _ADVICE = "delete the file: it is made again"
 
@@ -60,6 +64,8 @@ def _fault(store: Store, entry: DerivedEntry, nodes: list[NodeFile]) -> str | No
     reader = store.tables.reader(pin)
     if entry.name.kind == NODES:
         return _nodes_fault(NodeFile(file), reader)
+    if is_column_kind(entry.name.kind):
+        return _column_fault(ColumnFile(file), int(file.facts["property"]), nodes, reader)
     edges = EdgeFile(file)
     ends = [_with_lineage(nodes, digest) for digest in edges.ends]
     if ends[0] is None or ends[1] is None:
@@ -82,6 +88,22 @@ def _nodes_fault(file: NodeFile, reader: TableReader) -> str | None:
     if int((row_ids != NO_ROW).sum()) != rows.num_rows:
         return "it has ids that the table has not"
     return None
+
+
+def _column_fault(
+    file: ColumnFile, property_id: int, nodes: list[NodeFile], reader: TableReader
+) -> str | None:
+    own = next((each for each in nodes if each.digest == file.nodes), None)
+    name = property_columns(reader.schema).get(PropertyId(property_id))
+    if own is None or name is None:
+        return None  # without its node file nobody uses it
+    rows = reader.rows([KEY, name])
+    values = in_one(rows[name])
+    if str(values.type) != file.type or file.count != own.count:
+        return "it has values of another type, or another number of them"
+    numbers = own.locate(in_one(rows[KEY]))
+    theirs = file.whole(values.type).take(to_arrow(numbers))
+    return None if theirs.equals(values) else "a value is not that of the table"
 
 
 def _edges_fault(

@@ -7,30 +7,22 @@ The head of a live branch is always kept. That the claim of a feed consumer ende
 anything it needs is removed. Without `confirm` nothing changes.
 """
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import partial
 
 from omnigraph import environment
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.changes.consumers import FeedConsumer, end_claim
+from omnigraph.exec.durations import GRACE, Duration, seconds
 from omnigraph.exec.threads import in_order
 from omnigraph.exec.upkeep.retention import KeptCommit, Policy, Retained, retain
 from omnigraph.storage.derived.derived_folder import FOLDER
 from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.cleanup import LineTask, RunLines, TableCleanup
 
-GRACE = "10m"
-"""A commit that was a head within this time may have readers."""
-
-Duration = str | int | float | timedelta
-
 _ATTEMPTS = 5
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_DURATION = re.compile(r"(\d+)([smhdw]?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +50,6 @@ class CleanupReport:
     def errors(self) -> tuple[TableCleanup, ...]:
         """The tables that failed. The others are done."""
         return tuple(table for table in self.tables if table.error is not None)
-
-
-def seconds(duration: Duration) -> int:
-    """Parse a duration: seconds, or a number with s, m, h, d or w."""
-    if isinstance(duration, timedelta):
-        duration = duration.total_seconds()
-    match = _DURATION.fullmatch(str(duration).strip()) if isinstance(duration, str | int) else None
-    if match is not None and not isinstance(duration, bool):
-        return int(match[1]) * _UNITS[match[2]]
-    if isinstance(duration, float) and duration >= 0:
-        return int(duration)
-    raise BadRequest(f"'{duration}' is no duration", "write a number and s, m, h, d or w: 7d")
 
 
 def cleanup(

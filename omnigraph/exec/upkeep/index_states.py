@@ -11,6 +11,7 @@ from typing import Any
 from omnigraph.catalog.model import Catalog
 from omnigraph.exec.search.index_requests import decided
 from omnigraph.exec.search.schema_indexes import by_table, schema_indexes
+from omnigraph.exec.upkeep.build_indexes import is_in_topology
 from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
@@ -57,6 +58,8 @@ def index_states(store: Store, catalog: Catalog, snapshot: Snapshot) -> Iterator
         for index in indexes:
             answer, built = decided(reader, index), existing.get(index.name)
             covered = 0 if built is None else min(built.rows, rows)
+            if built is None and is_in_topology(reader.pin, index):
+                answer = "topology files answer lookups by it"
             if isinstance(answer, IndexRequest):
                 state, reason = (MISSING if built is None else BEHIND), ""
             else:

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.number_arrays import to_arrow
 from omnigraph.plan import ir
 from omnigraph.types import TableKey
 
@@ -107,4 +108,4 @@ def gather(values: pa.Array, positions: Positions) -> pa.Array:
     """Values by position, null at -1."""
     if len(positions) and positions.min() < 0:
         return values.take(pa.array(positions, mask=positions < 0))
-    return values.take(pa.array(positions))
+    return values.take(to_arrow(positions))

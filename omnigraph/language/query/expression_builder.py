@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from lark import Token, Transformer
-
 from omnigraph.language.query import ast
 from omnigraph.language.query.literals import duration_ms, integer, moment, require_one_type
 from omnigraph.language.reader import Fault, token_span, unquote
+from omnigraph.language.token import Token, is_token
 from omnigraph.types import Scalar, Span
 
 _TEXT_FUNCTIONS = frozenset(map(str, ast.TextFunction))
@@ -31,9 +30,7 @@ _WORD_OPERATORS = (
 def span_of(parts: Iterable[Any]) -> Span:
     """From the first part that has a position to the last one."""
     spans = [
-        token_span(part) if isinstance(part, Token) else part.span
-        for part in parts
-        if part is not None
+        token_span(part) if is_token(part) else part.span for part in parts if part is not None
     ]
     return spans[0].to(spans[-1])
 
@@ -140,7 +137,7 @@ def _compared(left: ast.Expr, operator: Token, right: ast.Expr) -> ast.Expr:
     return ast.Comparison(left, ast.Comparator(str(operator)), right, span=span)
 
 
-class ExpressionBuilder(Transformer[Token, Any]):
+class ExpressionBuilder:
     """Builds expressions while the parser reduces. One method a grammar rule."""
 
     # Conditions
@@ -311,7 +308,7 @@ def _joined(kind: type[ast.And] | type[ast.Or], parts: list[Any]) -> tuple[Any, 
     """`a and (b and c)` is `a and b and c`."""
     flat = list[ast.Expr]()
     for part in parts:
-        if isinstance(part, Token):
+        if is_token(part):
             continue
         flat.extend(part.conditions if isinstance(part, kind) else (as_condition(part),))
     return tuple(flat)

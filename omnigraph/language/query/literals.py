@@ -4,11 +4,10 @@ Invariant: a value built here fits its type: integers 64 bits, vectors a dimensi
 exists, lists one type.
 """
 
-from lark import Token
-
 from omnigraph.language.moments import parse_date, parse_datetime
 from omnigraph.language.query import ast
 from omnigraph.language.reader import Fault, token_span
+from omnigraph.language.token import Token
 from omnigraph.types import VECTOR_DIMENSION_MAX, Scalar, Span
 
 _BASE_TYPES = {str(scalar): scalar for scalar in Scalar if scalar is not Scalar.VECTOR}

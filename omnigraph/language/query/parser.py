@@ -7,8 +7,6 @@ updates with deletes is refused here, before anything else can look at it.
 import re
 from typing import Any
 
-from lark import Token
-
 from omnigraph.language.query import ast
 from omnigraph.language.query.expression_builder import (
     ExpressionBuilder,
@@ -23,6 +21,7 @@ from omnigraph.language.query.expression_builder import variable_of as _variable
 from omnigraph.language.query.literals import base_type, integer, vector_dimension
 from omnigraph.language.query.teaching import end_hint, syntax_hint, word_hint
 from omnigraph.language.reader import Fault, GrammarReader, token_span, unquote
+from omnigraph.language.token import Token, is_token
 from omnigraph.types import Scalar, ValueType
 
 RESERVED_PARAMETER = "__nanograph_now"
@@ -169,7 +168,7 @@ class _QueryBuilder(ExpressionBuilder):
         return ast.Read(
             clauses=clauses,
             projections=projections,
-            distinct=any(isinstance(part, Token) for part in rest),
+            distinct=any(is_token(part) for part in rest),
             having=having,
             orderings=order or (),
             limit=limit,

@@ -7,8 +7,6 @@ whether the properties it names exist, is for the catalog to say.
 import math
 from dataclasses import dataclass
 
-from lark import Token
-
 from omnigraph.language.reader import Fault, token_span, unquote
 from omnigraph.language.schema.ast import (
     Annotation,
@@ -21,6 +19,7 @@ from omnigraph.language.schema.ast import (
     Name,
     RangeConstraint,
 )
+from omnigraph.language.token import Token
 from omnigraph.types import Span
 
 U32_MAX = 2**32 - 1

@@ -7,8 +7,6 @@ reduces and never walks a tree, so deep text costs no stack.
 from dataclasses import dataclass, field
 from typing import Any
 
-from lark import Token, Transformer
-
 from omnigraph.language.reader import Fault, GrammarReader, token_span
 from omnigraph.language.schema import items
 from omnigraph.language.schema.ast import (
@@ -26,6 +24,7 @@ from omnigraph.language.schema.ast import (
     TypeExpr,
 )
 from omnigraph.language.schema.items import AtItem, Interval, Keyword, Positional, Word
+from omnigraph.language.token import Token
 from omnigraph.types import VECTOR_DIMENSION_MAX, Scalar, Span, ValueType
 
 Children = list[Any]
@@ -128,7 +127,7 @@ def _misplaced_card(item: AtItem, where: str) -> Fault:
     )
 
 
-class _SchemaBuilder(Transformer[Token, Schema]):
+class _SchemaBuilder:
     """One method a grammar rule, called as the parser reduces it."""
 
     def schema(self, children: Children) -> Schema:

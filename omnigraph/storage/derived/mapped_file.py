@@ -24,6 +24,8 @@ from typing import Any, Protocol
 import numpy as np
 import orjson
 
+from omnigraph import number_arrays
+
 MAGIC = b"OGDERIVD"
 FORMAT = 1
 BLOCK = 1 << 16
@@ -117,7 +119,7 @@ class BlockArray:
             file.verify(self._offset, self._offset + self._view.nbytes)
             return
         blocks = (indexes.astype(np.int64) * self._width + self._offset) >> _SHIFT
-        for block in np.unique(blocks).tolist():
+        for block in number_arrays.distinct(blocks).tolist():
             file.verify_block(block)
 
     def slice(self, first: int, end: int) -> np.ndarray:
@@ -127,6 +129,13 @@ class BlockArray:
 
     def whole(self) -> np.ndarray:
         return self.slice(0, len(self._view))
+
+    def item(self, index: int) -> Any:
+        """One number, as Python has it."""
+        file = self._file
+        if not file.is_verified:
+            file.verify_block((index * self._width + self._offset) >> _SHIFT)
+        return self._view.item(index)
 
     @property
     def unverified(self) -> np.ndarray:

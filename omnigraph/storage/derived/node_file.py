@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.number_arrays import to_arrow
 from omnigraph.storage.derived.mapped_file import BlockArray, DamagedFile, MappedFile, NumberArray
 from omnigraph.storage.derived.text_hash import TextHash
 
@@ -71,8 +72,12 @@ class NodeFile:
 
     def bytes_of(self, number: int) -> bytes:
         """The id of one number."""
-        first, end = self._offsets.slice(number, number + 2).tolist()
+        first, end = self._offsets.item(number), self._offsets.item(number + 1)
         return self._text.slice(first, end).tobytes()
+
+    def id_of(self, number: int) -> str:
+        """The id of one number, as text."""
+        return self.bytes_of(number).decode("utf-8", "surrogatepass")
 
     def locate(self, ids: pa.Array) -> np.ndarray:
         """The numbers of many ids, -1 for those that are not here."""
@@ -102,7 +107,7 @@ class NodeFile:
         """The ids of some numbers."""
         if self._strings is None:
             self._verify_ids(numbers)
-        return self._array().take(pa.array(numbers))
+        return self._array().take(to_arrow(numbers))
 
     @property
     def strings(self) -> pa.Array:

@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph import number_arrays
 from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.lru import Lru
+from omnigraph.storage.derived.column_file import ColumnFile, column_kind
 from omnigraph.storage.derived.derived_folder import (
     EDGES,
     NODES,
@@ -103,6 +105,30 @@ class DerivedBases:
         """The base of an edge table version whose neighbours are numbers of these lineages."""
         base = self._base(EDGES, pin, ends)
         return base if isinstance(base, EdgeBase) else None
+
+    def column(
+        self, base: TablePin, nodes: NodeFile, property_id: int, stored: str, *, fetch: bool
+    ) -> ColumnFile | None:
+        """The file of a column of a node file's own version, by that file's numbers. From an object
+        store it is copied only to `fetch` it."""
+        kind, line = column_kind(property_id), line_name(base)
+        for entry in self.files.listed(base):
+            name = entry.name
+            if (name.kind, name.line, name.version) != (kind, line, base.version):
+                continue
+            file = self.files.opened(entry) if fetch or entry.path.exists() else None
+            if file is None:
+                continue
+            try:
+                if not is_of(file, kind, base, self.fingerprint(base)):
+                    raise DamagedFile(entry.path, "it is of another version")
+                column = ColumnFile(file)
+            except DamagedFile as damaged:
+                self.files.reject(damaged)
+                continue
+            if (column.nodes, column.type, column.count) == (nodes.digest, stored, nodes.count):
+                return column
+        return None
 
     def fingerprint(self, pin: TablePin) -> str:
         """The fingerprint of a table version."""
@@ -315,7 +341,7 @@ def _edges_of(base: EdgeBase, nodes: NodeFile, way: Way, ids: pa.Array) -> np.nd
     numbers = _numbers(nodes, ids)
     lists = base.file.multiple[way]
     assert lists.edges is not None
-    first, counts = lists.bounds(np.unique(numbers[numbers >= 0]))
+    first, counts = lists.bounds(number_arrays.distinct(numbers[numbers >= 0]))
     ends = np.cumsum(counts)
     indexes = np.arange(ends[-1] if len(ends) else 0)
     indexes += np.repeat(first - (ends - counts), counts)

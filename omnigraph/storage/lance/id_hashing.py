@@ -18,7 +18,7 @@ _WORD = 8
 _WORDS_MAX = 64
 _LONG = _WORD * _WORDS_MAX  # bytes; longer strings are rare, and each is hashed by itself
 _KEY = secrets.token_bytes(32)
-_KEYS = np.random.default_rng().integers(0, 2**64, (2, _WORDS_MAX + 1), np.uint64, endpoint=False)
+_KEYS = np.frombuffer(secrets.token_bytes(16 * (_WORDS_MAX + 1)), np.uint64).reshape(2, -1)
 _FACTORS = (
     (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)),
     (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)),

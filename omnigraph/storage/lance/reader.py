@@ -6,7 +6,7 @@ it. What `arriving` raises when it is called with the bytes of a batch ends the 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +20,6 @@ from omnigraph.storage.lance.columns import (
     BLOB_BYTES,
     KEY,
     ROW_ID,
-    UPDATED,
     among_row_ids,
     blob_cells,
     is_blob,
@@ -86,11 +85,6 @@ class TableReader:
         """Every index this version has."""
         return index_segments.facts(self._handle)
 
-    def index_lag(self, name: str) -> IndexLag:
-        """How far an index of this version is behind its rows."""
-        with self._datasets.lance_call("index_lag", self.pin.table_key):
-            return index_segments.lag(self._handle, name)
-
     def fragment_count(self) -> int:
         """How many fragments this version has: every read pays for each."""
         return len(self._handle.get_fragments())
@@ -147,11 +141,6 @@ class TableReader:
     def written_since(self, version: int, columns: Sequence[str]) -> pa.Table:
         """The rows written after a version of this table's branch, with their row ids."""
         return self.rows(columns, filter=updated_after(version), with_row_id=True)
-
-    def last_written(self, filter: str) -> list[tuple[int, int]]:
-        """The row id of each matching row, and the version of this table that last wrote it."""
-        rows = self.rows([UPDATED], filter=filter, with_row_id=True)
-        return list(zip(rows[ROW_ID].to_pylist(), rows[UPDATED].to_pylist(), strict=True))
 
     def row_ids(self, filter: str | None = None) -> pa.ChunkedArray:
         """The row ids of the matching rows, in the order of the table."""
@@ -214,8 +203,13 @@ class TableReader:
     def _blob_cells(
         self, row_ids: pa.Array, field: pa.Field, described: pa.ChunkedArray
     ) -> pa.Array:
-        payloads = partial(self._payloads, row_ids, field.name)
+        def payloads(mask: pa.Array) -> pa.Array:
+            return self.payloads(row_ids.filter(mask), field.name)
+
         return blob_cells(field, described.combine_chunks(), payloads)
 
-    def _payloads(self, row_ids: pa.Array, column: str, mask: pa.Array) -> pa.Array:
-        return self.payloads(row_ids.filter(mask), column)
+
+def index_lag(reader: TableReader, name: str) -> IndexLag:
+    """How far an index of a version is behind its rows."""
+    with reader._datasets.lance_call("index_lag", reader.pin.table_key):
+        return index_segments.lag(reader._handle, name)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph import number_arrays
 from omnigraph.lru import Lru
 from omnigraph.storage.lance.columns import ADDRESS, ROW_ID, fragment_ids
 from omnigraph.storage.lance.datasets import Handle, files_of
@@ -86,7 +87,7 @@ def _same_fragments(
         if origin is handle:
             continue
         then = fragments_of(origin)
-        used = np.unique(owners[origins == nth]).tolist()
+        used = number_arrays.distinct(owners[origins == nth]).tolist()
         if any(now.get(number) != then[number] for number in used):
             return False
     return True

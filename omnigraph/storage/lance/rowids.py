@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance.fragment import FragmentMetadata, LanceFragment, RowIdSequence
 
+from omnigraph import number_arrays
 from omnigraph.errors import StorageFailed
 from omnigraph.storage.lance.columns import (
     ADDRESS,
@@ -112,10 +113,10 @@ def fragments_without_addresses(
 ) -> tuple[list[FragmentMetadata], list[int]]:
     """The fragments that lose the rows at these addresses, and those that lose all of theirs.
     Idempotent: a row that is gone already loses nothing."""
-    distinct = np.unique(addresses.to_numpy(zero_copy_only=False).astype(np.uint64))
+    distinct = number_arrays.distinct(addresses.to_numpy(zero_copy_only=False).astype(np.uint64))
     owners = fragment_ids(distinct)
     changed, gone = [], []
-    for number in np.unique(owners).tolist():
+    for number in number_arrays.distinct(owners).tolist():
         fragment = handle.get_fragment(number)
         if fragment is None:
             continue

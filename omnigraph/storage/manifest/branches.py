@@ -43,6 +43,7 @@ RETENTION_LOCK = lock_name("a-retention", "")
 """Taken first by cleanup, and by those that name a past version, which cleanup must then keep."""
 
 BRANCHES_LOCK = lock_name("branches", "")
+BACKUP_LOCK = lock_name("backup", "")
 
 
 class Branches:

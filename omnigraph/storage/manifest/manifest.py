@@ -18,6 +18,7 @@ from omnigraph.storage import stamp
 from omnigraph.storage.lance.datasets import Datasets, Handle, has_version
 from omnigraph.storage.lance.refs import ForkId
 from omnigraph.storage.lance.tag_refs import TagRefs
+from omnigraph.storage.local_copies import LocalCopies
 from omnigraph.storage.manifest.state import LOCATION, State, read_state
 from omnigraph.storage.names import MAIN, POINT_MARKS, owner_of
 from omnigraph.storage.records import Commit, Snapshot
@@ -46,10 +47,13 @@ def _is_ulid(name: str) -> bool:
 class Manifest:
     """The manifest of one graph, on all its branches."""
 
-    def __init__(self, uri: str, datasets: Datasets, tag_refs: TagRefs) -> None:
+    def __init__(
+        self, uri: str, datasets: Datasets, tag_refs: TagRefs, copies: LocalCopies | None = None
+    ) -> None:
         self._uri = uri
         self._datasets = datasets
         self._tag_refs = tag_refs
+        self._copies = copies
         self._states: dict[str, State] = {}
         self._looked: dict[str, float] = {}  # when this process last saw a branch
         self._contested: dict[str, float] = {}  # when it last saw that others publish there too
@@ -200,7 +204,13 @@ class Manifest:
         self, branch: str, identity: ForkId | None, handle: Handle, known: State | None
     ) -> State:
         return read_state(
-            self._datasets, handle, branch=branch, identity=identity, known=known, uri=self._uri
+            self._datasets,
+            handle,
+            branch=branch,
+            identity=identity,
+            known=known,
+            uri=self._uri,
+            copies=self._copies,
         )
 
     def published(self, state: State) -> None:

@@ -14,7 +14,9 @@ from omnigraph.errors import PreconditionFailed, SchemaChanged, StorageFailed, V
 from omnigraph.storage import stamp
 from omnigraph.storage.lance.columns import ADDRESS
 from omnigraph.storage.lance.datasets import Datasets, Handle
+from omnigraph.storage.lance.derived_bases import fingerprint
 from omnigraph.storage.lance.refs import ForkId
+from omnigraph.storage.local_copies import LocalCopies
 from omnigraph.storage.names import MAIN, decode, lock_name
 from omnigraph.storage.records import (
     GRAPH_COMMIT,
@@ -36,6 +38,7 @@ from omnigraph.storage.records import (
 from omnigraph.types import TableKey
 
 LOCATION = "__manifest"
+_COPIES = "states"
 
 STATE_COLUMNS = [
     "object_id",
@@ -128,6 +131,7 @@ def read_state(
     identity: ForkId | None,
     known: State | None,
     uri: str,
+    copies: LocalCopies | None = None,
 ) -> State:
     """The state at a version of the manifest, from what `known` has not seen. A version stamped by
     another program is refused."""
@@ -135,13 +139,19 @@ def read_state(
     fragments = handle.get_fragments()
     seen = frozenset() if known is None else known.seen
     fresh = [fragment for fragment in fragments if fragment.fragment_id not in seen]
-    with datasets.lance_call("scan_manifest", branch):
-        rows = handle.scanner(
-            columns=STATE_COLUMNS,
-            filter=f"object_type <> '{GRAPH_COMMIT}'",
-            fragments=fresh,
-            with_row_address=True,
-        ).to_table()
+    rows = None
+    if known is None and copies is not None:
+        rows = _copied(copies, handle)
+    if rows is None:
+        with datasets.lance_call("scan_manifest", branch):
+            rows = handle.scanner(
+                columns=STATE_COLUMNS,
+                filter=f"object_type <> '{GRAPH_COMMIT}'",
+                fragments=fresh,
+                with_row_address=True,
+            ).to_table()
+        if known is None and copies is not None:
+            _copy(copies, handle, rows)
     pins = tuple(known.pins.values()) if known else ()
     stones = (*(known.tombstones if known else ()), *_tombstones(rows))
     heads = {**(known.heads if known else {}), **_heads(rows)}
@@ -156,6 +166,22 @@ def read_state(
         (known.declared if known else frozenset()) | _declared(rows),
         _head_row(datasets, branch, heads),
     )
+
+
+def _copied(copies: LocalCopies, handle: Handle) -> pa.Table | None:
+    """The rows of a version of the manifest that another process of this machine has read."""
+    data = copies.get(_COPIES, fingerprint(handle))
+    if data is None:
+        return None
+    with pa.ipc.open_file(pa.BufferReader(data)) as stream:
+        return stream.read_all()
+
+
+def _copy(copies: LocalCopies, handle: Handle, rows: pa.Table) -> None:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    copies.put(_COPIES, fingerprint(handle), sink.getvalue().to_pybytes())
 
 
 def _head_row(datasets: Datasets, branch: str, heads: Mapping[str, Head]) -> str:

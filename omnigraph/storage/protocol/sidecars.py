@@ -6,7 +6,7 @@ note that cannot be understood is refused loudly and kept.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -138,6 +138,12 @@ class Sidecars:
         _fault("sidecar.list", "listed the sidecars")
         names = (path.rpartition("/")[2] for path in self._objects.list(FOLDER))
         return tuple(OperationId(n.removesuffix(".json")) for n in names if n.endswith(".json"))
+
+    def may_be_among(self, folders: Collection[str]) -> bool:
+        """Whether the folders of a root leave room for pending operations. A failure to look fails
+        the caller."""
+        _fault("sidecar.list", "listed the sidecars")
+        return FOLDER in folders
 
     def read(self, operation: OperationId) -> Sidecar | None:
         """The note, or None when its writer finished meanwhile."""

@@ -8,10 +8,11 @@ Invariant: nothing durable happens here, except forks and files nothing refers t
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from ulid import ULID
 
+from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest, NotFound, unpublished
 from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.reader import TableReader
@@ -31,6 +32,11 @@ from omnigraph.storage.records import (
     facts_of,
 )
 from omnigraph.types import TableKey
+
+if TYPE_CHECKING:
+    from ulid import ULID
+else:
+    ULID = deferred("ulid", "ULID")
 
 
 class Write:

@@ -23,7 +23,7 @@ from omnigraph.storage.lance.base_paths import rebased
 from omnigraph.storage.lance.datasets import version_file
 from omnigraph.storage.locks.locks import FOLDER as LOCKS
 from omnigraph.storage.manifest.state import LOCATION as MANIFEST
-from omnigraph.storage.names import decode
+from omnigraph.storage.names import BACKUP_FOLDER, decode
 from omnigraph.storage.objects import Listed, Objects, Root
 from omnigraph.storage.upkeep.backup_plan import (
     HINT,
@@ -35,7 +35,7 @@ from omnigraph.storage.upkeep.backup_plan import (
     planned_paths,
 )
 
-FOLDER = "__backup"
+FOLDER = BACKUP_FOLDER
 RUNNING = f"{FOLDER}/running.json"
 COMPLETE = f"{FOLDER}/complete.json"
 

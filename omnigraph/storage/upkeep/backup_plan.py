@@ -19,7 +19,7 @@ from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.queries import Queries
 from omnigraph.storage.manifest.state import LOCATION as MANIFEST
 from omnigraph.storage.manifest.state import State
-from omnigraph.storage.names import MAIN, decode, encode, lock_name, owner_of
+from omnigraph.storage.names import MAIN, decode, encode, owner_of
 from omnigraph.storage.objects import Listed, Objects
 from omnigraph.storage.protocol.audit import LOCATION as AUDIT
 from omnigraph.storage.protocol.sidecars import FOLDER as SIDECARS
@@ -28,7 +28,6 @@ from omnigraph.storage.records import CommitId, TablePin
 Line = tuple[str, str | None]
 """A dataset, or one of its Lance branches: its folder, and the branch."""
 
-BACKUP_LOCK = lock_name("backup", "")
 _TRIES = 20
 _SCHEMA_FILES = ("_schema.pg", "_schema.ir.json")
 

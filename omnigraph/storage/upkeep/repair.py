@@ -13,9 +13,9 @@ foreign versions stay in the table's history until cleanup. Without `confirm` no
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from ulid import ULID
-
+from omnigraph.deferred import deferred
 from omnigraph.errors import OmnigraphError, RecoveryRequired
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import Datasets
@@ -32,6 +32,11 @@ from omnigraph.storage.protocol.sidecars import Sidecar, Sidecars, SidecarTable
 from omnigraph.storage.records import NO_NOTE, CommitId, CommitNote, OperationId, TablePin
 from omnigraph.storage.upkeep.drift import Drift, Drifts
 from omnigraph.types import TableKey
+
+if TYPE_CHECKING:
+    from ulid import ULID
+else:
+    ULID = deferred("ulid", "ULID")
 
 NO_DRIFT, MAINTENANCE = "none", "verified_maintenance"
 SUSPICIOUS, UNVERIFIABLE, BEHIND = "suspicious", "unverifiable", "behind"

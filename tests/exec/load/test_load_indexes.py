@@ -1,5 +1,7 @@
 """Indexes of a load: built after its commit, extended by the next, and missing without harm."""
 
+import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from omnigraph.exec.search import search
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
 from omnigraph.types import TableKey
-from tests.forked import KILLED, run
+from tests.forked import KILLED, context, run
 
 SCHEMA = """
 node Person { name: String @key  bio: String? @index  age: I32? @index  face: Vector(2)? @index }
@@ -26,10 +28,13 @@ DECLARED = {"name:full-text", "name:ordered", "bio:full-text", "bio:ordered", "a
 COUNT = 40
 
 
+FEW = {"OMNIGRAPH_INDEX_ROWS_MIN": "20", "OMNIGRAPH_TOPOLOGY_ROWS_MIN": "20"}
+
+
 @pytest.fixture(autouse=True)
 def _few_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_INDEX_ROWS_MIN", "20")
-    monkeypatch.setenv("OMNIGRAPH_TOPOLOGY_ROWS_MIN", "20")
+    for name, value in FEW.items():
+        monkeypatch.setenv(name, value)
 
 
 def people(first: int = 0, count: int = COUNT, word: str = "graphs") -> pa.Table:
@@ -76,6 +81,9 @@ def test_a_load_builds_the_indexes_of_the_schema_as_a_commit_of_the_index_writer
         graph.load(edges, "append", edge="Knows", engine="local")
         assert indexes(graph, KNOWS) == {"since:ordered": 0}
         assert {each.table for each in done.indexes.built} == {PERSON}
+        states = {(each.table, each.column): each for each in graph.indexes()}
+        assert states[PERSON, "age"].state == "current"
+        assert states[KNOWS, "src"].reason == "topology files answer lookups by it"
 
 
 def test_rows_of_later_loads_extend_them_once_they_are_many(tmp_path: Path) -> None:
@@ -115,6 +123,23 @@ def test_vectors_get_an_index_where_exact_search_does_not_fit(
         assert indexes(graph)["face:vector"] == 0
 
 
+def test_a_branch_extends_what_it_inherited_and_merges(tmp_path: Path) -> None:
+    with og.init(tmp_path / "g", SCHEMA) as graph:
+        load(graph, people())
+        side = load(graph, people(100, 45), branch="side", from_branch="main")
+        assert side.indexes.commit_id == graph.commits.list("side")[0].id
+        known = graph._store.reader(graph.snapshot("side"), PERSON).indexes()
+        assert {each.behind for each in known} == {0}
+        assert indexes(graph) == dict.fromkeys(DECLARED, 0)
+        text = 'query q() { match { $p: Person search($p.bio, "graphs") } return { $p.name } }'
+        with og.open(graph.uri) as again:
+            assert len(again.query(text, branch="side")) == COUNT + 45
+            assert again.branches.merge("side").kind == "fast_forward"
+            assert matching(again, "graphs") == COUNT + 45
+            again.optimize()
+            assert again.check().ok
+
+
 # ---- what stops it
 
 
@@ -134,6 +159,7 @@ def test_a_failure_of_the_indexes_is_told_and_the_load_stands(tmp_path: Path, pl
 
 
 def load_and_die(uri: str, place: str, nth: int) -> None:
+    os.environ.update(FEW)  # the server of children has those of the tests before
     failpoints.arm(place, "kill", nth)
     load(og.open(uri), people(), once="people")
 
@@ -152,6 +178,32 @@ def test_the_load_once_again_builds_what_a_kill_left_out(
         assert again.repeated
         assert indexes(graph) == dict.fromkeys(DECLARED, 0)
         assert graph.snapshot().topology.keys() == {PERSON}
+
+
+def load_many(uri: str, first: int) -> None:
+    os.environ.update(FEW)
+    load(og.open(uri), people(first), once=f"from {first}")
+
+
+@pytest.mark.slow
+def test_loads_killed_at_random_moments_leave_rows_whole_and_are_made_up_for(
+    tmp_path: Path,
+) -> None:
+    og.init(tmp_path / "g", SCHEMA).close()
+    chance = random.Random(3)
+    for number in range(12):
+        first = number * COUNT
+        child = context().Process(target=load_many, args=(str(tmp_path / "g"), first))
+        child.start()
+        child.join(chance.uniform(0.05, 0.8))
+        child.kill()
+        child.join()
+        with og.open(tmp_path / "g") as graph:
+            assert matching(graph, "graphs") in (first, first + COUNT)
+            load(graph, people(first), once=f"from {first}")
+            assert matching(graph, "graphs") == first + COUNT
+            assert max(indexes(graph).values()) < 20
+            assert graph.check().ok
 
 
 def test_rows_that_others_write_meanwhile_cost_no_repetition(

@@ -12,7 +12,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import BadRequest, ChangeFeedGap, Reclaimed, RecoveryRequired, StorageFailed
-from omnigraph.exec.upkeep.cleanup import CleanupReport, seconds
+from omnigraph.exec.durations import seconds
+from omnigraph.exec.upkeep.cleanup import CleanupReport
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import Datasets

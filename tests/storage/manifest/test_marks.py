@@ -6,6 +6,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.graph import Graph
+from omnigraph.storage import failpoints
 from omnigraph.storage.manifest.queries import Queries
 from tests.exec.branching import copy_of, make_template
 
@@ -84,3 +85,20 @@ def test_SV8_a_transaction_once_commits_once(graph: Graph) -> None:
         commits.append(block.outcome.commit)
     assert commits[0] == commits[1]
     assert graph.branches.list() == ("main",)
+
+
+@pytest.mark.parametrize("step", ["commit.sidecar_written", "publish.before", "publish.after"])
+def test_SV8_a_merge_that_stopped_half_way_is_made_once_when_it_is_sent_again(
+    graph: Graph, step: str
+) -> None:
+    graph.branches.create("b")
+    graph.mutate(ADD, {"n": "b"}, branch="b")
+    graph.mutate(ADD, {"n": "m"})
+    with failpoints.armed(step), pytest.raises((og.OmnigraphError, failpoints.Injected)):
+        graph.branches.merge("b", once="merge", delete_source=True)
+    again = graph.branches.merge("b", once="merge", delete_source=True)
+    assert again.branch_deleted is True
+    marked = [commit for commit in graph.commits.list() if commit.mark == "merge"]
+    assert [commit.id for commit in marked] == [again.commit.id if again.commit else ""]
+    rows = graph.query("query n() { match { $p: Person } return { $p.name as n } order { n } }")
+    assert [row["n"] for row in rows.rows] == ["b", "m"]

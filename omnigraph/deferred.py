@@ -1,0 +1,57 @@
+"""Deferred imports (lazy loading): names of modules that most processes never need.
+
+    if TYPE_CHECKING:
+        from omnigraph.exec.merge.run import run_merge
+    else:
+        run_merge = deferred("omnigraph.exec.merge.run", "run_merge")
+
+Loading every room takes three times as long as loading Arrow and Lance, and a process that asks one
+question needs a third of them.
+
+Invariant: a deferred name is used as the name itself is, called or asked for an attribute; its
+module is imported by the first use. A test resolves every one of them.
+"""
+
+from importlib import import_module
+from typing import Any
+
+
+class Deferred:
+    """A name of a module that is not imported yet."""
+
+    __slots__ = ("_module", "_name", "_value")
+
+    def __init__(self, module: str, name: str) -> None:
+        self._module = module
+        self._name = name
+
+    @property
+    def resolved(self) -> Any:
+        """What the name stands for."""
+        try:
+            return self._value
+        except AttributeError:
+            home = import_module(self._module)
+            if not hasattr(home, self._name):  # a module of that package
+                import_module(f"{self._module}.{self._name}")
+            self._value: Any = getattr(home, self._name)
+        return self._value
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.resolved(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "_value":
+            raise AttributeError(name)
+        return getattr(self.resolved, name)
+
+    def __instancecheck__(self, value: object) -> bool:
+        return isinstance(value, self.resolved)
+
+    def __repr__(self) -> str:
+        return f"{self._module}.{self._name}"
+
+
+def deferred(module: str, name: str) -> Any:
+    """A name of a module, imported by its first use."""
+    return Deferred(module, name)

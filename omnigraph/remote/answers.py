@@ -1,0 +1,67 @@
+"""Conflict resolution over HTTP: answers to conflicts, sent by entity until none is open.
+
+Invariant: the answers are those that the caller's rule, mapping or function gives to the conflicts
+that the server lists; one that has no answer is raised with all the others.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from omnigraph.errors import BadRequest, MergeConflict, MergeConflicts
+from omnigraph.exec.merge.resolve import OURS, THEIRS, Answer, Resolve, answer_of
+from omnigraph.exec.merge.run import MergeOutcome
+from omnigraph.exec.merge.undo import UndoOutcome
+
+Outcome = TypeVar("Outcome", MergeOutcome, UndoOutcome)
+
+_TAKEN = {OURS: "target", THEIRS: "source"}
+_ROUNDS = 10
+
+
+def settled(send: Callable[[list[dict[str, Any]]], Outcome], resolve: Resolve) -> Outcome:
+    """The outcome of a merge, a revert or its preview, sent again with answers as conflicts come
+    up."""
+    if isinstance(resolve, str) and resolve not in _TAKEN:
+        raise BadRequest(f"'{resolve}' resolves nothing", "use ours, theirs, a mapping or a call")
+    answers: dict[tuple[str, str], Answer] = {}
+    if isinstance(resolve, Mapping):
+        for entity in resolve:
+            if not (isinstance(entity, tuple) and list(map(type, entity)) == [str, str]):
+                raise BadRequest(f"{entity!r} names no entity", 'answer by ("Type", "id")')
+        answers.update({entity: a for entity, a in resolve.items() if a is not None})
+    for _ in range(_ROUNDS):
+        try:
+            outcome = send([_resolution(*each) for each in answers.items()])
+        except MergeConflicts as open_:
+            if not _add(answers, resolve, open_.conflicts):
+                raise
+        else:
+            if not _add(answers, resolve, outcome.conflicts):
+                return outcome
+    raise BadRequest("the branches change faster than conflicts are answered", "try again")
+
+
+def _add(
+    answers: dict[tuple[str, str], Answer],
+    resolve: Resolve,
+    conflicts: tuple[MergeConflict, ...],
+) -> bool:
+    """Answer what is open and was not asked before; whether that is any."""
+    new: dict[tuple[str, str], Answer] = {}
+    for each in conflicts:
+        entity = each.type_name, each.entity_id or ""
+        if each.entity_id is not None and entity not in answers:
+            new[entity] = answer_of(resolve, each)
+    new = {entity: answer for entity, answer in new.items() if answer is not None}
+    answers.update(new)
+    return bool(new)
+
+
+def _resolution(entity: tuple[str, str], answer: Answer) -> dict[str, Any]:
+    if isinstance(answer, Mapping):
+        take: Any = dict(answer)
+    elif answer in _TAKEN:
+        take = _TAKEN[str(answer)]
+    else:
+        raise BadRequest(f"'{answer}' resolves nothing", "answer ours, theirs or properties")
+    return {"type_name": entity[0], "entity_id": entity[1], "take": take}

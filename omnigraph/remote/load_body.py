@@ -1,0 +1,107 @@
+"""Body of a load over HTTP: any input that a load takes, as NDJSON or as an Arrow stream.
+
+Invariant: the input is read once and kept in a temporary file, so that the same bytes can be sent
+again. Lines go as they are; columns keep their types.
+"""
+
+import base64
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain
+from typing import IO, Any
+
+import orjson
+import pyarrow as pa
+
+from omnigraph.errors import BadRequest, NotServed
+from omnigraph.exec.load.decode import LineBlock
+from omnigraph.exec.load.inputs import open_input
+from omnigraph.exec.load.pieces import Piece
+from omnigraph.pipeline.load import is_spark_frame
+from omnigraph.remote.served_rows import ARROW
+
+NDJSON = "application/x-ndjson"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadBody:
+    """The bytes of a load, what they are and the route that takes them."""
+
+    path: str
+    media: str
+    content: IO[bytes]
+
+
+def load_body(source: Any, columns: Mapping[str, str], url: str) -> LoadBody:
+    """An input as a body. `columns` renames columns."""
+    if is_spark_frame(source):
+        raise NotServed("a load of a Spark DataFrame", url, "load df.toArrow(), or use the files")
+    pieces = open_input(source).pieces()
+    with ExitStack() as stack:
+        file = stack.enter_context(tempfile.TemporaryFile())
+        body = _written(file, pieces, columns, url)
+        stack.pop_all()  # it is sent, and closed, by the caller
+        return body
+
+
+def _written(
+    file: IO[bytes], pieces: Iterator[Piece], columns: Mapping[str, str], url: str
+) -> LoadBody:
+    first = next(pieces, None)
+    if first is not None and isinstance(first.data, pa.Table):
+        _write_columns(file, chain([first], pieces), columns, url)
+        return LoadBody("/load", ARROW, file)
+    if columns:
+        raise NotServed("columns= of lines", url, "rename the keys, or give an Arrow table")
+    for piece in () if first is None else chain([first], pieces):
+        file.write(_lines(piece))
+    return LoadBody("/load/ndjson", NDJSON, file)
+
+
+def _lines(piece: Piece) -> bytes:
+    match piece.data:
+        case LineBlock(data=data):
+            return data if data.endswith(b"\n") else data + b"\n"
+        case tuple():
+            return b"".join(map(_line, piece.data))
+        case _:
+            raise BadRequest("lines and columns are two loads", "load files of one format at once")
+
+
+def _line(record: Any) -> bytes:
+    options = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY
+    try:
+        return orjson.dumps(record, default=_plain, option=options)
+    except TypeError as cause:
+        raise BadRequest(f"a record cannot be sent as JSON: {cause}", "give plain values") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray):
+        return f"base64:{base64.b64encode(value).decode()}"
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} has no JSON form")
+
+
+def _write_columns(
+    file: IO[bytes], pieces: Iterator[Piece], columns: Mapping[str, str], url: str
+) -> None:
+    writer: pa.RecordBatchStreamWriter | None = None
+    for piece in pieces:
+        if not isinstance(piece.data, pa.Table):
+            raise BadRequest("lines and columns are two loads", "load files of one format at once")
+        if piece.is_text:
+            raise NotServed("a load of CSV", url, "convert it to Parquet or NDJSON first")
+        names = [columns.get(name, name) for name in piece.data.column_names]
+        table = piece.data.rename_columns(names)
+        if writer is None:
+            writer = pa.ipc.new_stream(file, table.schema)
+        try:
+            writer.write_table(table)
+        except pa.ArrowException as cause:
+            raise BadRequest(f"the files have different columns: {cause}") from cause
+    if writer is not None:
+        writer.close()

@@ -1,0 +1,71 @@
+"""Query results over HTTP: an Arrow stream as a `QueryResult`.
+
+Invariant: columns, rows and their JSON values are those of the same query in the library: the types
+of values are read off the Arrow columns, which the server sends as it has them.
+"""
+
+from dataclasses import dataclass
+
+import httpx
+import pyarrow as pa
+
+from omnigraph.catalog.arrow import scalar_of
+from omnigraph.errors import NotServed, StorageFailed
+from omnigraph.exec.profile import Profile
+from omnigraph.exec.read.result import QueryResult
+from omnigraph.types import Scalar, ValueType
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+@dataclass(frozen=True, repr=False)
+class ServedResult(QueryResult):
+    """The rows of one query that a server ran."""
+
+    _name: str = ""
+    _url: str = ""
+
+    @property
+    def query_name(self) -> str:
+        """Which query of the text ran."""
+        return self._name
+
+    def explain(self) -> str:
+        """The figures of a run stay on the server."""
+        raise NotServed(
+            "explain() of a result", self._url, "ask `omnigraph explain` for the plan of the query"
+        )
+
+
+def result_of(response: httpx.Response, url: str) -> ServedResult:
+    """The rows of an answer."""
+    try:
+        table = pa.ipc.open_stream(response.content).read_all()
+    except pa.ArrowException as cause:
+        raise StorageFailed("read rows", f"the answer of {url} is no Arrow stream") from cause
+    columns = tuple(_one_array(column) for column in table.columns)
+    return ServedResult(
+        columns=list(table.column_names),
+        commit_id=response.headers.get("omnigraph-snapshot-id", ""),
+        _types=tuple(_value_type(column.type) for column in columns),
+        _values=columns,
+        _length=table.num_rows,
+        _plan=None,  # type: ignore[arg-type]  # it stays on the server
+        _profile=Profile(),
+        _name=response.headers.get("omnigraph-query-name", ""),
+        _url=url,
+    )
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return column.combine_chunks() if column.num_chunks else pa.array([], column.type)
+
+
+def _value_type(stored: pa.DataType) -> ValueType:
+    if pa.types.is_fixed_size_list(stored):
+        return ValueType(Scalar.VECTOR, nullable=True, dimension=stored.list_size)
+    is_list = pa.types.is_list(stored)
+    scalar = scalar_of(stored.value_type if is_list else stored)
+    return ValueType(scalar or Scalar.STRING, nullable=True, is_list=is_list)
