@@ -23,8 +23,14 @@ LOOKUP = 'query q() { match { $d: Doc { slug: "d0012345" } } return { $d.n as n 
 SUM = "query q() { match { $d: Doc } return { max($d.n) as n } }"
 
 CHILD = """
-import pathlib, sys
+import importlib, pathlib, pkgutil, sys
 import omnigraph as og
+import omnigraph.exec, omnigraph.storage
+
+# Code is read when it is first used, which is not what a query reads.
+for room in (omnigraph.exec, omnigraph.storage):
+    for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
+        importlib.import_module(module.name)
 
 def read():
     lines = pathlib.Path("/proc/self/io").read_text().splitlines()
