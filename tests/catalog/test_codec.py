@@ -29,7 +29,7 @@ def stored(document: object) -> Any:
     return json.loads(json.dumps(document))
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=75, derandomize=True, deadline=None)
 @given(schema=accepted_schemas())
 def test_every_accepted_catalog_is_the_same_after_storage(schema: Schema) -> None:
     catalog = accept(format_schema(schema))

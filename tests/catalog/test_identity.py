@@ -86,7 +86,7 @@ def test_the_same_text_again_changes_nothing() -> None:
     assert evolve(old, text) == old
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=30, derandomize=True, deadline=None)
 @given(history=st.lists(accepted_schemas(), min_size=2, max_size=4))
 def test_no_id_is_ever_given_to_two_things(history: list[Schema]) -> None:
     catalog = accept(format_schema(history[0]))

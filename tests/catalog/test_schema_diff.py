@@ -30,7 +30,7 @@ KEYS = {
 }
 
 
-@settings(max_examples=250, derandomize=True, deadline=None)
+@settings(max_examples=100, derandomize=True, deadline=None)
 @given(data=st.data())
 def test_a_plan_without_steps_means_the_same_schema(data: st.DataObject) -> None:
     old = data.draw(accepted_schemas())

@@ -161,7 +161,7 @@ def room(people: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_call_is_answered(room: Path) -> None:
-    assert list(refusals(room, Caller(1), 120)) == []
+    assert list(refusals(room, Caller(1), 60)) == []
     shutil.rmtree(room / "g.omni", ignore_errors=True)
     (room / "kept.omni").rename(room / "g.omni")  # where its branches name their files
     assert run("check", "g.omni", cwd=room).returncode == 0

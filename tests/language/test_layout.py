@@ -65,7 +65,7 @@ def scattered(draw: st.DrawFn, text: str, token: re.Pattern[str]) -> str:
     return "".join([*pieces, draw(choose)])
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=60, derandomize=True, deadline=None)
 @given(file=files(), data=st.data())
 def test_formatting_queries_moves_tokens_and_comments_only(
     file: ast.QueryFile, data: st.DataObject
@@ -74,7 +74,7 @@ def test_formatting_queries_moves_tokens_and_comments_only(
     check(text, QUERIES.token, parse_queries, format_query_text)
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=60, derandomize=True, deadline=None)
 @given(schema=schemas, data=st.data())
 def test_formatting_schemas_moves_tokens_and_comments_only(
     schema: Schema, data: st.DataObject

@@ -8,7 +8,7 @@ from tests.language.query_text import format_queries
 from tests.language.query_trees import files
 
 
-@settings(max_examples=500, derandomize=True, deadline=None)
+@settings(max_examples=200, derandomize=True, deadline=None)
 @given(file=files())
 def test_every_tree_reads_back_from_its_text(file: ast.QueryFile) -> None:
     text = format_queries(file)

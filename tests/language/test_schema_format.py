@@ -10,7 +10,7 @@ from tests.language.schema_text import format_schema
 from tests.language.schema_trees import schemas
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=120, derandomize=True, deadline=None)
 @given(schema=schemas)
 def test_every_tree_reads_back_from_its_canonical_text(schema: Schema) -> None:
     text = format_schema(schema)

@@ -11,7 +11,7 @@ from omnigraph.language.schema.parser import parse_schema
 from tests import golden
 from tests.language.fuzz import HARSH, mutated
 
-TEXTS = 24_000
+TEXTS = 8_000
 SEEDS = [golden.read(path) for path in sorted(golden.FIXTURES.glob("schema/*/*.pg"))]
 SEEDS = [text for text in SEEDS if len(text) < 1500]
 PIECES = [

@@ -192,6 +192,7 @@ def folder_without_java(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_spark_runs_where_no_java_is_installed(tmp_path: Path) -> None:
     env = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     env |= {

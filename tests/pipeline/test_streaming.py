@@ -89,9 +89,9 @@ def require_once(graph: Graph, rows: Counter[str], files: int, kills: int) -> No
 
 def test_DS3_a_killed_query_goes_on_where_it_was(tmp_path: Path) -> None:
     graph = new_graph(tmp_path)
-    rows = fill(tmp_path / "in", 6)
+    rows = fill(tmp_path / "in", 4)
     assert run_to_its_end(graph, tmp_path, "foreachBatch", 1, random.Random(1)) == 1
-    require_once(graph, rows, 6, kills=1)
+    require_once(graph, rows, 4, kills=1)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from tests import golden
 from tests.language.fuzz import HARSH, mutated
 from tests.language.query_text import format_queries
 
-TEXTS = 24_000
+TEXTS = 8_000
 QUERIES = golden.FIXTURES / "query"
 CATALOG = accept(golden.read(QUERIES / "schema.pg"))
 SEEDS = [

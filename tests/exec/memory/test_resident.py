@@ -122,7 +122,7 @@ ONE_NODE = "query q($k: String) { match { $p: P { k: $k } } return { $p } }"
 
 
 @settings(
-    max_examples=40,
+    max_examples=20,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -152,7 +152,7 @@ def template(small_template: Path) -> Path:
     return small_template
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(first=st.lists(EDITS, max_size=5), rounds=st.lists(st.lists(EDITS, max_size=7), max_size=3))
 def test_a_merge_is_the_merge_of_the_dictionaries(
     template: Path, first: list[Edit], rounds: list[list[Edit]]

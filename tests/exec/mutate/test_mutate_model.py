@@ -259,7 +259,7 @@ class Mutations(RuleBasedStateMachine):
 
 
 def test_mutations_do_what_the_model_does(tmp_path_factory: pytest.TempPathFactory) -> None:
-    run_machine(tmp_path_factory, examples=8, steps=30)
+    run_machine(tmp_path_factory, examples=4, steps=30)
 
 
 @pytest.mark.slow

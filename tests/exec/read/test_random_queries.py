@@ -86,7 +86,7 @@ def or_refused(run: Callable[..., Any], *arguments: Any) -> Any:
 
 
 @settings(
-    max_examples=60,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -143,7 +143,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(steps=steps)
 def test_an_upsert_replaces_exactly_the_rows_of_its_ids(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, set[str]]]

@@ -48,7 +48,7 @@ def step(graph: og.Graph, verb: str, names: set[str]) -> None:
             graph.refresh()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(steps=STEPS)
 def test_no_id_in_the_table_is_said_to_be_missing(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, bool, set[str]]]
