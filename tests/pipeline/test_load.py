@@ -25,6 +25,7 @@ from omnigraph.pipeline.load import Order, choose_engine
 from omnigraph.pipeline.tasks import LoadJob, run_part
 from omnigraph.storage.protocol.intent import WriterKind
 from tests.exec.bulk import CATALOG, by_name, contents, edge, lines, new_graph, node, person
+from tests.thinned import thinned
 
 MODES = ("append", "merge", "overwrite")
 MADE_UP = re.compile("0[0-9A-Z]{25}")
@@ -157,7 +158,7 @@ _FILE = (
 )
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", thinned(("merge", "append", "overwrite")))
 @pytest.mark.parametrize(
     "more",
     [

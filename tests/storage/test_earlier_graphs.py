@@ -24,6 +24,7 @@ from tests.fixtures.earlier.make_fixtures import (
     people,
     state,
 )
+from tests.thinned import thinned
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "earlier"
 EXPECTED: dict[str, Any] = json.loads((FIXTURES / "expected.json").read_text())
@@ -41,7 +42,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(params=CASES)
+@pytest.fixture(params=thinned(CASES, every=2))
 def name(request: pytest.FixtureRequest) -> str:
     """The name of a case."""
     return str(request.param)

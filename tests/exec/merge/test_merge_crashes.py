@@ -19,6 +19,7 @@ from omnigraph.storage.protocol import auto_compaction
 from tests.exec.branching import branched_copy_of, copy_of, edit, knows, person, state
 from tests.exec.child import run_merge
 from tests.forked import KILLED
+from tests.thinned import thinned
 
 FOLD_NEVER, FOLD_NOW = 32, 3
 FORWARD, BACK = "RolledForward", "RolledBack"
@@ -105,7 +106,7 @@ def _disarmed() -> Iterator[None]:
     failpoints.disarm()
 
 
-@pytest.mark.parametrize("how", ["raise", "kill"])
+@pytest.mark.parametrize("how", thinned(("kill", "raise"), every=2))
 @pytest.mark.parametrize(("into", "fragments", "case"), MATRIX, ids=lambda x: str(x))
 def test_r2_a_crash_of_a_merge(
     begun: Path,

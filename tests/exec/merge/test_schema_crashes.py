@@ -19,6 +19,7 @@ from omnigraph.storage.names import MAIN
 from tests.exec.branching import branched_copy_of
 from tests.exec.evolving import SCHEMA, Lines, evolving, of_type
 from tests.forked import KILLED, run
+from tests.thinned import thinned
 
 WIDER = SCHEMA.replace("age: I32?", "age: I64?  score: F64 = 0.5") + "node Team { name: String }\n"
 THEIRS = SCHEMA.replace("nick: String?", "nick: String?  rank: I32 = 3").replace(
@@ -118,7 +119,7 @@ def work_and_die(uri: str, name: str, place: str) -> None:
     WORK[name](graph)
 
 
-@pytest.mark.parametrize(("name", "place"), CASES)
+@pytest.mark.parametrize(("name", "place"), thinned(CASES, every=2))
 def test_r2_c4_kill_9_leaves_schema_and_rows_of_every_branch_before_or_after(
     begun: Path, afters: dict[str, Seen], tmp_path: Path, name: str, place: str
 ) -> None:

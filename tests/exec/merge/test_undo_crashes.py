@@ -16,6 +16,7 @@ from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol import auto_compaction
 from tests.exec.branching import State, branched_copy_of, copy_of, edit, knows, person, state
 from tests.forked import KILLED, run
+from tests.thinned import thinned
 
 FOLD_NEVER, FOLD_NOW = 32, 3
 FORWARD, BACK = "RolledForward", "RolledBack"
@@ -110,7 +111,9 @@ def child(uri: str, verb: str, onto: str, place: str, nth: int, fragments_max: i
     undo(graph, verb, onto)
 
 
-@pytest.mark.parametrize(("verb", "onto", "fragments", "case"), MATRIX, ids=lambda x: str(x))
+@pytest.mark.parametrize(
+    ("verb", "onto", "fragments", "case"), thinned(MATRIX, every=2), ids=lambda x: str(x)
+)
 def test_r2_c4_kill_9_of_a_revert_or_restore(
     begun: tuple[Path, State],
     tmp_path: Path,

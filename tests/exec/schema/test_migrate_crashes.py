@@ -19,6 +19,7 @@ from tests.exec.evolving import SCHEMA, Lines, dump, evolving, head, heads_agree
 from tests.forked import KILLED, run
 from tests.storage.conftest import _disarmed, s3, s3_server
 from tests.storage.world import Where
+from tests.thinned import thinned
 
 __all__ = ["_disarmed", "s3", "s3_server"]
 
@@ -165,7 +166,7 @@ def _options(graph: Graph) -> dict[str, dict[str, str]]:
     return {"storage_options": dict(options)} if options else {}
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", thinned(CASES, every=4), ids=str)
 def test_r2_c4_an_error_anywhere_leaves_a_schema_change_done_or_undone(
     tmp_path: Path, case: Case
 ) -> None:

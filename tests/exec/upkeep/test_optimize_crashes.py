@@ -14,8 +14,9 @@ from tests.exec.upkeep.test_optimize import answers
 from tests.exec.upkeep_child import die, do
 from tests.exec.upkeep_world import KNOWS, PERSON, add, content, fragments, made
 from tests.forked import KILLED, run
+from tests.thinned import thinned
 
-HOW = ("raise", "kill")
+HOW = thinned(("kill", "raise"), every=2)
 OPTIMIZE = (
     *((place, 1) for place in (*failpoints.COMMIT, *failpoints.CONFIRM, *failpoints.UPKEEP)),
     ("upkeep.task", 3),
