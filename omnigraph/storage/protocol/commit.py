@@ -150,7 +150,7 @@ class Committer:
                 self._write_sidecar(sidecar, prepared)
             try:
                 pins = self._commit_tables(prepared, sidecar, guard)
-                commit = self._publish(prepared, pins, guard)
+                commit = self._publish(prepared, pins, guard, turn)
                 self._promotions.promote(sidecar.files)
                 self._flusher.barrier()
                 self._reclaims.reclaim(intent.branch, intent.reclaim)
@@ -268,14 +268,17 @@ class Committer:
             if not write.then:
                 self._tables.published(write.staged, pin)
 
-    def _publish(self, prepared: Prepared, pins: tuple[TablePin, ...], guard: Guard) -> Commit:
+    def _publish(
+        self, prepared: Prepared, pins: tuple[TablePin, ...], guard: Guard, turn: Turn
+    ) -> Commit:
         guard.require_alive()
         return self._publisher.publish(
             prepared.intent.branch,
             change_of(prepared.intent, pins),
             expected_table_versions=prepared.expected_table_versions,
             expected_head=prepared.expected_head,
-            kept=guard.locks,
+            # A turn may keep more than this commit asks for: the publish lock of a write before it.
+            kept={**turn.kept, **guard.locks},
         )
 
 
