@@ -229,9 +229,9 @@ class Watching:
             source = by_inode.get(facts[0])
             if source is not None:
                 self.ops.append(Op("move", source, path))
-                gone.pop(source, None)
-                continue
-            if before is None or before[0] != facts[0]:
+                if gone.pop(source, facts)[1:] == facts[1:]:
+                    continue  # else it was written to since, or its number is a new file's
+            elif before is None or before[0] != facts[0]:
                 self.ops.append(Op("make", path))
             try:
                 data = Path(self.root, path).read_bytes()
