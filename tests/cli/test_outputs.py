@@ -13,6 +13,7 @@ import typer
 from omnigraph.cli import later
 from omnigraph.cli.app import app
 from tests.cli.program import lines, run
+from tests.thinned import thinned
 
 EXPORT = ("export", "g.omni", "--out")
 BASELINE = ("changes", "baseline", "g.omni", "--out")
@@ -169,11 +170,15 @@ def calls() -> Any:
                 param.name for param in command.params
             }:
                 call += ["--store", "g.omni"]
-            yield pytest.param((*words, *call), id=" ".join((*words, odd.name)))
+            yield " ".join((*words, odd.name)), (*words, *call)
 
 
-@pytest.mark.parametrize("call", [*calls()])
-def test_a_path_that_leads_nowhere_is_one_sentence(folder: Path, call: tuple[str, ...]) -> None:
+CALLS = dict(calls())
+
+
+@pytest.mark.parametrize("name", thinned(CALLS))
+def test_a_path_that_leads_nowhere_is_one_sentence(folder: Path, name: str) -> None:
+    call = CALLS[name]
     (folder / "empty").mkdir(exist_ok=True)
     for odd in ODD:
         words = [odd if word == "{}" else word for word in call]

@@ -72,6 +72,7 @@ def load_with_mishaps(tmp_path: Path, archive: Path, master: str) -> dict[str, A
     return told
 
 
+@pytest.mark.slow
 def test_CL2_two_workers_one_killed_and_a_task_that_fails_twice(
     tmp_path: Path, archive: Path
 ) -> None:

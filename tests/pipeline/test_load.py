@@ -81,7 +81,7 @@ def both(graph: Graph, source: Any, mode: str) -> tuple[Any, Any]:
     return found[0], found[1]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", thinned(("merge", "append", "overwrite")))
 @pytest.mark.parametrize(
     "records",
     [
