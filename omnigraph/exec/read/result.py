@@ -109,9 +109,9 @@ class QueryResult:
         chosen = range(self._length)[index]
         if isinstance(chosen, int):
             return self._part(chosen, 1)[0]
-        if chosen.step != 1:
-            return self.rows[index] if isinstance(index, slice) else []
-        return self._part(chosen.start, len(chosen))
+        if chosen.step == 1:
+            return self._part(chosen.start, len(chosen))
+        return [self.rows[number] for number in chosen]
 
     def one(self) -> JsonRow:
         """The only row; `BadRequest` if there is none or another."""
