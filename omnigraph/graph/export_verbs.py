@@ -75,3 +75,8 @@ class ExportVerbs:
     def _pinned_export(self, branch: str, snapshot: str | None) -> Snapshot:
         """What an export sees, once it is allowed."""
         return self._guard.pinned(branch if snapshot is None else None, snapshot, Action.EXPORT)
+
+
+def pinned_export(graph: ExportVerbs, branch: str, snapshot: str | None) -> Snapshot:
+    """What an export of a graph sees, once it is allowed."""
+    return graph._pinned_export(branch, snapshot)

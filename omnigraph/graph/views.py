@@ -257,13 +257,18 @@ class CommitsView:
         ops: Collection[str] = (),
     ) -> Changes:
         """Changes of a commit against its first parent."""
-        self._guard.require_ever(Action.READ)
-        commit = self._points.resolve(commit_id, kind="commit")
-        self._guard.reads(commit.branch or MAIN)
+        commit = self._readable(commit_id)
         with readable(commit.id):
             catalog = self._schemas.of(self._store.history.snapshot_at(commit)).catalog
         change_filter = filters(catalog, kinds, types, ops)
         return commit_changes(self._store, self._schemas, commit, change_filter)
+
+    def _readable(self, commit_id: str) -> Commit:
+        """One commit whose changes may be read: its branch is asked about."""
+        self._guard.require_ever(Action.READ)
+        commit = self._points.resolve(commit_id, kind="commit")
+        self._guard.reads(commit.branch or MAIN)
+        return commit
 
 
 class ChangesView:
