@@ -96,11 +96,11 @@ def transact(call: RouteCall) -> Answer:
     if not 0 < len(body.statements) <= _STATEMENTS_MAX:
         raise BadRequest(f"a transaction has 1 to {_STATEMENTS_MAX} statements")
     with write_once(call, branch) as once:
-        done = None if once.mark is None else call.graph.commits.once(once.mark, branch)
-        if done is not None:
-            return once.replayed(_first_answer(call, branch, done), done, repeated=True)
         note = noted(call.actor, body.message, once.metadata(body.metadata))
         block = Transaction(call.graph, note, branch, body.if_commit, once.mark)
+        done = block.done_before()
+        if done is not None:
+            return once.replayed(_first_answer(call, branch, done), done, repeated=True)
         with block:
             results = [_statement(block, each) for each in body.statements]
             if once.mark is not None:
@@ -185,8 +185,9 @@ def indexes(call: RouteCall) -> Answer:
     """Every index that the schema asks for, and what it covers."""
     call.only("branch", "snapshot")
     branch, snapshot = call.one("branch"), call.one("snapshot")
-    commit = snapshot or branch or MAIN
-    head = call.graph.commits.get(commit).id
+    if branch is not None and snapshot is not None:
+        raise BadRequest("request may specify branch or snapshot, not both")
+    head = call.graph.snapshot(branch or MAIN, commit=snapshot).commit_id
     listed = [each.to_json() for each in call.graph.indexes(snapshot=head)]
     return answered({"indexes": listed, "graph_commit_id": head})
 
