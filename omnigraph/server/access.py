@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from omnigraph.errors import Forbidden
 from omnigraph.graph import Graph
 from omnigraph.graph.door import graph_for
-from omnigraph.graph.guard import ask
+from omnigraph.graph.policy_guard import ask
 from omnigraph.policy import Action, Policy
 from omnigraph.server.bearer import Tokens
 from omnigraph.server.call import JSON, RouteCall
