@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from omnigraph import environment
 from omnigraph.cluster.yaml_mapping import YamlMapping
 from omnigraph.errors import BadRequest
+from omnigraph.exec.search.embed import Provider, make_provider
 
 KINDS = ("openai-compatible", "openai", "gemini", "mock")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -79,3 +80,13 @@ def key_of(profile: Mapping[str, str], env: Mapping[str, str] | None = None) -> 
             "set it where the server is started",
         )
     return key
+
+
+def provider_of(profile: Mapping[str, str], env: Mapping[str, str] | None = None) -> Provider:
+    """The provider of a profile, with the key that this process has for it."""
+    return make_provider(
+        profile["kind"],
+        key=key_of(profile, env),
+        base_url=profile.get("base_url"),
+        model=profile.get("model"),
+    )

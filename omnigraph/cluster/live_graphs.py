@@ -9,19 +9,12 @@ the declared one if no migration step lies between them: layout and comments do 
 from dataclasses import dataclass
 from typing import Any
 
-from omnigraph.cluster.resources import digest_of_content, graph_address
+from omnigraph.cluster.resources import digest_of_content, graph_address, graph_path
 from omnigraph.cluster.state_lock import moment
 from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.graph import init
 from omnigraph.graph import open as open_graph
 from omnigraph.storage.cluster_objects import ClusterObjects
-
-GRAPHS = "graphs"
-
-
-def graph_path(graph: str) -> str:
-    """Where a graph lies below the storage root."""
-    return f"{GRAPHS}/{graph}.omni"
 
 
 @dataclass(frozen=True, slots=True)

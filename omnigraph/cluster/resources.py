@@ -30,6 +30,11 @@ def graph_address(graph: str) -> str:
     return f"graph.{graph}"
 
 
+def graph_path(graph: str) -> str:
+    """Where a graph lies below the storage root."""
+    return f"graphs/{graph}.omni"
+
+
 def schema_address(graph: str) -> str:
     return f"schema.{graph}"
 

@@ -13,13 +13,13 @@ from omnigraph.cluster.declared import CONFIG_FILE, read_config, storage_fault
 from omnigraph.cluster.diagnostics import ClusterRefusal, Diagnostics
 from omnigraph.cluster.graph_intents import read_intents
 from omnigraph.cluster.ledger import STATE, Ledger, LedgerEntry, read_ledger
-from omnigraph.cluster.live_graphs import graph_path
 from omnigraph.cluster.payloads import read_payload
 from omnigraph.cluster.resources import (
     CLUSTER_SCOPE,
     digest_of_description,
     graph_address,
     graph_of,
+    graph_path,
     kind_of,
     query_address,
     schema_address,

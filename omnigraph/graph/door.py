@@ -23,6 +23,7 @@ from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas, seen_under, under_schema
 from omnigraph.exec.topology.build import topology_after
 from omnigraph.graph.backup_verb import BackupVerb
+from omnigraph.graph.embedding_verb import EmbeddingVerb
 from omnigraph.graph.entity_verbs import EntityVerbs
 from omnigraph.graph.export_verbs import ExportVerbs
 from omnigraph.graph.handles import BranchHandle, Transaction
@@ -80,7 +81,7 @@ _ENGINES = ("auto", "local", "spark")
 USE_MUTATE = "use graph.mutate"
 
 
-class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb):
+class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, EmbeddingVerb, BackupVerb):
     """One open graph, safe to share between threads."""
 
     def __init__(self, store: Store, *, coalesce_ms: int | None = None) -> None:

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from starlette.datastructures import QueryParams
 
+from omnigraph.cluster.query_catalog import NO_QUERIES, StoredQueries
 from omnigraph.errors import BadRequest
 from omnigraph.exec.limits import Stop
 from omnigraph.graph import Graph
@@ -52,6 +53,8 @@ class RouteCall:
     limits: ServerLimits = field(default_factory=ServerLimits)
     facts: dict[str, Any] = field(default_factory=dict)
     jobs: "JobDesk | None" = None
+    stored: StoredQueries = NO_QUERIES
+    is_clustered: bool = False  # its schema is declared elsewhere
     require: Callable[[str], None] = lambda action: None  # that the actor may do an action
 
     def json(self, shape: type[B]) -> B:

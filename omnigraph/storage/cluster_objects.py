@@ -15,7 +15,7 @@ from omnigraph.errors import StorageFailed
 from omnigraph.storage import failpoints
 from omnigraph.storage.flushing import Flusher, chosen_durability
 from omnigraph.storage.lifetime import Lifetime
-from omnigraph.storage.manifest.state import LOCATION
+from omnigraph.storage.names import MANIFEST
 from omnigraph.storage.objects import Objects, StorageOptions, root_of
 from omnigraph.storage.stats import Stats
 
@@ -112,7 +112,7 @@ class ClusterObjects:
         if self._is_unmade:
             return
         self._objects.put(f"{path}/{_DELETING}", b"")
-        self._objects.delete_prefix(f"{path}/{LOCATION}")
+        self._objects.delete_prefix(f"{path}/{MANIFEST}")
         step("cluster.graph_half_deleted")
         if self._where.path is None:
             self._objects.delete_prefix(path)
