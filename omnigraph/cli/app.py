@@ -29,7 +29,7 @@ from omnigraph.cli import (
     feed_consumers,
     fmt,
     history,
-    later,
+    policy_commands,
     profile,
     queries,
     schema,
@@ -41,6 +41,7 @@ from omnigraph.cli import (
     spark,
     stored_query_commands,
     tag,
+    token_commands,
     undo_commands,
     upkeep,
 )
@@ -103,6 +104,8 @@ app.add_typer(blob.app)
 app.command()(embed.embed)
 app.add_typer(cluster.app)
 app.command()(serve.serve)
+app.add_typer(token_commands.app)
+app.add_typer(policy_commands.app)
 app.command()(server_commands.login)
 app.command()(server_commands.logout)
 app.command()(server_commands.whoami)
@@ -112,7 +115,6 @@ app.add_typer(profile.app)
 app.command()(settings.config)
 app.command()(completion.completion)
 compat.add_to(app)
-later.add_to(app)
 
 
 def _version_flag(given: bool) -> None:
