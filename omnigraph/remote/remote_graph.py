@@ -288,15 +288,6 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs):
         """Zero: nothing is kept in memory between queries here."""
         return 0
 
-    @property
-    def embedder(self) -> None:
-        """None: texts are embedded by the server."""
-        return None
-
-    def embed_with(self, provider: object) -> NoReturn:
-        """Texts are embedded by the server."""
-        raise NotServed("embed_with", self.uri, "declare the provider in its cluster.yaml")
-
     def _refuse(self, verb: str, command: str) -> NoReturn:
         raise NotServed(verb, self.uri, _USE_SHELL.format(command))
 

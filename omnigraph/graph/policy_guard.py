@@ -16,7 +16,24 @@ from omnigraph.storage.records import TRANSACTIONS, Snapshot
 from omnigraph.storage.store import Store
 
 
-class Guard:
+def ask(
+    policy: Policy,
+    actor: str | None,
+    action: Action,
+    branch: str | None = None,
+    target: str | None = None,
+) -> None:
+    """Pass if a policy allows an action, else raise `Forbidden`. Names are taken as storage takes
+    them, without spaces around them."""
+    branch = None if branch is None else branch.strip()
+    target = None if target is None else target.strip()
+    if any(name is not None and name.startswith(TRANSACTIONS) for name in (branch, target)):
+        # The branch of somebody's transaction becomes part of another branch at its end.
+        raise Forbidden(action, actor, branch, target)
+    policy.decide(actor, action, branch, target).require()
+
+
+class PolicyGuard:
     """What the actor of one handle may do; without a policy, everything."""
 
     def __init__(
@@ -41,12 +58,7 @@ class Guard:
         acting = self._acting(actor)
         if self.policy is None:
             return acting
-        branch = None if branch is None else branch.strip()
-        target = None if target is None else target.strip()
-        if any(name is not None and name.startswith(TRANSACTIONS) for name in (branch, target)):
-            # The branch of somebody's transaction becomes part of another branch at its end.
-            raise Forbidden(action, acting, branch, target)
-        self.policy.decide(acting, action, branch, target).require()
+        ask(self.policy, acting, action, branch, target)
         return acting
 
     def _acting(self, actor: str | None) -> str | None:
@@ -60,17 +72,25 @@ class Guard:
             )
         return actor
 
-    def lifted(self) -> "Guard":
+    def lifted(self) -> "PolicyGuard":
         """The same actor without a policy, for work that was asked about as a whole."""
-        return Guard(self._store, None, self.actor)
+        return self.another(None, self.actor)
+
+    def another(self, policy: Policy | None, actor: str | None) -> "PolicyGuard":
+        """A guard of the same graph for another actor."""
+        return PolicyGuard(self._store, policy, actor)
 
     def require_ever(
-        self, action: Action, branch: str | None = None, actor: str | None = None
+        self,
+        action: Action,
+        branch: str | None = None,
+        target: str | None = None,
+        actor: str | None = None,
     ) -> None:
         """Refuse before anything is looked for, if no branch could be allowed."""
         acting = self._acting(actor)
         if self.policy is not None and not self.policy.may_ever(acting, action):
-            self.policy.decide(acting, action, branch).require()
+            ask(self.policy, acting, action, branch, target)
 
     # ---- reads
 
@@ -129,21 +149,17 @@ class Guard:
         try:
             self._store.snapshot(branch)
         except NotFound:
-            self._forks(branch, base, acting)
+            self.creates(branch, base, acting)
             return acting, base
         # Should it vanish meanwhile, it is missing: nobody was asked whether it may be made.
         return acting, None
 
-    def _forks(self, name: str, base: str, actor: str | None = None) -> str | None:
-        if self.policy is None:
-            return self._acting(actor)
-        self.require_ever(Action.BRANCH_CREATE, base, actor)
-        source = self._points.snapshot(base, kind="branch").branch
-        return self.require(Action.BRANCH_CREATE, source, name, actor)
-
-    def creates(self, name: str, base: str) -> None:
+    def creates(self, name: str, base: str, actor: str | None = None) -> None:
         """A new branch, or a tag, of a point in time."""
-        self._forks(name, base)
+        if self.policy is not None:
+            self.require_ever(Action.BRANCH_CREATE, base, name, actor)
+            source = self._points.snapshot(base, kind="branch").branch
+            self.require(Action.BRANCH_CREATE, source, name, actor)
 
     def deletes(self, name: str) -> None:
         """The end of a branch or a tag."""
