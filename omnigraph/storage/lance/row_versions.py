@@ -1,4 +1,4 @@
-"""Row versions: the runs in which a fragment lists the version that created and last wrote each row.
+"""Row versions: runs in which a fragment lists the versions that created and last wrote its rows.
 
 Lance writes them into every version of a dataset, so a table of many small commits would write all
 its history again with each. Compaction therefore joins the runs of old rows into one.
