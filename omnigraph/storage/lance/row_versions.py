@@ -122,7 +122,8 @@ def set_stamps(fragment: FragmentJson, created: Versions, updated: Versions) -> 
 def set_row_ids(fragment: FragmentJson, row_ids: list[int]) -> None:
     """List the row ids of a fragment in the shortest form. Compaction puts lists one behind the
     other, with each of their gaps."""
-    fragment["row_id_meta"] = RowIdSequence(row_ids).to_inline_metadata().asdict()
+    meta: Any = RowIdSequence(row_ids).to_inline_metadata()
+    fragment["row_id_meta"] = meta.asdict()
 
 
 def _runs(meta: Any) -> tuple[npt.NDArray[np.int64], Versions] | None:

@@ -110,6 +110,6 @@ def _is_named(rows: pa.Table) -> np.ndarray:
     """Whether a row names the version of its stamp, or is of a kind that nobody asks for it."""
     same = pc.fill_null(pc.equal(_named(rows), rows[CREATED].cast(pa.int64())), False)
     other = pc.invert(pc.is_in(rows["object_type"], value_set=_STAMPED))
-    flags: np.ndarray = pc.or_(same, other).to_numpy()
     # A row that lost its stamp before named it then.
-    return flags | (rows[CREATED].to_numpy() == 0)
+    flags: np.ndarray = pc.or_(same, other).to_numpy() | (rows[CREATED].to_numpy() == 0)
+    return flags
