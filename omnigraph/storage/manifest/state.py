@@ -184,10 +184,12 @@ def _state_rows(handle: Handle, fragments: list[LanceFragment]) -> pa.Table:
         return _rows(handle, fragments)
     recent = f"{CREATED} > {version - row_versions.EXACT_VERSIONS}"
     rows = _rows(handle, fragments, f"(object_type <> '{TABLE_VERSION}' OR {recent})")
-    shown = rows.filter(pc.equal(rows["object_type"], TABLE_VERSION))
-    names = sorted(set(shown["location"].to_pylist()))
-    listed = ", ".join("'" + name.replace("'", "''") + "'" for name in names) or "''"
-    older = f"object_type = '{TABLE_VERSION}' AND location NOT IN ({listed})"
+    recent_ones = rows.filter(pc.equal(rows["object_type"], TABLE_VERSION))
+    left_out = {folder for _, folder in _declared(rows)} - set(recent_ones["location"].to_pylist())
+    if not left_out:
+        return rows
+    listed = ", ".join("'" + folder.replace("'", "''") + "'" for folder in sorted(left_out))
+    older = f"object_type = '{TABLE_VERSION}' AND location IN ({listed})"
     return pa.concat_tables([rows, _rows(handle, fragments, older)])
 
 
