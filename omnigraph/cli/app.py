@@ -29,6 +29,7 @@ from omnigraph.cli import (
     fmt,
     history,
     later,
+    policy_commands,
     profile,
     queries,
     schema,
@@ -39,6 +40,7 @@ from omnigraph.cli import (
     shell,
     spark,
     tag,
+    token_commands,
     undo_commands,
     upkeep,
 )
@@ -99,6 +101,8 @@ app.command()(fmt.fmt)
 app.add_typer(blob.app)
 app.command()(embed.embed)
 app.command()(serve.serve)
+app.add_typer(token_commands.app)
+app.add_typer(policy_commands.app)
 app.command()(server_commands.login)
 app.command()(server_commands.logout)
 app.command()(server_commands.whoami)
