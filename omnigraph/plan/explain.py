@@ -5,6 +5,7 @@ Invariant: two plans that differ print differently.
 
 import json
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import TYPE_CHECKING, assert_never
 
 from omnigraph.deferred import deferred
@@ -85,6 +86,8 @@ def operator_lines(op: ir.PatternOp) -> list[str]:
             closes = " (bound)" if op.closes else ""
             steps = f"{op.direction} {op.edge} as ${op.edge_var}"
             return [f"expand edges ${op.source} {steps} to ${op.out} in {op.target}{closes}"]
+        case ir.ExpandPaths():
+            return _paths_lines(op)
         case ir.Unwind(items=items, out=slot):
             return [f"unwind {expression(items)} into {slot}"]
         case ir.Filter(where=where):
@@ -100,10 +103,36 @@ def operator_lines(op: ir.PatternOp) -> list[str]:
 
 
 def _expand_line(op: ir.Expand) -> str:
-    most = "" if op.hops_max >= ir.HOPS_ENDLESS else op.hops_max
-    hops = "" if (op.hops_min, op.hops_max) == (1, 1) else f"{{{op.hops_min},{most}}}"
     closes = " (bound)" if op.closes else ""
-    return f"expand ${op.source} {op.direction} {op.edge}{hops} to ${op.out} in {op.target}{closes}"
+    steps = f"{op.direction} {op.edge}{_hops(op)}"
+    return f"expand ${op.source} {steps} to ${op.out} in {op.target}{closes}"
+
+
+def _hops(op: ir.Expand | ir.ExpandPaths) -> str:
+    most = "" if op.hops_max >= ir.HOPS_ENDLESS else op.hops_max
+    return "" if (op.hops_min, op.hops_max) == (1, 1) else f"{{{op.hops_min},{most}}}"
+
+
+def _paths_lines(op: ir.ExpandPaths) -> list[str]:
+    closes = " (bound)" if op.closes else ""
+    all_of = "all " if op.mode is ir.PathMode.ALL else ""
+    backward = " backward" if op.is_backward else ""
+    head = f"expand {all_of}paths{backward} ${op.source}{_hops(op)} to ${op.out} in {op.target}"
+    slots = [
+        f"{member.name} into {slot}"
+        for member in fields(op.slots)
+        if (slot := getattr(op.slots, member.name)) is not None
+    ]
+    inner = [_leg_line(leg, op.edge_var) for leg in op.legs]
+    inner += [f"via {t} as ${op.via_var} where {expression(where)}" for t, where in op.via]
+    return [f"{head}{closes}{''.join(f', {slot}' for slot in slots)}", *_indented(inner)]
+
+
+def _leg_line(leg: ir.Leg, edge_var: ir.Var | None) -> str:
+    name = "" if edge_var is None else f" as ${edge_var}"
+    where = "" if leg.where is None else f" where {expression(leg.where)}"
+    weight = "" if leg.weight is None else f" by {expression(leg.weight)}"
+    return f"{leg.direction} {leg.edge}{name} from {leg.source} to {leg.target}{weight}{where}"
 
 
 def _block(head: str, inner: tuple[ir.PatternOp, ...]) -> list[str]:

@@ -95,6 +95,9 @@ def _op_tables(op: ir.PatternOp, catalog: Catalog) -> frozenset[TableKey]:
             assert isinstance(declared, EdgeType)
             ends = (catalog.nodes[declared.source].table, catalog.nodes[declared.target].table)
             return frozenset({edge, *ends})
+        case ir.ExpandPaths(legs=legs, target=target):
+            walked = {table for leg in legs for table in (leg.edge, leg.source, leg.target)}
+            return frozenset({target, *walked})
         case ir.Filter() | ir.Unwind():
             return frozenset()
         case ir.SemiJoin(inner=inner) | ir.Matches(inner=inner) | ir.LeftJoin(inner=inner):

@@ -6,6 +6,7 @@ written from, because self edges make its result depend on that.
 """
 
 from collections.abc import Callable
+from dataclasses import astuple
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from omnigraph.deferred import deferred
@@ -18,7 +19,9 @@ from omnigraph.plan.typed import (
     TypedNode,
     TypedPattern,
     TypedStep,
+    TypedWalk,
 )
+from omnigraph.types import TableKey
 
 if TYPE_CHECKING:
     from omnigraph.plan import mutation_ir
@@ -100,7 +103,7 @@ class _Solver:
 
     def _source_of(self, step: TypedStep) -> ir.Var | None:
         """The end to walk from, if it is bound."""
-        if step.hops_min > 1:
+        if step.is_anchored:
             anchor = _anchor_of(step)
             return anchor if anchor in self.ready else None
         if step.left in self.ready:
@@ -115,7 +118,9 @@ class _Solver:
         out, node = (step.right, step.right_node) if forward else (step.left, step.left_node)
         direction = step.direction if forward else _reversed(step.direction)
         closes = out in self.ready
-        if step.edge_var is None:
+        if step.walk is not None:
+            self._expand_paths(step, step.walk, (source, out), node.table)
+        elif step.edge_var is None:
             self.ops.append(
                 ir.Expand(
                     source,
@@ -137,6 +142,30 @@ class _Solver:
             self.ready.add(step.edge_var)
         self._bind(out)
 
+    def _expand_paths(
+        self, step: TypedStep, walk: TypedWalk, ends: tuple[ir.Var, ir.Var], target: TableKey
+    ) -> None:
+        source, out = ends
+        slots = ir.PathSlots() if walk.path is None else walk.path.slots
+        self.ops.append(
+            ir.ExpandPaths(
+                source,
+                out,
+                target,
+                walk.legs,
+                step.hops_min,
+                step.hops_max,
+                out in self.ready,
+                walk.edge_var,
+                walk.via_var,
+                walk.via,
+                walk.mode,
+                slots,
+                step.anchor is Anchor.RIGHT,
+            )
+        )
+        self.ready.update(slot for slot in astuple(slots) if slot is not None)
+
     def _bind(self, var: ir.Var) -> None:
         self.ready.add(var)
         self.nodes.pop(var, None)
@@ -145,7 +174,7 @@ class _Solver:
 
     def _next_node(self) -> TypedNode:
         """The unbound node with the narrowest condition; anchors of long walks come first."""
-        far_ends = {_far_end(step) for step in self.steps if step.hops_min > 1}
+        far_ends = {_far_end(step) for step in self.steps if step.is_anchored}
         free = [node for node in self.nodes.values() if node.var not in far_ends]
         return min(free or self.nodes.values(), key=self._breadth)
 

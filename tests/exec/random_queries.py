@@ -137,7 +137,8 @@ class Writer:
     def __init__(self, draw: DrawFn) -> None:
         self.draw = draw
         self.query = Query()
-        self.elements: list[str] = []  # variables that are elements of lists
+        self.elements: list[str] = []  # variables that are elements of lists, lengths of paths
+        self.lists: list[str] = []  # what else paths have
 
     def one_in(self, count: int) -> bool:
         return self.draw(st.integers(1, count)) == count
@@ -154,7 +155,8 @@ class Writer:
         else:
             clauses.append(self.binding(scope))
         for _ in range(self.draw(st.integers(0, 2))):
-            clauses.append(self.traversal(scope))
+            walks = self.one_in(4)
+            clauses.append(self.walk(scope, inner=inner) if walks else self.traversal(scope))
         if self.one_in(4):
             clauses.append(self.binding(scope))
         for _ in range(self.pick((0, 0, 1, 1, 2))):
@@ -220,6 +222,48 @@ class Writer:
         word = f"<{edge}>{hops}" if undirected else f"{edge}{hops}"
         left, right = (far, start) if self.one_in(3) and edge == "e" else (start, far)
         return f"${left} {bound}{word} ${right}"
+
+    def walk(self, scope: Scope, *, inner: bool) -> str:
+        """A walk with alternatives, conditions on its way, or a path."""
+        nodes = [name for name, type_ in scope.items() if type_ in "PC"]
+        start = self.pick(nodes)
+        edges = self.pick(("e|w", "w|e", "_")) if self.one_in(2) else "e"
+        if edges == "e" and scope[start] == "C":
+            edges = "_"
+        undirected = self.one_in(3)
+        far_type = "P" if edges == "e" else self.pick("PC")
+        known = [name for name in nodes if scope[name] == far_type]
+        far = self.pick(known) if known and self.one_in(4) else self.query.new("v")
+        before = after = ""
+        if edges != "e" and far not in scope:
+            before, after = self.pick(((f"${far}: {far_type}  ", ""), ("", f"  ${far}: {far_type}")))
+        scope[far] = far_type
+        low = self.pick((1, 1, 1, 2))
+        hops = self.pick((f"{{{low},{low + 2}}}", f"{{{low},}}", "*", f"{{{low}}}"))
+        edge, via = self.query.new("k"), self.query.new("n")
+        conditions, passed = list[str](), False
+        if self.one_in(2):
+            conditions.append(self.simple({edge: "E"}))
+        if self.one_in(3):
+            passed = True
+            conditions.append(self.simple({via: "P"} if edges == "e" else {via: "C"}))
+        kind = "" if inner else self.pick(("", "", "shortest", "all shortest", "path"))
+        weight = f" by ${edge}.w * ${edge}.w" if kind == "shortest" and self.one_in(2) else ""
+        if weight:
+            hops = self.pick(("{1,2}", "*", "{1,4}"))
+        named = f"${edge}:" if weight or conditions else ""
+        word = f"<{edges}>{hops}" if undirected else f"{edges}{hops}"
+        where = f" where {' and '.join(conditions)}" if conditions else ""
+        head = f"${self.path(weighted=bool(weight))} = {kind} " if kind else ""
+        left, right = (far, start) if self.one_in(3) else (start, far)
+        way = f"${left} {named}{word} ${right}{f' via ${via}' if passed else ''}"
+        return f"{before}{head}{way}{weight}{where}{after}"
+
+    def path(self, *, weighted: bool) -> str:
+        name = self.query.new("w")
+        self.elements += [f"length(${name})", *([f"cost(${name})"] if weighted else [])]
+        self.lists += [f"nodes(${name})", f"edges(${name})"]
+        return name
 
     # Conditions
 
@@ -424,6 +468,9 @@ class Writer:
             if self.elements and self.one_in(2):
                 columns.append(f"{self.pick(self.elements)} as c{place}")
                 keys.append(f"c{place}")
+                continue
+            if self.lists and self.one_in(2):
+                columns.append(f"{self.pick(self.lists)} as c{place}")
                 continue
             if self.one_in(12):
                 columns.append(f"${var}.*")

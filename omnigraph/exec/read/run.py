@@ -28,6 +28,7 @@ from omnigraph.exec.read.context import (
 from omnigraph.exec.read.count_walks import pair_counts, walk_counts
 from omnigraph.exec.read.expand import degrees, expand, expand_edges, is_single_step
 from omnigraph.exec.read.joins import left_join, matches, semi_join
+from omnigraph.exec.read.paths import expand_paths
 from omnigraph.exec.read.prepare import PreparedPlan
 from omnigraph.exec.read.project import Projector
 from omnigraph.exec.read.result import PythonColumn, QueryResult
@@ -274,6 +275,8 @@ class Run:
                 return expand(context, op, rows)
             case ir.ExpandEdges():
                 return expand_edges(context, op, rows)
+            case ir.ExpandPaths():
+                return expand_paths(context, op, rows)
             case ir.Filter(where=where):
                 load_compared(where, domains_of(rows))
                 return rows.where(self.evaluator.keep(where, rows))

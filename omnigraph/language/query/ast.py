@@ -340,7 +340,11 @@ class Hops(Node):
 
 @dataclass(frozen=True, slots=True)
 class Traversal(Node):
-    """`$left edge{hops} $right`, with an edge variable or without."""
+    """`$left edge|other{hops} $right via $node by weight where condition`.
+
+    An edge called `_` is any edge. In `where`, the edge variable of a walk is each of its edges and
+    `$node` each node between its ends.
+    """
 
     left: Variable
     edge: Name
@@ -348,6 +352,36 @@ class Traversal(Node):
     edge_variable: Variable | None = None
     undirected: bool = False
     hops: Hops | None = None
+    others: tuple[Name, ...] = ()
+    via: Variable | None = None
+    by: Expr | None = None
+    where: Expr | None = None
+
+    @property
+    def edges(self) -> tuple[Name, ...]:
+        return (self.edge, *self.others)
+
+    @property
+    def is_any(self) -> bool:
+        """Whether it goes along edges of every type."""
+        return any(edge.text == ANONYMOUS for edge in self.edges)
+
+
+class PathKind(StrEnum):
+    """Which paths a walk gives for a destination: one, one that is shortest, or all of those."""
+
+    WALK = "path"
+    SHORTEST = "shortest"
+    ALL_SHORTEST = "all shortest"
+
+
+@dataclass(frozen=True, slots=True)
+class Path(Node):
+    """`$variable = shortest …`: a walk whose paths have a name."""
+
+    variable: Variable
+    kind: PathKind
+    traversal: Traversal
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +413,7 @@ class Filter(Node):
     condition: Expr
 
 
-Clause = Binding | Traversal | Negation | OptionalBlock | Unwind | Filter
+Clause = Binding | Traversal | Path | Negation | OptionalBlock | Unwind | Filter
 
 
 # Queries
