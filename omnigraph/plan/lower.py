@@ -72,7 +72,10 @@ class _Solver:
         self._flush()
         while self.steps or self.nodes:
             step = self._next_step()
-            if step is not None:
+            goal = None if step is None else self._goal_of(step)
+            if goal is not None:
+                self._scan(goal)
+            elif step is not None:
                 self._expand(step)
             else:
                 self._scan(self._next_node())
@@ -94,6 +97,12 @@ class _Solver:
         return frozenset(ir.Var(name) for name in self.ready)
 
     # Steps
+
+    def _goal_of(self, step: TypedStep) -> TypedNode | None:
+        """The far end of a walk, if it is one node: a search that knows its goal ends there."""
+        goal = self.nodes.get(_far_end(step))
+        is_goal = step.walk is not None and goal is not None and self._breadth(goal) == 0
+        return goal if is_goal else None
 
     def _next_step(self) -> TypedStep | None:
         """A step that can be walked now: one that closes a cycle first, then as written."""

@@ -236,7 +236,9 @@ class Writer:
         far = self.pick(known) if known and self.one_in(4) else self.query.new("v")
         before = after = ""
         if edges != "e" and far not in scope:
-            before, after = self.pick(((f"${far}: {far_type}  ", ""), ("", f"  ${far}: {far_type}")))
+            before, after = self.pick(
+                ((f"${far}: {far_type}  ", ""), ("", f"  ${far}: {far_type}"))
+            )
         scope[far] = far_type
         low = self.pick((1, 1, 1, 2))
         hops = self.pick((f"{{{low},{low + 2}}}", f"{{{low},}}", "*", f"{{{low}}}"))

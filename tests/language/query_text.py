@@ -73,6 +73,8 @@ def _clause(clause: ast.Clause) -> list[str]:
             return [f"${variable.name}: {type_name}" + (f" {{ {listed} }}" if listed else "")]
         case ast.Traversal():
             return [_traversal(clause)]
+        case ast.Path(variable=variable, kind=kind, traversal=traversal):
+            return [f"${variable.name} = {kind} {_traversal(traversal)}"]
         case ast.Negation(clauses=clauses):
             return _block("not", clauses)
         case ast.OptionalBlock(clauses=clauses):
@@ -86,14 +88,18 @@ def _clause(clause: ast.Clause) -> list[str]:
 
 
 def _traversal(traversal: ast.Traversal) -> str:
-    edge = f"<{traversal.edge}>" if traversal.undirected else str(traversal.edge)
+    edge = "|".join(map(str, traversal.edges))
+    edge = f"<{edge}>" if traversal.undirected else edge
     if traversal.edge_variable is not None:
         edge = f"${traversal.edge_variable.name}:{edge}"
     hops = ""
     if traversal.hops is not None:
         high = "" if traversal.hops.high is None else traversal.hops.high
         hops = f"{{{traversal.hops.low},{high}}}"
-    return f"${traversal.left.name} {edge}{hops} ${traversal.right.name}"
+    via = "" if traversal.via is None else f" via ${traversal.via.name}"
+    by = "" if traversal.by is None else f" by {_side(traversal.by)}"
+    where = "" if traversal.where is None else f" where {_condition(traversal.where)}"
+    return f"${traversal.left.name} {edge}{hops} ${traversal.right.name}{via}{by}{where}"
 
 
 def _condition(condition: ast.Expr) -> str:

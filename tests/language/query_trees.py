@@ -177,10 +177,25 @@ traversals = st.builds(
     st.booleans(),
     st.none() | hops,
 )
+_OPERATORS = ("contains", "starts_with", "ends_with", "matches", "in", "is")
+walks = st.builds(
+    ast.Traversal,
+    variables,
+    words("not", *_OPERATORS).map(ast.Name),
+    variables,
+    st.none() | variables,
+    st.booleans(),
+    st.none() | hops,
+    st.lists(words("not").map(ast.Name), max_size=2).map(tuple),
+    st.none() | variables,
+    st.none() | properties | variables,
+    st.none() | _comparisons(literals),
+)
+paths = st.builds(ast.Path, variables, st.sampled_from(ast.PathKind), walks)
 matches = st.lists(st.builds(ast.PropertyMatch, names, values), max_size=3).map(tuple)
 bindings = st.builds(ast.Binding, variables, types, matches)
 unwinds = st.builds(ast.Unwind, lists | variables | properties, names)
-clauses = st.recursive(bindings | traversals | unwinds, _clauses, max_leaves=8)
+clauses = st.recursive(bindings | traversals | walks | paths | unwinds, _clauses, max_leaves=8)
 
 
 # Queries

@@ -44,7 +44,7 @@ def expand_paths(context: Context, op: ir.ExpandPaths, rows: Rows) -> Rows:
     sources, inverse = np.unique(places, return_inverse=True)
     parts = list[_Part]()
     block = max(1, (_CELLS_WEIGHED_MAX if op.is_weighted else _CELLS_MAX) // walk.field.width)
-    for start in range(0, len(sources), block):
+    for start in range(0, max(len(sources), 1), block):
         chosen = sources[start : start + block]
         wanted = None
         if goals is not None:
@@ -67,11 +67,12 @@ class _Part:
 def _joined(parts: list[_Part]) -> _Part:
     if len(parts) == 1:
         return parts[0]
-    names = parts[0].slots if parts else {}
+    owners, places = (
+        np.concatenate(each) for each in zip(*((p.owners, p.places) for p in parts), strict=True)
+    )
+    names = parts[0].slots
     slots = {name: pa.concat_arrays([part.slots[name] for part in parts]) for name in names}
-    nothing = [np.empty(0, np.int64)]
-    owners = np.concatenate([part.owners for part in parts] or nothing)
-    return _Part(owners, np.concatenate([part.places for part in parts] or nothing), slots)
+    return _Part(owners, places, slots)
 
 
 class _Walk:
