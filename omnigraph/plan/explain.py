@@ -77,9 +77,9 @@ def _read_lines(plan: ir.ReadPlan) -> list[str]:
 def operator_lines(op: ir.PatternOp) -> list[str]:
     """One operator of a pattern, inner patterns indented below it."""
     match op:
-        case ir.NodeScan(out=out, table=table, where=where):
+        case ir.NodeScan(out=out, table=table, where=where, members=members):
             condition = "" if where is None else f" where {expression(where)}"
-            return [f"scan {table} as ${out}{condition}"]
+            return [f"scan {table}{_members(members)} as ${out}{condition}"]
         case ir.Expand():
             return [_expand_line(op)]
         case ir.ExpandEdges():
@@ -108,6 +108,12 @@ def _expand_line(op: ir.Expand) -> str:
     return f"expand ${op.source} {steps} to ${op.out} in {op.target}{closes}"
 
 
+def _members(members: tuple[ir.Member, ...] | None) -> str:
+    if members is None:
+        return ""
+    return f" ({', '.join(f'{m.table} {dict(m.columns)}' for m in members)})"
+
+
 def _hops(op: ir.Expand | ir.ExpandPaths) -> str:
     most = "" if op.hops_max >= ir.HOPS_ENDLESS else op.hops_max
     return "" if (op.hops_min, op.hops_max) == (1, 1) else f"{{{op.hops_min},{most}}}"
@@ -118,6 +124,7 @@ def _paths_lines(op: ir.ExpandPaths) -> list[str]:
     all_of = "all " if op.mode is ir.PathMode.ALL else ""
     backward = " backward" if op.is_backward else ""
     head = f"expand {all_of}paths{backward} ${op.source}{_hops(op)} to ${op.out} in {op.target}"
+    head += _members(op.members)
     slots = [
         f"{member.name} into {slot}"
         for member in fields(op.slots)

@@ -88,16 +88,16 @@ def tables_read(plan: mutation_ir.Plan, catalog: Catalog) -> frozenset[TableKey]
 
 def _op_tables(op: ir.PatternOp, catalog: Catalog) -> frozenset[TableKey]:
     match op:
-        case ir.NodeScan(table=table):
-            return frozenset({table})
+        case ir.NodeScan(table=table, members=members):
+            return frozenset({table} if members is None else {m.table for m in members})
         case ir.Expand(edge=edge) | ir.ExpandEdges(edge=edge):
             declared = catalog.of(edge)
             assert isinstance(declared, EdgeType)
             ends = (catalog.nodes[declared.source].table, catalog.nodes[declared.target].table)
             return frozenset({edge, *ends})
-        case ir.ExpandPaths(legs=legs, target=target):
+        case ir.ExpandPaths(legs=legs):
             walked = {table for leg in legs for table in (leg.edge, leg.source, leg.target)}
-            return frozenset({target, *walked})
+            return frozenset({*op.targets, *walked})
         case ir.Filter() | ir.Unwind():
             return frozenset()
         case ir.SemiJoin(inner=inner) | ir.Matches(inner=inner) | ir.LeftJoin(inner=inner):

@@ -105,21 +105,31 @@ from omnigraph.plan.expression_ir import (
 from omnigraph.plan.expression_ir import (
     Var as Var,
 )
-from omnigraph.types import INTEGERS, TableKey, ValueType
+from omnigraph.types import INTEGERS, PropertyId, TableKey, ValueType
 
 # ---- pattern operators
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node type that implements an interface: its table, and its own ids of the properties."""
+
+    table: TableKey
+    columns: tuple[tuple[str, PropertyId], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeScan:
     """Bind `out` to every node of a table that satisfies `where`; cross join with the rows so far.
 
-    `where` mentions no variable but `out`.
+    `where` mentions no variable but `out`. An interface has a table for each member instead, in
+    which its properties are looked up by name.
     """
 
     out: Var
     table: TableKey
     where: Expr | None = None
+    members: tuple[Member, ...] | None = None
 
 
 class Direction(StrEnum):
@@ -239,6 +249,12 @@ class ExpandPaths:
     mode: PathMode = PathMode.ONE
     slots: PathSlots = PathSlots()
     is_backward: bool = False
+    members: tuple[Member, ...] | None = None  # of the interface that `target` is
+
+    @property
+    def targets(self) -> tuple[TableKey, ...]:
+        """The tables that `out` can be in."""
+        return (self.target,) if self.members is None else tuple(m.table for m in self.members)
 
     @property
     def is_weighted(self) -> bool:

@@ -171,6 +171,7 @@ class _Solver:
                 walk.mode,
                 slots,
                 step.anchor is Anchor.RIGHT,
+                walk.members,
             )
         )
         self.ready.update(slot for slot in astuple(slots) if slot is not None)
@@ -204,7 +205,8 @@ class _Solver:
         own = self._own_filters(node.var)
         for where in own:
             del self.filters[where]
-        self.ops.append(ir.NodeScan(node.var, node.node.table, conjunction(own)))
+        condition = conjunction(own)
+        self.ops.append(ir.NodeScan(node.var, node.node.table, condition, node.members))
         self._bind(node.var)
 
     # Conditions

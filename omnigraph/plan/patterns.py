@@ -67,10 +67,9 @@ class _Pattern:
 
     def check(self, clauses: tuple[ast.Clause, ...]) -> TypedPattern:
         self.declared = {
-            clause.variable.name: node
+            clause.variable.name: self.names.matched(clause.type_name)
             for clause in clauses
-            if isinstance(clause, ast.Binding)
-            and (node := self.names.catalog.node(clause.type_name.text)) is not None
+            if isinstance(clause, ast.Binding) and self.names.is_type(clause.type_name)
         }
         for clause in clauses:
             if isinstance(clause, ast.Binding):
@@ -95,7 +94,7 @@ class _Pattern:
             self._condition(condition)
         return TypedPattern(
             nodes=tuple(
-                TypedNode(var, node, tuple(self.where.get(var, ())))
+                TypedNode(var, node, tuple(self.where.get(var, ())), self.names.members(node))
                 for var, node in self.nodes.items()
             ),
             steps=tuple(self.steps),
@@ -110,7 +109,7 @@ class _Pattern:
     # Bindings
 
     def _binding(self, binding: ast.Binding) -> None:
-        node = self.names.node(binding.type_name, "T1")
+        node = self.names.matched(binding.type_name)
         bound = self._bind_node(binding.variable, node)
         for match in binding.properties:
             predicate = self._property_match(bound.var, node, match)
@@ -202,7 +201,7 @@ class _Pattern:
         self._traversal(traversal)
 
     def _traversal(self, traversal: ast.Traversal, path: ast.Path | None = None) -> None:
-        walks = is_walk(traversal) or path is not None
+        walks = is_walk(traversal) or path is not None or self._meets_interface(traversal)
         hops = self._hops(traversal)
         if path is not None and traversal.hops is None and path.kind is not ast.PathKind.WALK:
             hops = 1, ir.HOPS_ENDLESS
@@ -217,6 +216,8 @@ class _Pattern:
             ways = ends.ways if anchor is Anchor.LEFT else tuple(way.back for way in ends.ways)
             named, mode = self._path(path)
             walk = typed_walk(self.scope, traversal, ways, conditions.of_way, named, mode)
+            far = ends.right if anchor is Anchor.LEFT else ends.left
+            walk = replace(walk, members=self.names.members(far))
         else:
             edge_var = self._bind_edge(traversal.edge_variable, edge)
         self.steps.append(
@@ -240,7 +241,8 @@ class _Pattern:
     ) -> tuple[Ends, Anchor]:
         """The edges of a traversal as it takes them, and the end that it starts from."""
         left, right = self._endpoint(traversal.left), self._endpoint(traversal.right)
-        if len(traversal.edges) > 1 or traversal.is_any:
+        many = len(traversal.edges) > 1 or traversal.is_any
+        if many or self._meets_interface(traversal):
             anchor = Anchor.RIGHT if left is None and right is not None else Anchor.LEFT
             bound = (self._type_of(traversal.left, left), self._type_of(traversal.right, right))
             return ends_of(self.names, traversal, bound, hops), anchor
@@ -252,6 +254,19 @@ class _Pattern:
         if direction is not ir.Direction.OUT:
             way = replace(way.back, direction=direction)
         return Ends((way,), way.source, way.target), anchor
+
+    def _meets_interface(self, traversal: ast.Traversal) -> bool:
+        """Whether an end of a traversal is of several types."""
+        ends = (traversal.left, traversal.right)
+        types = (self._type_of(end, self._endpoint(end)) for end in ends)
+        if not any(node is not None and self.names.is_interface(node) for node in types):
+            return False
+        variable = traversal.edge_variable
+        if variable is not None and traversal.where is None and traversal.by is None:
+            text = f"the edge ${variable.name} has an interface at its end"
+            hint = "give the node a type, or leave out the edge variable"
+            raise self.names.fail(variable.span, text, code="T23", hint=hint)
+        return True
 
     def _type_of(self, variable: ast.Variable, bound: NodeVar | None) -> NodeType | None:
         """The type of an end, also where its binding comes after the walk."""

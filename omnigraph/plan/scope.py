@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property, Type
 from omnigraph.errors import TypeCheckError
 from omnigraph.language.query import ast
-from omnigraph.plan.ir import Computed, Expr, Param, PathSlots, Slot, SlotRef, Var
+from omnigraph.plan.ir import Computed, Expr, Member, Param, PathSlots, Slot, SlotRef, Var
 from omnigraph.types import Scalar, Span, ValueType
 
 _OPERATOR_WORDS = frozenset({"contains", "starts_with", "in", "is"})
@@ -101,9 +101,42 @@ class Names:
     def node(self, name: ast.Name, code: str) -> NodeType:
         node = self.catalog.node(name.text)
         if node is None:
-            hint = did_you_mean(name.text, self.catalog.nodes)
+            hint = did_you_mean(name.text, (*self.catalog.nodes, *self.catalog.interfaces))
+            if name.text in self.catalog.interfaces:
+                hint = f"{name} is an interface, which only match takes"
             raise self.fail(name.span, f"unknown node type '{name}'", code=code, hint=hint)
         return node
+
+    def matched(self, name: ast.Name) -> NodeType:
+        """A node type that a variable can have, or an interface as the type of all that have it."""
+        interface = self.catalog.interfaces.get(name.text)
+        if interface is None or self.catalog.node(name.text) is not None:
+            return self.node(name, "T1")
+        return NodeType(interface.id, interface.name, interface.properties)
+
+    def is_type(self, name: ast.Name) -> bool:
+        """Whether a variable can have this type."""
+        return self.catalog.node(name.text) is not None or name.text in self.catalog.interfaces
+
+    def types_of(self, node: NodeType) -> tuple[NodeType, ...]:
+        """The type itself, or all that implement an interface."""
+        nodes = self.catalog.nodes
+        if node.name in nodes:
+            return (node,)
+        return tuple(each for each in nodes.values() if node.name in each.implements)
+
+    def is_interface(self, node: NodeType) -> bool:
+        return node.name not in self.catalog.nodes
+
+    def members(self, node: NodeType) -> tuple[Member, ...] | None:
+        """The tables of an interface, and where each keeps its properties; None for a type."""
+        if not self.is_interface(node):
+            return None
+        wanted = [declared.name for declared in node.properties]
+        return tuple(
+            Member(each.table, tuple((p.name, p.id) for p in each.properties if p.name in wanted))
+            for each in self.types_of(node)
+        )
 
     def edge(self, name: ast.Name, code: str) -> EdgeType:
         edge = self.catalog.edge(name.text)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.plan.ir import Direction, Expr, Leg, PathMode, Slot, Unwind, Var
+from omnigraph.plan.ir import Direction, Expr, Leg, Member, PathMode, Slot, Unwind, Var
 from omnigraph.plan.scope import PathVar
 from omnigraph.types import TableKey
 
@@ -20,6 +20,7 @@ class TypedNode:
     var: Var
     node: NodeType
     where: tuple[Expr, ...]
+    members: tuple[Member, ...] | None = None  # of an interface
 
 
 class Anchor(StrEnum):
@@ -39,6 +40,7 @@ class TypedWalk:
     via: tuple[tuple[TableKey, Expr], ...]
     mode: PathMode
     path: PathVar | None
+    members: tuple[Member, ...] | None = None  # of the interface at its far end
 
 
 @dataclass(frozen=True, slots=True)

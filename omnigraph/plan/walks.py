@@ -77,12 +77,12 @@ def ends_of(
         way for edge in _edges(names, traversal) for way in _ways(names, traversal, edge, ends)
     )
     if left is not None:
-        reached, used = _reachable(ways, left, hops)
+        reached, used = _reachable(ways, names.types_of(left), hops)
         right = _end(names, traversal, traversal.right, reached, right, left)
     else:
         assert right is not None
         backward = tuple(way.back for way in ways)
-        reached, used_back = _reachable(backward, right, hops)
+        reached, used_back = _reachable(backward, names.types_of(right), hops)
         left = _end(names, traversal, traversal.left, reached, None, right)
         used = tuple(way.back for way in used_back)
     if not traversal.is_any:
@@ -116,24 +116,27 @@ def _ways(
     elif traversal.undirected:
         yield from (forward, forward.back)
     else:
-        yield forward if _is_forward(edge, *ends) else forward.back
+        yield forward if _is_forward(names, edge, *ends) else forward.back
 
 
-def _is_forward(edge: EdgeType, left: NodeType | None, right: NodeType | None) -> bool:
+def _is_forward(
+    names: Names, edge: EdgeType, left: NodeType | None, right: NodeType | None
+) -> bool:
     for bound, near, far in ((left, edge.source, edge.target), (right, edge.target, edge.source)):
-        if bound is not None and bound.name in (near, far):
-            return bound.name == near
+        types = set[str]() if bound is None else {each.name for each in names.types_of(bound)}
+        if near in types or far in types:
+            return near in types
     return True
 
 
 def _reachable(
-    ways: tuple[Way, ...], start: NodeType, hops: tuple[int, int]
+    ways: tuple[Way, ...], starts: tuple[NodeType, ...], hops: tuple[int, int]
 ) -> tuple[dict[str, NodeType], tuple[Way, ...]]:
     """The types that a walk can end at, and the ways it can take."""
     low, high = hops
     types = {way.source.name for way in ways}
     reached, used = dict[str, NodeType](), dict[Way, None]()
-    at = {start.name}
+    at = {start.name for start in starts}
     for hop in range(1, min(high, low + (len(types) + 1) ** 2) + 1):
         taken = [way for way in ways if way.source.name in at]
         used.update(dict.fromkeys(taken))
@@ -152,7 +155,7 @@ def _end(
     start: NodeType,
 ) -> NodeType:
     """The type at the other end of a walk."""
-    if bound is not None and bound.name in reached:
+    if bound is not None and any(each.name in reached for each in names.types_of(bound)):
         return bound
     if bound is None and len(reached) == 1:
         return next(iter(reached.values()))

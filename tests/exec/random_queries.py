@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 SCHEMA = """
-node P {
+interface N { k: String  i: I32?  s: String? }
+node P implements N {
   k: String @key
   i: I32?
   big: I64?
@@ -22,7 +23,7 @@ node P {
   l: [String]?
   n: [I64]?
 }
-node C { k: String @key  i: I32?  s: String? }
+node C implements N { s: String?  k: String @key  i: I32? }
 edge E: P -> P { w: I32?  s: String? }
 edge W: P -> C { w: I32?  s: String? }
 """
@@ -47,6 +48,7 @@ NUMBERS = ("i", "big", "u", "f", "g")
 PROPERTIES = {
     "P": ("i", "big", "u", "f", "g", "s", "b", "d", "t"),
     "C": ("i", "s"),
+    "N": ("i", "s"),
     "E": ("w", "s"),
     "W": ("w", "s"),
 }
@@ -183,7 +185,7 @@ class Writer:
         return "  ".join(self.pattern(own, depth=depth, inner=True))
 
     def binding(self, scope: Scope) -> str:
-        type_ = self.pick("PPPC")
+        type_ = self.pick("PPPCN" if scope else "PPPC")
         name = self.query.new("v")
         scope[name] = type_
         if self.one_in(3):
@@ -225,13 +227,13 @@ class Writer:
 
     def walk(self, scope: Scope, *, inner: bool) -> str:
         """A walk with alternatives, conditions on its way, or a path."""
-        nodes = [name for name, type_ in scope.items() if type_ in "PC"]
+        nodes = [name for name, type_ in scope.items() if type_ in "PCN"]
         start = self.pick(nodes)
         edges = self.pick(("e|w", "w|e", "_")) if self.one_in(2) else "e"
-        if edges == "e" and scope[start] == "C":
+        if edges == "e" and scope[start] != "P":
             edges = "_"
         undirected = self.one_in(3)
-        far_type = "P" if edges == "e" else self.pick("PC")
+        far_type = "P" if edges == "e" else self.pick("PCN")
         known = [name for name in nodes if scope[name] == far_type]
         far = self.pick(known) if known and self.one_in(4) else self.query.new("v")
         before = after = ""
@@ -481,7 +483,7 @@ class Writer:
                 columns.append(f"{self.expression(scope)} as c{place}")
                 keys.append(f"c{place}")
                 continue
-            if scope[var] in "PC" and self.one_in(3):
+            if scope[var] in "PCN" and self.one_in(3):
                 columns.append(f"${var} as c{place}")
             elif scope[var] == "P" and self.one_in(8):
                 columns.append(f"${var}.{self.pick('ln')} as c{place}")
@@ -516,7 +518,7 @@ class Writer:
 
     def measure(self, scope: Scope) -> str:
         var = self.pick(scope)
-        if scope[var] in "PC" and self.one_in(3):
+        if scope[var] in "PCN" and self.one_in(3):
             return f"count({self.pick(('', 'distinct '))}${var})"
         if self.one_in(4):
             return f"{self.pick(('count', 'min', 'max'))}({self.number(scope)})"

@@ -113,7 +113,8 @@ class Reference:
     def step(self, op: ir.PatternOp, row: Row) -> Iterator[Row]:
         match op:
             case ir.NodeScan():
-                for entity in self.data[op.table]:
+                tables = [op.table] if op.members is None else [m.table for m in op.members]
+                for entity in (entity for table in tables for entity in self.data[table]):
                     bound = row.bind(op.out, entity)
                     if op.where is None or self.value(op.where, bound) is True:
                         yield bound
@@ -207,14 +208,19 @@ class Reference:
         source, bound = row.vars[op.source], row.vars.get(op.out)
         if source is None or (op.closes and bound is None):
             return
-        start = next(
+        starts = [
             (table, source["id"])
             for table in sorted({leg.source for leg in op.legs})
             if any(source is entity for entity in self.data[table])
-        )
+        ]
+        if not starts:
+            return
+        (start,) = starts
         found = self._cheapest(op, start) if op.is_weighted else self._shortest(op, start)
         for end in sorted(found):
-            if end[0] != op.target or (bound is not None and op.closes and bound["id"] != end[1]):
+            if end[0] not in op.targets or (
+                bound is not None and op.closes and bound["id"] != end[1]
+            ):
                 continue
             for number, path in enumerate(sorted(found[end], key=lambda p: p.order)):
                 reached = row if op.closes else row.bind(op.out, self._node(*end))

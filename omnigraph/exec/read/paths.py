@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import ExpressionFailed
-from omnigraph.exec.memory.resident import Edges, Nodes
+from omnigraph.exec.memory.resident import Edges
 from omnigraph.exec.read.context import Context, positions_in
+from omnigraph.exec.read.members import MemberDomains, put_back
 from omnigraph.exec.read.path_search import (
     Field,
     Lane,
@@ -40,7 +41,9 @@ def expand_paths(context: Context, op: ir.ExpandPaths, rows: Rows) -> Rows:
     rows = rows.where(rows.bindings[op.source].positions >= 0)
     walk = _Walk(context, op)
     places = walk.places_of(rows.bindings[op.source])
-    goals = walk.goals_of(rows.bindings[op.out]) if op.closes else None
+    if len(places) and places.min() < 0:  # of a member that no edge leads from
+        rows, places = rows.where(places >= 0), places[places >= 0]
+    goals = walk.places_of(rows.bindings[op.out]) if op.closes else None
     sources, inverse = np.unique(places, return_inverse=True)
     parts = list[_Part]()
     block = max(1, (_CELLS_WEIGHED_MAX if op.is_weighted else _CELLS_MAX) // walk.field.width)
@@ -81,7 +84,7 @@ class _Walk:
     def __init__(self, context: Context, op: ir.ExpandPaths) -> None:
         self.context = context
         self.op = op
-        tables = {leg.source for leg in op.legs} | {leg.target for leg in op.legs} | {op.target}
+        tables = {leg.source for leg in op.legs} | {leg.target for leg in op.legs} | {*op.targets}
         self.nodes = {table: context.tables.nodes(table) for table in sorted(tables)}
         self.legs = tuple(sorted(op.legs, key=lambda leg: (leg.edge, leg.direction)))
         # Adjacencies first: those of a newer version may number more nodes than were known.
@@ -189,14 +192,11 @@ class _Walk:
         if len(self.nodes) == 1:
             ((_, nodes),) = self.nodes.items()
             return nodes.ids_at(places)
-        return _gathered(
-            len(places),
-            [
-                (mine, nodes.ids_at(local))
-                for table, nodes in self.nodes.items()
-                for mine, local in (self._within(table, places),)
-            ],
-        )
+        parts = list[tuple[np.ndarray, pa.Array]]()
+        for table, nodes in self.nodes.items():
+            mine, local = self._within(table, places)
+            parts.append((mine, nodes.ids_at(local)))
+        return put_back(len(places), parts, pa.string())
 
     def _edge_ids(self, lanes: np.ndarray, positions: np.ndarray) -> pa.Array:
         parts = list[tuple[np.ndarray, pa.Array]]()
@@ -204,17 +204,20 @@ class _Walk:
             mine = np.flatnonzero(lanes == number)
             if len(mine):
                 parts.append((mine, edges.ids_at(positions[mine])))
-        return _gathered(len(lanes), parts)
-
-    def _located(self, table: TableKey, bound: BoundEntities) -> np.ndarray:
-        positions = positions_in(self.nodes[table], None, bound)
-        return np.where(positions >= 0, positions + self.offsets[table], -1)
+        return put_back(len(lanes), parts, pa.string())
 
     def places_of(self, bound: BoundEntities) -> np.ndarray:
-        return self._located(bound.domain.table, bound)
-
-    def goals_of(self, bound: BoundEntities) -> np.ndarray:
-        return self._located(self.op.target, bound)
+        """The places of nodes, -1 for one of a table that no walk comes to."""
+        if isinstance(bound.domain, MemberDomains):
+            places = np.full(len(bound.positions), -1, np.int64)
+            for mine, own in bound.domain.split(bound.positions):
+                places[mine] = self.places_of(own)
+            return places
+        table = bound.domain.table
+        if table not in self.nodes:
+            return np.full(len(bound.positions), -1, np.int64)
+        positions = positions_in(self.nodes[table], None, bound)
+        return np.where(positions >= 0, positions + self.offsets[table], -1)
 
     # Answers
 
@@ -239,7 +242,9 @@ class _Walk:
             return reached.parts
         kept = list[Paths]()
         for part in reached.parts:
-            mine, _ = self._within(self.op.target, part.cells % self.field.width)
+            places = part.cells % self.field.width
+            within = [self._within(table, places)[0] for table in self.op.targets]
+            mine = np.sort(np.concatenate(within or [np.empty(0, np.int64)]))
             costs = None if part.costs is None else part.costs[mine]
             kept.append(
                 Paths(
@@ -323,19 +328,21 @@ class _Walk:
             going = going.put(ir.Slot(name), values.take(pa.array(indexes)))
         if goals is not None:
             return going
-        local = part.places[indexes] - self.offsets[self.op.target]
-        targets: Nodes = self.nodes[self.op.target]
-        return going.bind(self.op.out, BoundEntities(targets, local))
+        return going.bind(self.op.out, self._bound(part.places[indexes]))
 
-
-def _gathered(count: int, parts: list[tuple[np.ndarray, pa.Array]]) -> pa.Array:
-    """Values put back to the indexes they belong to."""
-    if not parts:
-        return pa.nulls(count, pa.string())
-    whole = pa.concat_arrays([values.cast(pa.string()) for _, values in parts])
-    where = np.empty(count, np.int64)
-    where[np.concatenate([mine for mine, _ in parts])] = np.arange(len(whole))
-    return whole.take(pa.array(where))
+    def _bound(self, places: np.ndarray) -> BoundEntities:
+        op = self.op
+        if op.members is None:
+            return BoundEntities(self.nodes[op.target], places - self.offsets[op.target])
+        domain = MemberDomains(
+            op.target, op.members, tuple(self.nodes[table] for table in op.targets)
+        )
+        positions = np.empty(len(places), np.int64)
+        split = [self._within(table, places) for table in op.targets]
+        if split:
+            numbers = domain.numbered([local for _, local in split])
+            positions[np.concatenate([mine for mine, _ in split])] = numbers
+        return BoundEntities(domain, positions)
 
 
 def _lists_of(parts: list[pa.Array]) -> pa.Array:
