@@ -53,6 +53,11 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 
 def _read_lines(plan: ir.ReadPlan) -> list[str]:
+    if plan.union is not None:
+        lines = _read_lines(plan.union.parts[0])
+        for part, keeps in zip(plan.union.parts[1:], plan.union.keeps_equal, strict=True):
+            lines += ["union all" if keeps else "union", *_read_lines(part)]
+        return lines
     lines = [line for op in plan.pattern for line in operator_lines(op)]
     lines += [_score_line(score) for score in plan.scores]
     if plan.aggregate is not None:
@@ -87,7 +92,7 @@ def operator_lines(op: ir.PatternOp) -> list[str]:
             steps = f"{op.direction} {op.edge} as ${op.edge_var}"
             return [f"expand edges ${op.source} {steps} to ${op.out} in {op.target}{closes}"]
         case ir.ExpandPaths():
-            return _paths_lines(op)
+            return [_paths_line(op)]
         case ir.Unwind(items=items, out=slot):
             return [f"unwind {expression(items)} into {slot}"]
         case ir.Filter(where=where):
@@ -119,7 +124,7 @@ def _hops(op: ir.Expand | ir.ExpandPaths) -> str:
     return "" if (op.hops_min, op.hops_max) == (1, 1) else f"{{{op.hops_min},{most}}}"
 
 
-def _paths_lines(op: ir.ExpandPaths) -> list[str]:
+def _paths_line(op: ir.ExpandPaths) -> str:
     closes = " (bound)" if op.closes else ""
     all_of = "all " if op.mode is ir.PathMode.ALL else ""
     backward = " backward" if op.is_backward else ""
@@ -130,12 +135,12 @@ def _paths_lines(op: ir.ExpandPaths) -> list[str]:
         for member in fields(op.slots)
         if (slot := getattr(op.slots, member.name)) is not None
     ]
-    inner = [_leg_line(leg, op.edge_var) for leg in op.legs]
+    inner = [_leg_text(leg, op.edge_var) for leg in op.legs]
     inner += [f"via {t} as ${op.via_var} where {expression(where)}" for t, where in op.via]
-    return [f"{head}{closes}{''.join(f', {slot}' for slot in slots)}", *_indented(inner)]
+    return f"{head}{closes}{''.join(f', {slot}' for slot in slots)}, along {', '.join(inner)}"
 
 
-def _leg_line(leg: ir.Leg, edge_var: ir.Var | None) -> str:
+def _leg_text(leg: ir.Leg, edge_var: ir.Var | None) -> str:
     name = "" if edge_var is None else f" as ${edge_var}"
     where = "" if leg.where is None else f" where {expression(leg.where)}"
     weight = "" if leg.weight is None else f" by {expression(leg.weight)}"

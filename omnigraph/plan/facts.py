@@ -6,7 +6,7 @@ without repeats.
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from omnigraph.catalog.model import Catalog, EdgeType
@@ -60,8 +60,9 @@ def describe(query: ast.Query, plan: mutation_ir.Plan, catalog: Catalog) -> Oper
     """The operation of a query that compiled to `plan`."""
     match plan:
         case ir.ReadPlan():
-            assert isinstance(query.body, ast.Read)
-            result = tuple(_fields(query.body.projections, plan.columns))
+            assert not isinstance(query.body, ast.Mutation)
+            read = query.body if isinstance(query.body, ast.Read) else query.body.reads[0]
+            result = tuple(_fields(read.projections, _columns(plan)))
             return Operation(result, _sorted(tables_read(plan, catalog)), ())
         case mutation_ir.MutationPlan(statements=statements):
             reads = _sorted(tables_read(plan, catalog))
@@ -78,6 +79,8 @@ def _sorted(tables: Iterable[TableKey]) -> tuple[TableKey, ...]:
 def tables_read(plan: mutation_ir.Plan, catalog: Catalog) -> frozenset[TableKey]:
     """Every table whose data decides the result. Both ends of an edge count as read."""
     match plan:
+        case ir.ReadPlan(union=ir.Union(parts=parts)):
+            return frozenset[TableKey]().union(*(tables_read(part, catalog) for part in parts))
         case ir.ReadPlan(pattern=pattern):
             return frozenset[TableKey]().union(*(_op_tables(op, catalog) for op in pattern))
         case mutation_ir.MutationPlan(statements=statements):
@@ -139,6 +142,13 @@ def tables_written(statement: mutation_ir.StatementOp) -> frozenset[TableKey]:
 
 
 # Result fields
+
+
+def _columns(plan: ir.ReadPlan) -> tuple[ir.OutputColumn, ...]:
+    if plan.union is None:
+        return plan.columns
+    pairs = zip(plan.columns, plan.union.types, strict=True)
+    return tuple(replace(column, type=kind) for column, kind in pairs)
 
 
 def _fields(

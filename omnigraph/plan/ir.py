@@ -484,3 +484,17 @@ class ReadPlan:
     computed: tuple[Computed, ...] = ()
     limit_from: Param | None = None  # the limit of a request, in the place of `limit`
     offset_from: Param | None = None
+    union: "Union | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """Reads whose rows follow one another, the first of them the read that has it.
+
+    Where `keeps_equal` of a read after the first is false, rows that equal one before them are
+    left out, in what came before as well. `types` are those of the columns of all.
+    """
+
+    parts: tuple[ReadPlan, ...]
+    keeps_equal: tuple[bool, ...]  # one fewer
+    types: tuple[ValueType, ...]

@@ -6,13 +6,13 @@ written from, because self edges make its result depend on that.
 """
 
 from collections.abc import Callable
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from omnigraph.deferred import deferred
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
-from omnigraph.plan.check import TypedMutation, TypedRead
+from omnigraph.plan.check import Typed, TypedMutation, TypedRead, TypedUnion
 from omnigraph.plan.expressions import conjunction, needs
 from omnigraph.plan.typed import (
     Anchor,
@@ -29,16 +29,28 @@ else:
     mutation_ir = deferred("omnigraph.plan", "mutation_ir")
 
 
-def lower(query: ast.Query, typed: TypedRead | TypedMutation) -> "mutation_ir.Plan":
+def lower(query: ast.Query, typed: Typed) -> "mutation_ir.Plan":
     """The plan of a checked query."""
     name = query.name.text
-    parameters = typed.parameters
-    if isinstance(typed, TypedMutation):
-        return mutation_ir.MutationPlan(name, parameters, typed.statements, typed.computed)
+    match typed:
+        case TypedMutation():
+            return mutation_ir.MutationPlan(
+                name, typed.parameters, typed.statements, typed.computed
+            )
+        case TypedRead():
+            return _lowered(name, typed)
+        case TypedUnion(reads=reads, union=union, types=types):
+            parts = tuple(_lowered(name, read) for read in reads)
+            return replace(parts[0], union=ir.Union(parts, union.keeps_equal, types))
+        case _:
+            assert_never(typed)
+
+
+def _lowered(name: str, typed: TypedRead) -> ir.ReadPlan:
     returns = typed.returns
     return ir.ReadPlan(
         name=name,
-        parameters=parameters,
+        parameters=typed.parameters,
         pattern=_Solver(typed.pattern, frozenset()).solve(),
         scores=returns.scores,
         aggregate=returns.aggregate,

@@ -438,7 +438,11 @@ class Writer:
         scope: Scope = {}
         clauses = self.pattern(scope, depth=2, inner=False)
         aggregated = self.one_in(3)
+        united = not aggregated and self.one_in(10)
         columns, keys = self.aggregates(scope) if aggregated else self.projections(scope)
+        if united:
+            nodes = [name for name, type_ in scope.items() if type_ in "PCN"]
+            columns, keys = [f"${self.pick(nodes)}.i as c0", f"${self.pick(nodes)}.s as c1"], ["c0"]
         distinct = "distinct " if self.one_in(4) else ""
         if distinct and not aggregated:
             keys = [key for key in keys if not key.startswith("$")]
@@ -449,8 +453,18 @@ class Writer:
         declared = ", ".join(f"${n}: {t}" for n, (t, _) in self.query.params.items())
         return (
             f"query q({declared}) {{ match {{ {'  '.join(clauses)} }} "
-            f"return {distinct}{{ {', '.join(columns)} }}{order}{cut} }}"
+            f"return {distinct}{{ {', '.join(columns)} }}{order}{cut}{self.more(united)} }}"
         )
+
+    def more(self, united: bool) -> str:
+        """Other reads of the same shape."""
+        if not united:
+            return ""
+        kind = self.pick(("union", "union all"))
+        one = f" {kind} match {{ $z: {self.pick('PCN')} }} return {{ $z.i as a, $z.s as b }}"
+        if self.one_in(2):
+            one += " union match { $z: P } return { $z.big as a, $z.s as b } limit 2"
+        return one
 
     def count(self, counts: tuple[int, ...]) -> str:
         """A number of rows, written down or as a parameter, which may be null."""

@@ -5,7 +5,7 @@ It is written from the docstrings of `omnigraph.plan.ir` and shares no code with
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cmp_to_key
 from typing import Any
 
@@ -64,6 +64,8 @@ class Reference:
 
     def rows(self, plan: ir.ReadPlan) -> list[dict[str, Any]]:
         """The rows of a plan without scores, as JSON has them."""
+        if plan.union is not None:
+            return self._united(plan, plan.union)
         assert not plan.scores
         for parameter in plan.parameters:
             if parameter.default is not None and parameter.name not in self.params:
@@ -82,6 +84,17 @@ class Reference:
         else:
             outputs = self._aggregated(plan, plan.aggregate, solved)
         return [_json_row(plan, values) for values in self._cut(plan, outputs)]
+
+    def _united(self, plan: ir.ReadPlan, union: ir.Union) -> list[dict[str, Any]]:
+        names = [column.name for column in plan.columns]
+        whole = list[list[Any]]()
+        for part, keeps in zip(union.parts, (True, *union.keeps_equal), strict=True):
+            columns = zip(part.columns, union.types, strict=True)
+            numbered = tuple(replace(c, name=str(n), type=t) for n, (c, t) in enumerate(columns))
+            whole += [list(row.values()) for row in self.rows(replace(part, columns=numbered))]
+            if not keeps:
+                whole = [row for n, row in enumerate(whole) if row not in whole[:n]]
+        return [dict(zip(names, row, strict=True)) for row in whole]
 
     def _cut(self, plan: ir.ReadPlan, outputs: list[tuple[list[Any], list[Any]]]) -> list[Any]:
         if plan.distinct:

@@ -29,6 +29,10 @@ def _query(query: ast.Query) -> str:
     match query.body:
         case ast.Read() as read:
             body = _read(read)
+        case ast.Union(reads=reads, keeps_equal=keeps):
+            body = _read(reads[0])
+            for read, every in zip(reads[1:], keeps, strict=True):
+                body += ["union all" if every else "union", *_read(read)]
         case ast.Mutation(statements=statements):
             body = [line for statement in statements for line in _statement(statement)]
         case _:

@@ -262,7 +262,10 @@ parameters = st.lists(
     st.builds(ast.Parameter, words(), parameter_types), max_size=3, unique_by=lambda p: p.name
 ).map(tuple)
 texts = st.none() | st.text(max_size=10)
-queries = st.builds(ast.Query, names, parameters, reads | mutations, texts, texts)
+unions = st.builds(
+    lambda first, second, keeps: ast.Union((first, second), (keeps,)), reads, reads, st.booleans()
+)
+queries = st.builds(ast.Query, names, parameters, reads | unions | mutations, texts, texts)
 
 
 @st.composite

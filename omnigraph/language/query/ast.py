@@ -449,6 +449,14 @@ class Read(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Union(Node):
+    """`read union all read …`: the rows of one after the other. Without `all`, equal ones once."""
+
+    reads: tuple[Read, ...]
+    keeps_equal: tuple[bool, ...]  # one fewer
+
+
+@dataclass(frozen=True, slots=True)
 class Assignment(Node):
     """`name: value` in a mutation."""
 
@@ -514,7 +522,7 @@ class Query(Node):
 
     name: Name
     parameters: tuple[Parameter, ...]
-    body: Read | Mutation
+    body: Read | Union | Mutation
     description: str | None = None
     instruction: str | None = None
 

@@ -207,6 +207,11 @@ class _QueryBuilder(ExpressionBuilder):
             span=_span((clauses[0], projections[-1])),
         )
 
+    def union(self, parts: list[Any]) -> ast.Union:
+        reads = tuple(part for part in parts if isinstance(part, ast.Read))
+        keeps = tuple(part is not None for part in parts[2::3])
+        return ast.Union(reads, keeps, span=_span((reads[0], reads[-1])))
+
     def binding(self, parts: list[Any]) -> ast.Binding:
         variable, type_name, *properties = parts
         matches = tuple(part for part in properties if part is not None)
