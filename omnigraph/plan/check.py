@@ -41,6 +41,15 @@ class TypedRead:
     offset_from: ir.Param | None
     parameters: tuple[ir.Parameter, ...]
     computed: tuple[ir.Computed, ...]
+    stages: "tuple[TypedStage, ...]" = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TypedStage:
+    """A checked stage, and what its columns are called from there on."""
+
+    read: TypedRead
+    outs: tuple[ir.StageColumn, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +90,46 @@ def check_query(query: ast.Query, catalog: Catalog, source: str) -> Typed:
 
 
 def _checked_read(names: Names, body: ast.Read, parameters: tuple[ir.Parameter, ...]) -> TypedRead:
-    scope = Scope(names)
+    scope, stages = Scope(names), list[TypedStage]()
+    for each in body.stages:
+        stage, scope = _stage(scope, each, parameters)
+        stages.append(stage)
+    return replace(_checked_part(scope, body, parameters), stages=tuple(stages))
+
+
+def _stage(
+    scope: Scope, stage: ast.Read, parameters: tuple[ir.Parameter, ...]
+) -> tuple[TypedStage, Scope]:
+    """A stage, and the scope that it leaves."""
+    names, after = scope.names, Scope(scope.names)
+    for projection in stage.projections:
+        is_named = isinstance(projection.expression, ast.Variable) or projection.alias is not None
+        if not is_named:
+            text = "a value that goes on needs a name"
+            hint = "write it with as: count(*) as n"
+            raise names.fail(projection.span, text, hint=hint)
+    typed = _checked_part(scope, stage, parameters)
+    outs = list[ir.StageColumn]()
+    for projection, column in zip(stage.projections, typed.returns.columns, strict=True):
+        given = projection.expression
+        variable = given if isinstance(given, ast.Variable) else None
+        name = projection.alias.text if projection.alias is not None else str(column.name)
+        if name in names.parameters or after.find(name) or after.element(name):
+            raise names.fail(projection.span, f"${name} is bound already", hint="choose another")
+        bound = None if variable is None else scope.find(variable.name)
+        if isinstance(bound, NodeVar) and isinstance(column.value, ir.EntityId):
+            after.bind(name, replace(bound, var=ir.Var(name)))
+            outs.append(ir.StageColumn(ir.Var(name), bound.var))
+        else:
+            slot = names.slot(name)
+            after.values[name] = ir.SlotRef(slot, column.type)
+            outs.append(ir.StageColumn(slot))
+    return TypedStage(typed, tuple(outs)), after
+
+
+def _checked_part(scope: Scope, body: ast.Read, parameters: tuple[ir.Parameter, ...]) -> TypedRead:
+    """A read from the rows of a scope."""
+    names = scope.names
     pattern = check_pattern(scope, body.clauses)
     body = replace(body, projections=_spread(scope, body.projections))
     matches = list(pattern.matches)

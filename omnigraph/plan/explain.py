@@ -95,6 +95,9 @@ def operator_lines(op: ir.PatternOp) -> list[str]:
             return [_paths_line(op)]
         case ir.Unwind(items=items, out=slot):
             return [f"unwind {expression(items)} into {slot}"]
+        case ir.Stage(plan=plan, outs=outs):
+            names = ", ".join(o.out if o.source is None else f"${o.out}" for o in outs)
+            return [f"stage {names}: {'; '.join(_read_lines(plan))}"]
         case ir.Filter(where=where):
             return [f"filter {expression(where)}"]
         case ir.SemiJoin(inner=inner, anti=anti):

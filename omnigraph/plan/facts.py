@@ -101,7 +101,7 @@ def _op_tables(op: ir.PatternOp, catalog: Catalog) -> frozenset[TableKey]:
         case ir.ExpandPaths(legs=legs):
             walked = {table for leg in legs for table in (leg.edge, leg.source, leg.target)}
             return frozenset({*op.targets, *walked})
-        case ir.Filter() | ir.Unwind():
+        case ir.Filter() | ir.Unwind() | ir.Stage():
             return frozenset()
         case ir.SemiJoin(inner=inner) | ir.Matches(inner=inner) | ir.LeftJoin(inner=inner):
             return frozenset[TableKey]().union(*(_op_tables(o, catalog) for o in inner))

@@ -8,7 +8,7 @@ A read is a pipeline over rows of bindings. It starts with one empty row; each p
 rows to rows; then rows are scored, grouped or projected, ordered and cut:
 
     NodeScan · Expand · ExpandEdges · ExpandPaths · Filter                      the pattern
-    SemiJoin · Matches · LeftJoin · Unwind
+    SemiJoin · Matches · LeftJoin · Unwind · Stage
     Score                                                                       ranking numbers
     Aggregate | Project, Distinct                                               the columns
     Order, Slice                                                                which, in what order
@@ -308,8 +308,37 @@ class Unwind:
     out: Slot
 
 
+@dataclass(frozen=True, slots=True)
+class StageColumn:
+    """A column of a stage by the name it has from there on: a variable, or a value in a slot."""
+
+    out: Var | Slot
+    source: Var | None = None  # the variable that stays bound, under the name `out`
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Rank, group, order and cut the rows so far as a plan does, and go on from its rows.
+
+    `plan` has no pattern; `outs` go with its columns. All other variables and slots are gone. It
+    stands in the pattern of a plan itself, in no inner one.
+    """
+
+    plan: "ReadPlan"
+    outs: tuple[StageColumn, ...]
+
+
 PatternOp = (
-    NodeScan | Expand | ExpandEdges | ExpandPaths | Filter | SemiJoin | Matches | LeftJoin | Unwind
+    NodeScan
+    | Expand
+    | ExpandEdges
+    | ExpandPaths
+    | Filter
+    | SemiJoin
+    | Matches
+    | LeftJoin
+    | Unwind
+    | Stage
 )
 
 

@@ -47,11 +47,22 @@ def lower(query: ast.Query, typed: Typed) -> "mutation_ir.Plan":
 
 
 def _lowered(name: str, typed: TypedRead) -> ir.ReadPlan:
+    ops, bound = list[ir.PatternOp](), frozenset[ir.Var]()
+    for stage in typed.stages:
+        ops += _Solver(stage.read.pattern, bound).solve()
+        ops.append(ir.Stage(_tail(name, stage.read, ()), stage.outs))
+        bound = frozenset(ir.Var(column.out) for column in stage.outs)
+    ops += _Solver(typed.pattern, bound).solve()
+    return _tail(name, typed, tuple(ops))
+
+
+def _tail(name: str, typed: TypedRead, pattern: tuple[ir.PatternOp, ...]) -> ir.ReadPlan:
+    """The plan of a read whose pattern is solved."""
     returns = typed.returns
     return ir.ReadPlan(
         name=name,
         parameters=typed.parameters,
-        pattern=_Solver(typed.pattern, frozenset()).solve(),
+        pattern=pattern,
         scores=returns.scores,
         aggregate=returns.aggregate,
         columns=returns.columns,

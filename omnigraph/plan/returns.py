@@ -405,9 +405,10 @@ def _tie_break(scope: Scope, read: ast.Read) -> tuple[ir.SortKey, ...]:
     values: list[ir.Expr] = [
         ir.EntityId(b.var, ValueType(ID_TYPE.scalar, b.optional)) for b in bound
     ]
+    elements = [e for e in scope.values.values() if not (e.type.is_list or e.type.is_vector)]
     numbers = (path.slots.number for path in scope.paths.values())
     paths = (ir.SlotRef(slot, COUNT) for slot in numbers if slot is not None)
-    return tuple(ir.SortKey(value) for value in (*values, *scope.values.values(), *paths))
+    return tuple(ir.SortKey(value) for value in (*values, *elements, *paths))
 
 
 def _reads_more(value: ir.Expr, known: set[ir.Expr], slots: set[ir.Slot]) -> bool:

@@ -73,6 +73,10 @@ class Reference:
         for computed in plan.computed:
             self.params[computed.name] = self.value(computed.value, Row())
         solved = list(self.solve(plan.pattern, [Row()]))
+        return [_json_row(plan, values) for values in self._tail(plan, solved)]
+
+    def _tail(self, plan: ir.ReadPlan, solved: list[Row]) -> list[Any]:
+        """The values of each row that a plan makes of those of its pattern."""
         if plan.aggregate is None:
             outputs = [
                 (
@@ -83,7 +87,7 @@ class Reference:
             ]
         else:
             outputs = self._aggregated(plan, plan.aggregate, solved)
-        return [_json_row(plan, values) for values in self._cut(plan, outputs)]
+        return self._cut(plan, outputs)
 
     def _united(self, plan: ir.ReadPlan, union: ir.Union) -> list[dict[str, Any]]:
         names = [column.name for column in plan.columns]
@@ -120,8 +124,27 @@ class Reference:
         if not ops:
             yield from rows
             return
+        stages = [n for n, op in enumerate(ops) if isinstance(op, ir.Stage)]
+        if stages:
+            stage, before = ops[stages[0]], list(self.solve(ops[: stages[0]], rows))
+            assert isinstance(stage, ir.Stage)
+            yield from self.solve(ops[stages[0] + 1 :], list(self._staged(stage, before)))
+            return
         for row in rows:
             yield from self.solve(ops[1:], list(self.step(ops[0], row)))
+
+    def _staged(self, op: ir.Stage, rows: list[Row]) -> Iterator[Row]:
+        for values in self._tail(op.plan, rows):
+            after = Row()
+            for value, out in zip(values, op.outs, strict=True):
+                if out.source is None:
+                    after = after.put(out.out, value)
+                    continue
+                entities = [row.vars[out.source] for row in rows]
+                after = after.bind(
+                    out.out, next((e for e in entities if e is not None and e["id"] == value), None)
+                )
+            yield after
 
     def step(self, op: ir.PatternOp, row: Row) -> Iterator[Row]:
         match op:

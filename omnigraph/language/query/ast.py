@@ -437,7 +437,8 @@ class Ordering(Node):
 
 @dataclass(frozen=True, slots=True)
 class Read(Node):
-    """`match … return … having … order … limit … offset`."""
+    """`match … return … having … order … limit … offset`; with `with` in the place of `return`, a
+    stage of a read that goes on from its rows."""
 
     clauses: tuple[Clause, ...]
     projections: tuple[Projection, ...]
@@ -446,6 +447,7 @@ class Read(Node):
     limit: int | Variable | None = None
     offset: int | Variable | None = None
     having: Expr | None = None
+    stages: "tuple[Read, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)

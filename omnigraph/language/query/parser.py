@@ -204,8 +204,12 @@ class _QueryBuilder(ExpressionBuilder):
             orderings=order or (),
             limit=limit,
             offset=offset,
+            stages=tuple(part for part in rest if isinstance(part, ast.Read)),
             span=_span((clauses[0], projections[-1])),
         )
+
+    def stage(self, parts: list[Any]) -> ast.Read:
+        return self.read(parts)
 
     def union(self, parts: list[Any]) -> ast.Union:
         reads = tuple(part for part in parts if isinstance(part, ast.Read))
