@@ -436,6 +436,7 @@ class Writer:
 
     def text(self) -> str:
         scope: Scope = {}
+        stage = self.stage(scope) if self.one_in(6) else ""
         clauses = self.pattern(scope, depth=2, inner=False)
         aggregated = self.one_in(3)
         united = not aggregated and self.one_in(10)
@@ -452,9 +453,28 @@ class Writer:
         cut += f" offset {self.count((1, 2, 3))}" if self.one_in(6) else ""
         declared = ", ".join(f"${n}: {t}" for n, (t, _) in self.query.params.items())
         return (
-            f"query q({declared}) {{ match {{ {'  '.join(clauses)} }} "
+            f"query q({declared}) {{ {stage}match {{ {'  '.join(clauses)} }} "
             f"return {distinct}{{ {', '.join(columns)} }}{order}{cut}{self.more(united)} }}"
         )
+
+    def stage(self, scope: Scope) -> str:
+        """A stage whose variables go on."""
+        clauses = "  ".join(self.pattern(scope, depth=1, inner=False))
+        nodes = [name for name, type_ in scope.items() if type_ in "PCN"]
+        kept = self.draw(st.lists(st.sampled_from(nodes), min_size=1, max_size=2, unique=True))
+        columns, value = [f"${name}" for name in kept], self.query.new("y")
+        if self.one_in(3):
+            columns.append(f"count(*) as {value}")
+        else:
+            columns.append(f"${kept[0]}.i as {value}")
+        order = f" order {{ {value} {self.pick(('asc', 'desc'))} }}" if self.one_in(2) else ""
+        cut = f" limit {self.count((1, 2, 5))}" if self.one_in(2) else ""
+        distinct = "distinct " if self.one_in(4) else ""
+        types = {name: scope[name] for name in kept}
+        scope.clear()
+        scope.update(types)
+        self.elements, self.lists = [f"${value}"], []
+        return f"match {{ {clauses} }} with {distinct}{{ {', '.join(columns)} }}{order}{cut} "
 
     def more(self, united: bool) -> str:
         """Other reads of the same shape."""

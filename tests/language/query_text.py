@@ -46,10 +46,11 @@ def _parameter(parameter: ast.Parameter) -> str:
     return f"${parameter.name}: {parameter.type}{default}"
 
 
-def _read(read: ast.Read) -> list[str]:
+def _read(read: ast.Read, word: str = "return") -> list[str]:
     distinct = "distinct " if read.distinct else ""
     projections = ", ".join(map(_projection, read.projections))
-    lines = [*_block("match", read.clauses), f"return {distinct}{{ {projections} }}"]
+    lines = [line for stage in read.stages for line in _read(stage, "with")]
+    lines += [*_block("match", read.clauses), f"{word} {distinct}{{ {projections} }}"]
     if read.having is not None:
         lines.append(f"having {{ {_condition(read.having)} }}")
     if read.orderings:

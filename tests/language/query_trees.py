@@ -1,6 +1,7 @@
 """Random syntax trees of query files, every one of which the grammar can write."""
 
 import re
+from dataclasses import replace
 from importlib import resources
 from typing import TypeVar
 
@@ -262,10 +263,11 @@ parameters = st.lists(
     st.builds(ast.Parameter, words(), parameter_types), max_size=3, unique_by=lambda p: p.name
 ).map(tuple)
 texts = st.none() | st.text(max_size=10)
+staged = st.builds(lambda first, read: replace(read, stages=(first,)), reads, reads)
 unions = st.builds(
     lambda first, second, keeps: ast.Union((first, second), (keeps,)), reads, reads, st.booleans()
 )
-queries = st.builds(ast.Query, names, parameters, reads | unions | mutations, texts, texts)
+queries = st.builds(ast.Query, names, parameters, reads | staged | unions | mutations, texts, texts)
 
 
 @st.composite

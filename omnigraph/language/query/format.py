@@ -25,7 +25,7 @@ _OPERATORS = frozenset(
 
 _NO_CALLS = _OPERATORS | {"end", "true", "false", "null"}
 _BEFORE_A_SIGN = _OPERATORS | {*"([{,:=<>+-*/%", "!=", ">=", "<="}
-_SECTIONS = frozenset({"match", "return", "having", "order", "limit", "offset", "union"})
+_SECTIONS = frozenset({"match", "return", "having", "order", "limit", "offset", "union", "with"})
 _BODY_STARTS = frozenset({"match", "insert", "upsert", "update", "delete"})
 _ITEMS = (
     ast.Query,
