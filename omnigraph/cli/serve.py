@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph import environment
+from omnigraph.cli.config import config
 from omnigraph.cli.options import exclusive
 from omnigraph.cli.scope import scope
 from omnigraph.cli.terminal import plain_errors, show
@@ -15,11 +16,13 @@ from omnigraph.errors import BadRequest
 
 if TYPE_CHECKING:
     from omnigraph.server.serve_settings import Access, ServerSettings
+    from omnigraph.server.served_sets import ServedSet
 
 _BIND = "127.0.0.1:8080"
 _SAID = {
     "open": "everybody may read and write, nobody is asked who they are",
     "trusted": "every known actor may do everything (--trust-tokens)",
+    "policy": "the policy decides what known actors may do",
     "read_only": "known actors may read and nothing else; --trust-tokens lets them write",
 }
 
@@ -42,6 +45,12 @@ def serve(
         list[str] | None,
         typer.Option("--as-id", metavar="ID", help="Id of a graph, else its folder's name."),
     ] = None,
+    queries: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--queries", metavar="[ID=]DIR", help="Stored queries: a folder of .gq files."
+        ),
+    ] = None,
     default_graph: Annotated[
         str | None,
         typer.Option("--default-graph", metavar="ID", help="Graph of the flat, older routes."),
@@ -63,7 +72,14 @@ def serve(
         bool, typer.Option("--trust-tokens", help="Known actors may do everything.")
     ] = False,
     policy: Annotated[
-        str | None, typer.Option("--policy", metavar="FILE", help="Not in this release.")
+        list[str] | None,
+        typer.Option(
+            "--policy", metavar="[ID=]FILE", help="Who may do what, of one graph or of all."
+        ),
+    ] = None,
+    oidc_trust: Annotated[
+        str | None,
+        typer.Option("--oidc-trust", metavar="FILE", help="Issuers whose tokens count (YAML)."),
     ] = None,
     require_all_graphs: Annotated[
         bool, typer.Option("--require-all-graphs", help="Start only if every graph opens.")
@@ -115,32 +131,33 @@ def serve(
     --unauthenticated.
     """
     with plain_errors():
-        if scope().cluster is not None:
-            raise BadRequest("clusters come with a later release", "pass the graphs' paths")
-        if policy is not None:
-            raise BadRequest(
-                "policies come with a later release, so a server with one cannot start",
-                "leave --policy out: known actors may then read, or with --trust-tokens all",
-            )
         exclusive(unauthenticated=unauthenticated, tokens=tokens)
         from omnigraph.extras import require_server
 
         require_server()
         from omnigraph.server.job_addresses import checked_base
+        from omnigraph.server.policy_arguments import files_by_graph
         from omnigraph.server.serve_settings import (
             ServerLimits,
             ServerSettings,
             address_of,
-            graphs_by_id,
         )
         from omnigraph.server.supervisor import supervise
 
         uris = [*(graphs or ()), *([store] if store is not None else ())]
-        by_id = graphs_by_id(uris, ids or [])
+        served = _served(uris, ids or [], queries or [])
+        by_id = served.graphs
         if default_graph is not None and default_graph not in by_id:
             raise BadRequest(f"--default-graph '{default_graph}' is not served", "name one that is")
         host, port = address_of(bind or environment.LISTEN_ADDR.read() or _BIND)
         actors, file = _tokens(tokens)
+        if policy and served.cluster is not None:
+            raise BadRequest("a cluster has the policies it applied", "declare it in cluster.yaml")
+        policies, server_policy = files_by_graph(policy or [], by_id)
+        trusted = _trusted(oidc_trust)
+        has_policy = bool(policy) or served.has_policy
+        if has_policy and trust_tokens:
+            raise BadRequest("--trust-tokens trusts actors that a policy asks about", "choose one")
         if (tls_cert is None) != (tls_key is None):
             raise BadRequest("--tls-cert and --tls-key belong together", "pass both")
         limits = ServerLimits(
@@ -157,10 +174,22 @@ def serve(
         )
         settings = ServerSettings(
             graphs=by_id,
+            extras=served.extras,
+            quarantined=served.quarantined,
+            cluster=served.cluster,
+            cluster_policy=served.cluster_policy,
             host=host,
             port=port,
             workers=workers,
-            access=_access(bool(actors), is_open=unauthenticated, is_trusted=trust_tokens),
+            access=_access(
+                bool(actors) or trusted is not None,
+                is_open=unauthenticated,
+                is_trusted=trust_tokens,
+                has_policy=has_policy,
+            ),
+            policies=policies,
+            server_policy=server_policy,
+            oidc_trust=trusted,
             tokens=actors,
             tokens_file=file,
             limits=limits,
@@ -178,8 +207,20 @@ def serve(
     raise typer.Exit(status)
 
 
+def _served(uris: list[str], ids: list[str], folders: list[str]) -> ServedSet:
+    """The graphs that are named one by one, or those of a cluster."""
+    from omnigraph.server.served_sets import set_of_cluster, set_of_graphs
+
+    cluster = scope().cluster
+    if cluster is None:
+        return set_of_graphs(uris, ids, folders)
+    if uris or ids or folders:
+        raise typer.BadParameter("--cluster names all that is served: pass no graph, id or queries")
+    return set_of_cluster(config().clusters.get(cluster, cluster))
+
+
 def _tokens(file: str | None) -> tuple[dict[str, str], str | None]:
-    """Digests by actor, and the file they are re-read from, if they are in one."""
+    """Actors by digest, and the file they are re-read from, if they are in one."""
     from omnigraph.server.bearer import digests, tokens_of_file, tokens_of_text
 
     named = file or environment.SERVER_TOKENS_FILE.read()
@@ -194,6 +235,18 @@ def _tokens(file: str | None) -> tuple[dict[str, str], str | None]:
     return {}, None
 
 
+def _trusted(file: str | None) -> str | None:
+    """The absolute path of a trust file that can be used."""
+    if file is None:
+        return None
+    import os
+
+    from omnigraph.server.oidc_trust import trust_of_file
+
+    trust_of_file(file)
+    return os.path.abspath(file)
+
+
 def _schedule(text: str | None) -> str:
     """The schedule of upkeep, if it can be read."""
     if text is None:
@@ -204,10 +257,14 @@ def _schedule(text: str | None) -> str:
     return text
 
 
-def _access(has_tokens: bool, *, is_open: bool, is_trusted: bool) -> Access:
+def _access(has_tokens: bool, *, is_open: bool, is_trusted: bool, has_policy: bool) -> Access:
     from omnigraph.server.serve_settings import Access
 
     is_open = is_open or environment.UNAUTHENTICATED.read()
+    if has_policy and not has_tokens:
+        raise BadRequest(
+            "there is a policy, and no token by which it could know an actor", "pass --tokens FILE"
+        )
     if has_tokens:
         if is_open:
             raise BadRequest("tokens are set, and nobody would be asked for one", "choose one")
@@ -227,4 +284,7 @@ def _say(settings: ServerSettings, address: str, access: str) -> None:
     show(f"OMNIGRAPH_LISTEN_ADDR={address}")
     scheme = "http" if settings.tls_cert is None else "https"
     names = ", ".join(settings.graphs)
+    for graph_id, fault in settings.quarantined.items():
+        typer.echo(f"not serving {graph_id}: {fault}", err=True)
+    access = "policy" if settings.has_policy else access
     typer.echo(f"serving {names} at {scheme}://{address}: {_SAID[access]}", err=True)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from omnigraph.errors import BadRequest
 from omnigraph.server.call import Answer, RouteCall
@@ -61,8 +62,8 @@ def key_of(call: RouteCall) -> str | None:
 
 
 def mark_of(call: RouteCall, key: str) -> str:
-    """The mark of an actor's key."""
-    return f"http:{call.actor or ''}:{key}"
+    """The mark of an actor's key. An actor's name is encoded, so that no two share a mark."""
+    return f"http:{quote(call.actor or '', safe='')}:{key}"
 
 
 @contextmanager
@@ -87,6 +88,7 @@ def write_once(call: RouteCall, branch: str) -> Iterator[WriteOnce]:
 
 def _digest(call: RouteCall) -> str:
     digest = hashlib.sha256(str(call.query).encode())
+    digest.update(call.path.get("name", "").encode())  # of a stored query, whose text is not sent
     with call.body_stream() as stream:
         while chunk := stream.read(1 << 20):
             digest.update(chunk)

@@ -1,0 +1,15 @@
+"""Policy: may this actor do this action, on this branch?"""
+
+from omnigraph.policy.actions import Action, PolicyKind, action_of
+from omnigraph.policy.decisions import Policy, PolicyDecision
+from omnigraph.policy.policy_file import PolicyFile, parse_policy
+
+__all__ = [
+    "Action",
+    "Policy",
+    "PolicyDecision",
+    "PolicyFile",
+    "PolicyKind",
+    "action_of",
+    "parse_policy",
+]
