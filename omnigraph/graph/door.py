@@ -74,6 +74,7 @@ if TYPE_CHECKING:
 
 _ENGINES = ("auto", "local", "spark")
 USE_MUTATE = "use graph.mutate"
+USE_QUERY = "in Python, graph.query"
 
 
 class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb, UpkeepVerbs):
@@ -244,7 +245,7 @@ class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb, UpkeepVe
             if isinstance(plan, ReadPlan):
                 raise BadRequest(
                     f"'{plan.name}' is a read — use omnigraph query {plan.name}",
-                    "in Python, graph.query",
+                    USE_QUERY,
                 )
             asked = request(
                 plan,

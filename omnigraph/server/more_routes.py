@@ -4,7 +4,7 @@ Invariant: a route is one call on the graph and one rendering.
 """
 
 from omnigraph.errors import BadRequest
-from omnigraph.graph.door import USE_MUTATE
+from omnigraph.graph.door import USE_QUERY
 from omnigraph.graph.handles import Transaction
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.explain import explain as explain_plan
@@ -140,18 +140,18 @@ def _statement(
     block: Transaction, statement: wire_beyond.TransactionStatement
 ) -> wire_beyond.TransactionResult:
     try:
-        rows = block.query(statement.query, statement.params, statement.name, engine="local")
-    except BadRequest as cause:
-        if cause.hint != USE_MUTATE:
-            raise
         done = block.mutate(statement.query, statement.params, statement.name)
+    except BadRequest as cause:
+        if cause.hint != USE_QUERY:
+            raise
+        rows = block.query(statement.query, statement.params, statement.name, engine="local")
         return wire_beyond.TransactionResult(
-            query_name=done.query_name,
-            affected_nodes=done.affected_nodes,
-            affected_edges=done.affected_edges,
+            query_name=rows.query_name, row_count=len(rows), columns=rows.columns, rows=rows.rows
         )
     return wire_beyond.TransactionResult(
-        query_name=rows.query_name, row_count=len(rows), columns=rows.columns, rows=rows.rows
+        query_name=done.query_name,
+        affected_nodes=done.affected_nodes,
+        affected_edges=done.affected_edges,
     )
 
 
