@@ -18,6 +18,7 @@ from omnigraph.cli import (
     bulk,
     changes,
     cleanup,
+    cluster,
     compat,
     completion,
     data,
@@ -38,6 +39,7 @@ from omnigraph.cli import (
     settings,
     shell,
     spark,
+    stored_query_commands,
     tag,
     undo_commands,
     upkeep,
@@ -96,8 +98,10 @@ app.add_typer(spark.app)
 app.command()(queries.lint)
 app.command()(queries.explain)
 app.command()(fmt.fmt)
+app.add_typer(stored_query_commands.app)
 app.add_typer(blob.app)
 app.command()(embed.embed)
+app.add_typer(cluster.app)
 app.command()(serve.serve)
 app.command()(server_commands.login)
 app.command()(server_commands.logout)

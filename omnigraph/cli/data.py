@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.cli.address import graph_uri, is_local, name_and_graph
+from omnigraph.cli.address import (
+    graph_uri,
+    is_local,
+    name_and_graph,
+    require_outside_cluster,
+)
 from omnigraph.cli.compat import QueryName
 from omnigraph.cli.config import config
 from omnigraph.cli.engine import init_graph, open_graph
@@ -61,6 +66,7 @@ def init(
         if is_served(uri):
             raise NotServed("init", uri, "make the graph where its files shall be, then serve it")
         text = read_text(schema)
+        require_outside_cluster(uri, "init")
         _require_room(uri, force=force)
         init_graph(uri, text).close()
         if json:

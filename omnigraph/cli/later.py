@@ -14,9 +14,7 @@ from omnigraph.cli.terminal import plain_errors
 from omnigraph.errors import BadRequest
 
 _COMMANDS = {
-    "cluster": "Plan and apply the configuration of a cluster.",
     "policy": "Check who may do what.",
-    "queries": "List and check the stored queries of a cluster.",
 }
 
 Rest = Annotated[list[str] | None, typer.Argument(help="Anything.")]

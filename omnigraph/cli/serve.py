@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph import environment
+from omnigraph.cli.config import config
 from omnigraph.cli.options import exclusive
 from omnigraph.cli.scope import scope
 from omnigraph.cli.terminal import plain_errors, show
@@ -15,6 +16,7 @@ from omnigraph.errors import BadRequest
 
 if TYPE_CHECKING:
     from omnigraph.server.serve_settings import Access, ServerSettings
+    from omnigraph.server.served_sets import ServedSet
 
 _BIND = "127.0.0.1:8080"
 _SAID = {
@@ -42,6 +44,12 @@ def serve(
     ids: Annotated[
         list[str] | None,
         typer.Option("--as-id", metavar="ID", help="Id of a graph, else its folder's name."),
+    ] = None,
+    queries: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--queries", metavar="[ID=]DIR", help="Stored queries: a folder of .gq files."
+        ),
     ] = None,
     default_graph: Annotated[
         str | None,
@@ -119,8 +127,6 @@ def serve(
     --unauthenticated.
     """
     with plain_errors():
-        if scope().cluster is not None:
-            raise BadRequest("clusters come with a later release", "pass the graphs' paths")
         exclusive(unauthenticated=unauthenticated, tokens=tokens)
         from omnigraph.extras import require_server
 
@@ -131,12 +137,12 @@ def serve(
             ServerLimits,
             ServerSettings,
             address_of,
-            graphs_by_id,
         )
         from omnigraph.server.supervisor import supervise
 
         uris = [*(graphs or ()), *([store] if store is not None else ())]
-        by_id = graphs_by_id(uris, ids or [])
+        served = _served(uris, ids or [], queries or [])
+        by_id = served.graphs
         if default_graph is not None and default_graph not in by_id:
             raise BadRequest(f"--default-graph '{default_graph}' is not served", "name one that is")
         host, port = address_of(bind or environment.LISTEN_ADDR.read() or _BIND)
@@ -160,6 +166,10 @@ def serve(
         )
         settings = ServerSettings(
             graphs=by_id,
+            extras=served.extras,
+            quarantined=served.quarantined,
+            cluster=served.cluster,
+            cluster_policy=served.server_policy,
             host=host,
             port=port,
             workers=workers,
@@ -167,7 +177,7 @@ def serve(
                 bool(actors),
                 is_open=unauthenticated,
                 is_trusted=trust_tokens,
-                has_policy=bool(policy),
+                has_policy=bool(policy) or served.has_policy,
             ),
             policies=policies,
             server_policy=server_policy,
@@ -186,6 +196,18 @@ def serve(
         )
         status = supervise(settings, lambda address, access: _say(settings, address, access))
     raise typer.Exit(status)
+
+
+def _served(uris: list[str], ids: list[str], folders: list[str]) -> ServedSet:
+    """The graphs that are named one by one, or those of a cluster."""
+    from omnigraph.server.served_sets import set_of_cluster, set_of_graphs
+
+    cluster = scope().cluster
+    if cluster is None:
+        return set_of_graphs(uris, ids, folders)
+    if uris or ids or folders:
+        raise typer.BadParameter("--cluster names all that is served: pass no graph, id or queries")
+    return set_of_cluster(config().clusters.get(cluster, cluster))
 
 
 def _tokens(file: str | None) -> tuple[dict[str, str], str | None]:
@@ -242,4 +264,6 @@ def _say(settings: ServerSettings, address: str, access: str) -> None:
     scheme = "http" if settings.tls_cert is None else "https"
     names = ", ".join(settings.graphs)
     access = "policy" if settings.policies else access
+    for graph_id, fault in settings.quarantined.items():
+        typer.echo(f"not serving {graph_id}: {fault}", err=True)
     typer.echo(f"serving {names} at {scheme}://{address}: {_SAID[access]}", err=True)

@@ -20,11 +20,16 @@ def policies_of(settings: ServerSettings) -> ServedPolicies:
     """The policies that the settings name, or `PolicyInvalid`. Graphs of one file share one."""
     paths = dict.fromkeys(settings.policies.values())
     read = {path: Policy.of_file(path, PolicyKind.GRAPH) for path in paths}
-    named = settings.server_policy
-    return ServedPolicies(
-        {graph_id: read[path] for graph_id, path in settings.policies.items()},
-        None if named is None else Policy.of_file(named, PolicyKind.SERVER),
-    )
+    graphs = {graph_id: read[path] for graph_id, path in settings.policies.items()}
+    for graph_id, extras in settings.extras.items():
+        if extras.policy is not None:
+            graphs[graph_id] = Policy.of_text(extras.policy, graph_id, PolicyKind.GRAPH)
+    server = None
+    if settings.server_policy is not None:
+        server = Policy.of_file(settings.server_policy, PolicyKind.SERVER)
+    elif settings.cluster_policy is not None:
+        server = Policy.of_text(settings.cluster_policy, "cluster", PolicyKind.SERVER)
+    return ServedPolicies(graphs, server)
 
 
 class ReloadedFiles:
