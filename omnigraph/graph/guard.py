@@ -20,9 +20,15 @@ class Guard:
     """What the actor of one handle may do; without a policy, everything."""
 
     def __init__(
-        self, store: Store, policy: Policy | None = None, actor: str | None = None
+        self,
+        store: Store,
+        policy: Policy | None = None,
+        actor: str | None = None,
+        *,
+        is_exempt: bool = False,
     ) -> None:
         require_actor(actor)
+        self.is_exempt = is_exempt  # a merge ends a transaction, and is no merge of branches
         self._store = store
         self._points = Points(store)
         self.policy = policy
@@ -62,7 +68,7 @@ class Guard:
 
     def lifted(self) -> "Guard":
         """The same actor without a policy, for work that was asked about as a whole."""
-        return Guard(self._store, None, self.actor)
+        return Guard(self._store, None, self.actor, is_exempt=True)
 
     def require_ever(
         self, action: Action, branch: str | None = None, actor: str | None = None

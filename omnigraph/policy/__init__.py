@@ -2,6 +2,16 @@
 
 from omnigraph.policy.actions import Action, PolicyKind, action_of
 from omnigraph.policy.decisions import Decision, Policy
+from omnigraph.policy.merge_demands import TargetCheck
 from omnigraph.policy.policy_file import PolicyFile, parse_policy
 
-__all__ = ["Action", "Decision", "Policy", "PolicyFile", "PolicyKind", "action_of", "parse_policy"]
+__all__ = [
+    "Action",
+    "Decision",
+    "Policy",
+    "PolicyFile",
+    "PolicyKind",
+    "TargetCheck",
+    "action_of",
+    "parse_policy",
+]

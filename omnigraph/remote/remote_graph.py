@@ -29,6 +29,7 @@ from omnigraph.pipeline.frames import Frames
 from omnigraph.remote.from_wire import mutation_of, snapshot_of
 from omnigraph.remote.http_connection import JSON, REPLAY, encoded, given
 from omnigraph.remote.remote_entities import RemoteEntityVerbs
+from omnigraph.remote.remote_reviews import RemoteReviews
 from omnigraph.remote.remote_schema import RemoteSchema
 from omnigraph.remote.remote_session import RemoteSession, key_of
 from omnigraph.remote.remote_verbs import RemoteVerbs
@@ -63,6 +64,7 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs):
         self.commits = RemoteCommits(session)
         self.recoveries = RemoteRecoveries(session)
         self.changes = RemoteChangeFeed(session)
+        self.reviews = RemoteReviews(session)
         self.spark = cast(Frames, _NoFrames(self.uri))
 
     @property

@@ -9,10 +9,16 @@ import time
 from collections.abc import Mapping
 
 from omnigraph.cluster.embedding_profile import provider_of
-from omnigraph.cluster.query_catalog import NO_QUERIES, StoredQueries, required_queries
+from omnigraph.cluster.query_catalog import (
+    NO_QUERIES,
+    StoredQueries,
+    require_checks,
+    required_queries,
+)
 from omnigraph.errors import BadRequest, OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.graph import open as open_graph
+from omnigraph.policy.merge_demands import TargetCheck
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.serve_settings import GRAPH_ID, NO_EXTRAS, RESERVED_IDS, GraphExtras
 
@@ -72,10 +78,13 @@ class ServedGraphs:
         graph = open_graph(self._uris[graph_id], external_blobs=extras.blob_bases)
         try:
             stored = required_queries(extras.queries, graph.schema.catalog)
+            checks = tuple(TargetCheck(*each) for each in extras.checks)
+            require_checks(stored, checks)
         except OmnigraphError:
             graph.close()
             raise
         graph.embed_with(provider)
+        graph.check_merges(checks, extras.queries)
         return graph, stored
 
     def stored(self, graph_id: str) -> StoredQueries:
