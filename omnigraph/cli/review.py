@@ -34,9 +34,10 @@ from omnigraph.cli.options import (
 )
 from omnigraph.cli.progress import following
 from omnigraph.cli.terminal import plain_errors, show, show_json
-from omnigraph.errors import ChecksFailed, MergeConflicts
+from omnigraph.errors import BadRequest, ChecksFailed, MergeConflicts
 
 if TYPE_CHECKING:
+    from omnigraph.graph import Graph
     from omnigraph.graph.review_records import Review
 
 app = typer.Typer(
@@ -46,7 +47,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-ReviewId = Annotated[str, typer.Argument(metavar="REVIEW", help="Its id.")]
+ReviewName = Annotated[
+    str, typer.Argument(metavar="REVIEW", help="Its id, or the source branch of the open one.")
+]
 
 
 class State(StrEnum):
@@ -105,7 +108,7 @@ def list_(
 
 @app.command(name="show")
 def show_(
-    review_id: ReviewId,
+    name: ReviewName,
     path: GraphPath = None,
     json: Json = False,
     uri: Uri = None,
@@ -114,7 +117,7 @@ def show_(
     """Show a review with its comments and approvals."""
     with plain_errors():
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
-            review = graph.reviews.get(review_id)
+            review = graph.reviews.get(_id(graph, name))
         if json:
             show_json(review.to_json())
             return
@@ -124,7 +127,7 @@ def show_(
 
 @app.command()
 def comment(
-    review_id: ReviewId,
+    name: ReviewName,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say.")],
     path: GraphPath = None,
     on: Annotated[
@@ -143,13 +146,13 @@ def comment(
         write_target("review comment", where, quiet=quiet)
         with open_graph(where) as graph:
             entity = _entity(on, is_edge=edge)
-            review = graph.reviews.comment(review_id, text, entity=entity, actor=actor)
+            review = graph.reviews.comment(_id(graph, name), text, entity=entity, actor=actor)
         _tell(review, f"commented on review {review.id}", as_json=json)
 
 
 @app.command()
 def approve(
-    review_id: ReviewId,
+    name: ReviewName,
     path: GraphPath = None,
     at: Annotated[
         str | None,
@@ -166,13 +169,13 @@ def approve(
         where = graph_uri(path, uri, store)
         write_target("review approve", where, quiet=quiet)
         with open_graph(where) as graph:
-            review = graph.reviews.approve(review_id, if_source=at, actor=actor)
+            review = graph.reviews.approve(_id(graph, name), if_source=at, actor=actor)
         _tell(review, f"approved review {review.id} at {review.source_commit}", as_json=json)
 
 
 @app.command()
 def close(
-    review_id: ReviewId,
+    name: ReviewName,
     path: GraphPath = None,
     actor: Actor = None,
     json: Json = False,
@@ -185,13 +188,13 @@ def close(
         where = graph_uri(path, uri, store)
         write_target("review close", where, quiet=quiet)
         with open_graph(where) as graph:
-            review = graph.reviews.close(review_id, actor=actor)
+            review = graph.reviews.close(_id(graph, name), actor=actor)
         _tell(review, f"closed review {review.id}", as_json=json)
 
 
 @app.command()
 def merge(
-    review_id: ReviewId,
+    name: ReviewName,
     path: GraphPath = None,
     resolve: ResolveOption = None,
     by: ByOption = By.ENTITY,
@@ -214,6 +217,7 @@ def merge(
         if not dry_run:
             write_target("review merge", where, quiet=quiet)
         with open_graph(where) as graph:
+            review_id = _id(graph, name)
             try:
                 with following("compare", quiet=quiet) as progress:
                     outcome = graph.reviews.merge(
@@ -233,6 +237,16 @@ def merge(
             except ChecksFailed as refused:
                 show_failed_checks(refused, as_json=json)
             show_merge(outcome, as_json=json)
+
+
+def _id(graph: Graph, name: str) -> str:
+    """The id of a review that is named by its id, or by the source of the one open review."""
+    named = graph.reviews.list(source=name)
+    still = [review for review in named if review.state == State.OPEN]
+    if len(still) > 1:
+        ids = ", ".join(review.id for review in still)
+        raise BadRequest(f"several reviews of '{name}' are open: {ids}", "give an id")
+    return (still or list(named[:1]))[0].id if named else name
 
 
 def _entity(on: str | None, *, is_edge: bool) -> tuple[str, str, str] | None:

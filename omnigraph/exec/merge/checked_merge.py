@@ -123,7 +123,8 @@ class CheckedMerges:
         with self.store.owned_branches.owned(scratch):
             Points(self.store).branch_from(scratch, pinned.if_target or pinned.into)
             try:
-                self._merge_into(scratch, pinned)
+                if self._merge_into(scratch, pinned).kind == ALREADY_UP_TO_DATE:
+                    return  # there is nothing that could be published
                 failed = tuple(filter(None, (self._failed(scratch, each) for each in checks)))
             finally:
                 # What ends the block is what the caller must see, whatever the branch does.
@@ -132,7 +133,7 @@ class CheckedMerges:
         if failed:
             raise ChecksFailed(pinned.source.strip(), pinned.into.strip(), failed)
 
-    def _merge_into(self, scratch: str, pinned: MergeRequest) -> None:
+    def _merge_into(self, scratch: str, pinned: MergeRequest) -> MergeOutcome:
         trial = replace(
             pinned,
             into=scratch,
@@ -142,7 +143,7 @@ class CheckedMerges:
             dry_run=False,
             once=None,
         )
-        run_merge(self.store, self.schemas, trial)
+        return run_merge(self.store, self.schemas, trial)
 
     def _failed(self, scratch: str, check: MergeCheck) -> FailedCheck | None:
         head = self.store.snapshot(scratch)
