@@ -30,6 +30,7 @@ from omnigraph.cli import (
     fmt,
     history,
     later,
+    policy_commands,
     profile,
     queries,
     review,
@@ -42,6 +43,7 @@ from omnigraph.cli import (
     spark,
     stored_query_commands,
     tag,
+    token_commands,
     undo_commands,
     upkeep,
 )
@@ -105,6 +107,8 @@ app.add_typer(blob.app)
 app.command()(embed.embed)
 app.add_typer(cluster.app)
 app.command()(serve.serve)
+app.add_typer(token_commands.app)
+app.add_typer(policy_commands.app)
 app.command()(server_commands.login)
 app.command()(server_commands.logout)
 app.command()(server_commands.whoami)

@@ -1,4 +1,4 @@
-"""Placeholder commands for clusters and their policies, hidden from the help.
+"""Placeholder commands for clusters, hidden from the help.
 
 Invariant: each is known by name and says what is missing, so a script written for a later release
 fails with a reason and not with "no such command".
@@ -13,9 +13,7 @@ import typer
 from omnigraph.cli.terminal import plain_errors
 from omnigraph.errors import BadRequest
 
-_COMMANDS = {
-    "policy": "Check who may do what.",
-}
+_COMMANDS: dict[str, str] = {}
 
 Rest = Annotated[list[str] | None, typer.Argument(help="Anything.")]
 

@@ -211,7 +211,7 @@ def _served(uris: list[str], ids: list[str], folders: list[str]) -> ServedSet:
 
 
 def _tokens(file: str | None) -> tuple[dict[str, str], str | None]:
-    """Digests by actor, and the file they are re-read from, if they are in one."""
+    """Actors by digest, and the file they are re-read from, if they are in one."""
     from omnigraph.server.bearer import digests, tokens_of_file, tokens_of_text
 
     named = file or environment.SERVER_TOKENS_FILE.read()

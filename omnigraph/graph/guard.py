@@ -16,6 +16,23 @@ from omnigraph.storage.records import TRANSACTIONS, Snapshot
 from omnigraph.storage.store import Store
 
 
+def ask(
+    policy: Policy,
+    actor: str | None,
+    action: Action,
+    branch: str | None = None,
+    target: str | None = None,
+) -> None:
+    """Pass if a policy allows an action, else raise `Forbidden`. Names are taken as storage takes
+    them, without spaces around them."""
+    branch = None if branch is None else branch.strip()
+    target = None if target is None else target.strip()
+    if any(name is not None and name.startswith(TRANSACTIONS) for name in (branch, target)):
+        # The branch of somebody's transaction becomes part of another branch at its end.
+        raise Forbidden(action, actor, branch, target)
+    policy.decide(actor, action, branch, target).require()
+
+
 class Guard:
     """What the actor of one handle may do; without a policy, everything."""
 
@@ -47,12 +64,7 @@ class Guard:
         acting = self._acting(actor)
         if self.policy is None:
             return acting
-        branch = None if branch is None else branch.strip()
-        target = None if target is None else target.strip()
-        if any(name is not None and name.startswith(TRANSACTIONS) for name in (branch, target)):
-            # The branch of somebody's transaction becomes part of another branch at its end.
-            raise Forbidden(action, acting, branch, target)
-        self.policy.decide(acting, action, branch, target).require()
+        ask(self.policy, acting, action, branch, target)
         return acting
 
     def _acting(self, actor: str | None) -> str | None:
@@ -71,12 +83,16 @@ class Guard:
         return Guard(self._store, None, self.actor, is_exempt=True)
 
     def require_ever(
-        self, action: Action, branch: str | None = None, actor: str | None = None
+        self,
+        action: Action,
+        branch: str | None = None,
+        target: str | None = None,
+        actor: str | None = None,
     ) -> None:
         """Refuse before anything is looked for, if no branch could be allowed."""
         acting = self._acting(actor)
         if self.policy is not None and not self.policy.may_ever(acting, action):
-            self.policy.decide(acting, action, branch).require()
+            ask(self.policy, acting, action, branch, target)
 
     # ---- reads
 
@@ -143,7 +159,7 @@ class Guard:
     def _forks(self, name: str, base: str, actor: str | None = None) -> str | None:
         if self.policy is None:
             return self._acting(actor)
-        self.require_ever(Action.BRANCH_CREATE, base, actor)
+        self.require_ever(Action.BRANCH_CREATE, base, name, actor)
         source = self._points.snapshot(base, kind="branch").branch
         return self.require(Action.BRANCH_CREATE, source, name, actor)
 

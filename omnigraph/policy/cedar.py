@@ -46,6 +46,8 @@ class CedarRules:
             action: self._cedar.PolicySet.from_str(policy_text(file.rules, action))
             for action in {action for rule in file.rules for action in rule.actions}
         }
+        # The first question of a process makes parts of the engine: it is nobody's.
+        self.allowing(CedarRequest("", (), Action.READ, None, None, False, False))
 
     def allowing(self, request: CedarRequest) -> list[str]:
         """The ids of the rules that allow a request."""

@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from omnigraph.errors import Forbidden
 from omnigraph.graph import Graph
 from omnigraph.graph.door import graph_for
+from omnigraph.graph.guard import ask
 from omnigraph.policy import Action, Policy
 from omnigraph.server.bearer import Tokens
 from omnigraph.server.call import JSON, RouteCall
 from omnigraph.server.endpoint import ApiEndpoint, BodySize
+from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_headers import RequestHeaders
 from omnigraph.server.serve_settings import Access
 
@@ -39,9 +41,14 @@ class Gate:
         self.tokens = tokens
         self.policies = policies  # replaced as a whole
 
-    def actor(self, header: str | None) -> str | None:
+    def actor(self, headers: RequestHeaders) -> str | None:
         """Who sends a request, or 401."""
-        return None if self.access is Access.OPEN else self.tokens.actor(header)
+        if self.access is Access.OPEN:
+            return None
+        sent = headers.getlist("authorization")
+        if len(sent) > 1:
+            raise HttpRefusal(400, "Authorization must be sent once")
+        return self.tokens.actor(sent[0] if sent else None)
 
     def require_listing(self, actor: str | None) -> None:
         """Pass if the actor may list the graphs."""
@@ -67,7 +74,7 @@ class Gate:
         """Pass if the actor may do the action, else `Forbidden`."""
         policy = self.policies.graphs.get(graph_id)
         if policy is not None:
-            policy.decide(actor, Action(action), branch, target).require()
+            ask(policy, actor, Action(action), branch, target)
         elif self.access is Access.READ_ONLY and action != Action.READ:
             raise Forbidden(action, actor)
 

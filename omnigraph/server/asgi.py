@@ -196,7 +196,7 @@ class ServerApp:
         _require_api(headers)
         if endpoint.action is None:
             return await self._own(endpoint)
-        actor = self.gate.actor(headers.get("authorization"))
+        actor = self.gate.actor(headers)
         facts["actor"] = actor
         if endpoint.operation == "listGraphs":
             self.gate.require_listing(actor)
@@ -274,7 +274,7 @@ class ServerApp:
 
         async def run(call: RouteCall) -> Answer:
             # A wait may be long: the actor and its rights are those of now.
-            actor = self.gate.actor(call.headers.get("authorization"))
+            actor = self.gate.actor(call.headers)
             graph = self.graphs.get(call.graph_id)
             call.graph = self.gate.graph(call.graph_id, graph, actor)
             return await self._run_read(endpoint, call, receive)

@@ -72,7 +72,7 @@ def served_policy(folder: Path, **settings: Any) -> Served:
         ServerSettings(
             graphs={"people": uri},
             access=Access.READ_ONLY,
-            tokens={f"act-{name}": digest_of(f"token-{name}") for name in names},
+            tokens={digest_of(f"token-{name}"): f"act-{name}" for name in names},
             policies={"people": str(file)},
             **settings,
         )

@@ -130,7 +130,7 @@ def served(
 ) -> Iterator[Served]:
     """A server of some graphs."""
     every = [uris] if isinstance(uris, str) else uris
-    tokens = {} if access is Access.OPEN else {a: digest_of(t) for a, t in TOKENS.items()}
+    tokens = {} if access is Access.OPEN else {digest_of(t): a for a, t in TOKENS.items()}
     facts = ServerSettings(
         graphs={Path(uri).name.removesuffix(".omni"): uri for uri in every},
         access=access,
