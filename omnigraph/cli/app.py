@@ -29,7 +29,6 @@ from omnigraph.cli import (
     feed_consumers,
     fmt,
     history,
-    later,
     policy_commands,
     profile,
     queries,
@@ -118,7 +117,6 @@ app.add_typer(profile.app)
 app.command()(settings.config)
 app.command()(completion.completion)
 compat.add_to(app)
-later.add_to(app)
 
 
 def _version_flag(given: bool) -> None:

@@ -147,8 +147,11 @@ def serve(
             raise BadRequest(f"--default-graph '{default_graph}' is not served", "name one that is")
         host, port = address_of(bind or environment.LISTEN_ADDR.read() or _BIND)
         actors, file = _tokens(tokens)
+        if policy and served.cluster is not None:
+            raise BadRequest("a cluster has the policies it applied", "declare it in cluster.yaml")
         policies, server_policy = files_by_graph(policy or [], by_id)
-        if policy and trust_tokens:
+        has_policy = bool(policy) or served.has_policy
+        if has_policy and trust_tokens:
             raise BadRequest("--trust-tokens trusts actors that a policy asks about", "choose one")
         if (tls_cert is None) != (tls_key is None):
             raise BadRequest("--tls-cert and --tls-key belong together", "pass both")
@@ -169,7 +172,7 @@ def serve(
             extras=served.extras,
             quarantined=served.quarantined,
             cluster=served.cluster,
-            cluster_policy=served.server_policy,
+            cluster_policy=served.cluster_policy,
             host=host,
             port=port,
             workers=workers,
@@ -177,7 +180,7 @@ def serve(
                 bool(actors),
                 is_open=unauthenticated,
                 is_trusted=trust_tokens,
-                has_policy=bool(policy) or served.has_policy,
+                has_policy=has_policy,
             ),
             policies=policies,
             server_policy=server_policy,
@@ -263,7 +266,7 @@ def _say(settings: ServerSettings, address: str, access: str) -> None:
     show(f"OMNIGRAPH_LISTEN_ADDR={address}")
     scheme = "http" if settings.tls_cert is None else "https"
     names = ", ".join(settings.graphs)
-    access = "policy" if settings.policies else access
     for graph_id, fault in settings.quarantined.items():
         typer.echo(f"not serving {graph_id}: {fault}", err=True)
+    access = "policy" if settings.has_policy else access
     typer.echo(f"serving {names} at {scheme}://{address}: {_SAID[access]}", err=True)

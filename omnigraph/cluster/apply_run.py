@@ -40,7 +40,7 @@ from omnigraph.cluster.observing import Observing
 from omnigraph.cluster.payloads import has_payload, write_payload
 from omnigraph.cluster.recovery_sweep import RecoverySweep, forget_graph
 from omnigraph.cluster.resources import graph_address, graph_of, kind_of, schema_address
-from omnigraph.errors import AlreadyExists, OmnigraphError, StorageFailed
+from omnigraph.errors import Conflict, OmnigraphError, Refused, SourceError, StorageFailed
 from omnigraph.storage.cluster_objects import ClusterObjects, step
 
 
@@ -212,7 +212,7 @@ class ApplyRun:
             self._fail(address, refusal.code, refusal.message)
             return False
         except OmnigraphError as cause:
-            if self._intents and not isinstance(cause, AlreadyExists):
+            if self._intents and not isinstance(cause, Refused | Conflict | SourceError):
                 self._unsure.add(self._intents[-1].id)
             self._fail(address, code, str(cause))
             return False

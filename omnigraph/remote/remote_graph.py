@@ -27,7 +27,7 @@ from omnigraph.graph.handles import BranchHandle
 from omnigraph.graph.source_text import query_text
 from omnigraph.pipeline.frames import Frames
 from omnigraph.remote.from_wire import mutation_of, snapshot_of
-from omnigraph.remote.http_connection import JSON, REPLAY, encoded, given
+from omnigraph.remote.http_connection import IF_COMMIT, JSON, REPLAY, encoded, given
 from omnigraph.remote.remote_entities import RemoteEntityVerbs
 from omnigraph.remote.remote_reviews import RemoteReviews
 from omnigraph.remote.remote_schema import RemoteSchema
@@ -43,12 +43,12 @@ from omnigraph.remote.remote_views import (
 )
 from omnigraph.remote.served_changes import ServedChanges
 from omnigraph.remote.served_rows import ARROW, result_of
+from omnigraph.remote.stored_queries import RemoteStoredQueries
 from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.stats import StatsView
 from omnigraph.storage.upkeep.repair import RepairReport
 
-IF_COMMIT = "Omnigraph-If-Graph-Commit"
 _USE_SHELL = "run `omnigraph {} GRAPH` where the files of the graph are"
 
 
@@ -65,6 +65,7 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs):
         self.recoveries = RemoteRecoveries(session)
         self.changes = RemoteChangeFeed(session)
         self.reviews = RemoteReviews(session)
+        self.stored_queries = RemoteStoredQueries(session)
         self.spark = cast(Frames, _NoFrames(self.uri))
 
     @property
@@ -288,6 +289,15 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs):
     def cache_bytes(self) -> int:
         """Zero: nothing is kept in memory between queries here."""
         return 0
+
+    @property
+    def embedder(self) -> None:
+        """None: texts are embedded by the server."""
+        return None
+
+    def embed_with(self, provider: object) -> NoReturn:
+        """Texts are embedded by the server."""
+        raise NotServed("embed_with", self.uri, "declare the provider in its cluster.yaml")
 
     def _refuse(self, verb: str, command: str) -> NoReturn:
         raise NotServed(verb, self.uri, _USE_SHELL.format(command))

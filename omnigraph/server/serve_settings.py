@@ -98,7 +98,13 @@ class ServerSettings:
     cluster: str | None = None  # the storage of the cluster whose graphs these are
     extras: dict[str, GraphExtras] = field(default_factory=dict)  # by the id of the graph
     quarantined: dict[str, str] = field(default_factory=dict)  # graphs that are not served, and why
-    cluster_policy: str | None = None  # the text of the policy of the whole server
+    cluster_policy: str | None = None  # the text of the policy that grants graph_list
+
+    @property
+    def has_policy(self) -> bool:
+        """Whether a policy, of a file or of the cluster, decides anything."""
+        applied = any(each.policy is not None for each in self.extras.values())
+        return bool(self.policies or applied or self.server_policy or self.cluster_policy)
 
     def to_json(self) -> bytes:
         """The settings for a worker."""

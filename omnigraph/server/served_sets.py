@@ -33,13 +33,14 @@ class ServedSet:
     extras: dict[str, GraphExtras] = field(default_factory=dict)
     quarantined: dict[str, str] = field(default_factory=dict)
     cluster: str | None = None
-    server_policy: str | None = None
+    cluster_policy: str | None = None
 
     @property
     def has_policy(self) -> bool:
-        """Whether the cluster brings a policy."""
-        of_graph = any(each.policy is not None for each in self.extras.values())
-        return of_graph or self.server_policy is not None
+        """Whether the cluster applied a policy."""
+        return self.cluster_policy is not None or any(
+            each.policy is not None for each in self.extras.values()
+        )
 
 
 def set_of_graphs(uris: list[str], ids: list[str], folders: list[str]) -> ServedSet:

@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from omnigraph.cluster.query_catalog import StoredQuery
 from omnigraph.plan.facts import Field
+from omnigraph.policy import Action
 from omnigraph.server import wire
 from omnigraph.server.bodies import change_output
 from omnigraph.server.call import Answer, RouteCall, answered
@@ -25,6 +26,7 @@ _NO_REQUEST = wire.InvokeStoredQueryRequest()
 
 def stored_queries(call: RouteCall) -> Answer:
     """Every stored query of a graph, with its parameters."""
+    call.require(Action.READ, MAIN)
     return answered(wire.QueryCatalog(queries=[_entry(query) for query in call.stored]))
 
 
@@ -59,6 +61,7 @@ def in_lane(endpoint: ApiEndpoint, call: RouteCall) -> ApiEndpoint:
 
 
 def _query(call: RouteCall) -> StoredQuery:
+    call.require(Action.INVOKE_QUERY)  # what the query itself needs is asked by the graph
     query = call.stored.get(call.path["name"])
     if query is None:
         raise HttpRefusal(404, "stored query not found")

@@ -90,7 +90,9 @@ class ClusterObjects:
             if stored is None or stored.data != expected:
                 return False
             self._objects.delete(path)
-            self._objects.prune(path.rpartition("/")[0])  # a folder that it alone had made
+            if self._where.path is not None:
+                with suppress(OSError):  # a folder that it alone had made
+                    os.rmdir(self._where.path / path.rpartition("/")[0])
             return True
 
     def delete(self, path: str) -> None:
