@@ -41,7 +41,7 @@ def server(tmp_path: Path) -> Iterator[Served]:
         ServerSettings(
             graphs={"people": new_graph(tmp_path)},
             access=Access.READ_ONLY,
-            tokens={actor: digest_of(f"token-{actor}") for actor in ("ada", "bob", "cid")},
+            tokens={digest_of(f"token-{actor}"): actor for actor in ("ada", "bob", "cid")},
             policies={"people": str(policy)},
             extras={"people": extras_of_folder(str(folder))},
         )
