@@ -25,6 +25,7 @@ from omnigraph.policy import Action
 from omnigraph.server import feed_waiting, openapi, wire
 from omnigraph.server.access import Gate, ServedPolicies
 from omnigraph.server.answer_sender import AnswerSender
+from omnigraph.server.applied_sets import AppliedSets, worker_document
 from omnigraph.server.bearer import Tokens
 from omnigraph.server.body_reader import BodyReader
 from omnigraph.server.call import JSON, Answer, JobDesk, RouteCall, answered
@@ -103,7 +104,10 @@ class ServerApp:
         self._desk = JobDesk(self.jobs, settings)
         self._admission = WriteAdmission(limits.actor_inflight, limits.actor_bytes)
         folder = Path(settings.run_folder) if settings.run_folder else None
-        self.metrics = Metrics(folder, self._gauges, self._totals)
+        self.sets: AppliedSets | None = None  # reloaded by a worker
+        self.metrics = Metrics(
+            folder, self._gauges, self._totals, lambda: worker_document(self.sets)
+        )
         self._document: bytes | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -353,7 +357,11 @@ class ServerApp:
                 states = self.graphs.readiness()
                 listed = [wire.GraphReadiness(graph_id=i, open=is_) for i, is_ in states.items()]
                 ready = all(states.values())
-                answer = answered(wire.ReadyOutput(ready=ready, graphs=listed))
+                workers = await asyncio.get_running_loop().run_in_executor(
+                    None, self.metrics.workers
+                )
+                shown = [wire.WorkerReadiness(**each) for each in workers]
+                answer = answered(wire.ReadyOutput(ready=ready, graphs=listed, workers=shown))
                 answer.status = 200 if ready else 503
                 return answer
             case "metrics":
@@ -377,6 +385,7 @@ class ServerApp:
             'omnigraph_queue_depth{pool="write"}': self.writes.waiting,
             "omnigraph_open_graphs": len(opened),
             "omnigraph_jobs_running": self.jobs.running,
+            "omnigraph_applied_kept": 0 if self.sets is None else len(self.sets.kept),
         }
 
     def _totals(self) -> dict[str, float]:

@@ -90,6 +90,12 @@ class Tokens:
         """Take other tokens, all at once: actors by digest."""
         self._digests = tuple((digest.encode(), actor) for digest, actor in actors.items())
 
+    @property
+    def digest(self) -> str:
+        """The digest of all of them, which tells whether two workers know the same ones."""
+        known = sorted(digest + actor.encode() for digest, actor in self._digests)
+        return hashlib.sha256(b"\n".join(known)).hexdigest()
+
     def actor(self, header: str | None) -> str:
         """The actor of an `Authorization` header, or 401."""
         if header is None or not header.startswith("Bearer "):

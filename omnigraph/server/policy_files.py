@@ -42,7 +42,8 @@ class ReloadedFiles:
     """Takes over changes of the tokens file and of policy files."""
 
     def __init__(self, settings: ServerSettings, gate: Gate, log: RequestLog) -> None:
-        self._settings = settings
+        self.settings = settings  # replaced as a whole
+        self.faults: dict[str, str] = {}  # by what could not be reloaded
         self._gate = gate
         self._log = log
         self._tokens = [settings.tokens_file] if settings.tokens_file is not None else []
@@ -70,16 +71,21 @@ class ReloadedFiles:
             try:
                 self._gate.tokens.replace(tokens_of_file(path))
             except OmnigraphError as cause:
+                self.faults["tokens"] = str(cause)
                 self._log.event("tokens_kept", cause=str(cause))
+            else:
+                self.faults.pop("tokens", None)
 
     def _reload_policies(self) -> None:
         if not self._policies:
             return
         try:
-            self._gate.policies = policies_of(self._settings)
+            self._gate.policies = policies_of(self.settings)
         except OmnigraphError as cause:
+            self.faults["policies"] = str(cause)
             self._log.event("policy_kept", cause=str(cause))
         else:
+            self.faults.pop("policies", None)
             self._log.event("policy_reloaded", files=len(self._policies))
 
 

@@ -66,6 +66,7 @@ class GraphExtras:
     blob_bases: tuple[str, ...] = ()
     policy: str | None = None
     checks: tuple[tuple[str, str], ...] = ()  # targets of merges, and the stored read for each
+    folder: str | None = None  # where queries and checks are read from, again when they change
 
 
 NO_EXTRAS = GraphExtras()

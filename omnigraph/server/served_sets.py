@@ -4,6 +4,7 @@ Invariant: what cannot be served at all is refused before a port is opened; a gr
 that cannot be served is left out with its reason.
 """
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,7 +75,9 @@ def extras_of_folder(folder: str) -> GraphExtras:
         require_version(document)
         checks = read_checks(document)
     named = tuple((check.target, check.query) for check in checks)
-    return GraphExtras(queries=texts_of_folder(folder), checks=named)
+    return GraphExtras(
+        queries=texts_of_folder(folder), checks=named, folder=os.path.abspath(folder)
+    )
 
 
 def set_of_cluster(cluster: str) -> ServedSet:

@@ -39,11 +39,21 @@ class GraphReadiness(Body, kw_only=True):
     open: bool
 
 
+class WorkerReadiness(Body, kw_only=True):
+    """A worker: the digest of the queries, policies, providers and tokens that it has in force, and
+    what has a newer set that cannot be used."""
+
+    worker: int
+    applied: str
+    kept: list[str]
+
+
 class ReadyOutput(Body, kw_only=True):
-    """Whether every graph is open."""
+    """Whether every graph is open, and what each worker has in force."""
 
     ready: bool
     graphs: list[GraphReadiness]
+    workers: list[WorkerReadiness]
 
 
 class WhoamiOutput(Body, kw_only=True):

@@ -22,6 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.server import wire
+from omnigraph.server.applied_sets import AppliedSets
 from omnigraph.server.asgi import ServerApp
 from omnigraph.server.connection import ABORT
 from omnigraph.server.policy_files import ReloadedFiles, policies_of
@@ -113,6 +114,9 @@ class Worker:
         policies = policies_of(self._settings)
         self._app = ServerApp(self._settings, self._graphs, self._log, policies)
         self._files = ReloadedFiles(self._settings, self._app.gate, self._log)
+        self._app.sets = AppliedSets(
+            self._settings, self._graphs, self._app.gate, self._files, self._log
+        )
         self._clock = UpkeepClock(parse_schedule(self._settings.upkeep), self._app.jobs.start)
         if self._settings.tokens_file is not None:
             self._files.reload()  # it may have changed since the server started
@@ -167,6 +171,9 @@ class Worker:
             await loop.run_in_executor(None, self._graphs.retry)
             await loop.run_in_executor(None, self._look_at_clock)
             await loop.run_in_executor(None, self._files.look)
+            assert self._app.sets is not None
+            for swap in await loop.run_in_executor(None, self._app.sets.look):
+                swap()  # here, where no request is between its first and last look at a set
 
     def _look_at_clock(self) -> None:
         """Start the upkeep that became due."""
