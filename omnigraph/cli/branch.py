@@ -35,6 +35,7 @@ from omnigraph.errors import ChecksFailed, MergeConflicts
 if TYPE_CHECKING:
     from omnigraph.exec.merge.resolve import Resolve
     from omnigraph.exec.merge.run import MergeOutcome
+    from omnigraph.graph import Graph
 
 app = typer.Typer(
     name="branch",
@@ -127,6 +128,14 @@ ResolveOption = Annotated[
 ByOption = Annotated[
     By, typer.Option("--by", help="property: sides may change other properties of an entity.")
 ]
+CheckFiles = Annotated[
+    list[str] | None,
+    typer.Option("--check", metavar="FILE", help="Reads (.gq) that must then give no rows."),
+]
+CheckQueries = Annotated[
+    str | None,
+    typer.Option("--queries", metavar="DIR", help="Stored queries, for checks that are declared."),
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Only show what would change, and the conflicts.")
 ]
@@ -143,10 +152,8 @@ def merge(
         bool, typer.Option("--delete-branch", help="Delete the source afterwards.")
     ] = False,
     dry_run: DryRun = False,
-    check: Annotated[
-        list[str] | None,
-        typer.Option("--check", metavar="FILE", help="Reads (.gq) that must then give no rows."),
-    ] = None,
+    check: CheckFiles = None,
+    queries: CheckQueries = None,
     actor: Actor = None,
     message: Message = None,
     meta: Meta = None,
@@ -167,7 +174,8 @@ def merge(
         if not dry_run:
             write_target("branch merge", where, quiet=quiet)
         # Checks read the merged graph, which is made for them and taken away.
-        with open_graph(where, read_only=dry_run and not check) as graph:
+        with open_graph(where, read_only=dry_run and not (check or queries)) as graph:
+            declare_checks(graph, queries)
             try:
                 with following("compare", quiet=quiet) as progress:
                     outcome = graph.branches.merge(
@@ -188,6 +196,17 @@ def merge(
             except ChecksFailed as refused:
                 show_failed_checks(refused, as_json=json)
             show_merge(outcome, as_json=json)
+
+
+def declare_checks(graph: Graph, folder: str | None) -> None:
+    """Demand the checks of a folder of stored queries, where those of a policy are too."""
+    if folder is None:
+        return
+    from omnigraph.policy import TargetCheck
+    from omnigraph.server.served_sets import extras_of_folder
+
+    extras = extras_of_folder(folder)
+    graph.check_merges([TargetCheck(*each) for each in extras.checks], extras.queries)
 
 
 def show_merge(outcome: MergeOutcome, *, as_json: bool) -> None:

@@ -12,8 +12,10 @@ from omnigraph.cli.address import graph_uri, write_target
 from omnigraph.cli.branch import (
     By,
     ByOption,
+    CheckQueries,
     DryRun,
     ResolveOption,
+    declare_checks,
     resolution,
     show_failed_checks,
     show_merge,
@@ -202,6 +204,7 @@ def merge(
         bool, typer.Option("--delete-branch", help="Delete the source afterwards.")
     ] = False,
     dry_run: DryRun = False,
+    queries: CheckQueries = None,
     actor: Actor = None,
     message: Message = None,
     meta: Meta = None,
@@ -218,6 +221,7 @@ def merge(
             write_target("review merge", where, quiet=quiet)
         with open_graph(where) as graph:
             review_id = _id(graph, name)
+            declare_checks(graph, queries)
             try:
                 with following("compare", quiet=quiet) as progress:
                     outcome = graph.reviews.merge(

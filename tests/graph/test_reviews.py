@@ -2,7 +2,9 @@
 
 import os
 import signal
+import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +12,17 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.graph import Graph
+from omnigraph.graph import Graph, review_records
 from omnigraph.graph.door import graph_for
 from omnigraph.graph.review_gate import ReviewGate
 from omnigraph.graph.reviews import COMMENTS_MAX, TEXT_MAX, TITLE_MAX
 from omnigraph.policy import Policy
 from omnigraph.storage import failpoints
 from tests.forked import KILLED, context, run
+from tests.storage.conftest import s3_server
+from tests.storage.s3 import BUCKET, Server
+
+__all__ = ["s3_server"]
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
 POLICY = """
@@ -438,3 +444,32 @@ def test_a_kill_in_a_change_leaves_the_record_and_no_lock(graph: Graph) -> None:
     assert run(_change_and_die, graph.uri, review.id) == KILLED
     assert graph.reviews.get(review.id) == review
     assert len(graph.reviews.approve(review.id, actor="cid").approvals) == 1
+
+
+# ---- in a bucket
+
+
+def test_reviews_in_a_bucket_are_swapped_there(s3_server: Server) -> None:
+    uri = f"s3://{BUCKET}/{uuid.uuid4().hex}.omni"
+    options = {"storage_options": s3_server.options}
+    with og.init(uri, schema=SCHEMA, **options) as graph, og.open(uri, **options) as other:
+        graph.branches.create("work")
+        add(graph, "Bob", "work")
+        review = graph.reviews.open("work", title="t", actor="ada")
+        with ThreadPoolExecutor(6) as pool:
+            handles = [graph, other] * 3
+            calls = [
+                pool.submit(handle.reviews.comment, review.id, f"c{number}", actor=f"a{number}")
+                for number, handle in enumerate(handles)
+            ]
+            for call in calls:
+                call.result()
+        other.reviews.approve(review.id, actor="bob")
+        shown = graph.reviews.get(review.id)
+        assert sorted(c.text for c in shown.comments) == [f"c{number}" for number in range(6)]
+        stale = review_records._encoded(review)
+        assert not graph.beside.swap("reviews", review.id, b"{}", stale)
+        done = other.reviews.merge(review.id, actor="bob")
+        assert done.commit is not None
+        assert graph.reviews.get(review.id).commit_id == done.commit.id
+        assert graph.reviews.merge(review.id).repeated
