@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -52,6 +53,8 @@ app = typer.Typer(
 ReviewName = Annotated[
     str, typer.Argument(metavar="REVIEW", help="Its id, or the source branch of the open one.")
 ]
+
+_ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 
 
 class State(StrEnum):
@@ -245,6 +248,8 @@ def merge(
 
 def _id(graph: Graph, name: str) -> str:
     """The id of a review that is named by its id, or by the source of the one open review."""
+    if _ULID.fullmatch(name):
+        return name
     named = graph.reviews.list(source=name)
     still = [review for review in named if review.state == State.OPEN]
     if len(still) > 1:
