@@ -48,7 +48,7 @@ from omnigraph.storage.cluster_objects import ClusterObjects, step
 class ApplyRun:
     """One apply, under the lock."""
 
-    objects: ClusterObjects
+    root: ClusterObjects
     desired: Desired
     seen: LedgerSnapshot
     actor: str | None
@@ -66,8 +66,8 @@ class ApplyRun:
 
     def __post_init__(self) -> None:
         self.ledger = copy.deepcopy(self.seen.ledger)
-        self._sweep = RecoverySweep(self.objects, self.desired, self.ledger, self.findings)
-        self._observing = Observing(self.objects, self.desired, self.ledger, self.findings)
+        self._sweep = RecoverySweep(self.root, self.desired, self.ledger, self.findings)
+        self._observing = Observing(self.root, self.desired, self.ledger, self.findings)
 
     @property
     def converged(self) -> bool:
@@ -77,7 +77,7 @@ class ApplyRun:
 
     def run(self) -> None:
         """Make every change that can be made, and publish them."""
-        self._sweep.run(read_intents(self.objects))
+        self._sweep.run(read_intents(self.root))
         self._look()
         self._plan()
         step("cluster.planned")
@@ -104,9 +104,7 @@ class ApplyRun:
             graph = graph_of(address)
             if kind_of(address) == "graph" and address not in self.desired.resources:
                 assert graph is not None
-                approval = standing_approval(
-                    self.objects, self.ledger, graph, digest, self.findings
-                )
+                approval = standing_approval(self.root, self.ledger, graph, digest, self.findings)
                 if approval is not None:
                     self._approvals[graph] = approval
         self.changes = planned(self.desired, self.ledger, self._approvals)
@@ -136,7 +134,7 @@ class ApplyRun:
         def make() -> None:
             text = self.desired.current_content(schema).decode()
             self._note(GraphStep.CREATE, graph, before=None, after=digest)
-            create_graph(self.objects, graph, text)
+            create_graph(self.root, graph, text)
 
         if self._moved(graph_address(graph), "graph_create_failed", make):
             self.ledger.resources[schema] = entry_of(
@@ -156,7 +154,7 @@ class ApplyRun:
         def make() -> None:
             text = self.desired.current_content(schema).decode()
             self._note(GraphStep.MIGRATE, graph, before=before, after=change.after)
-            migrate_graph(self.objects, graph, text, self.actor)
+            migrate_graph(self.root, graph, text, self.actor)
 
         if self._moved(schema, "schema_apply_failed", make):
             self.ledger.resources[schema] = entry_of(
@@ -172,7 +170,7 @@ class ApplyRun:
         def make() -> None:
             before = None if schema is None else schema.digest
             self._note(GraphStep.DELETE, graph, before=before, after=None, approval=approval.id)
-            delete_graph(self.objects, graph)
+            delete_graph(self.root, graph)
 
         if self._moved(change.resource, "graph_delete_failed", make):
             forget_graph(self.ledger, graph)
@@ -194,7 +192,7 @@ class ApplyRun:
     ) -> None:
         self._intents.append(
             write_intent(
-                self.objects,
+                self.root,
                 operation,
                 graph,
                 before=before,
@@ -241,7 +239,7 @@ class ApplyRun:
                 if has_payload(address):
                     content = self.desired.current_content(address)
                     assert change.after is not None
-                    write_payload(self.objects, address, change.after, content)
+                    write_payload(self.root, address, change.after, content)
             except ClusterRefusal as refusal:
                 self._fail(address, refusal.code, refusal.message)
                 continue
@@ -315,7 +313,7 @@ class ApplyRun:
         if self.ledger.to_json() != before or self.seen.data is None:
             step("cluster.state_before")
             try:
-                self.seen = write_ledger(self.objects, self.seen, self.ledger)
+                self.seen = write_ledger(self.root, self.seen, self.ledger)
             except ClusterRefusal as refusal:
                 self.findings.add(refusal.code, refusal.path, refusal.message)
                 self._tell_pending(bool(settled))
@@ -324,15 +322,15 @@ class ApplyRun:
             step("cluster.state_written")
         try:
             for approval in used:
-                keep_consumed(self.objects, approval)
+                keep_consumed(self.root, approval)
             for intent in settled:
                 if intent.id not in self._unsure:
-                    delete_intent(self.objects, intent)
+                    delete_intent(self.root, intent)
         except StorageFailed as cause:
             # The ledger says what became of them: the next sweep finds them settled.
-            self.findings.warn("cluster_recovery_pending", self.objects.uri, str(cause))
+            self.findings.warn("cluster_recovery_pending", self.root.uri, str(cause))
 
     def _tell_pending(self, has_moved: bool) -> None:
         if has_moved:
             text = "graphs were changed and the ledger does not say so yet: apply again"
-            self.findings.add("actual_applied_state_pending", self.objects.uri, text)
+            self.findings.add("actual_applied_state_pending", self.root.uri, text)

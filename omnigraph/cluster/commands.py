@@ -5,11 +5,7 @@ exactly when a diagnostic is an error. Only apply, refresh and import write the 
 """
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 from omnigraph.cluster.apply_run import ApplyRun
 from omnigraph.cluster.approvals import keep_consumed, standing_approval, write_approval
@@ -22,32 +18,21 @@ from omnigraph.cluster.changes_planned import (
     planned,
 )
 from omnigraph.cluster.declared import CONFIG_FILE, read_config
-from omnigraph.cluster.desired import Desired, read_desired
-from omnigraph.cluster.diagnostics import ClusterRefusal, Diagnostics
+from omnigraph.cluster.desired import Desired
+from omnigraph.cluster.diagnostics import ClusterRefusal
 from omnigraph.cluster.graph_intents import delete_intent, read_intents
-from omnigraph.cluster.ledger import STATE, Ledger, LedgerSnapshot, read_ledger, write_ledger
+from omnigraph.cluster.ledger import STATE, write_ledger
+from omnigraph.cluster.ledger_session import Document, LedgerSession
 from omnigraph.cluster.live_graphs import look_at_graph
 from omnigraph.cluster.observing import Observing
 from omnigraph.cluster.recovery_sweep import RecoverySweep
-from omnigraph.cluster.resources import graph_address, graph_of, is_address, kind_of
-from omnigraph.cluster.state_lock import LOCK, StateLock, force_unlock, locked, read_lock
-from omnigraph.errors import OmnigraphError
+from omnigraph.cluster.resources import graph_of, is_address, kind_of
+from omnigraph.cluster.state_lock import force_unlock
 from omnigraph.storage.cluster_objects import ClusterObjects
 
-Document = dict[str, Any]
 
-
-@dataclass(slots=True)
-class ClusterCommand:
+class ClusterCommand(LedgerSession):
     """One command on the cluster of a folder."""
-
-    folder: Path
-    options: dict[str, str] | None = None
-    findings: Diagnostics = field(default_factory=Diagnostics)
-    objects: ClusterObjects | None = None
-    seen: LedgerSnapshot = field(default_factory=lambda: LedgerSnapshot(None, Ledger()))
-    own: StateLock | None = None
-    other: StateLock | None = None
 
     # ---- reading
 
@@ -67,17 +52,17 @@ class ClusterCommand:
     def plan(self) -> Document:
         """What an apply would do."""
         desired = self._desired()
+        revision = self._revision(desired)
         changes: Changes = {}
-        with self._told(), self._turn("plan"):
+        with self._noted(), self._turn("plan"):
             self._tell_missing()
             self._tell_intents()
             if self.findings.ok:
                 changes = self._planned(desired)
-        is_valid = self.objects is not None and bool(desired.resources or desired.config.graphs)
         return {
             "ok": self.findings.ok,
             "config_dir": str(self.folder),
-            "desired_revision": self._revision(desired, is_known=is_valid),
+            "desired_revision": revision,
             "resource_digests": desired.digests,
             "dependencies": [each.to_json() for each in desired.dependencies],
             "state_observations": self._state(),
@@ -89,7 +74,7 @@ class ClusterCommand:
 
     def status(self) -> Document:
         """What the ledger says."""
-        with self._told():
+        with self._noted():
             config = read_config(self.folder, self.findings)
             if config is not None:
                 # Only the storage root matters here; declarations may be at fault.
@@ -102,12 +87,12 @@ class ClusterCommand:
     def unlock(self, lock_id: str) -> Document:
         """Remove a lock by its exact id."""
         is_removed = False
-        with self._told():
+        with self._noted():
             config = read_config(self.folder, self.findings)
             if config is not None:
                 self.findings.entries.clear()
-                self.objects = ClusterObjects(config.storage, self.options)
-                force_unlock(self.objects, lock_id)
+                self.root = ClusterObjects(config.storage, self.options)
+                force_unlock(self.root, lock_id)
                 is_removed = True
                 self._open(config.storage)
         return {
@@ -123,11 +108,12 @@ class ClusterCommand:
     def apply(self, actor: str | None) -> Document:
         """Make the cluster what is declared."""
         desired = self._desired()
+        revision = self._revision(desired)
         run: ApplyRun | None = None
-        with self._told(), self._turn("apply"):
+        with self._noted(), self._turn("apply"):
             if self.findings.ok and self._require_ledger():
-                assert self.objects is not None
-                run = ApplyRun(self.objects, desired, self.seen, actor, self.findings)
+                assert self.root is not None
+                run = ApplyRun(self.root, desired, self.seen, actor, self.findings)
                 run.run()
                 self.seen = run.seen
         changes = {} if run is None else run.changes
@@ -138,7 +124,7 @@ class ClusterCommand:
             document["actor"] = actor
         return {
             **document,
-            "desired_revision": self._revision(desired, is_known=run is not None),
+            "desired_revision": revision,
             "state_observations": self._state(),
             "changes": [each.to_json() for each in changes.values()],
             "applied_count": len(done),
@@ -156,13 +142,13 @@ class ClusterCommand:
         if actor is None:
             text = "an approval is somebody's: pass --as ACTOR, or set operator.actor"
             self.findings.add("actor_required", resource, text)
-        with self._told(), self._turn("approve"):
+        with self._noted(), self._turn("approve"):
             if self.findings.ok and self._require_ledger():
-                assert self.objects is not None
+                assert self.root is not None
                 assert actor is not None
                 graph = self._require_deletion(resource, desired)
                 approval = write_approval(
-                    self.objects,
+                    self.root,
                     self.seen.ledger,
                     graph,
                     actor=actor,
@@ -191,101 +177,35 @@ class ClusterCommand:
 
     def _observed(self, operation: str) -> Document:
         desired = self._desired()
-        with self._told(), self._turn(operation):
+        with self._noted(), self._turn(operation):
             if self.findings.ok and self._may_observe(operation):
-                assert self.objects is not None
+                assert self.root is not None
                 ledger = copy.deepcopy(self.seen.ledger)
-                sweep = RecoverySweep(self.objects, desired, ledger, self.findings)
-                sweep.run(read_intents(self.objects))
-                Observing(self.objects, desired, ledger, self.findings).all()
-                self.seen = write_ledger(self.objects, self.seen, ledger)
+                sweep = RecoverySweep(self.root, desired, ledger, self.findings)
+                sweep.run(read_intents(self.root))
+                Observing(self.root, desired, ledger, self.findings).all()
+                self.seen = write_ledger(self.root, self.seen, ledger)
                 for approval in sweep.used:
-                    keep_consumed(self.objects, approval)
+                    keep_consumed(self.root, approval)
                 for intent in sweep.settled:
-                    delete_intent(self.objects, intent)
+                    delete_intent(self.root, intent)
         return self._standing(operation)
 
     def _may_observe(self, operation: str) -> bool:
         if operation == "refresh":
             return self._require_ledger()
         if self.seen.data is not None:
-            assert self.objects is not None
+            assert self.root is not None
             text = "there is a ledger already: refresh looks at the graphs again"
-            self.findings.add("state_already_exists", self.objects.join(STATE), text)
+            self.findings.add("state_already_exists", self.root.join(STATE), text)
             return False
         return True
 
     # ---- parts
 
-    def _desired(self) -> Desired:
-        config, desired = read_desired(self.folder, self.findings)
-        if config is not None:
-            self.objects = ClusterObjects(config.storage, self.options)
-            if not config.locks:
-                text = "state.lock is false: nothing keeps two commands apart but the last write"
-                self.findings.add("state_lock_disabled", "state.lock", text)
-        return desired
-
-    def _open(self, storage: str) -> None:
-        """Read the ledger and the lock of a storage root."""
-        self.objects = self.objects or ClusterObjects(storage, self.options)
-        self.other = read_lock(self.objects)
-        self.seen = read_ledger(self.objects)
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Make a diagnostic of what ends a command."""
-        try:
-            yield
-        except ClusterRefusal as refusal:
-            self.findings.add(refusal.code, refusal.path, refusal.message)
-        except OmnigraphError as cause:
-            path = str(self.folder) if self.objects is None else self.objects.uri
-            self.findings.add("state_read_error", path, str(cause))
-
-    @contextmanager
-    def _turn(self, operation: str) -> Iterator[None]:
-        """Alone with the ledger, which is read afresh; without a lock if none is asked for."""
-        if self.objects is None:
-            yield
-            return
-        if any(each.code == "state_lock_disabled" for each in self.findings):
-            self.seen = read_ledger(self.objects)
-            yield
-            return
-        try:
-            with locked(self.objects, operation) as lock:
-                self.own = lock
-                self.seen = read_ledger(self.objects)
-                yield
-        except ClusterRefusal as refusal:
-            if refusal.code == "state_lock_held":
-                self._open("")
-            raise
-
-    def _require_ledger(self) -> bool:
-        if self.seen.data is not None:
-            return True
-        assert self.objects is not None
-        text = "there is no ledger yet: run omnigraph cluster import first"
-        self.findings.add("state_missing", self.objects.join(STATE), text)
-        return False
-
-    def _tell_missing(self) -> None:
-        if self.objects is not None and self.seen.data is None:
-            text = "there is no ledger yet: omnigraph cluster import makes one"
-            self.findings.warn("state_missing", self.objects.join(STATE), text)
-
-    def _tell_intents(self) -> None:
-        if self.objects is None:
-            return
-        for intent in read_intents(self.objects):
-            text = f"{intent.operation} of {intent.created_at} was cut off: apply settles it"
-            self.findings.warn("cluster_recovery_pending", graph_address(intent.graph), text)
-
     def _planned(self, desired: Desired) -> Changes:
         """The changes, with a preview of each migration."""
-        assert self.objects is not None
+        assert self.root is not None
         ledger = self.seen.ledger
         approved = [
             graph
@@ -293,7 +213,7 @@ class ClusterCommand:
             if kind_of(address) == "graph"
             and address not in desired.resources
             and (graph := graph_of(address)) is not None
-            and standing_approval(self.objects, ledger, graph, desired.config_digest, self.findings)
+            and standing_approval(self.root, ledger, graph, desired.config_digest, self.findings)
         ]
         changes = planned(desired, ledger, approved)
         for address, change in list(changes.items()):
@@ -306,10 +226,10 @@ class ClusterCommand:
         return changes
 
     def _preview(self, changes: Changes, address: str, desired: Desired) -> None:
-        assert self.objects is not None
+        assert self.root is not None
         graph, resource = graph_of(address), desired.resources[address]
         assert graph is not None
-        sight = look_at_graph(self.objects, graph, (resource.digest, resource.content.decode()))
+        sight = look_at_graph(self.root, graph, (resource.digest, resource.content.decode()))
         if sight.error is not None or not sight.exists:
             text = sight.error or f"there is no graph at {sight.uri}"
             self.findings.add("schema_preview_unavailable", address, text)
@@ -330,9 +250,9 @@ class ClusterCommand:
             raise ClusterRefusal("approval_not_required", resource, text)
         return graph
 
-    def _revision(self, desired: Desired, *, is_known: bool) -> Document:
-        is_valid = is_known and self.objects is not None
-        return {"config_digest": desired.config_digest} if is_valid else {}
+    def _revision(self, desired: Desired) -> Document:
+        """What is declared, if it can be applied; asked before anything else is found wrong."""
+        return {"config_digest": desired.config_digest} if self.findings.ok else {}
 
     def _standing(self, operation: str | None = None) -> Document:
         ledger = self.seen.ledger
@@ -347,32 +267,3 @@ class ClusterCommand:
             "observations": ledger.observations,
             "diagnostics": self.findings.to_json(),
         }
-
-    def _state(self) -> Document:
-        """What is known of the ledger and its lock."""
-        seen, objects = self.seen, self.objects
-        root = str(self.folder) if objects is None else objects.uri
-        document: Document = {
-            "state_path": f"{root}/{STATE}",
-            "lock_path": f"{root}/{LOCK}",
-            "state_found": seen.data is not None,
-        }
-        if seen.ledger.config_digest is not None:
-            document["applied_config_digest"] = seen.ledger.config_digest
-        document["state_revision"] = seen.ledger.revision
-        if seen.cas is not None:
-            document["state_cas"] = seen.cas
-        document["resource_count"] = len(seen.ledger.resources)
-        document["locked"] = self.other is not None
-        if self.other is not None:
-            document["lock_id"] = self.other.id
-        document["lock_acquired"] = self.own is not None
-        if self.own is not None:
-            document["acquired_lock_id"] = self.own.id
-        lock = self.other
-        if lock is not None:
-            document["lock_operation"] = lock.operation
-            document["lock_created_at"] = lock.created_at
-            document["lock_pid"] = lock.pid
-            document["lock_age_seconds"] = lock.age_seconds
-        return document

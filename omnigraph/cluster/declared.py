@@ -83,7 +83,7 @@ class ClusterConfig:
 
     folder: Path
     storage: str
-    locks: bool = True
+    takes_lock: bool = True
     name: str | None = None
     providers: Mapping[str, dict[str, str]] = field(default_factory=dict)  # profiles by address
     graphs: Mapping[str, DeclaredGraph] = field(default_factory=dict)

@@ -20,7 +20,7 @@ from omnigraph.storage.cluster_objects import ClusterObjects
 class Observing:
     """Looks at graphs and payloads, and lets a ledger say what is there."""
 
-    objects: ClusterObjects
+    root: ClusterObjects
     desired: Desired
     ledger: Ledger
     findings: Diagnostics
@@ -29,7 +29,7 @@ class Observing:
         """A graph as it is now, beside its declared schema."""
         schema = self.desired.resources.get(schema_address(graph))
         declared = None if schema is None else (schema.digest, schema.content.decode())
-        return look_at_graph(self.objects, graph, declared)
+        return look_at_graph(self.root, graph, declared)
 
     def all(self) -> None:
         """Look at every graph that is applied or declared, and at every payload."""
@@ -124,7 +124,7 @@ class Observing:
 
     def _payload(self, address: str, entry: LedgerEntry) -> None:
         try:
-            read_payload(self.objects, address, entry.digest)
+            read_payload(self.root, address, entry.digest)
         except ClusterRefusal as refusal:
             condition = CONDITIONS[refusal.code]
             if condition == UNREADABLE:

@@ -37,7 +37,7 @@ from omnigraph.storage.cluster_objects import ClusterObjects, step
 class RecoverySweep:
     """Settles intents one by one."""
 
-    objects: ClusterObjects
+    root: ClusterObjects
     desired: Desired
     ledger: Ledger
     findings: Diagnostics
@@ -58,10 +58,10 @@ class RecoverySweep:
         step("cluster.swept")
 
     def _settle(self, intent: GraphIntent) -> None:
-        if intent.operation is GraphStep.DELETE and is_half_deleted(self.objects, intent.graph):
+        if intent.operation is GraphStep.DELETE and is_half_deleted(self.root, intent.graph):
             self._finish_deletion(intent)
             return
-        sight = look_at_graph(self.objects, intent.graph, None)
+        sight = look_at_graph(self.root, intent.graph, None)
         if sight.error is not None:
             self._keep(intent, sight.error)
             return
@@ -77,7 +77,7 @@ class RecoverySweep:
     def _settle_creation(self, intent: GraphIntent, sight: GraphSight) -> None:
         if sight.exists:
             self._adopt(intent, sight)
-        elif has_files(self.objects, intent.graph):
+        elif has_files(self.root, intent.graph):
             text = "its creation was cut off and left files: the next apply creates it"
             self.findings.warn("graph_create_incomplete", graph_address(intent.graph), text)
 
@@ -109,14 +109,14 @@ class RecoverySweep:
 
     def _finish_deletion(self, intent: GraphIntent) -> None:
         address = graph_address(intent.graph)
-        if has_files(self.objects, intent.graph):
+        if has_files(self.root, intent.graph):
             text = "its deletion was cut off: what is left of it is deleted now"
             self.findings.warn("graph_delete_incomplete", address, text)
-            delete_graph(self.objects, intent.graph)
+            delete_graph(self.root, intent.graph)
         if address in self.ledger.resources:
             forget_graph(self.ledger, intent.graph)
             self._rolled_forward(intent)
-        for approval in read_approvals(self.objects, self.findings):
+        for approval in read_approvals(self.root, self.findings):
             is_own = approval.id == intent.approval
             if is_own and approval.consumed_at is None:
                 self.used.append(consumed(approval))

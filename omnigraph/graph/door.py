@@ -25,7 +25,6 @@ from omnigraph.graph.backup_verb import BackupVerb
 from omnigraph.graph.embedding_verb import EmbeddingVerb
 from omnigraph.graph.entity_verbs import EntityVerbs
 from omnigraph.graph.export_verbs import ExportVerbs
-from omnigraph.graph.guard import Guard
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.index_verb import IndexVerb
 from omnigraph.graph.later_rooms import (
@@ -48,6 +47,7 @@ from omnigraph.graph.later_rooms import (
     shares_commit,
 )
 from omnigraph.graph.merge_rules import ChecksVerb, MergeRules
+from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.graph.review_records import ReviewRecords
 from omnigraph.graph.reviews import ReviewsView
 from omnigraph.graph.schema import SchemaView, stored_catalog
@@ -103,7 +103,7 @@ class Graph(
     ) -> None:
         if coalesce_ms is not None:
             require_window(coalesce_ms)
-        guard = Guard(store, policy, actor)
+        guard = PolicyGuard(store, policy, actor)
         self._store = store
         self._coalesces = coalesce_ms is not None
         self._coalesce_ms = coalesce_ms or 0
@@ -116,7 +116,7 @@ class Graph(
         self.beside = store.beside
         self._bind(guard)
 
-    def _bind(self, guard: Guard) -> None:
+    def _bind(self, guard: PolicyGuard) -> None:
         """Do everything from now on as the actor of a guard."""
         store, schemas = self._store, self._schemas
         self._guard = guard
@@ -130,7 +130,7 @@ class Graph(
         self.recoveries = RecoveriesView(store, guard)
         self.changes = ChangesView(store, schemas, guard)
 
-    def _acting(self, guard: Guard) -> "Graph":
+    def _acting(self, guard: PolicyGuard) -> "Graph":
         """This open graph under another guard. What is open and in memory is shared."""
         other = copy.copy(self)
         other.__dict__["_coalescer"] = self._coalescer  # else it would have one of its own
@@ -431,4 +431,4 @@ class Graph(
 def graph_for(graph: Graph, actor: str | None, policy: Policy | None = None) -> Graph:
     """An open graph for one actor, under a policy if one is given; without either, for anything.
     To close it closes it for all."""
-    return graph._acting(Guard(graph._store, policy, actor))
+    return graph._acting(graph._guard.another(policy, actor))

@@ -16,8 +16,8 @@ from omnigraph.errors import Forbidden, PreconditionFailed
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.schemas import Schemas
-from omnigraph.graph.guard import Guard
 from omnigraph.graph.merge_rules import MergeRules
+from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.graph.review_gate import ReviewGate
 from omnigraph.graph.review_records import Review, ReviewRecords
 from omnigraph.graph.source_text import query_text
@@ -46,7 +46,7 @@ class MergeVerb:
 
     _store: Store
     _schemas: Schemas
-    _guard: Guard
+    _guard: PolicyGuard
     _reading: Reading
     _rules: MergeRules
     _reviews: ReviewRecords

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from omnigraph.errors import ApprovalsMissing, NotFound, OmnigraphError
-from omnigraph.graph.guard import Guard
+from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.graph.review_records import MERGED, OPEN, Review, ReviewRecords
 from omnigraph.policy.actions import Action
 from omnigraph.storage.store import Store
@@ -20,7 +20,7 @@ class ReviewGate:
     """Decides whether merges have the approvals that they need, for one handle of a graph."""
 
     store: Store
-    guard: Guard
+    guard: PolicyGuard
     records: ReviewRecords
 
     def required(self, target: str) -> int:

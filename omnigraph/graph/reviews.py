@@ -17,8 +17,8 @@ from omnigraph.arguments import checked
 from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest, LimitExceeded, OwnReview, PreconditionFailed, ReviewEnded
 from omnigraph.exec.progress import Progress
-from omnigraph.graph.guard import Guard
 from omnigraph.graph.merge_verb import MergeVerb
+from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.graph.review_gate import ReviewGate
 from omnigraph.graph.review_records import (
     CLOSED,
@@ -56,7 +56,7 @@ class ReviewsView:
     """The reviews of a graph."""
 
     def __init__(
-        self, store: Store, guard: Guard, records: ReviewRecords, branches: MergeVerb
+        self, store: Store, guard: PolicyGuard, records: ReviewRecords, branches: MergeVerb
     ) -> None:
         self._store = store
         self._guard = guard

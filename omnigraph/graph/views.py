@@ -17,9 +17,9 @@ from omnigraph.exec.durations import Duration, seconds
 from omnigraph.exec.points import Points
 from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.schemas import Schemas
-from omnigraph.graph.guard import Guard
 from omnigraph.graph.merge_rules import MergeRules
 from omnigraph.graph.merge_verb import MergeVerb
+from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.graph.review_records import ReviewRecords
 from omnigraph.policy.actions import Action
 from omnigraph.preview import ROWS_SHOWN, html_preview, text_preview
@@ -63,7 +63,7 @@ class BranchesView(MergeVerb):
         self,
         store: Store,
         schemas: Schemas,
-        guard: Guard,
+        guard: PolicyGuard,
         reading: Reading,
         rules: MergeRules,
         reviews: ReviewRecords,
@@ -103,7 +103,7 @@ class BranchesView(MergeVerb):
 class TagsView:
     """The tags of a graph: names of commits that do not move."""
 
-    def __init__(self, store: Store, guard: Guard) -> None:
+    def __init__(self, store: Store, guard: PolicyGuard) -> None:
         self._store = store
         self._guard = guard
 
@@ -139,7 +139,7 @@ class TagsView:
 class CommitsView:
     """The history of a graph."""
 
-    def __init__(self, store: Store, schemas: Schemas, guard: Guard) -> None:
+    def __init__(self, store: Store, schemas: Schemas, guard: PolicyGuard) -> None:
         self._store = store
         self._guard = guard
         self._points = Points(store)
@@ -227,7 +227,7 @@ class CommitsView:
 class ChangesView:
     """The change feed of a graph, and its registered consumers."""
 
-    def __init__(self, store: Store, schemas: Schemas, guard: Guard) -> None:
+    def __init__(self, store: Store, schemas: Schemas, guard: PolicyGuard) -> None:
         self._store = store
         self._schemas = schemas
         self._guard = guard
@@ -401,7 +401,7 @@ def _require_only_consumer(branch: str, *others: object) -> None:
 class RecoveriesView:
     """The recovery audit of a graph."""
 
-    def __init__(self, store: Store, guard: Guard) -> None:
+    def __init__(self, store: Store, guard: PolicyGuard) -> None:
         self._store = store
         self._guard = guard
 

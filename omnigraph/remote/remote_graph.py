@@ -291,15 +291,6 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs):
         """Zero: nothing is kept in memory between queries here."""
         return 0
 
-    @property
-    def embedder(self) -> None:
-        """None: texts are embedded by the server."""
-        return None
-
-    def embed_with(self, provider: object) -> NoReturn:
-        """Texts are embedded by the server."""
-        raise NotServed("embed_with", self.uri, "declare the provider in its cluster.yaml")
-
     def check_merges(
         self, checks: Iterable[TargetCheck] = (), queries: Mapping[str, str] | None = None
     ) -> NoReturn:

@@ -25,6 +25,7 @@ from omnigraph.server import wire
 from omnigraph.server.applied_sets import AppliedSets
 from omnigraph.server.asgi import ServerApp
 from omnigraph.server.connection import ABORT
+from omnigraph.server.oidc_trust import trust_of_file
 from omnigraph.server.policy_files import ReloadedFiles, policies_of
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_log import RequestLog
@@ -112,7 +113,9 @@ class Worker:
         for graph_id, fault in faults.items():
             self._log.event("graph_not_open", graph=graph_id, cause=fault)
         policies = policies_of(self._settings)
-        self._app = ServerApp(self._settings, self._graphs, self._log, policies)
+        trusted = self._settings.oidc_trust
+        trust = None if trusted is None else trust_of_file(trusted)
+        self._app = ServerApp(self._settings, self._graphs, self._log, policies, trust)
         self._files = ReloadedFiles(self._settings, self._app.gate, self._log)
         self._app.sets = AppliedSets(
             self._settings, self._graphs, self._app.gate, self._files, self._log
