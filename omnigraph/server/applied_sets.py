@@ -4,13 +4,15 @@
 
 Invariant: for a graph a new set is in force as a whole or not at all, for every request that begins
 after the swap. A set that cannot be used leaves the old one in force and is named until it is
-mended. Which graphs are served, and the bases of external blobs, stay as they were at the start.
+mended. Which graphs are served, and the bases of external blobs, stay as they were at the start. A
+worker that starts later begins with the sets that were last in force.
 """
 
 import hashlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -20,7 +22,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.server.access import Gate
 from omnigraph.server.policy_files import ReloadedFiles, policies_of
 from omnigraph.server.request_log import RequestLog
-from omnigraph.server.serve_settings import GraphExtras, ServerSettings
+from omnigraph.server.serve_settings import SETTINGS_FILE, GraphExtras, ServerSettings
 from omnigraph.server.served import ServedGraphs
 from omnigraph.server.served_sets import CHECKS_FILE, ServedSet, extras_of_folder, set_of_cluster
 from omnigraph.storage.cluster_objects import ClusterObjects
@@ -154,6 +156,7 @@ class AppliedSets:
                 install()
             self.settings = candidate
             self._files.settings = candidate
+            keep_settings(candidate)
 
         self._faults.pop(name, None)
         self._log.event("applied", graph=name)
@@ -164,6 +167,15 @@ class AppliedSets:
         if self._faults.get(name) != str(cause):
             self._log.event("applied_kept", graph=name, cause=str(cause))
         self._faults[name] = str(cause)
+
+
+def keep_settings(settings: ServerSettings) -> None:
+    """Keep the settings with the sets in force, for a worker that starts later."""
+    if settings.run_folder:
+        file = Path(settings.run_folder) / SETTINGS_FILE
+        draft = file.with_suffix(f".{os.getpid()}")
+        draft.write_bytes(settings.to_json())
+        draft.replace(file)
 
 
 def _stamps(folder: str) -> list[tuple[str, int, int]] | None:
