@@ -144,7 +144,10 @@ class ReloadedFiles:
         try:
             self._gate.trust = trust_of_file(named)
         except OmnigraphError as cause:
+            self.faults["oidc_trust"] = str(cause)
             self._log.event("trust_kept", cause=str(cause))
+        else:
+            self.faults.pop("oidc_trust", None)
 
     def _reload_policies(self) -> None:
         if not self._policies:
