@@ -7,6 +7,7 @@ after a change obeys all of it. A check whose query is not stored lets no merge 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from omnigraph.arguments import checked
 from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest
 from omnigraph.policy.decisions import Policy
@@ -53,9 +54,14 @@ class ChecksVerb:
 
     _rules: MergeRules
 
+    @checked
     def check_merges(
         self, checks: Iterable[TargetCheck] = (), queries: Mapping[str, str] | None = None
     ) -> None:
         """Demand these checks of merges from now on, through every handle of this open graph.
         `queries` are texts by the name of the query; the checks of a policy are of them too."""
-        self._rules.declare(checks, queries or {})
+        demanded = tuple(checks)
+        for check in demanded:
+            if not isinstance(check, TargetCheck):
+                raise BadRequest(f"{check!r:.80} is no check", 'write TargetCheck("main", "name")')
+        self._rules.declare(demanded, queries or {})

@@ -152,7 +152,8 @@ def test_reviews_are_listed_in_pages_and_bad_requests_are_refused(server: Served
         (f"/reviews/{ids[1]}/merge", {"metadata": {"omnigraph:outcome": "x"}}),
     ):
         refused(server.post(path, body, **by("ada")), 400, "bad_request")
-    refused(server.post("/reviews", {"source": "gone", "title": "t"}, **by("ada")), 404, None)
+    gone = {"source": "gone", "title": "t"}
+    refused(server.post("/reviews", gone, **by("ada")), 404, "not_found")
 
 
 def test_RC1_the_client_has_the_verbs_of_the_library(server: Served) -> None:
