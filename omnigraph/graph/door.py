@@ -46,7 +46,10 @@ from omnigraph.graph.later_rooms import (
     run_mutation,
     shares_commit,
 )
+from omnigraph.graph.merge_rules import ChecksVerb, MergeRules
 from omnigraph.graph.policy_guard import PolicyGuard
+from omnigraph.graph.review_records import ReviewRecords
+from omnigraph.graph.reviews import ReviewsView
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text
 from omnigraph.graph.undo_verbs import UndoVerbs
@@ -78,7 +81,16 @@ USE_MUTATE = "use graph.mutate"
 USE_QUERY = "in Python, graph.query"
 
 
-class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, EmbeddingVerb, BackupVerb, UpkeepVerbs):
+class Graph(
+    ExportVerbs,
+    EntityVerbs,
+    UndoVerbs,
+    IndexVerb,
+    EmbeddingVerb,
+    ChecksVerb,
+    BackupVerb,
+    UpkeepVerbs,
+):
     """One open graph, safe to share between threads."""
 
     def __init__(
@@ -98,6 +110,8 @@ class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, EmbeddingVerb, Backu
         self._reading = Reading(store)
         self._schemas = Schemas(store)
         self._points = Points(store)
+        self._rules = MergeRules()
+        self._reviews = ReviewRecords(store.beside)
         self._schemas.opened()
         self.beside = store.beside
         self._bind(guard)
@@ -107,7 +121,10 @@ class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, EmbeddingVerb, Backu
         store, schemas = self._store, self._schemas
         self._guard = guard
         self.schema = SchemaView(store, schemas, guard, self._reading.holdings.cache.clear)
-        self.branches = BranchesView(store, schemas, guard)
+        self.branches = BranchesView(
+            store, schemas, guard, self._reading, self._rules, self._reviews
+        )
+        self.reviews = ReviewsView(store, guard, self._reviews, self.branches)
         self.tags = TagsView(store, guard)
         self.commits = CommitsView(store, schemas, guard)
         self.recoveries = RecoveriesView(store, guard)

@@ -37,9 +37,15 @@ class PolicyGuard:
     """What the actor of one handle may do; without a policy, everything."""
 
     def __init__(
-        self, store: Store, policy: Policy | None = None, actor: str | None = None
+        self,
+        store: Store,
+        policy: Policy | None = None,
+        actor: str | None = None,
+        *,
+        is_exempt: bool = False,
     ) -> None:
         require_actor(actor)
+        self.is_exempt = is_exempt  # a merge ends a transaction, and is no merge of branches
         self._store = store
         self._points = Points(store)
         self.policy = policy
@@ -74,7 +80,7 @@ class PolicyGuard:
 
     def lifted(self) -> "PolicyGuard":
         """The same actor without a policy, for work that was asked about as a whole."""
-        return self.another(None, self.actor)
+        return PolicyGuard(self._store, None, self.actor, is_exempt=True)
 
     def another(self, policy: Policy | None, actor: str | None) -> "PolicyGuard":
         """A guard of the same graph for another actor."""
