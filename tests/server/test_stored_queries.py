@@ -133,7 +133,8 @@ def test_a_stored_mutation_may_depend_on_the_head(server: Served) -> None:
     assert server.post("/queries/add", body, headers={IF_COMMIT: head}).status_code == 400
     read = server.post("/queries/names/if-graph-commit", {}, headers={IF_COMMIT: head})
     assert read.status_code == 400
-    assert server.post("/queries/gone/if-graph-commit", {}).json() == NOT_FOUND
+    gone = server.post("/queries/gone/if-graph-commit", {}, headers={IF_COMMIT: head})
+    assert gone.json() == NOT_FOUND
     done = server.post(path, body, headers={IF_COMMIT: head})
     assert done.status_code == 200
     late = server.post(path, {"params": {"n": "Dee"}}, headers={IF_COMMIT: head})
