@@ -77,6 +77,10 @@ def serve(
             "--policy", metavar="[ID=]FILE", help="Who may do what, of one graph or of all."
         ),
     ] = None,
+    oidc_trust: Annotated[
+        str | None,
+        typer.Option("--oidc-trust", metavar="FILE", help="Issuers whose tokens count (YAML)."),
+    ] = None,
     require_all_graphs: Annotated[
         bool, typer.Option("--require-all-graphs", help="Start only if every graph opens.")
     ] = False,
@@ -150,6 +154,7 @@ def serve(
         if policy and served.cluster is not None:
             raise BadRequest("a cluster has the policies it applied", "declare it in cluster.yaml")
         policies, server_policy = files_by_graph(policy or [], by_id)
+        trusted = _trusted(oidc_trust)
         has_policy = bool(policy) or served.has_policy
         if has_policy and trust_tokens:
             raise BadRequest("--trust-tokens trusts actors that a policy asks about", "choose one")
@@ -177,13 +182,14 @@ def serve(
             port=port,
             workers=workers,
             access=_access(
-                bool(actors),
+                bool(actors) or trusted is not None,
                 is_open=unauthenticated,
                 is_trusted=trust_tokens,
                 has_policy=has_policy,
             ),
             policies=policies,
             server_policy=server_policy,
+            oidc_trust=trusted,
             tokens=actors,
             tokens_file=file,
             limits=limits,
@@ -227,6 +233,18 @@ def _tokens(file: str | None) -> tuple[dict[str, str], str | None]:
     if token is not None:
         return digests({"default": token}, environment.SERVER_TOKEN.name), None
     return {}, None
+
+
+def _trusted(file: str | None) -> str | None:
+    """The absolute path of a trust file that can be used."""
+    if file is None:
+        return None
+    import os
+
+    from omnigraph.server.oidc_trust import trust_of_file
+
+    trust_of_file(file)
+    return os.path.abspath(file)
 
 
 def _schedule(text: str | None) -> str:

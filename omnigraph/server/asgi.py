@@ -23,7 +23,7 @@ from omnigraph.errors import Forbidden
 from omnigraph.exec.limits import Stop
 from omnigraph.policy import Action
 from omnigraph.server import feed_waiting, openapi, wire
-from omnigraph.server.access import Gate, ServedPolicies
+from omnigraph.server.access import METADATA_PATH, Gate, ServedPolicies
 from omnigraph.server.answer_sender import AnswerSender
 from omnigraph.server.bearer import Tokens
 from omnigraph.server.body_reader import BodyReader
@@ -33,6 +33,7 @@ from omnigraph.server.endpoint import ApiEndpoint, BodySize, Lane
 from omnigraph.server.job_runner import JobRunner
 from omnigraph.server.legacy import in_conflicts
 from omnigraph.server.metrics import Metrics
+from omnigraph.server.oidc_trust import OidcTrust
 from omnigraph.server.pools import BoundedPool, WriteAdmission
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_headers import RequestHeaders
@@ -69,6 +70,7 @@ def server_endpoints() -> tuple[ApiEndpoint, ...]:
         row("/readyz", "ready", "Whether every graph is open.", wire.ReadyOutput, None),
         row("/metrics", "metrics", "Prometheus metrics of all workers.", "text/plain", None),
         row("/openapi.json", "openapi", "This document.", JSON, None),
+        row(METADATA_PATH, "oauthProtectedResource", "Who gives out tokens.", JSON, None),
         row("/graphs", "listGraphs", "The served graphs, by id.", wire.GraphList, "graph_list"),
         row("/whoami", "whoami", "Who a token belongs to.", wire.WhoamiOutput, "read"),
     )
@@ -83,12 +85,13 @@ class ServerApp:
         graphs: ServedGraphs,
         log: RequestLog,
         policies: ServedPolicies | None = None,
+        trust: OidcTrust | None = None,
     ) -> None:
         self.settings = settings
         self.graphs = graphs
         self.log = log
         self.tokens = Tokens(settings.tokens)
-        self.gate = Gate(settings.access, self.tokens, policies or ServedPolicies())
+        self.gate = Gate(settings.access, self.tokens, policies or ServedPolicies(), trust)
         self._default = settings.default_graph or graphs.only
         flat = FLAT if self._default is not None else ()
         self._router = Router((*server_endpoints(), *NESTED, *flat))
@@ -356,6 +359,10 @@ class ServerApp:
                 answer = answered(wire.ReadyOutput(ready=ready, graphs=listed))
                 answer.status = 200 if ready else 503
                 return answer
+            case "oauthProtectedResource":
+                if self.gate.trust is None:
+                    raise HttpRefusal(404, "this server gives out its own tokens")
+                return answered(self.gate.trust.metadata)
             case "metrics":
                 text = await asyncio.get_running_loop().run_in_executor(None, self.metrics.text)
                 return Answer(text.encode(), media="text/plain; version=0.0.4; charset=utf-8")

@@ -83,6 +83,7 @@ class ServerSettings:
     tokens: dict[str, str] = field(default_factory=dict)  # digest to actor
     policies: dict[str, str] = field(default_factory=dict)  # graph id to file
     server_policy: str | None = None  # the file that grants graph_list
+    oidc_trust: str | None = None  # the file of the issuers that are trusted
     limits: ServerLimits = ServerLimits()
     require_all_graphs: bool = False
     default_graph: str | None = None  # the one the flat routes are about
