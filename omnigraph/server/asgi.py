@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 from starlette.datastructures import QueryParams
 
 from omnigraph import __version__
@@ -354,7 +355,15 @@ class ServerApp:
                 )
             case "ready":
                 states = self.graphs.readiness()
-                listed = [wire.GraphReadiness(graph_id=i, open=is_) for i, is_ in states.items()]
+                policies = self.gate.policies.graphs
+                listed = [
+                    wire.GraphReadiness(
+                        graph_id=graph_id,
+                        open=is_open,
+                        policy_digest=policies[graph_id].digest if graph_id in policies else UNSET,
+                    )
+                    for graph_id, is_open in states.items()
+                ]
                 ready = all(states.values())
                 answer = answered(wire.ReadyOutput(ready=ready, graphs=listed))
                 answer.status = 200 if ready else 503

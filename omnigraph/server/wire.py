@@ -37,6 +37,7 @@ class GraphReadiness(Body, kw_only=True):
 
     graph_id: str
     open: bool
+    policy_digest: str | UnsetType = UNSET  # of the policy in force in this worker
 
 
 class ReadyOutput(Body, kw_only=True):

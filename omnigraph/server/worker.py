@@ -25,7 +25,7 @@ from omnigraph.server import wire
 from omnigraph.server.asgi import ServerApp
 from omnigraph.server.connection import ABORT
 from omnigraph.server.oidc_trust import trust_of_file
-from omnigraph.server.policy_files import ReloadedFiles, policies_of
+from omnigraph.server.policy_files import ReloadedFiles, first_policies
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_log import RequestLog
 from omnigraph.server.serve_settings import SETTINGS_FILE, ServerSettings
@@ -111,14 +111,13 @@ class Worker:
         faults = self._graphs.open_all(require_all=self._settings.require_all_graphs)
         for graph_id, fault in faults.items():
             self._log.event("graph_not_open", graph=graph_id, cause=fault)
-        policies = policies_of(self._settings)
+        policies = first_policies(self._settings, self._log)
         trusted = self._settings.oidc_trust
         trust = None if trusted is None else trust_of_file(trusted)
         self._app = ServerApp(self._settings, self._graphs, self._log, policies, trust)
         self._files = ReloadedFiles(self._settings, self._app.gate, self._log)
         self._clock = UpkeepClock(parse_schedule(self._settings.upkeep), self._app.jobs.start)
-        if self._settings.tokens_file is not None:
-            self._files.reload()  # it may have changed since the server started
+        self._files.reload_tokens()  # they may have changed since the server started
         self._server = WorkerServer(self._config())
         with asyncio.Runner(loop_factory=self._server.config.get_loop_factory()) as runner:
             runner.run(self._serve(ready, life))
