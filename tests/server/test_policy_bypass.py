@@ -12,6 +12,7 @@ import httpx
 import pytest
 import yaml
 
+import omnigraph as og
 from omnigraph.server.bearer import digest_of
 from omnigraph.server.policy_files import ReloadedFiles, policies_of
 from omnigraph.server.request_log import RequestLog
@@ -427,6 +428,17 @@ def test_the_branch_of_a_transaction_is_out_of_reach(server: Served) -> None:
         deleting = everything.request("DELETE", f"/branches/{quote(inner, safe='')}")
         assert deleting.status_code == 403
         block.query(NAMES)
+
+
+def test_the_transaction_of_a_client_asks_for_each_of_its_steps(server: Served) -> None:
+    for name, is_allowed in (("everything", True), ("has-change", False)):
+        with og.connect(server.url, "people", token=f"token-{name}") as client:
+            was = state(server)
+            with contextlib.suppress(og.Forbidden), client.transaction(branch="draft") as block:
+                block.mutate(ADD, {"n": f"Client {name}"})
+            names = {row["name"] for row in server.graph.query(NAMES, branch="draft").rows}
+            assert (f"Client {name}" in names) is is_allowed
+            assert is_allowed or state(server) == was
 
 
 def test_denials_are_counted_and_logged_without_data(
