@@ -22,6 +22,7 @@ from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas, seen_under, under_schema
 from omnigraph.graph.backup_verb import BackupVerb
+from omnigraph.graph.embedding_verb import EmbeddingVerb
 from omnigraph.graph.entity_verbs import EntityVerbs
 from omnigraph.graph.export_verbs import ExportVerbs
 from omnigraph.graph.handles import BranchHandle, Transaction
@@ -77,7 +78,7 @@ USE_MUTATE = "use graph.mutate"
 USE_QUERY = "in Python, graph.query"
 
 
-class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb, UpkeepVerbs):
+class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, EmbeddingVerb, BackupVerb, UpkeepVerbs):
     """One open graph, safe to share between threads."""
 
     def __init__(

@@ -44,6 +44,7 @@ from omnigraph.server.router import Router
 from omnigraph.server.serve_settings import Access, ServerSettings
 from omnigraph.server.served import ServedGraphs
 from omnigraph.server.status import error_answer
+from omnigraph.server.stored_routes import in_lane
 from omnigraph.server.watchdog import Watchdog
 from omnigraph.storage.stamp import INTERNAL_SCHEMA_VERSION
 
@@ -223,6 +224,8 @@ class ServerApp:
             limits=self._limits,
             facts=facts,
             jobs=self._desk,
+            stored=self.graphs.stored(graph_id),
+            is_clustered=self.settings.cluster is not None,
             require=partial(self.gate.require, graph_id, actor),
         )
         try:
@@ -242,6 +245,7 @@ class ServerApp:
     ) -> Answer:
         if endpoint.size is not BodySize.NONE:
             await self._bodies.read(endpoint, call, receive, stack)
+        endpoint = in_lane(endpoint, call)
         if endpoint.lane is Lane.WRITE:
             size = len(call.body) if call.spooled is None else call.spooled.stat().st_size
             stack.enter_context(self._admission.admitted(call.actor, size))

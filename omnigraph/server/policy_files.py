@@ -24,11 +24,22 @@ def policies_of(settings: ServerSettings) -> ServedPolicies:
     """The policies that the settings name, or `PolicyInvalid`. Graphs of one file share one."""
     paths = dict.fromkeys(settings.policies.values())
     read = {path: Policy.of_file(path, PolicyKind.GRAPH) for path in paths}
-    named = settings.server_policy
-    return ServedPolicies(
-        {graph_id: read[path] for graph_id, path in settings.policies.items()},
-        None if named is None else Policy.of_file(named, PolicyKind.SERVER),
-    )
+    texts = dict.fromkeys(e.policy for e in settings.extras.values() if e.policy is not None)
+    applied = {text: Policy.of_text(text, "applied policy", PolicyKind.GRAPH) for text in texts}
+    graphs = {graph_id: read[path] for graph_id, path in settings.policies.items()}
+    for graph_id, extras in settings.extras.items():
+        if extras.policy is not None:
+            graphs[graph_id] = applied[extras.policy]
+    return ServedPolicies(graphs, _server_policy(settings))
+
+
+def _server_policy(settings: ServerSettings) -> Policy | None:
+    """The policy that says who may list the graphs."""
+    if settings.cluster_policy is not None:
+        return Policy.of_text(settings.cluster_policy, "applied policy", PolicyKind.SERVER)
+    if settings.server_policy is not None:
+        return Policy.of_file(settings.server_policy, PolicyKind.SERVER)
+    return None
 
 
 def first_policies(settings: ServerSettings, log: RequestLog) -> ServedPolicies:

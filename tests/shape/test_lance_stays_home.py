@@ -16,6 +16,7 @@ STORAGE = "omnigraph.storage"
 
 DOORS = {
     "beside": {"has_ended", "own_process"},
+    "cluster_objects": {"ClusterObjects", "step"},
     "derived.column_file": {
         "ColumnFile",
         "can_be_filed",
@@ -27,7 +28,7 @@ DOORS = {
     "derived.edge_file": {"EdgeFile", "RowLists", "Way", "distinct_arrays", "edge_arrays"},
     "derived.mapped_file": {"DamagedFile", "MappedFile"},
     "derived.node_file": {"NO_ROW", "NodeFile", "node_arrays"},
-    "external": {"ExternalBlobs"},
+    "external": {"ExternalBlobs", "checked_bases"},
     "inspect": {"inspect_branch", "inspect_graph"},
     "graph_copy": {"copy_graph"},
     "lance.columns": {
