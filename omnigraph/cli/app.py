@@ -18,6 +18,7 @@ from omnigraph.cli import (
     bulk,
     changes,
     cleanup,
+    cluster,
     compat,
     completion,
     data,
@@ -28,10 +29,10 @@ from omnigraph.cli import (
     feed_consumers,
     fmt,
     history,
-    later,
     policy_commands,
     profile,
     queries,
+    review,
     schema,
     scope,
     serve,
@@ -39,6 +40,7 @@ from omnigraph.cli import (
     settings,
     shell,
     spark,
+    stored_query_commands,
     tag,
     token_commands,
     undo_commands,
@@ -78,6 +80,7 @@ app.command()(shell.shell)
 app.command()(bulk.load)
 app.command()(bulk.export)
 app.add_typer(branch.app)
+app.add_typer(review.app)
 app.add_typer(tag.app)
 app.command()(diff.diff)
 app.command()(undo_commands.revert)
@@ -98,8 +101,10 @@ app.add_typer(spark.app)
 app.command()(queries.lint)
 app.command()(queries.explain)
 app.command()(fmt.fmt)
+app.add_typer(stored_query_commands.app)
 app.add_typer(blob.app)
 app.command()(embed.embed)
+app.add_typer(cluster.app)
 app.command()(serve.serve)
 app.add_typer(token_commands.app)
 app.add_typer(policy_commands.app)
@@ -112,7 +117,6 @@ app.add_typer(profile.app)
 app.command()(settings.config)
 app.command()(completion.completion)
 compat.add_to(app)
-later.add_to(app)
 
 
 def _version_flag(given: bool) -> None:

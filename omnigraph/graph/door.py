@@ -22,9 +22,9 @@ from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas, seen_under, under_schema
 from omnigraph.graph.backup_verb import BackupVerb
+from omnigraph.graph.embedding_verb import EmbeddingVerb
 from omnigraph.graph.entity_verbs import EntityVerbs
 from omnigraph.graph.export_verbs import ExportVerbs
-from omnigraph.graph.guard import Guard
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.index_verb import IndexVerb
 from omnigraph.graph.later_rooms import (
@@ -46,6 +46,10 @@ from omnigraph.graph.later_rooms import (
     run_mutation,
     shares_commit,
 )
+from omnigraph.graph.merge_rules import ChecksVerb, MergeRules
+from omnigraph.graph.policy_guard import PolicyGuard
+from omnigraph.graph.review_records import ReviewRecords
+from omnigraph.graph.reviews import ReviewsView
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text
 from omnigraph.graph.undo_verbs import UndoVerbs
@@ -65,7 +69,7 @@ from omnigraph.policy.decisions import Policy
 from omnigraph.preview import counted
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
-from omnigraph.storage.records import Snapshot
+from omnigraph.storage.records import CommitNote, Snapshot
 from omnigraph.storage.stats import StatsView
 from omnigraph.storage.store import Store
 
@@ -77,7 +81,16 @@ USE_MUTATE = "use graph.mutate"
 USE_QUERY = "in Python, graph.query"
 
 
-class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb, UpkeepVerbs):
+class Graph(
+    ExportVerbs,
+    EntityVerbs,
+    UndoVerbs,
+    IndexVerb,
+    EmbeddingVerb,
+    ChecksVerb,
+    BackupVerb,
+    UpkeepVerbs,
+):
     """One open graph, safe to share between threads."""
 
     def __init__(
@@ -90,35 +103,50 @@ class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb, UpkeepVe
     ) -> None:
         if coalesce_ms is not None:
             require_window(coalesce_ms)
-        guard = Guard(store, policy, actor)
+        guard = PolicyGuard(store, policy, actor)
         self._store = store
         self._coalesces = coalesce_ms is not None
         self._coalesce_ms = coalesce_ms or 0
         self._reading = Reading(store)
         self._schemas = Schemas(store)
         self._points = Points(store)
+        self._rules = MergeRules()
+        self._reviews = ReviewRecords(store.beside)
         self._schemas.opened()
         self.beside = store.beside
         self._bind(guard)
 
-    def _bind(self, guard: Guard) -> None:
+    def _bind(self, guard: PolicyGuard) -> None:
         """Do everything from now on as the actor of a guard."""
         store, schemas = self._store, self._schemas
         self._guard = guard
         self.schema = SchemaView(store, schemas, guard, self._reading.holdings.cache.clear)
-        self.branches = BranchesView(store, schemas, guard)
+        self.branches = BranchesView(
+            store, schemas, guard, self._reading, self._rules, self._reviews
+        )
+        self.reviews = ReviewsView(store, guard, self._reviews, self.branches)
         self.tags = TagsView(store, guard)
         self.commits = CommitsView(store, schemas, guard)
         self.recoveries = RecoveriesView(store, guard)
         self.changes = ChangesView(store, schemas, guard)
 
-    def _acting(self, guard: Guard) -> "Graph":
+    def _acting(self, guard: PolicyGuard) -> "Graph":
         """This open graph under another guard. What is open and in memory is shared."""
         other = copy.copy(self)
         other.__dict__["_coalescer"] = self._coalescer  # else it would have one of its own
         other.__dict__.pop("spark", None)  # it reads as its owner may
         other._bind(guard)
         return other
+
+    def _in_transaction(
+        self, branch: str, note: CommitNote
+    ) -> "tuple[Graph, CommitNote, Callable[[], None]]":
+        """What a transaction works on, once it is allowed as a whole: the graph, the note with the
+        actor, and the question of a read."""
+        guard = self._guard
+        actor = guard.changes(branch, note.actor)
+        work = self._acting(guard.lifted())
+        return work, replace(note, actor=actor), lambda: guard.reads(branch)
 
     @cached_property
     def _coalescer(self) -> Coalescer:
@@ -368,7 +396,6 @@ class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb, UpkeepVe
         """A block whose writes become one commit of a branch, or none; with `if_commit` only on
         that head of the branch. `once` names it: if a commit of the branch has that name, what the
         block writes is dropped, and `outcome` is that of the commit."""
-        actor = self._guard.changes(branch, actor)
         return Transaction(self, noted(actor, message, metadata), branch, if_commit, once)
 
     def check(self) -> CheckReport:
@@ -413,4 +440,4 @@ class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb, UpkeepVe
 def graph_for(graph: Graph, actor: str | None, policy: Policy | None = None) -> Graph:
     """An open graph for one actor, under a policy if one is given; without either, for anything.
     To close it closes it for all."""
-    return graph._acting(Guard(graph._store, policy, actor))
+    return graph._acting(graph._guard.another(policy, actor))

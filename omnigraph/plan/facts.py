@@ -6,14 +6,14 @@ without repeats.
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.language.query import ast
 from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.returns import is_compound
-from omnigraph.types import Scalar, TableKey, parse_table_key
+from omnigraph.types import Scalar, TableKey, ValueType, parse_table_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,9 @@ def describe(query: ast.Query, plan: mutation_ir.Plan, catalog: Catalog) -> Oper
     """The operation of a query that compiled to `plan`."""
     match plan:
         case ir.ReadPlan():
-            assert isinstance(query.body, ast.Read)
-            result = tuple(_fields(query.body.projections, plan.columns))
+            assert not isinstance(query.body, ast.Mutation)
+            read = query.body if isinstance(query.body, ast.Read) else query.body.reads[0]
+            result = tuple(_fields(read.projections, _columns(plan)))
             return Operation(result, _sorted(tables_read(plan, catalog)), ())
         case mutation_ir.MutationPlan(statements=statements):
             reads = _sorted(tables_read(plan, catalog))
@@ -78,6 +79,8 @@ def _sorted(tables: Iterable[TableKey]) -> tuple[TableKey, ...]:
 def tables_read(plan: mutation_ir.Plan, catalog: Catalog) -> frozenset[TableKey]:
     """Every table whose data decides the result. Both ends of an edge count as read."""
     match plan:
+        case ir.ReadPlan(union=ir.Union(parts=parts)):
+            return frozenset[TableKey]().union(*(tables_read(part, catalog) for part in parts))
         case ir.ReadPlan(pattern=pattern):
             return frozenset[TableKey]().union(*(_op_tables(op, catalog) for op in pattern))
         case mutation_ir.MutationPlan(statements=statements):
@@ -88,14 +91,17 @@ def tables_read(plan: mutation_ir.Plan, catalog: Catalog) -> frozenset[TableKey]
 
 def _op_tables(op: ir.PatternOp, catalog: Catalog) -> frozenset[TableKey]:
     match op:
-        case ir.NodeScan(table=table):
-            return frozenset({table})
+        case ir.NodeScan(table=table, members=members):
+            return frozenset({table} if members is None else {m.table for m in members})
         case ir.Expand(edge=edge) | ir.ExpandEdges(edge=edge):
             declared = catalog.of(edge)
             assert isinstance(declared, EdgeType)
             ends = (catalog.nodes[declared.source].table, catalog.nodes[declared.target].table)
             return frozenset({edge, *ends})
-        case ir.Filter() | ir.Unwind():
+        case ir.ExpandPaths(legs=legs):
+            walked = {table for leg in legs for table in (leg.edge, leg.source, leg.target)}
+            return frozenset({*op.targets, *walked})
+        case ir.Filter() | ir.Unwind() | ir.Stage():
             return frozenset()
         case ir.SemiJoin(inner=inner) | ir.Matches(inner=inner) | ir.LeftJoin(inner=inner):
             return frozenset[TableKey]().union(*(_op_tables(o, catalog) for o in inner))
@@ -138,6 +144,13 @@ def tables_written(statement: mutation_ir.StatementOp) -> frozenset[TableKey]:
 # Result fields
 
 
+def _columns(plan: ir.ReadPlan) -> tuple[ir.OutputColumn, ...]:
+    if plan.union is None:
+        return plan.columns
+    pairs = zip(plan.columns, plan.union.types, strict=True)
+    return tuple(replace(column, type=kind) for column, kind in pairs)
+
+
 def _fields(
     projections: tuple[ast.Projection, ...], columns: tuple[ir.OutputColumn, ...]
 ) -> Iterator[Field]:
@@ -165,6 +178,11 @@ def _field(projection: ast.Projection, column: ir.OutputColumn) -> Field:
     value_type = column.type
     if isinstance(projection.expression, ast.Variable) and isinstance(column.value, ir.EntityId):
         return Field(name, "object", value_type.nullable)
+    return typed_field(name, value_type)
+
+
+def typed_field(name: str, value_type: ValueType) -> Field:
+    """The field of a value of a type: of a result, or of a parameter."""
     if value_type.is_vector:
         return Field(name, "vector", value_type.nullable, vector_dim=value_type.dimension)
     if value_type.is_list:

@@ -8,6 +8,7 @@ kept under those and holds for every actor and branch that share them.
 import os
 from collections import defaultdict
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from omnigraph.errors import Forbidden, PolicyInvalid
@@ -22,7 +23,7 @@ _Key = tuple[tuple[str, ...], Action, bool, bool, bool, bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PolicyDecision:
     """The answer to one question. `matched_rule` is the smallest id that allowed it."""
 
     actor: str | None
@@ -52,8 +53,9 @@ class Decision:
 class Policy:
     """Decides by the rules of one file. Safe to share between threads."""
 
-    def __init__(self, file: PolicyFile, graph_id: str = "graph") -> None:
+    def __init__(self, file: PolicyFile, graph_id: str = "graph", text: str = "") -> None:
         self.file = file
+        self.text = text  # as it was read
         self.protected = ProtectedBranches(file.protected_branches)
         members: defaultdict[str, list[str]] = defaultdict(list)
         for group, actors in file.groups.items():
@@ -67,12 +69,17 @@ class Policy:
     @classmethod
     def of_text(cls, text: str, where: str = "policy", kind: PolicyKind | None = None) -> "Policy":
         """A policy from the text of a file."""
-        return cls(parse_policy(text, where, kind))
+        return cls(parse_policy(text, where, kind), text=text)
 
     @classmethod
     def of_file(cls, path: str | os.PathLike[str], kind: PolicyKind | None = None) -> "Policy":
         """A policy from a file, or `PolicyInvalid`."""
         return cls.of_text(policy_file_text(path), f"{os.fspath(path)}", kind)
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 digest of its text."""
+        return sha256(self.text.encode()).hexdigest()
 
     def decide(
         self,
@@ -80,11 +87,11 @@ class Policy:
         action: Action,
         branch: str | None = None,
         target_branch: str | None = None,
-    ) -> Decision:
+    ) -> PolicyDecision:
         """Whether an actor may do an action. A branch that is None is absent from the request."""
         groups = () if actor is None else self._groups.get(actor, ())
         if actor is None or not groups:
-            return Decision(actor, action, branch, target_branch, None, is_known=False)
+            return PolicyDecision(actor, action, branch, target_branch, None, is_known=False)
         is_protected = branch is not None and branch in self.protected
         is_target_protected = target_branch is not None and target_branch in self.protected
         key = (
@@ -102,7 +109,7 @@ class Policy:
             )
             rule = min(self._cedar.allowing(request), default=None)
             self._kept.put(key, rule)
-        return Decision(actor, action, branch, target_branch, rule)
+        return PolicyDecision(actor, action, branch, target_branch, rule)
 
     def may_ever(self, actor: str | None, action: Action) -> bool:
         """Whether an actor may do an action on any branch at all."""

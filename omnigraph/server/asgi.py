@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 from starlette.datastructures import QueryParams
 
 from omnigraph import __version__
@@ -23,8 +24,9 @@ from omnigraph.errors import Forbidden
 from omnigraph.exec.limits import Stop
 from omnigraph.policy import Action
 from omnigraph.server import feed_waiting, openapi, wire
-from omnigraph.server.access import Gate, ServedPolicies
+from omnigraph.server.access import METADATA_PATH, Gate, ServedPolicies
 from omnigraph.server.answer_sender import AnswerSender
+from omnigraph.server.applied_sets import AppliedSets, worker_document
 from omnigraph.server.bearer import Tokens
 from omnigraph.server.body_reader import BodyReader
 from omnigraph.server.call import JSON, Answer, JobDesk, RouteCall, answered
@@ -33,6 +35,7 @@ from omnigraph.server.endpoint import ApiEndpoint, BodySize, Lane
 from omnigraph.server.job_runner import JobRunner
 from omnigraph.server.legacy import in_conflicts
 from omnigraph.server.metrics import Metrics
+from omnigraph.server.oidc_trust import OidcTrust
 from omnigraph.server.pools import BoundedPool, WriteAdmission
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_headers import RequestHeaders
@@ -42,6 +45,7 @@ from omnigraph.server.router import Router
 from omnigraph.server.serve_settings import Access, ServerSettings
 from omnigraph.server.served import ServedGraphs
 from omnigraph.server.status import error_answer
+from omnigraph.server.stored_routes import in_lane
 from omnigraph.server.watchdog import Watchdog
 from omnigraph.storage.stamp import INTERNAL_SCHEMA_VERSION
 
@@ -68,6 +72,7 @@ def server_endpoints() -> tuple[ApiEndpoint, ...]:
         row("/readyz", "ready", "Whether every graph is open.", wire.ReadyOutput, None),
         row("/metrics", "metrics", "Prometheus metrics of all workers.", "text/plain", None),
         row("/openapi.json", "openapi", "This document.", JSON, None),
+        row(METADATA_PATH, "oauthProtectedResource", "Who gives out tokens.", JSON, None),
         row("/graphs", "listGraphs", "The served graphs, by id.", wire.GraphList, "graph_list"),
         row("/whoami", "whoami", "Who a token belongs to.", wire.WhoamiOutput, "read"),
     )
@@ -82,12 +87,13 @@ class ServerApp:
         graphs: ServedGraphs,
         log: RequestLog,
         policies: ServedPolicies | None = None,
+        trust: OidcTrust | None = None,
     ) -> None:
         self.settings = settings
         self.graphs = graphs
         self.log = log
         self.tokens = Tokens(settings.tokens)
-        self.gate = Gate(settings.access, self.tokens, policies or ServedPolicies())
+        self.gate = Gate(settings.access, self.tokens, policies or ServedPolicies(), trust)
         self._default = settings.default_graph or graphs.only
         flat = FLAT if self._default is not None else ()
         self._router = Router((*server_endpoints(), *NESTED, *flat))
@@ -102,7 +108,10 @@ class ServerApp:
         self._desk = JobDesk(self.jobs, settings)
         self._admission = WriteAdmission(limits.actor_inflight, limits.actor_bytes)
         folder = Path(settings.run_folder) if settings.run_folder else None
-        self.metrics = Metrics(folder, self._gauges, self._totals)
+        self.sets: AppliedSets | None = None  # reloaded by a worker
+        self.metrics = Metrics(
+            folder, self._gauges, self._totals, lambda: worker_document(self.sets)
+        )
         self._document: bytes | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -219,6 +228,8 @@ class ServerApp:
             limits=self._limits,
             facts=facts,
             jobs=self._desk,
+            stored=self.graphs.stored(graph_id),
+            is_clustered=self.settings.cluster is not None,
             require=partial(self.gate.require, graph_id, actor),
         )
         try:
@@ -238,6 +249,7 @@ class ServerApp:
     ) -> Answer:
         if endpoint.size is not BodySize.NONE:
             await self._bodies.read(endpoint, call, receive, stack)
+        endpoint = in_lane(endpoint, call)
         if endpoint.lane is Lane.WRITE:
             size = len(call.body) if call.spooled is None else call.spooled.stat().st_size
             stack.enter_context(self._admission.admitted(call.actor, size))
@@ -347,11 +359,27 @@ class ServerApp:
                 )
             case "ready":
                 states = self.graphs.readiness()
-                listed = [wire.GraphReadiness(graph_id=i, open=is_) for i, is_ in states.items()]
+                policies = self.gate.policies.graphs
+                listed = [
+                    wire.GraphReadiness(
+                        graph_id=graph_id,
+                        open=is_open,
+                        policy_digest=policies[graph_id].digest if graph_id in policies else UNSET,
+                    )
+                    for graph_id, is_open in states.items()
+                ]
                 ready = all(states.values())
-                answer = answered(wire.ReadyOutput(ready=ready, graphs=listed))
+                workers = await asyncio.get_running_loop().run_in_executor(
+                    None, self.metrics.workers
+                )
+                shown = [wire.WorkerReadiness(**each) for each in workers]
+                answer = answered(wire.ReadyOutput(ready=ready, graphs=listed, workers=shown))
                 answer.status = 200 if ready else 503
                 return answer
+            case "oauthProtectedResource":
+                if self.gate.trust is None:
+                    raise HttpRefusal(404, "this server gives out its own tokens")
+                return answered(self.gate.trust.metadata)
             case "metrics":
                 text = await asyncio.get_running_loop().run_in_executor(None, self.metrics.text)
                 return Answer(text.encode(), media="text/plain; version=0.0.4; charset=utf-8")
@@ -373,6 +401,7 @@ class ServerApp:
             'omnigraph_queue_depth{pool="write"}': self.writes.waiting,
             "omnigraph_open_graphs": len(opened),
             "omnigraph_jobs_running": self.jobs.running,
+            "omnigraph_applied_kept": 0 if self.sets is None else len(self.sets.kept),
         }
 
     def _totals(self) -> dict[str, float]:

@@ -10,6 +10,7 @@ from omnigraph.server import (
     change_routes,
     legacy,
     read_routes,
+    stored_routes,
     wire,
     wire_changes,
     write_routes,
@@ -23,11 +24,13 @@ from omnigraph.server.endpoint_rows import (
     GRAPH,
     LIMIT,
     TOKEN,
+    WRITES,
     get_row,
     post_row,
     write_row,
 )
 from omnigraph.server.legacy import with_old_keys
+from omnigraph.server.review_table import REVIEWS
 from omnigraph.server.row_formats import ARROW, CSV, PARQUET
 
 BYTES = "application/octet-stream"
@@ -119,23 +122,25 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         "/queries",
         "cluster_list_queries",
         "read",
-        read_routes.stored_queries,
+        stored_routes.stored_queries,
         answers=wire.QueryCatalog,
     ),
     post_row(
         "/queries/{name}",
         "cluster_invoke_query",
         "invoke_query",
-        read_routes.invoke,
+        stored_routes.invoke,
         request=wire.InvokeStoredQueryRequest,
         body_required=False,
         answers=wire.ReadOutput,
+        other_media=(ARROW, CSV),
+        refusals=WRITES,
     ),
     write_row(
         "/queries/{name}/if-graph-commit",
         "cluster_invoke_query_if_graph_commit",
         "invoke_query",
-        write_routes.invoke_if,
+        stored_routes.invoke_if,
         request=wire.InvokeStoredQueryRequest,
         body_required=False,
         answers=wire.ChangeOutput,
@@ -372,5 +377,5 @@ def _flattened(nested: ApiEndpoint) -> ApiEndpoint:
     )
 
 
-NESTED = (*_TABLE, *BEYOND)
+NESTED = (*_TABLE, *BEYOND, *REVIEWS)
 FLAT = tuple(_flattened(each) for each in _TABLE if each.operation in _FLAT)

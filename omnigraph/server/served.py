@@ -6,12 +6,21 @@ the others are served, unless every graph is required.
 
 import threading
 import time
+from collections.abc import Callable, Mapping
 
-from omnigraph.errors import OmnigraphError
+from omnigraph.cluster.embedding_profile import provider_of
+from omnigraph.cluster.query_catalog import (
+    NO_QUERIES,
+    StoredQueries,
+    require_checks,
+    required_queries,
+)
+from omnigraph.errors import BadRequest, OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.graph import open as open_graph
+from omnigraph.policy.merge_demands import TargetCheck
 from omnigraph.server.refusals import HttpRefusal
-from omnigraph.server.serve_settings import GRAPH_ID, RESERVED_IDS
+from omnigraph.server.serve_settings import GRAPH_ID, NO_EXTRAS, RESERVED_IDS, GraphExtras
 
 _RETRY_SECONDS = 5.0
 
@@ -19,15 +28,26 @@ _RETRY_SECONDS = 5.0
 class ServedGraphs:
     """Open graphs by id."""
 
-    def __init__(self, uris: dict[str, str]) -> None:
+    def __init__(
+        self,
+        uris: dict[str, str],
+        extras: Mapping[str, GraphExtras] | None = None,
+        quarantined: Mapping[str, str] | None = None,
+    ) -> None:
         self._uris = uris
+        self._extras = extras or {}
+        self._quarantined = quarantined or {}
+        self._stored: dict[str, StoredQueries] = {}
         self._open: dict[str, Graph] = {}
         self._tried: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def open_all(self, *, require_all: bool) -> dict[str, str]:
         """Open every graph; why those are not open that are not. With `require_all`, raise."""
-        faults = {}
+        faults = dict(self._quarantined)
+        if require_all and faults:
+            graph_id, fault = next(iter(faults.items()))
+            raise BadRequest(f"the graph '{graph_id}' cannot be served: {fault}")
         for graph_id in self._uris:
             try:
                 self._try(graph_id)
@@ -35,6 +55,9 @@ class ServedGraphs:
                 if require_all or len(self._uris) == 1:
                     raise
                 faults[graph_id] = str(cause)
+        if not self._open and faults:
+            graph_id, fault = next(iter(faults.items()))
+            raise BadRequest(f"no graph can be served; '{graph_id}': {fault}")
         return faults
 
     def _try(self, graph_id: str) -> Graph:
@@ -42,8 +65,44 @@ class ServedGraphs:
             graph = self._open.get(graph_id)
             if graph is None:
                 self._tried[graph_id] = time.monotonic()
-                graph = self._open[graph_id] = open_graph(self._uris[graph_id])
+                graph, stored = self._opened(graph_id)
+                self._stored[graph_id] = stored
+                self._open[graph_id] = graph
             return graph
+
+    def _opened(self, graph_id: str) -> tuple[Graph, StoredQueries]:
+        """A graph with its own provider and bases, and its stored queries, all of which must
+        type-check."""
+        extras = self._extras.get(graph_id, NO_EXTRAS)
+        provider = None if extras.profile is None else provider_of(extras.profile)
+        graph = open_graph(self._uris[graph_id], external_blobs=extras.blob_bases)
+        try:
+            stored, checks = _checked(extras, graph)
+        except OmnigraphError:
+            graph.close()
+            raise
+        graph.embed_with(provider)
+        graph.check_merges(checks, extras.queries)
+        return graph, stored
+
+    def prepared(self, graph_id: str, extras: GraphExtras) -> Callable[[], None]:
+        """Check another set for a graph; the call that puts it in force. It does not fail."""
+        provider = None if extras.profile is None else provider_of(extras.profile)
+        graph = self._open.get(graph_id)
+        stored, checks = (NO_QUERIES, ()) if graph is None else _checked(extras, graph)
+
+        def install() -> None:
+            self._extras = {**self._extras, graph_id: extras}
+            if graph is not None:
+                self._stored = {**self._stored, graph_id: stored}
+                graph.embed_with(provider)
+                graph.check_merges(checks, extras.queries)
+
+        return install
+
+    def stored(self, graph_id: str) -> StoredQueries:
+        """The stored queries of an open graph."""
+        return self._stored.get(graph_id, NO_QUERIES)
 
     def get(self, graph_id: str) -> Graph:
         """An open graph, or 400 or 404."""
@@ -70,7 +129,7 @@ class ServedGraphs:
 
     def readiness(self) -> dict[str, bool]:
         """Whether each graph is open."""
-        return {graph_id: graph_id in self._open for graph_id in sorted(self._uris)}
+        return {i: i in self._open for i in sorted({*self._uris, *self._quarantined})}
 
     @property
     def only(self) -> str | None:
@@ -86,3 +145,11 @@ class ServedGraphs:
         for graph in self._open.values():
             graph.close()
         self._open.clear()
+
+
+def _checked(extras: GraphExtras, graph: Graph) -> tuple[StoredQueries, tuple[TargetCheck, ...]]:
+    """The stored queries and the checks of a set, if the schema of the graph allows them."""
+    stored = required_queries(extras.queries, graph.schema.catalog)
+    checks = tuple(TargetCheck(*each) for each in extras.checks)
+    require_checks(stored, checks)
+    return stored, checks

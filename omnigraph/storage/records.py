@@ -6,13 +6,14 @@ understood is never guessed at.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, NewType, TypedDict
 
 import orjson
 import pyarrow as pa
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.names import MAIN, table_location
 from omnigraph.storage.stamp import stamped
 from omnigraph.types import TableKey, parse_table_key
