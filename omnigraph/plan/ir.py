@@ -18,9 +18,9 @@ Values: a condition is true, false or unknown. A comparison with a null operand 
 compare by mathematical value across types, strings by UTF-8 bytes, false before true.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan.expression_ir import (
     SELF as SELF,
 )

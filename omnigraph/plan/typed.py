@@ -4,10 +4,10 @@ Invariant: every variable has one type and every expression one; blocks know whi
 row around them they use. `check` makes it, `lower` reads it.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan.ir import Direction, Expr, Leg, Member, PathMode, Slot, Unwind, Var
 from omnigraph.plan.scope import PathVar
 from omnigraph.types import TableKey

@@ -4,9 +4,10 @@ Invariant: two texts that differ only in layout, comments and optional commas gi
 positions take no part in comparison. Nothing here knows a schema.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.types import Scalar, Span, ValueType
 
 
