@@ -12,6 +12,7 @@ import typer
 
 from omnigraph import __version__
 from omnigraph.cli import (
+    agents,
     backup,
     blob,
     branch,
@@ -99,6 +100,7 @@ app.command()(fmt.fmt)
 app.add_typer(blob.app)
 app.command()(embed.embed)
 app.command()(serve.serve)
+app.command("mcp")(agents.mcp)
 app.command()(server_commands.login)
 app.command()(server_commands.logout)
 app.command()(server_commands.whoami)

@@ -60,6 +60,7 @@ _ALLOWED = {
     **dict.fromkeys(("revert", "restore", "log"), _ANY),
     **dict.fromkeys(("optimize", "repair", "cleanup", "check", "lint"), _DIRECT),
     **dict.fromkeys(("policy", "queries"), _DIRECT),
+    "mcp": frozenset({"--server", "--graph", "--profile", "--durability"}),
     "init": _OWN,
     "serve": frozenset({"--cluster"}),
     **dict.fromkeys(("graphs", "whoami"), frozenset({"--server", "--profile"})),

@@ -22,11 +22,12 @@ from omnigraph import __version__
 from omnigraph.exec.limits import Stop
 from omnigraph.server import feed_waiting, openapi, wire
 from omnigraph.server.access import Gate
+from omnigraph.server.agent_endpoint import AgentEndpoint
 from omnigraph.server.answer_sender import AnswerSender
 from omnigraph.server.bearer import Tokens
 from omnigraph.server.body_reader import BodyReader
 from omnigraph.server.call import JSON, Answer, JobDesk, RouteCall, answered
-from omnigraph.server.connection import AnswerBroken, ClientGone, Receive, Scope, Send
+from omnigraph.server.connection import PROGRESS, AnswerBroken, ClientGone, Receive, Scope, Send
 from omnigraph.server.endpoint import ApiEndpoint, BodySize, Lane
 from omnigraph.server.job_runner import JobRunner
 from omnigraph.server.legacy import in_conflicts
@@ -96,6 +97,7 @@ class ServerApp:
         folder = Path(settings.run_folder) if settings.run_folder else None
         self.metrics = Metrics(folder, self._gauges, self._totals)
         self._document: bytes | None = None
+        self._agents = AgentEndpoint(self, settings, self._gate, self._default)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -134,6 +136,8 @@ class ServerApp:
         """Answer one request; the status that was sent."""
         endpoint: ApiEndpoint | None = None
         try:
+            if self._agents.serves(scope):
+                return await self._agents.answer(scope, headers, receive, send, request_id, facts)
             with ExitStack() as stack:
                 if scope["method"] == "OPTIONS" and self._sender.is_allowed_origin(headers):
                     answer = _preflight()
@@ -201,6 +205,7 @@ class ServerApp:
             limits=self._limits,
             facts=facts,
             jobs=self._desk,
+            progress=scope.get(PROGRESS),
             require=partial(self._gate.require, actor),
         )
         if endpoint.size is not BodySize.NONE:

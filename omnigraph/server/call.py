@@ -14,6 +14,7 @@ from starlette.datastructures import QueryParams
 
 from omnigraph.errors import BadRequest
 from omnigraph.exec.limits import Stop
+from omnigraph.exec.progress import OnProgress
 from omnigraph.graph import Graph
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_headers import RequestHeaders
@@ -52,6 +53,7 @@ class RouteCall:
     limits: ServerLimits = field(default_factory=ServerLimits)
     facts: dict[str, Any] = field(default_factory=dict)
     jobs: "JobDesk | None" = None
+    progress: OnProgress | None = None  # of a load or merge, for a client that listens
     require: Callable[[str], None] = lambda action: None  # that the actor may do an action
 
     def json(self, shape: type[B]) -> B:

@@ -77,6 +77,7 @@ class ServerSettings:
     job_sources: tuple[str, ...] = ()  # bases that jobs may load from
     job_targets: tuple[str, ...] = ()  # bases that jobs may export to
     upkeep: str = ""  # a schedule: 03:20 optimize; sun 04:00 cleanup keep=100
+    mcp: bool = True  # whether agents are served at /mcp
     run_folder: str = ""  # where workers leave their metrics
 
     def to_json(self) -> bytes:

@@ -138,6 +138,7 @@ def _loaded(
             actor=call.actor,
             metadata=once.metadata(metadata),
             once=once.mark,
+            progress=call.progress,
             **options,
         )
     call.facts.update(rows=done.total_entities, commit=done.commit.id)
@@ -232,6 +233,7 @@ def merge(call: RouteCall) -> Answer:
             delete_source=body.delete_branch,
             by=body.by or "entity",
             resolve=resolved(body.resolutions),
+            progress=call.progress,
             dry_run=body.dry_run,
             if_source=body.if_source_commit,
             if_target=body.if_target_commit,
