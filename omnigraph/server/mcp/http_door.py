@@ -6,6 +6,7 @@ between requests, so that any worker answers any of them.
 """
 
 import asyncio
+import contextlib
 import os
 from collections.abc import MutableMapping
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from omnigraph.exec.limits import Stop
 from omnigraph.exec.progress import OnProgress
-from omnigraph.server.connection import PROGRESS, Receive, Scope, Send
+from omnigraph.server.connection import PROGRESS, AnswerBroken, Receive, Scope, Send
 from omnigraph.server.mcp.agent_server import AgentSeat, AgentServer, Context
 from omnigraph.server.mcp.agent_session import session_of
 from omnigraph.server.mcp.api_desk import ApiAnswer, ApiRequest
@@ -25,6 +26,10 @@ from omnigraph.server.refusals import HttpRefusal
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _FORWARDED = (b"authorization", b"user-agent")
+
+
+_UNDER_WAY: set["asyncio.Task[None]"] = set()
+"""Requests whose callers may have left; the loop itself keeps no task alive."""
 
 
 class Asgi(Protocol):
@@ -65,10 +70,16 @@ class ServedDesk:
             sent.append(message)
 
         scope = self._request(request, len(body), stoppable(progress, stop))
+        work = asyncio.get_running_loop().create_task(_whole(self._app, scope, receive, send))
+        _UNDER_WAY.add(work)
+        work.add_done_callback(_UNDER_WAY.discard)
         try:
-            await self._app(scope, receive, send)
-        except BaseException:
+            # In a task of its own: a caller who leaves is a client that closes its connection,
+            # which ends a read and leaves a write to itself.
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
             stop.cancel()
+            gone.set()
             raise
         return _answer(sent)
 
@@ -92,6 +103,11 @@ class ServedDesk:
             "headers": headers,
             PROGRESS: progress,
         }
+
+
+async def _whole(app: Asgi, scope: Scope, receive: Receive, send: Send) -> None:
+    with contextlib.suppress(AnswerBroken):  # it is seen by what was not sent
+        await app(scope, receive, send)
 
 
 def _answer(sent: list[MutableMapping[str, Any]]) -> ApiAnswer:

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +124,12 @@ def command(*arguments: str, env: dict[str, str] | None = None) -> StdioServerPa
     return StdioServerParameters(command=sys.executable, args=[*PROGRAM, *arguments], env=whole)
 
 
-def with_token(url: str, token: str) -> Any:
+@contextlib.asynccontextmanager
+async def with_token(url: str, token: str) -> AsyncIterator[Any]:
     """A transport that sends a bearer token."""
-    http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60)
-    return streamable_http_client(url, http_client=http)
+    headers = {"Authorization": f"Bearer {token}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
+        streamable_http_client(url, http_client=http) as streams,
+    ):
+        yield streams
