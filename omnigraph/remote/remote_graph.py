@@ -16,13 +16,14 @@ from omnigraph.exec.changes.diff import Changes
 from omnigraph.exec.durations import GRACE, Duration
 from omnigraph.exec.limits import Stop
 from omnigraph.exec.mutate.run import MutationResult
-from omnigraph.exec.progress import UpkeepProgress
+from omnigraph.exec.progress import Progress, UpkeepProgress
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.upkeep.backup import BackupReport
 from omnigraph.exec.upkeep.build_indexes import IndexReport
 from omnigraph.exec.upkeep.check import CheckReport
 from omnigraph.exec.upkeep.cleanup import CleanupReport
 from omnigraph.exec.upkeep.optimize import OptimizeReport
+from omnigraph.graph.embed_verb import EmbedResult
 from omnigraph.graph.handles import BranchHandle
 from omnigraph.graph.source_text import query_text
 from omnigraph.pipeline.frames import Frames
@@ -125,6 +126,7 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs):
         metadata: Mapping[str, str] | None = None,
         once: str | None = None,
         coalesce: bool | None = None,
+        embed: str = "now",
     ) -> MutationResult:
         """Run a mutation as one commit; with `if_commit` only on that head of the branch. One that
         lost to another writer is sent again up to `retries` times."""
@@ -151,6 +153,7 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs):
                 "branch": branch,
                 "message": message,
                 "metadata": metadata,
+                **({} if embed == "now" else {"embed": embed}),
             }
         )
         path, headers = "/mutate", dict(JSON)
@@ -260,6 +263,32 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs):
     ) -> RepairReport:
         """Refused: upkeep runs where the files are."""
         self._refuse("repair", "repair")
+
+    @checked
+    def embed(
+        self,
+        branch: str = MAIN,
+        types: Collection[str] | None = None,
+        *,
+        actor: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> EmbedResult:
+        """Refused: the provider of a served graph is its server's."""
+        self._refuse("embed", "embed")
+
+    @checked
+    def embed_with(
+        self,
+        kind: str | None,
+        *,
+        model: str | None = None,
+        key: str | None = None,
+        base_url: str | None = None,
+    ) -> None:
+        """Refused: the provider of a served graph is its server's."""
+        raise NotServed("embed_with", self.uri, "name the provider where the server runs")
 
     def check(self) -> CheckReport:
         """Refused: a check reads the files."""

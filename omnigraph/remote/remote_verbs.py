@@ -63,6 +63,7 @@ class RemoteVerbs(Graph):
         on_duplicate: str | None = None,
         order_by: str | Sequence[str] | None = None,
         indexes: str = "now",
+        embed: str = "now",
     ) -> LoadResult:
         """Load bulk data as one commit. `mode` is append, merge, patch or overwrite."""
         session = self.session
@@ -97,6 +98,7 @@ class RemoteVerbs(Graph):
             meta=meta,
             on_duplicate=on_duplicate,
             indexes=None if indexes == "now" else indexes,
+            embed=None if embed == "now" else embed,
         )
         if body.path == "/load" and type is None and edge is None:
             raise BadRequest("the input holds columns", "say which with type= or edge=")

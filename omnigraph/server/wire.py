@@ -217,6 +217,7 @@ class ChangeRequest(Body, kw_only=True):
     branch: str | None = None
     message: str | None = None
     metadata: dict[str, str] | None = None
+    embed: str | None = None
 
 
 class ChangeOutput(Body, kw_only=True):
@@ -240,6 +241,7 @@ class IngestRequest(Body, kw_only=True):
     mode: str | None = None
     message: str | None = None
     metadata: dict[str, str] | None = None
+    embed: str | None = None
 
 
 class TypeLoad(Body, kw_only=True):

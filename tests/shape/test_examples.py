@@ -102,6 +102,22 @@ def test_agents_research_on_branches_and_a_reviewer_settles_their_conflict(tmp_p
     ]
 
 
+def test_a_memory_recalls_what_held_forgets_and_remembers_again(tmp_path: Path) -> None:
+    script = ROOT / "examples" / "memory" / "memory.py"
+    done = run(sys.executable, script, tmp_path / "memory.omni")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines() == [
+        "spring: The pump leaks oil in the cold. (bob)",
+        "spring: The spare pump is in bay two. (ada)",
+        "autumn: The pump leaks oil in the cold. (bob)",
+        "autumn: The spare pump is in bay five. (ada, beside bay five)",
+        "forgotten: 0 facts recalled",
+        "undone: 2 facts recalled",
+        "pat: that was too much",
+        "agent: asked to forget",
+    ]
+
+
 def test_two_agents_and_a_person_share_a_server(tmp_path: Path) -> None:
     script = ROOT / "examples" / "served" / "served.py"
     done = run(sys.executable, script, tmp_path / "memory.omni")
@@ -132,7 +148,7 @@ def test_a_company_is_searched_by_words_and_by_meaning(tmp_path: Path) -> None:
     assert "\nHarbour" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["agents/memory.gq", "company/queries.gq"])
+@pytest.mark.parametrize("name", ["agents/memory.gq", "company/queries.gq", "memory/memory.gq"])
 def test_queries_of_the_other_examples_give_lint_nothing_to_say(name: str) -> None:
     queries = ROOT / "examples" / name
     done = call("lint", "--schema", str(queries.parent / "schema.pg"), "--query", str(queries))
