@@ -9,11 +9,14 @@ Loading every room takes three times as long as loading Arrow and Lance, and a p
 question needs a third of them.
 
 Invariant: a deferred name is used as the name itself is, called or asked for an attribute; its
-module is imported by the first use. A test resolves every one of them.
+module is imported by the first use. A test resolves every one of them. A module that the disk does
+not give is a `StorageFailed`, and the next use tries again.
 """
 
 from importlib import import_module
 from typing import Any
+
+from omnigraph.errors import StorageFailed
 
 
 class Deferred:
@@ -31,11 +34,17 @@ class Deferred:
         try:
             return self._value
         except AttributeError:
+            self._value: Any = self._imported()
+        return self._value
+
+    def _imported(self) -> Any:
+        try:
             home = import_module(self._module)
             if not hasattr(home, self._name):  # a module of that package
                 import_module(f"{self._module}.{self._name}")
-            self._value: Any = getattr(home, self._name)
-        return self._value
+        except OSError as cause:  # no descriptor is left, or the disk does not answer
+            raise StorageFailed(f"imported {self._module}", str(cause)) from cause
+        return getattr(home, self._name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.resolved(*args, **kwargs)

@@ -17,6 +17,7 @@ from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas
+from omnigraph.graph.guard import Guard
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Snapshot
 
@@ -62,6 +63,7 @@ class EmbedVerb:
 
     _reading: Reading
     _schemas: Schemas
+    _guard: Guard
     query: Callable[..., QueryResult]
     snapshot: Callable[..., Snapshot]
     transaction: Callable[..., Transaction]
@@ -112,6 +114,7 @@ class EmbedVerb:
     ) -> EmbedResult:
         """Make the vectors that are missing where their texts are there, in commits of up to 2,000
         rows. Texts that have a vector are not sent."""
+        self._guard.changes(branch, actor)
         provider = self._provider()
         if provider is None:
             raise BadRequest(

@@ -61,7 +61,7 @@ class AgentEndpoint:
     ) -> int:
         """Answer one request of the protocol; the status that was sent."""
         facts["path"] = PATH
-        facts["actor"] = self._gate.actor(headers.get("authorization"))
+        facts["actor"] = self._gate.actor(headers)
         session_of(QueryParams(scope["query_string"]))
         door = await self._opened()
         door.require_origin(headers.get("origin"))

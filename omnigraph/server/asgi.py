@@ -19,9 +19,11 @@ import msgspec
 from starlette.datastructures import QueryParams
 
 from omnigraph import __version__
+from omnigraph.errors import Forbidden
 from omnigraph.exec.limits import Stop
+from omnigraph.policy import Action
 from omnigraph.server import feed_waiting, openapi, wire
-from omnigraph.server.access import Gate
+from omnigraph.server.access import Gate, ServedPolicies
 from omnigraph.server.agent_endpoint import AgentEndpoint
 from omnigraph.server.answer_sender import AnswerSender
 from omnigraph.server.bearer import Tokens
@@ -75,12 +77,18 @@ def server_endpoints() -> tuple[ApiEndpoint, ...]:
 class ServerApp:
     """The application of one worker."""
 
-    def __init__(self, settings: ServerSettings, graphs: ServedGraphs, log: RequestLog) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        graphs: ServedGraphs,
+        log: RequestLog,
+        policies: ServedPolicies | None = None,
+    ) -> None:
         self.settings = settings
         self.graphs = graphs
         self.log = log
         self.tokens = Tokens(settings.tokens)
-        self._gate = Gate(settings.access, self.tokens)
+        self.gate = Gate(settings.access, self.tokens, policies or ServedPolicies())
         self._default = settings.default_graph or graphs.only
         flat = FLAT if self._default is not None else ()
         self._router = Router((*server_endpoints(), *NESTED, *flat))
@@ -97,7 +105,7 @@ class ServerApp:
         folder = Path(settings.run_folder) if settings.run_folder else None
         self.metrics = Metrics(folder, self._gauges, self._totals)
         self._document: bytes | None = None
-        self._agents = AgentEndpoint(self, settings, self._gate, self._default)
+        self._agents = AgentEndpoint(self, settings, self.gate, self._default)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -156,6 +164,7 @@ class ServerApp:
             raise
         except Exception as cause:  # noqa: BLE001  every failure is an answer
             error = error_answer(cause)
+            self._count_denial(cause, facts)
             if error.is_fault:
                 self.log.fault(request_id, cause)
             document = msgspec.to_builtins(error.body)
@@ -166,6 +175,16 @@ class ServerApp:
             if error.status in (408, 413):
                 answer.headers["Connection"] = "close"
             return await self._sender.send(answer, scope, receive, send, request_id)
+
+    def _count_denial(self, cause: Exception, facts: dict[str, Any]) -> None:
+        """Count a denial, also one that the answer hides, and say its action in the log."""
+        denial = cause if isinstance(cause, Forbidden) else cause.__cause__
+        if isinstance(denial, Forbidden):
+            facts["denied"] = str(denial.action)
+        elif isinstance(cause, HttpRefusal) and cause.status == 401:
+            facts["denied"] = "authentication"
+        if "denied" in facts:
+            self.metrics.denied(facts["denied"])
 
     async def _answer(
         self,
@@ -180,24 +199,23 @@ class ServerApp:
         _require_api(headers)
         if endpoint.action is None:
             return await self._own(endpoint)
-        actor = self._gate.actor(headers.get("authorization"))
+        actor = self.gate.actor(headers)
         facts["actor"] = actor
         if endpoint.operation == "listGraphs":
-            self._gate.require(actor, endpoint.action)
+            self.gate.require_listing(actor)
             entries = [wire.GraphEntry(graph_id=i, uri=uri) for i, uri in self.graphs.listed()]
             return answered(wire.GraphList(graphs=entries))
         if endpoint.operation == "whoami":
-            access = str(self.settings.access)
+            access = "policy" if self.gate.policies.graphs else str(self.settings.access)
             return answered(wire.WhoamiOutput(actor_id=actor, access=access))
         graph_id = path.pop("graph_id", None) or self._default or ""
         facts["graph"] = graph_id
         graph = self.graphs.get(graph_id)
-        self._gate.require(actor, endpoint.action)
         text = scope["query_string"]
         query = QueryParams(text) if text else _NO_PARAMETERS
         call = RouteCall(
             graph_id,
-            graph,
+            self.gate.graph(graph_id, graph, actor),
             actor,
             path,
             query,
@@ -206,22 +224,60 @@ class ServerApp:
             facts=facts,
             jobs=self._desk,
             progress=scope.get(PROGRESS),
-            require=partial(self._gate.require, actor),
+            require=partial(self.gate.require, graph_id, actor),
         )
+        try:
+            denial = self.gate.denial(endpoint, call)
+            if denial is None:
+                return await self._run(endpoint, call, receive, stack)
+            return await self._denied(endpoint, call, receive, stack, denial)
+        except Forbidden as denied:
+            if denied.action == Action.INVOKE_QUERY and graph_id in self.gate.policies.graphs:
+                raise HttpRefusal(404, "stored query not found") from denied
+            raise
+
+    # ---- running
+
+    async def _run(
+        self, endpoint: ApiEndpoint, call: RouteCall, receive: Receive, stack: ExitStack
+    ) -> Answer:
         if endpoint.size is not BodySize.NONE:
             await self._bodies.read(endpoint, call, receive, stack)
         if endpoint.lane is Lane.WRITE:
             size = len(call.body) if call.spooled is None else call.spooled.stat().st_size
-            stack.enter_context(self._admission.admitted(actor, size))
+            stack.enter_context(self._admission.admitted(call.actor, size))
             return await self._run_write(endpoint, call)
         return await self._run_feed(endpoint, call, receive)
 
-    # ---- running
+    async def _denied(
+        self,
+        endpoint: ApiEndpoint,
+        call: RouteCall,
+        receive: Receive,
+        stack: ExitStack,
+        denial: Forbidden,
+    ) -> Answer:
+        """Deny a request that no branch would allow: the graph does so when it is asked, and knows
+        the branch. Whatever else is wrong with the request, its sender learns no more."""
+        try:
+            await self._run(endpoint, call, receive, stack)
+        except (Forbidden, ClientGone):
+            raise
+        except Exception:  # noqa: BLE001  it may not even know what is wrong
+            pass
+        raise denial
 
     async def _run_feed(self, endpoint: ApiEndpoint, call: RouteCall, receive: Receive) -> Answer:
         """Run a read; one of the feed may wait for a commit, or become a stream of events."""
 
+        if endpoint.operation not in ("cluster_pollChanges", "cluster_streamChanges"):
+            return await self._run_read(endpoint, call, receive)
+
         async def run(call: RouteCall) -> Answer:
+            # A wait may be long: the actor and its rights are those of now.
+            actor = self.gate.actor(call.headers)
+            graph = self.graphs.get(call.graph_id)
+            call.graph = self.gate.graph(call.graph_id, graph, actor)
             return await self._run_read(endpoint, call, receive)
 
         async def head() -> str:
@@ -231,12 +287,10 @@ class ServerApp:
 
         if endpoint.operation == "cluster_pollChanges":
             return await feed_waiting.long_poll(run, head, call, self.stopping)
-        if endpoint.operation == "cluster_streamChanges":
-            feed_waiting.resumed(call)
-            first = await run(call)
-            stream = feed_waiting.events(run, head, call, first, self.stopping)
-            return Answer(media="text/event-stream", headers=_UNBUFFERED, events=stream)
-        return await run(call)
+        feed_waiting.resumed(call)
+        first = await run(call)
+        stream = feed_waiting.events(run, head, call, first, self.stopping)
+        return Answer(media="text/event-stream", headers=_UNBUFFERED, events=stream)
 
     async def _run_write(self, endpoint: ApiEndpoint, call: RouteCall) -> Answer:
         future = self.writes.submit(lambda: endpoint.route(call), wait_s=self._limits.write_seconds)

@@ -62,6 +62,7 @@ class ApiEndpoint:
     flat: bool = False
     other_media: tuple[str, ...] = ()  # that the `Accept` header may ask for
     other_bodies: tuple[str, ...] = ()  # content types of bodies that are spooled
+    also: tuple[str, ...] = ()  # actions that a request may be about instead
 
     @cached_property
     def segments(self) -> tuple[str, ...]:

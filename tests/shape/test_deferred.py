@@ -85,3 +85,20 @@ def test_a_first_hop_loads_no_room_that_writes(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == ""
+
+
+def test_a_module_that_the_disk_does_not_give_is_a_storage_failure_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = deferred("came_late", "VALUE")
+
+    def refuse(module: str) -> None:
+        raise OSError(24, "Too many open files", module)
+
+    with monkeypatch.context() as starving:
+        starving.setattr("omnigraph.deferred.import_module", refuse)
+        with pytest.raises(omnigraph.StorageFailed, match="Too many open files"):
+            _ = name.resolved
+    (tmp_path / "came_late.py").write_text("VALUE = 7\n")
+    assert name.resolved == 7
