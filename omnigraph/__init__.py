@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.upkeep.index_states import IndexState
     from omnigraph.exec.upkeep.optimize import OptimizeReport
     from omnigraph.graph import Graph, backup, init, open
+    from omnigraph.graph.embed_verb import EmbedResult
     from omnigraph.policy import Policy
     from omnigraph.remote import connect
     from omnigraph.storage.manifest.tags import Tag
@@ -103,6 +104,7 @@ __all__ = [
     "ConstraintViolated",
     "ConsumerLapsed",
     "EdgeCount",
+    "EmbedResult",
     "EmbeddingFailed",
     "EntityHistory",
     "EntityRevision",
@@ -180,6 +182,7 @@ _LOADED_LATER = {
     "EdgeCount": "exec.changes.entity_view",
     "EntityHistory": "exec.changes.entity_history",
     "EntityRevision": "exec.changes.entity_history",
+    "EmbedResult": "graph.embed_verb",
     "EntityView": "exec.changes.entity_view",
     "ExportResult": "exec.changes.export",
     "FeedConsumer": "exec.changes.consumers",

@@ -6,8 +6,7 @@ vector is written only if its text is still the one it was made from.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from omnigraph.arguments import checked
 from omnigraph.catalog.model import Catalog, NodeType
@@ -19,7 +18,8 @@ from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas
 from omnigraph.graph.guard import Guard
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.records import Snapshot
+from omnigraph.storage.protocol.intent import noted
+from omnigraph.storage.records import CommitNote, Snapshot
 
 if TYPE_CHECKING:
     from omnigraph.exec.search.embed import Provider, make_provider
@@ -66,11 +66,6 @@ class EmbedVerb:
     _guard: Guard
     query: Callable[..., QueryResult]
     snapshot: Callable[..., Snapshot]
-    transaction: Callable[..., Transaction]
-
-    @cached_property
-    def _text_vectors(self) -> "TextVectors":
-        return TextVectors()
 
     @checked
     def embed_with(
@@ -99,7 +94,10 @@ class EmbedVerb:
         provider = None if embed == LATER else self._provider()
         if provider is None and embed == NOW:
             return None
-        return VectorFill(provider, self._text_vectors)
+        vectors = self._reading.text_vectors  # shared by the handles of an open graph
+        if vectors is None:
+            vectors = self._reading.text_vectors = TextVectors()
+        return VectorFill(provider, vectors)
 
     @checked
     def embed(
@@ -114,7 +112,7 @@ class EmbedVerb:
     ) -> EmbedResult:
         """Make the vectors that are missing where their texts are there, in commits of up to 2,000
         rows. Texts that have a vector are not sent."""
-        self._guard.changes(branch, actor)
+        note = noted(self._guard.changes(branch, actor), message, metadata)
         provider = self._provider()
         if provider is None:
             raise BadRequest(
@@ -125,7 +123,6 @@ class EmbedVerb:
         for name in types or ():
             if catalog.node(name) is None:
                 raise BadRequest(f"there is no node type '{name}'", ", ".join(catalog.nodes))
-        note: dict[str, Any] = {"actor": actor, "message": message, "metadata": metadata}
         done, commit, meter = dict[str, int](), None, Meter(progress)
         for owner in catalog.nodes.values():
             if types is not None and owner.name not in types:
@@ -142,7 +139,7 @@ class EmbedVerb:
         return EmbedResult(branch, done, commit)
 
     def _page(
-        self, branch: str, owner: NodeType, names: tuple[str, str], note: dict[str, Any]
+        self, branch: str, owner: NodeType, names: tuple[str, str], note: CommitNote
     ) -> tuple[int, str | None]:
         """Embed some rows that lack a vector, on the head they were read from; how many, and the
         commit. The texts are written with the vectors, unchanged: the write makes those."""
@@ -162,7 +159,7 @@ class EmbedVerb:
                 for row in rows
             ]
             try:
-                with self.transaction(branch=branch, if_commit=head, **note) as block:
+                with Transaction(self, note, branch, head) as block:  # type: ignore[arg-type]
                     block.load(records, "patch")
             except PreconditionFailed:
                 if attempt == _ATTEMPTS - 1:

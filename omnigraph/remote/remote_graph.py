@@ -16,14 +16,13 @@ from omnigraph.exec.changes.diff import Changes
 from omnigraph.exec.durations import GRACE, Duration
 from omnigraph.exec.limits import Stop
 from omnigraph.exec.mutate.run import MutationResult
-from omnigraph.exec.progress import Progress, UpkeepProgress
+from omnigraph.exec.progress import UpkeepProgress
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.upkeep.backup import BackupReport
 from omnigraph.exec.upkeep.build_indexes import IndexReport
 from omnigraph.exec.upkeep.check import CheckReport
 from omnigraph.exec.upkeep.cleanup import CleanupReport
 from omnigraph.exec.upkeep.optimize import OptimizeReport
-from omnigraph.graph.embed_verb import EmbedResult
 from omnigraph.graph.handles import BranchHandle
 from omnigraph.graph.source_text import query_text
 from omnigraph.pipeline.frames import Frames
@@ -43,6 +42,7 @@ from omnigraph.remote.remote_views import (
 )
 from omnigraph.remote.served_changes import ServedChanges
 from omnigraph.remote.served_rows import ARROW, result_of
+from omnigraph.remote.unserved_verbs import UnservedEmbedVerbs
 from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.stats import StatsView
@@ -52,7 +52,7 @@ IF_COMMIT = "Omnigraph-If-Graph-Commit"
 _USE_SHELL = "run `omnigraph {} GRAPH` where the files of the graph are"
 
 
-class RemoteGraph(RemoteVerbs, RemoteEntityVerbs):
+class RemoteGraph(RemoteVerbs, RemoteEntityVerbs, UnservedEmbedVerbs):
     """One graph of a server, safe to share between threads."""
 
     def __init__(self, session: RemoteSession) -> None:
@@ -263,32 +263,6 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs):
     ) -> RepairReport:
         """Refused: upkeep runs where the files are."""
         self._refuse("repair", "repair")
-
-    @checked
-    def embed(
-        self,
-        branch: str = MAIN,
-        types: Collection[str] | None = None,
-        *,
-        actor: str | None = None,
-        message: str | None = None,
-        metadata: Mapping[str, str] | None = None,
-        progress: Callable[[Progress], None] | None = None,
-    ) -> EmbedResult:
-        """Refused: the provider of a served graph is its server's."""
-        self._refuse("embed", "embed")
-
-    @checked
-    def embed_with(
-        self,
-        kind: str | None,
-        *,
-        model: str | None = None,
-        key: str | None = None,
-        base_url: str | None = None,
-    ) -> None:
-        """Refused: the provider of a served graph is its server's."""
-        raise NotServed("embed_with", self.uri, "name the provider where the server runs")
 
     def check(self) -> CheckReport:
         """Refused: a check reads the files."""

@@ -33,7 +33,7 @@ from omnigraph.server.mcp.tool_arguments import (
     NAME,
     NAMES,
     Argument,
-    Part,
+    RequestPart,
     branch,
     one_of,
     snapshot,
@@ -42,7 +42,7 @@ from omnigraph.server.mcp.tool_arguments import (
 from omnigraph.server.mcp.tool_calls import Document, ToolCall, refused
 from omnigraph.server.mcp.tool_table import AgentTool
 
-_POINT = (branch(Part.OWN), snapshot(Part.OWN))
+_POINT = (branch(RequestPart.OWN), snapshot(RequestPart.OWN))
 _RRF = 60
 _SEARCHED_MAX = 16
 _NEIGHBOURS = 50

@@ -18,7 +18,7 @@ from omnigraph.server.mcp.answer_schemas import (
 )
 from omnigraph.server.mcp.api_desk import ApiRequest
 from omnigraph.server.mcp.result_cuts import fitted, rows_that_fit
-from omnigraph.server.mcp.tool_arguments import GRAPH, NAME, PARAMS, Argument, Part, whole
+from omnigraph.server.mcp.tool_arguments import GRAPH, NAME, PARAMS, Argument, RequestPart, whole
 from omnigraph.server.mcp.tool_arguments import branch as branch_argument
 from omnigraph.server.mcp.tool_arguments import snapshot as snapshot_argument
 from omnigraph.server.mcp.tool_calls import Document, ToolCall, ToolRefused, refused, shown_rows
@@ -38,8 +38,8 @@ _SHAPES: dict[str, JsonSchema] = {
 }
 _CONTROLS = (
     GRAPH,
-    branch_argument(Part.OWN),
-    snapshot_argument(Part.OWN),
+    branch_argument(RequestPart.OWN),
+    snapshot_argument(RequestPart.OWN),
     Argument("rows_from", "Skip so many rows of the result.", shape=whole(0, 1 << 31)),
     Argument("if_commit", "Only if the branch is at this commit.", shape=NAME),
 )

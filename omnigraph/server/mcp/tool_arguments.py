@@ -11,7 +11,7 @@ from typing import Any
 from omnigraph.server.mcp.answer_schemas import JsonSchema
 
 
-class Part(StrEnum):
+class RequestPart(StrEnum):
     """Where in a request the value of an argument goes."""
 
     PATH = "path"
@@ -27,7 +27,7 @@ class Argument:
 
     name: str
     about: str
-    part: Part = Part.OWN
+    part: RequestPart = RequestPart.OWN
     shape: JsonSchema = field(default_factory=lambda: {"type": "string"})
     required: bool = False
     wire: str = ""
@@ -72,12 +72,12 @@ NAMES: JsonSchema = {"type": "array", "items": {"type": "string", "minLength": 1
 GRAPH = Argument("graph", "Id of the graph; may be left out if there is one.", shape=NAME)
 
 
-def branch(part: Part) -> Argument:
+def branch(part: RequestPart) -> Argument:
     """Which branch."""
     return Argument("branch", "Which branch; by default the session's, else main.", part, NAME)
 
 
-def snapshot(part: Part) -> Argument:
+def snapshot(part: RequestPart) -> Argument:
     """Which earlier state."""
     about = "As it was at a commit, a tag or a point such as main~3; in place of branch."
     return Argument("snapshot", about, part, NAME)
@@ -90,17 +90,19 @@ def filters() -> tuple[Argument, ...]:
         return {"type": "array", "items": one_of(*each)}
 
     return (
-        Argument("kind", "Only nodes or only edges.", Part.QUERY, words("node", "edge")),
-        Argument("type", "Only these types.", Part.QUERY, NAMES),
-        Argument("op", "Only these operations.", Part.QUERY, words("insert", "update", "delete")),
+        Argument("kind", "Only nodes or only edges.", RequestPart.QUERY, words("node", "edge")),
+        Argument("type", "Only these types.", RequestPart.QUERY, NAMES),
+        Argument(
+            "op", "Only these operations.", RequestPart.QUERY, words("insert", "update", "delete")
+        ),
     )
 
 
 PAGE_MAX = 1_000
-LIMIT = Argument("limit", "At most so many to a page.", Part.QUERY, whole(1, PAGE_MAX))
-PAGE = Argument("page_token", "next_page_token of the page before.", Part.QUERY, NAME)
+LIMIT = Argument("limit", "At most so many to a page.", RequestPart.QUERY, whole(1, PAGE_MAX))
+PAGE = Argument("page_token", "next_page_token of the page before.", RequestPart.QUERY, NAME)
 INCLUDE = Argument("include", "Vector and blob properties to show, by name.", shape=NAMES)
-MESSAGE = Argument("message", "What the commit is for, kept in its history.", Part.BODY)
+MESSAGE = Argument("message", "What the commit is for, kept in its history.", RequestPart.BODY)
 
 
 def query_pairs(name: str, value: Any) -> list[tuple[str, str]]:

@@ -22,7 +22,7 @@ from omnigraph.server.mcp.result_cuts import (
     size_of,
     without_properties,
 )
-from omnigraph.server.mcp.tool_arguments import Part, query_pairs
+from omnigraph.server.mcp.tool_arguments import RequestPart, query_pairs
 from omnigraph.server.mcp.tool_table import PAGED, AgentTool
 
 Arguments = Mapping[str, Any]
@@ -154,11 +154,11 @@ class ToolCall:
             if value is None:
                 continue
             match argument.part:
-                case Part.PATH:
+                case RequestPart.PATH:
                     path[argument.wire_name] = str(value)
-                case Part.QUERY:
+                case RequestPart.QUERY:
                     query += query_pairs(argument.wire_name, value)
-                case Part.BODY:
+                case RequestPart.BODY:
                     body[argument.wire_name] = value
         asked = ApiRequest(self.tool.operation, graph, path, tuple(query), body or None)
         return await self._completed(asked, graph)
@@ -168,7 +168,7 @@ class ToolCall:
         names = {each.name: each.part for each in self.tool.arguments}
         path, query, body = dict(asked.path), dict(asked.query), dict(asked.body or {})
         extra: list[tuple[str, str]] = []
-        if names.get("kind") is Part.PATH:
+        if names.get("kind") is RequestPart.PATH:
             path.setdefault("kind", "node")
         if self.tool.operation == "cluster_diff":
             if "from" not in query:
@@ -183,7 +183,7 @@ class ToolCall:
                 await self.branch(graph, self.session.branch)
         elif "branch" in names and not self.arguments.get("all_branches"):
             kind, name = await self.point(graph)
-            if names["branch"] is Part.BODY:
+            if names["branch"] is RequestPart.BODY:
                 body[kind] = name
             elif kind not in query:
                 extra.append((kind, name))

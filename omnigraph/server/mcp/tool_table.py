@@ -18,7 +18,7 @@ from omnigraph.server.mcp.tool_arguments import (
     PARAMS,
     SWITCH,
     Argument,
-    Part,
+    RequestPart,
     branch,
     filters,
     one_of,
@@ -27,21 +27,21 @@ from omnigraph.server.mcp.tool_arguments import (
 )
 
 WAIT_MS_MAX = 60_000
-_QUERY = Argument("query", "The text of the query.", Part.BODY, NAME, required=True)
-_NAME = Argument("name", "Which query of the text, if it has several.", Part.BODY, NAME)
-_PARAMS = Argument("params", "Values of its parameters, by name.", Part.BODY, PARAMS)
+_QUERY = Argument("query", "The text of the query.", RequestPart.BODY, NAME, required=True)
+_NAME = Argument("name", "Which query of the text, if it has several.", RequestPart.BODY, NAME)
+_PARAMS = Argument("params", "Values of its parameters, by name.", RequestPart.BODY, PARAMS)
 _COMMIT = Argument(
     "commit",
     "Its id, or a point: a branch, a tag, main~3.",
-    Part.PATH,
+    RequestPart.PATH,
     NAME,
     required=True,
     wire="commit_id",
 )
 _ENTITY = (
-    Argument("kind", "Whether it is a node or an edge.", Part.PATH, one_of("node", "edge")),
-    Argument("type", "Its type.", Part.PATH, NAME, required=True),
-    Argument("id", "Its id; of a type with a key, the key.", Part.PATH, NAME, required=True),
+    Argument("kind", "Whether it is a node or an edge.", RequestPart.PATH, one_of("node", "edge")),
+    Argument("type", "Its type.", RequestPart.PATH, NAME, required=True),
+    Argument("id", "Its id; of a type with a key, the key.", RequestPart.PATH, NAME, required=True),
 )
 _RESOLUTION: JsonSchema = {
     "type": "array",
@@ -104,7 +104,7 @@ OPERATION_TOOLS: tuple[AgentTool, ...] = (
         "Count entities",
         "How many entities each type has, on a branch or at an earlier commit.",
         "cluster_getSnapshot",
-        (GRAPH, branch(Part.QUERY), snapshot(Part.QUERY)),
+        (GRAPH, branch(RequestPart.QUERY), snapshot(RequestPart.QUERY)),
         answer_schema(wire.SnapshotOutput),
         listed="datasets",
     ),
@@ -120,8 +120,8 @@ OPERATION_TOOLS: tuple[AgentTool, ...] = (
             _QUERY,
             _NAME,
             _PARAMS,
-            branch(Part.BODY),
-            snapshot(Part.BODY),
+            branch(RequestPart.BODY),
+            snapshot(RequestPart.BODY),
             Argument("rows_from", "Skip so many rows of the result.", shape=whole(0, 1 << 31)),
         ),
         answer_schema(wire.ReadOutput),
@@ -162,8 +162,10 @@ OPERATION_TOOLS: tuple[AgentTool, ...] = (
         "cluster_createBranch",
         (
             GRAPH,
-            Argument("name", "Its name, such as agent/topic.", Part.BODY, NAME, required=True),
-            Argument("from", "What it begins at; main by default.", Part.BODY, NAME),
+            Argument(
+                "name", "Its name, such as agent/topic.", RequestPart.BODY, NAME, required=True
+            ),
+            Argument("from", "What it begins at; main by default.", RequestPart.BODY, NAME),
         ),
         answer_schema(wire.BranchCreateOutput),
         reads=False,
@@ -173,7 +175,10 @@ OPERATION_TOOLS: tuple[AgentTool, ...] = (
         "Delete a branch",
         "Delete a branch. What was not merged from it is lost.",
         "cluster_deleteBranch",
-        (GRAPH, Argument("name", "Which branch.", Part.PATH, NAME, required=True, wire="branch")),
+        (
+            GRAPH,
+            Argument("name", "Which branch.", RequestPart.PATH, NAME, required=True, wire="branch"),
+        ),
         answer_schema(wire.BranchDeleteOutput),
         reads=False,
         destructive=True,
@@ -187,20 +192,20 @@ OPERATION_TOOLS: tuple[AgentTool, ...] = (
         "cluster_mergeBranches",
         (
             GRAPH,
-            Argument("source", "Branch to take from; the session's.", Part.BODY, NAME),
-            Argument("target", "Branch to merge into; main by default.", Part.BODY, NAME),
-            Argument("dry_run", "Only tell what would happen.", Part.BODY, SWITCH),
-            Argument("delete_branch", "Delete the source afterwards.", Part.BODY, SWITCH),
+            Argument("source", "Branch to take from; the session's.", RequestPart.BODY, NAME),
+            Argument("target", "Branch to merge into; main by default.", RequestPart.BODY, NAME),
+            Argument("dry_run", "Only tell what would happen.", RequestPart.BODY, SWITCH),
+            Argument("delete_branch", "Delete the source afterwards.", RequestPart.BODY, SWITCH),
             Argument(
                 "by",
                 "entity (the default): one changed on both sides conflicts; property: only where "
                 "both changed the same property.",
-                Part.BODY,
+                RequestPart.BODY,
                 one_of("entity", "property"),
             ),
-            Argument("resolutions", "A decision for each conflict.", Part.BODY, _RESOLUTION),
-            Argument("if_source_commit", "Only if the source is there.", Part.BODY, NAME),
-            Argument("if_target_commit", "Only if the target is there.", Part.BODY, NAME),
+            Argument("resolutions", "A decision for each conflict.", RequestPart.BODY, _RESOLUTION),
+            Argument("if_source_commit", "Only if the source is there.", RequestPart.BODY, NAME),
+            Argument("if_target_commit", "Only if the target is there.", RequestPart.BODY, NAME),
             MESSAGE,
         ),
         answer_schema(wire.BranchMergeOutput),
@@ -215,8 +220,10 @@ OPERATION_TOOLS: tuple[AgentTool, ...] = (
         "cluster_diff",
         (
             GRAPH,
-            Argument("from", "The earlier point; what the branch began at.", Part.QUERY, NAME),
-            Argument("to", "The later point; the session's branch.", Part.QUERY, NAME),
+            Argument(
+                "from", "The earlier point; what the branch began at.", RequestPart.QUERY, NAME
+            ),
+            Argument("to", "The later point; the session's branch.", RequestPart.QUERY, NAME),
             LIMIT,
             PAGE,
             *filters(),
@@ -232,11 +239,11 @@ OPERATION_TOOLS: tuple[AgentTool, ...] = (
         "cluster_listCommits",
         (
             GRAPH,
-            branch(Part.QUERY),
+            branch(RequestPart.QUERY),
             LIMIT,
             PAGE,
-            Argument("actor", "Only those of this actor.", Part.QUERY, NAME),
-            Argument("all_branches", "Of every branch.", Part.QUERY, SWITCH),
+            Argument("actor", "Only those of this actor.", RequestPart.QUERY, NAME),
+            Argument("all_branches", "Of every branch.", RequestPart.QUERY, SWITCH),
         ),
         answer_schema(wire.CommitList),
         listed="commits",
@@ -265,10 +272,12 @@ OPERATION_TOOLS: tuple[AgentTool, ...] = (
         "cluster_pollChanges",
         (
             GRAPH,
-            branch(Part.QUERY),
-            Argument("cursor", "cursor of the last answer.", Part.QUERY, NAME),
-            Argument("start", "now, beginning or after:<commit id>.", Part.QUERY, NAME),
-            Argument("wait_ms", "Wait so long for a commit.", Part.QUERY, whole(0, WAIT_MS_MAX)),
+            branch(RequestPart.QUERY),
+            Argument("cursor", "cursor of the last answer.", RequestPart.QUERY, NAME),
+            Argument("start", "now, beginning or after:<commit id>.", RequestPart.QUERY, NAME),
+            Argument(
+                "wait_ms", "Wait so long for a commit.", RequestPart.QUERY, whole(0, WAIT_MS_MAX)
+            ),
             LIMIT,
             PAGE,
             *filters(),
@@ -289,7 +298,7 @@ OPERATION_TOOLS: tuple[AgentTool, ...] = (
             _QUERY,
             _NAME,
             _PARAMS,
-            branch(Part.BODY),
+            branch(RequestPart.BODY),
             Argument("if_commit", "Only if the branch is at this commit.", shape=NAME),
             MESSAGE,
         ),
@@ -307,16 +316,18 @@ OPERATION_TOOLS: tuple[AgentTool, ...] = (
         "cluster_load",
         (
             GRAPH,
-            Argument("data", "The records, one a line.", Part.BODY, required=True),
+            Argument("data", "The records, one a line.", RequestPart.BODY, required=True),
             Argument(
                 "mode",
                 "merge (the default) inserts or replaces by id; patch sets only given properties; "
                 "append refuses known ids; overwrite replaces all of the types.",
-                Part.BODY,
+                RequestPart.BODY,
                 one_of("merge", "patch", "append", "overwrite"),
             ),
-            branch(Part.BODY),
-            Argument("from", "Make the branch from this one if it is missing.", Part.BODY, NAME),
+            branch(RequestPart.BODY),
+            Argument(
+                "from", "Make the branch from this one if it is missing.", RequestPart.BODY, NAME
+            ),
             MESSAGE,
         ),
         answer_schema(wire.IngestOutput),
@@ -329,7 +340,7 @@ OPERATION_TOOLS: tuple[AgentTool, ...] = (
         "Show an entity",
         "One node or edge: its properties, and how many edges of each type a node has.",
         "cluster_getEntity",
-        (GRAPH, *_ENTITY, branch(Part.QUERY), snapshot(Part.QUERY), INCLUDE),
+        (GRAPH, *_ENTITY, branch(RequestPart.QUERY), snapshot(RequestPart.QUERY), INCLUDE),
         answer_schema(wire_entities.EntityOutput),
     ),
     AgentTool(
@@ -337,7 +348,15 @@ OPERATION_TOOLS: tuple[AgentTool, ...] = (
         "History of an entity",
         "Every commit that changed a node or edge, newest first, with before and after.",
         "cluster_getEntityHistory",
-        (GRAPH, *_ENTITY, branch(Part.QUERY), snapshot(Part.QUERY), LIMIT, PAGE, INCLUDE),
+        (
+            GRAPH,
+            *_ENTITY,
+            branch(RequestPart.QUERY),
+            snapshot(RequestPart.QUERY),
+            LIMIT,
+            PAGE,
+            INCLUDE,
+        ),
         answer_schema(wire_entities.EntityHistoryOutput),
         listed="revisions",
     ),
