@@ -19,6 +19,7 @@ from omnigraph.cli import (
     bulk,
     changes,
     cleanup,
+    cluster,
     compat,
     completion,
     data,
@@ -29,7 +30,6 @@ from omnigraph.cli import (
     feed_consumers,
     fmt,
     history,
-    later,
     policy_commands,
     profile,
     queries,
@@ -40,6 +40,7 @@ from omnigraph.cli import (
     settings,
     shell,
     spark,
+    stored_query_commands,
     tag,
     token_commands,
     undo_commands,
@@ -99,8 +100,10 @@ app.add_typer(spark.app)
 app.command()(queries.lint)
 app.command()(queries.explain)
 app.command()(fmt.fmt)
+app.add_typer(stored_query_commands.app)
 app.add_typer(blob.app)
 app.command()(embed.embed)
+app.add_typer(cluster.app)
 app.command()(serve.serve)
 app.command("mcp")(agents.mcp)
 app.add_typer(token_commands.app)
@@ -114,7 +117,6 @@ app.add_typer(profile.app)
 app.command()(settings.config)
 app.command()(completion.completion)
 compat.add_to(app)
-later.add_to(app)
 
 
 def _version_flag(given: bool) -> None:

@@ -16,7 +16,7 @@ from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas
-from omnigraph.graph.guard import Guard
+from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import CommitNote, Snapshot
@@ -63,14 +63,18 @@ class EmbedVerb:
 
     _reading: Reading
     _schemas: Schemas
-    _guard: Guard
+    _guard: PolicyGuard
     query: Callable[..., QueryResult]
     snapshot: Callable[..., Snapshot]
 
-    @checked
+    @property
+    def embedder(self) -> "Provider | None":
+        """The provider of its own, if it has one."""
+        return self._reading.embedder
+
     def embed_with(
         self,
-        kind: str | None,
+        provider: "Provider | str | None",
         *,
         model: str | None = None,
         key: str | None = None,
@@ -78,9 +82,9 @@ class EmbedVerb:
     ) -> None:
         """Name the provider that embeds texts of this graph, in writes and in queries: mock,
         openai, openai-compatible or gemini. None: that of the environment, if it names one."""
-        self._reading.embedder = (
-            None if kind is None else make_provider(kind, model=model, key=key, base_url=base_url)
-        )
+        if isinstance(provider, str):
+            provider = make_provider(provider, model=model, key=key, base_url=base_url)
+        self._reading.embedder = provider
 
     def _provider(self) -> "Provider | None":
         return self._reading.embedder or named_provider()

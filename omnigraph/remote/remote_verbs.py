@@ -40,6 +40,11 @@ class RemoteVerbs(Graph):
 
     session: RemoteSession
 
+    @property
+    def embedder(self) -> None:
+        """None: texts are embedded by the server."""
+        return None
+
     @checked
     def load(
         self,

@@ -4,6 +4,7 @@ Invariant: each says what to do instead.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
 
 from omnigraph.arguments import checked
 from omnigraph.errors import NotServed
@@ -11,6 +12,9 @@ from omnigraph.exec.progress import Progress
 from omnigraph.graph import Graph
 from omnigraph.graph.embed_verb import EmbedResult
 from omnigraph.storage.names import MAIN
+
+if TYPE_CHECKING:
+    from omnigraph.exec.search.embed import Provider
 
 
 class UnservedEmbedVerbs(Graph):
@@ -30,14 +34,13 @@ class UnservedEmbedVerbs(Graph):
         """Refused: the provider of a served graph is its server's."""
         raise NotServed("embed", self.uri, "run `omnigraph embed GRAPH` where the files are")
 
-    @checked
     def embed_with(
         self,
-        kind: str | None,
+        provider: "Provider | str | None",
         *,
         model: str | None = None,
         key: str | None = None,
         base_url: str | None = None,
     ) -> None:
         """Refused: the provider of a served graph is its server's."""
-        raise NotServed("embed_with", self.uri, "name the provider where the server runs")
+        raise NotServed("embed_with", self.uri, "declare the provider in its cluster.yaml")

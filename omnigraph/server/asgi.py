@@ -23,7 +23,7 @@ from omnigraph.errors import Forbidden
 from omnigraph.exec.limits import Stop
 from omnigraph.policy import Action
 from omnigraph.server import feed_waiting, openapi, wire
-from omnigraph.server.access import Gate, ServedPolicies
+from omnigraph.server.access import METADATA_PATH, Gate, ServedPolicies
 from omnigraph.server.agent_endpoint import AgentEndpoint
 from omnigraph.server.answer_sender import AnswerSender
 from omnigraph.server.bearer import Tokens
@@ -34,6 +34,7 @@ from omnigraph.server.endpoint import ApiEndpoint, BodySize, Lane
 from omnigraph.server.job_runner import JobRunner
 from omnigraph.server.legacy import in_conflicts
 from omnigraph.server.metrics import Metrics
+from omnigraph.server.oidc_trust import OidcTrust
 from omnigraph.server.pools import BoundedPool, WriteAdmission
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_headers import RequestHeaders
@@ -43,6 +44,7 @@ from omnigraph.server.router import Router
 from omnigraph.server.serve_settings import Access, ServerSettings
 from omnigraph.server.served import ServedGraphs
 from omnigraph.server.status import error_answer
+from omnigraph.server.stored_routes import in_lane
 from omnigraph.server.watchdog import Watchdog
 from omnigraph.storage.stamp import INTERNAL_SCHEMA_VERSION
 
@@ -69,6 +71,7 @@ def server_endpoints() -> tuple[ApiEndpoint, ...]:
         row("/readyz", "ready", "Whether every graph is open.", wire.ReadyOutput, None),
         row("/metrics", "metrics", "Prometheus metrics of all workers.", "text/plain", None),
         row("/openapi.json", "openapi", "This document.", JSON, None),
+        row(METADATA_PATH, "oauthProtectedResource", "Who gives out tokens.", JSON, None),
         row("/graphs", "listGraphs", "The served graphs, by id.", wire.GraphList, "graph_list"),
         row("/whoami", "whoami", "Who a token belongs to.", wire.WhoamiOutput, "read"),
     )
@@ -83,12 +86,13 @@ class ServerApp:
         graphs: ServedGraphs,
         log: RequestLog,
         policies: ServedPolicies | None = None,
+        trust: OidcTrust | None = None,
     ) -> None:
         self.settings = settings
         self.graphs = graphs
         self.log = log
         self.tokens = Tokens(settings.tokens)
-        self.gate = Gate(settings.access, self.tokens, policies or ServedPolicies())
+        self.gate = Gate(settings.access, self.tokens, policies or ServedPolicies(), trust)
         self._default = settings.default_graph or graphs.only
         flat = FLAT if self._default is not None else ()
         self._router = Router((*server_endpoints(), *NESTED, *flat))
@@ -224,6 +228,8 @@ class ServerApp:
             facts=facts,
             jobs=self._desk,
             progress=scope.get(PROGRESS),
+            stored=self.graphs.stored(graph_id),
+            is_clustered=self.settings.cluster is not None,
             require=partial(self.gate.require, graph_id, actor),
         )
         try:
@@ -243,6 +249,7 @@ class ServerApp:
     ) -> Answer:
         if endpoint.size is not BodySize.NONE:
             await self._bodies.read(endpoint, call, receive, stack)
+        endpoint = in_lane(endpoint, call)
         if endpoint.lane is Lane.WRITE:
             size = len(call.body) if call.spooled is None else call.spooled.stat().st_size
             stack.enter_context(self._admission.admitted(call.actor, size))
@@ -357,6 +364,10 @@ class ServerApp:
                 answer = answered(wire.ReadyOutput(ready=ready, graphs=listed))
                 answer.status = 200 if ready else 503
                 return answer
+            case "oauthProtectedResource":
+                if self.gate.trust is None:
+                    raise HttpRefusal(404, "this server gives out its own tokens")
+                return answered(self.gate.trust.metadata)
             case "metrics":
                 text = await asyncio.get_running_loop().run_in_executor(None, self.metrics.text)
                 return Answer(text.encode(), media="text/plain; version=0.0.4; charset=utf-8")

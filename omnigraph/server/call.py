@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
 from starlette.datastructures import QueryParams
 
+from omnigraph.cluster.query_catalog import NO_QUERIES, StoredQueries
 from omnigraph.errors import BadRequest
 from omnigraph.exec.limits import Stop
 from omnigraph.exec.progress import OnProgress
@@ -63,6 +64,8 @@ class RouteCall:
     facts: dict[str, Any] = field(default_factory=dict)
     jobs: "JobDesk | None" = None
     progress: OnProgress | None = None  # of a load or merge, for a client that listens
+    stored: StoredQueries = NO_QUERIES
+    is_clustered: bool = False  # its schema is declared elsewhere
     require: "Require" = lambda action, branch=None, target=None: None
 
     def whole_graph(self) -> Graph:

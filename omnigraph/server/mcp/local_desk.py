@@ -130,7 +130,9 @@ class LocalDesk:
             raise HttpRefusal(400, "a stored mutation has no snapshot")
         body: dict[str, Any] = {"query": stored.text, "name": stored.entry.name}
         body |= {"params": asked.params, "branch": asked.branch}
-        if not stored.entry.mutation:
+        if stored.entry.mutation:
+            body |= {"message": asked.message, "metadata": asked.metadata}
+        else:
             body["snapshot"] = asked.snapshot
         name = "cluster_query"
         if stored.entry.mutation:

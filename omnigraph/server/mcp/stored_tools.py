@@ -195,6 +195,8 @@ async def invoked(call: ToolCall, entry: Document, params: Document, given: Any)
     graph = await own.graph()
     kind, point = await own.point(graph)
     body: Document = {"params": params, kind: point, "expect_mutation": entry["mutation"]}
+    if entry["mutation"]:
+        body["metadata"] = call.note()
     operation, headers = _INVOKE, {}
     if given.get("if_commit") is not None and entry["mutation"]:
         operation = f"{_INVOKE}_if_graph_commit"
