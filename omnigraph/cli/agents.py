@@ -101,10 +101,10 @@ def _local(uri: str, session: AgentSession, queries: list[str], actor: str | Non
     from pathlib import PurePath
 
     from omnigraph.server.mcp.local_desk import LocalDesk
-    from omnigraph.server.mcp.query_files import QueryFiles
+    from omnigraph.server.mcp.query_files import FiledQueries
     from omnigraph.server.mcp.stdio_door import serve_stdio
 
-    stored = QueryFiles(queries)
+    stored = FiledQueries(queries)
     name = PurePath(uri.rstrip("/")).name.removesuffix(".omni") or "graph"
     with open_graph(uri, read_only=session.read_only and session.branch is None) as graph:
         serve_stdio(LocalDesk(graph, name, actor, stored), session)

@@ -23,7 +23,7 @@ from omnigraph.server import feed_waiting, wire
 from omnigraph.server.call import Answer, RouteCall, answered
 from omnigraph.server.endpoint import Lane
 from omnigraph.server.mcp.api_desk import ENDPOINTS, OWN_PATHS, ApiAnswer, ApiRequest
-from omnigraph.server.mcp.query_files import QueryFiles
+from omnigraph.server.mcp.query_files import FiledQueries
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_headers import RequestHeaders
 from omnigraph.server.status import error_answer
@@ -38,12 +38,12 @@ class LocalDesk:
     """Does operations on one open graph."""
 
     def __init__(
-        self, graph: Graph, graph_id: str, actor: str | None, stored: QueryFiles | None = None
+        self, graph: Graph, graph_id: str, actor: str | None, stored: FiledQueries | None = None
     ) -> None:
         self._graph = graph
         self._graph_id = graph_id
         self._actor = actor
-        self._stored = stored or QueryFiles(())
+        self._stored = stored or FiledQueries(())
         self._stopping = asyncio.Event()
 
     async def default_graph(self) -> str | None:

@@ -40,7 +40,7 @@ class FiledQuery:
     entry: QueryCatalogEntry
 
 
-class QueryFiles:
+class FiledQueries:
     """The declarations of some files and folders."""
 
     def __init__(self, paths: Iterable[str]) -> None:
