@@ -23,6 +23,9 @@ INSTALL_SPARK = "pip install 'omnigraph[spark]'"
 _SERVER = ("starlette", "uvicorn", "httptools", "msgspec")
 INSTALL_SERVER = "pip install 'omnigraph[server]'"
 
+_MCP = ("mcp", "mcp_types", *_SERVER)
+INSTALL_MCP = "pip install 'omnigraph[mcp]'"
+
 
 def has_spark() -> bool:
     """Whether everything that Spark needs of Python is installed. Loads nothing."""
@@ -41,6 +44,18 @@ def require_server() -> None:
     missing = [name for name in _SERVER if not _is_installed(name)]
     if missing:
         raise NotInstalled("the web server", f"import {missing[0]}", INSTALL_SERVER)
+
+
+def has_mcp() -> bool:
+    """Whether the protocol of agents can be spoken. Loads nothing."""
+    return all(map(_is_installed, _MCP))
+
+
+def require_mcp() -> None:
+    """Raise `NotInstalled` unless the protocol of agents is installed. Loads nothing."""
+    missing = [name for name in _MCP if not _is_installed(name)]
+    if missing:
+        raise NotInstalled("MCP", f"import {missing[0]}", INSTALL_MCP)
 
 
 def optional(name: str) -> ModuleType:

@@ -93,6 +93,10 @@ def serve(
     allow_origin: Annotated[
         str | None, typer.Option("--allow-origin", metavar="ORIGIN", help="One origin for CORS.")
     ] = None,
+    mcp: Annotated[
+        bool | None,
+        typer.Option("--mcp/--no-mcp", help="Agents at /mcp; if installed, by default."),
+    ] = None,
     log: Annotated[LogForm, typer.Option("--log", help="Form of the log.")] = LogForm.TEXT,
     query_seconds: Annotated[
         float, typer.Option(min=0.001, help="Deadline of a read; a request may lower it.")
@@ -132,9 +136,11 @@ def serve(
     """
     with plain_errors():
         exclusive(unauthenticated=unauthenticated, tokens=tokens)
-        from omnigraph.extras import require_server
+        from omnigraph.extras import has_mcp, require_mcp, require_server
 
         require_server()
+        if mcp:
+            require_mcp()
         from omnigraph.server.job_addresses import checked_base
         from omnigraph.server.policy_arguments import files_by_graph
         from omnigraph.server.serve_settings import (
@@ -199,6 +205,7 @@ def serve(
             allow_origin=allow_origin,
             tls_cert=tls_cert,
             tls_key=tls_key,
+            mcp=has_mcp() if mcp is None else mcp,
             upkeep=_schedule(upkeep),
             job_sources=tuple(map(checked_base, job_source or ())),
             job_targets=tuple(map(checked_base, job_target or ())),

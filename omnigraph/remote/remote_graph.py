@@ -46,6 +46,7 @@ from omnigraph.remote.remote_views import (
 from omnigraph.remote.served_changes import ServedChanges
 from omnigraph.remote.served_rows import ARROW, result_of
 from omnigraph.remote.stored_queries import RemoteStoredQueries
+from omnigraph.remote.unserved_verbs import UnservedEmbedVerbs
 from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.records import CommitNote, Snapshot
 from omnigraph.storage.stats import StatsView
@@ -54,7 +55,7 @@ from omnigraph.storage.upkeep.repair import RepairReport
 _USE_SHELL = "run `omnigraph {} GRAPH` where the files of the graph are"
 
 
-class RemoteGraph(RemoteVerbs, RemoteEntityVerbs):
+class RemoteGraph(RemoteVerbs, RemoteEntityVerbs, UnservedEmbedVerbs):
     """One graph of a server, safe to share between threads."""
 
     def __init__(self, session: RemoteSession) -> None:
@@ -136,6 +137,7 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs):
         metadata: Mapping[str, str] | None = None,
         once: str | None = None,
         coalesce: bool | None = None,
+        embed: str = "now",
     ) -> MutationResult:
         """Run a mutation as one commit; with `if_commit` only on that head of the branch. One that
         lost to another writer is sent again up to `retries` times."""
@@ -162,6 +164,7 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs):
                 "branch": branch,
                 "message": message,
                 "metadata": metadata,
+                **({} if embed == "now" else {"embed": embed}),
             }
         )
         path, headers = "/mutate", dict(JSON)
