@@ -28,10 +28,11 @@ Invariant: fields carry the facts and survive pickling; the message is derived f
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from itertools import groupby
 from typing import Any, Self
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.types import Span, TableKey, columns_of
 
 

@@ -69,7 +69,7 @@ from omnigraph.policy.decisions import Policy
 from omnigraph.preview import counted
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
-from omnigraph.storage.records import Snapshot
+from omnigraph.storage.records import CommitNote, Snapshot
 from omnigraph.storage.stats import StatsView
 from omnigraph.storage.store import Store
 
@@ -137,6 +137,16 @@ class Graph(
         other.__dict__.pop("spark", None)  # it reads as its owner may
         other._bind(guard)
         return other
+
+    def _in_transaction(
+        self, branch: str, note: CommitNote
+    ) -> "tuple[Graph, CommitNote, Callable[[], None]]":
+        """What a transaction works on, once it is allowed as a whole: the graph, the note with the
+        actor, and the question of a read."""
+        guard = self._guard
+        actor = guard.changes(branch, note.actor)
+        work = self._acting(guard.lifted())
+        return work, replace(note, actor=actor), lambda: guard.reads(branch)
 
     @cached_property
     def _coalescer(self) -> Coalescer:
@@ -386,7 +396,6 @@ class Graph(
         """A block whose writes become one commit of a branch, or none; with `if_commit` only on
         that head of the branch. `once` names it: if a commit of the branch has that name, what the
         block writes is dropped, and `outcome` is that of the commit."""
-        actor = self._guard.changes(branch, actor)
         return Transaction(self, noted(actor, message, metadata), branch, if_commit, once)
 
     def check(self) -> CheckReport:

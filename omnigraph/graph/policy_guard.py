@@ -27,10 +27,13 @@ def ask(
     them, without spaces around them."""
     branch = None if branch is None else branch.strip()
     target = None if target is None else target.strip()
-    if any(name is not None and name.startswith(TRANSACTIONS) for name in (branch, target)):
-        # The branch of somebody's transaction becomes part of another branch at its end.
-        raise Forbidden(action, actor, branch, target)
     policy.decide(actor, action, branch, target).require()
+
+
+def _is_in_transaction(store: Store, name: str) -> bool:
+    """Whether a branch is that of a transaction under way in a process, which becomes part of
+    another branch at its end."""
+    return name.startswith(TRANSACTIONS) and store.owned_branches.is_owned(name)
 
 
 class PolicyGuard:
@@ -65,6 +68,9 @@ class PolicyGuard:
         if self.policy is None:
             return acting
         ask(self.policy, acting, action, branch, target)
+        for name in (branch, target):
+            if name is not None and _is_in_transaction(self._store, name.strip()):
+                raise Forbidden(action, acting, branch, target)
         return acting
 
     def _acting(self, actor: str | None) -> str | None:

@@ -23,6 +23,7 @@ from omnigraph.exec.upkeep.build_indexes import IndexReport
 from omnigraph.exec.upkeep.check import CheckReport
 from omnigraph.exec.upkeep.cleanup import CleanupReport
 from omnigraph.exec.upkeep.optimize import OptimizeReport
+from omnigraph.graph.door import Graph
 from omnigraph.graph.handles import BranchHandle
 from omnigraph.graph.source_text import query_text
 from omnigraph.pipeline.frames import Frames
@@ -46,7 +47,7 @@ from omnigraph.remote.served_changes import ServedChanges
 from omnigraph.remote.served_rows import ARROW, result_of
 from omnigraph.remote.stored_queries import RemoteStoredQueries
 from omnigraph.storage.names import MAIN, require_text
-from omnigraph.storage.records import Snapshot
+from omnigraph.storage.records import CommitNote, Snapshot
 from omnigraph.storage.stats import StatsView
 from omnigraph.storage.upkeep.repair import RepairReport
 
@@ -68,6 +69,12 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs):
         self.reviews = RemoteReviews(session)
         self.stored_queries = RemoteStoredQueries(session)
         self.spark = cast(Frames, _NoFrames(self.uri))
+
+    def _in_transaction(
+        self, branch: str, note: CommitNote
+    ) -> tuple[Graph, CommitNote, Callable[[], None]]:
+        """What a transaction works on. The server asks its policy itself."""
+        return self, note, lambda: None
 
     @property
     def uri(self) -> str:

@@ -209,6 +209,7 @@ def test_SV4_a_supervisor_that_is_killed_takes_its_workers_along(graph: str) -> 
         until(lambda: not Path(f"/proc/{worker}").exists())
 
 
+@pytest.mark.slow
 def test_SV14_every_worker_takes_over_a_changed_policy_and_keeps_a_good_one(
     graph: str, tmp_path: Path
 ) -> None:
