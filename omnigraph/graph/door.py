@@ -52,6 +52,7 @@ from omnigraph.graph.later_rooms import (
     shares_commit,
     upkeep,
 )
+from omnigraph.graph.look_verbs import LookVerbs
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text
 from omnigraph.graph.undo_verbs import UndoVerbs
@@ -80,7 +81,7 @@ _ENGINES = ("auto", "local", "spark")
 USE_MUTATE = "use graph.mutate"
 
 
-class Graph(ExportVerbs, EntityVerbs, UndoVerbs, IndexVerb, BackupVerb):
+class Graph(ExportVerbs, EntityVerbs, LookVerbs, UndoVerbs, IndexVerb, BackupVerb):
     """One open graph, safe to share between threads."""
 
     def __init__(self, store: Store, *, coalesce_ms: int | None = None) -> None:
