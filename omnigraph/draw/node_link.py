@@ -49,11 +49,14 @@ def node_link_picture(
     keys = {node.key for node in nodes}
     edges = [edge for edge in edges if edge.source in keys and edge.target in keys]
     points = _arranged(nodes, edges)
-    width = max(x for x, _ in points.values()) + _MARGIN
-    height = max(y for _, y in points.values()) + _MARGIN
+    left = min(x for x, _ in points.values()) - _MARGIN
+    top = min(y for _, y in points.values()) - _MARGIN / 1.6
+    width = max(x for x, _ in points.values()) + _MARGIN - left
+    height = max(y for _, y in points.values()) + _MARGIN - top
     body = element("defs", _tip()) + "".join(_drawn_edges(edges, points))
     body += "".join(_drawn_node(node, points[node.key]) for node in nodes)
-    return Picture(title, max(width, 240), max(height, 120), element("g", body, class_="scene"))
+    scene = element("g", body, class_="scene")
+    return Picture(title, max(width, 240), max(height, 120), scene, (left, top))
 
 
 def _empty(title: str) -> Picture:
@@ -62,18 +65,15 @@ def _empty(title: str) -> Picture:
 
 
 def _arranged(nodes: Sequence[PictureNode], edges: Sequence[PictureEdge]) -> dict[str, Point]:
-    """Centres in the picture's own units, no label over another."""
+    """Centres, no label over another. A pinned node is where it was put, and the others are where
+    they would be without it."""
     last = max(node.round for node in nodes)
     rounds = [[n.key for n in nodes if n.round == each] for each in range(last + 1)]
-    links = [(edge.source, edge.target) for edge in edges]
-    spread = _SPACE
-    pins = {n.key: (n.pinned[0] / spread, n.pinned[1] / spread) for n in nodes if n.pinned}
-    laid = positions(rounds, links, pins)
-    boxes = {key: (x * spread, y * spread, *_LABEL_BOX) for key, (x, y) in laid.items()}
-    apart = separated(boxes, 4.0, frozenset(pins))
-    left = min(x for x, _ in apart.values()) - _MARGIN
-    top = min(y for _, y in apart.values()) - _MARGIN / 1.6
-    return {key: (x - left, y - top) for key, (x, y) in apart.items()}
+    laid = positions(rounds, [(edge.source, edge.target) for edge in edges])
+    points = {key: (x * _SPACE, y * _SPACE) for key, (x, y) in laid.items()}
+    pins = {node.key: node.pinned for node in nodes if node.pinned is not None}
+    boxes = {key: (*point, *_LABEL_BOX) for key, point in (points | pins).items()}
+    return separated(boxes, 4.0, frozenset(pins))
 
 
 def _tip() -> str:

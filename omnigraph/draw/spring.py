@@ -21,51 +21,44 @@ _PUSHES = 200
 
 
 def positions(
-    rounds: Sequence[Sequence[str]],
-    links: Sequence[tuple[str, str]],
-    pinned: Mapping[str, Point] | None = None,
+    rounds: Sequence[Sequence[str]], links: Sequence[tuple[str, str]]
 ) -> dict[str, Point]:
     """A position for each key, about one apart; those of a round are laid out around those of the
-    rounds before it. Pinned keys stay where they are put."""
+    rounds before it."""
     require_draw()
     import rustworkx as rx  # noqa: PLC0415  pictures are an extra
 
-    placed: dict[str, Point] = dict(pinned or {})
-    known: list[str] = []
+    laid: dict[str, Point] = {}
     for keys in rounds:
-        fixed = {number for number, key in enumerate(known) if key in placed}
-        known += [key for key in keys if key not in set(known)]
+        fresh = [key for key in dict.fromkeys(keys) if key not in laid]
+        if not fresh:
+            continue
+        known = [*laid, *fresh]
         index = {key: number for number, key in enumerate(known)}
-        fixed |= {index[key] for key in placed if key in index}
         graph = rx.PyGraph(multigraph=False)
         graph.add_nodes_from(known)
         graph.add_edges_from_no_data(
             [(index[a], index[b]) for a, b in links if a in index and b in index and a != b]
         )
-        start = {n: placed.get(key) or _start(key, links, placed) for key, n in index.items()}
-        if len(fixed) == len(known):
-            continue
-        laid = rx.spring_layout(
+        after = rx.spring_layout(
             graph,
-            pos=start,
-            fixed=fixed or None,
+            pos={n: laid.get(key) or _start(key, links, laid) for key, n in index.items()},
+            fixed=set(range(len(laid))) or None,
             k=1.0,
             num_iter=_ITERATIONS,
             seed=_SEED,
             scale=max(1.0, 0.6 * math.sqrt(len(known))),
         )
-        for key, number in index.items():
-            point = laid[number]
-            placed[key] = placed.get(key, (float(point[0]), float(point[1])))
-    return {key: placed[key] for key in known}
+        laid |= {key: (float(after[index[key]][0]), float(after[index[key]][1])) for key in fresh}
+    return laid
 
 
-def _start(key: str, links: Sequence[tuple[str, str]], placed: Mapping[str, Point]) -> Point:
+def _start(key: str, links: Sequence[tuple[str, str]], laid: Mapping[str, Point]) -> Point:
     """Where a node begins: near a neighbour that has its position, in a direction of its own."""
     digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
     turn = 2 * math.pi * int.from_bytes(digest[:4]) / 2**32
-    near = next((placed[b if a == key else a] for a, b in links if key in (a, b)
-                 and (b if a == key else a) in placed), (0.0, 0.0))
+    near = next((laid[b if a == key else a] for a, b in links if key in (a, b)
+                 and (b if a == key else a) in laid), (0.0, 0.0))
     return near[0] + math.cos(turn), near[1] + math.sin(turn)
 
 

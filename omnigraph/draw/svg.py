@@ -17,12 +17,13 @@ _CAMEL = frozenset({"viewBox", "refX", "refY", "markerWidth", "markerHeight"})
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture. `body` is SVG inside a box of a width and a height."""
+    """A picture. `body` is SVG inside a box of a width and a height, which begins at `origin`."""
 
     title: str
     width: float
     height: float
     body: str
+    origin: tuple[float, float] = (0.0, 0.0)
 
     def inline(self, **attributes: str) -> str:
         """The picture as a part of a page, which brings the sheet."""
@@ -43,6 +44,7 @@ class Picture:
         return self.to_svg()
 
     def _root(self, style: str, attributes: dict[str, str]) -> str:
+        left, top = map(number, self.origin)
         width, height = number(self.width), number(self.height)
         return element(
             "svg",
@@ -51,7 +53,7 @@ class Picture:
             class_="picture",
             role="img",
             aria_label=self.title,
-            viewBox=f"0 0 {width} {height}",
+            viewBox=f"{left} {top} {width} {height}",
             width=width,
             height=height,
         )

@@ -13,13 +13,14 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from starlette.datastructures import QueryParams
 
 from omnigraph import __version__
 from omnigraph.exec.limits import Stop
+from omnigraph.graph import Graph
 from omnigraph.server import feed_waiting, openapi, wire
 from omnigraph.server.access import Gate
 from omnigraph.server.answer_sender import AnswerSender
@@ -40,6 +41,9 @@ from omnigraph.server.router import Router
 from omnigraph.server.serve_settings import Access, ServerSettings
 from omnigraph.server.served import ServedGraphs
 from omnigraph.server.status import error_answer
+from omnigraph.server.ui.ui_events import commit_events
+from omnigraph.server.ui.ui_front import ServerPages
+from omnigraph.server.ui.ui_table import EVENTS, PAGES
 from omnigraph.server.watchdog import Watchdog
 from omnigraph.storage.stamp import INTERNAL_SCHEMA_VERSION
 
@@ -82,7 +86,9 @@ class ServerApp:
         self._gate = Gate(settings.access, self.tokens)
         self._default = settings.default_graph or graphs.only
         flat = FLAT if self._default is not None else ()
-        self._router = Router((*server_endpoints(), *NESTED, *flat))
+        self._pages = ServerPages(settings, graphs, self.tokens)
+        pages = PAGES if settings.ui else ()
+        self._router = Router((*server_endpoints(), *NESTED, *flat, *pages))
         limits = self._limits = settings.limits
         self.reads = BoundedPool("read", limits.read_threads, limits.read_queue)
         self.writes = BoundedPool("write", limits.write_threads, limits.write_queue)
@@ -133,6 +139,8 @@ class ServerApp:
     ) -> int:
         """Answer one request; the status that was sent."""
         endpoint: ApiEndpoint | None = None
+        address = _address(scope)
+        is_page = self.settings.ui and address.startswith("/ui/")
         try:
             with ExitStack() as stack:
                 if scope["method"] == "OPTIONS" and self._sender.is_allowed_origin(headers):
@@ -154,6 +162,9 @@ class ServerApp:
             error = error_answer(cause)
             if error.is_fault:
                 self.log.fault(request_id, cause)
+            if is_page:
+                answer = self._pages.refusal(error, headers, address, scope["method"])
+                return await self._sender.send(answer, scope, receive, send, request_id)
             document = msgspec.to_builtins(error.body)
             if endpoint is not None and endpoint.flat:
                 in_conflicts(document)
@@ -174,6 +185,8 @@ class ServerApp:
         stack: ExitStack,
     ) -> Answer:
         _require_api(headers)
+        if endpoint.is_page:
+            return await self._page(endpoint, path, scope, headers, receive, facts, stack)
         if endpoint.action is None:
             return await self._own(endpoint)
         actor = self._gate.actor(headers.get("authorization"))
@@ -210,6 +223,50 @@ class ServerApp:
             stack.enter_context(self._admission.admitted(actor, size))
             return await self._run_write(endpoint, call)
         return await self._run_feed(endpoint, call, receive)
+
+    async def _page(
+        self,
+        endpoint: ApiEndpoint,
+        path: dict[str, str],
+        scope: Scope,
+        headers: RequestHeaders,
+        receive: Receive,
+        facts: dict[str, Any],
+        stack: ExitStack,
+    ) -> Answer:
+        """A page for people: known by a cookie, and its forms by a token of their own."""
+        actor = facts["actor"] = self._pages.actor(endpoint, headers)
+        graph_id = path.pop("graph_id", "")
+        facts["graph"] = graph_id or None
+        graph = self.graphs.get(graph_id) if graph_id else cast(Graph, None)
+        if endpoint.action is not None:
+            self._gate.require(actor, endpoint.action)
+        call = RouteCall(
+            graph_id,
+            graph,
+            actor,
+            path,
+            _filled(QueryParams(scope["query_string"])),
+            headers,
+            limits=self._limits,
+            facts=facts,
+            require=partial(self._gate.require, actor),
+            visit=self._pages.visit(headers, actor, _address(scope)),
+        )
+        if endpoint.size is not BodySize.NONE:
+            await self._bodies.read(endpoint, call, receive, stack)
+        self._pages.admit(endpoint, call)
+        if endpoint.operation == EVENTS:
+            stream = commit_events(self.reads.submit, call, self.stopping)
+            return Answer(media="text/event-stream", headers=dict(_UNBUFFERED), events=stream)
+        if endpoint.lane is Lane.WRITE:
+            stack.enter_context(self._admission.admitted(actor, len(call.body)))
+            answer = await self._run_write(endpoint, call)
+        else:
+            answer = await self._run_read(endpoint, call, receive)
+        if call.visit is not None and call.visit.cookie is not None:
+            answer.headers.setdefault("Set-Cookie", call.visit.cookie)
+        return answer
 
     # ---- running
 
@@ -336,6 +393,18 @@ class ServerApp:
 def _request_id(headers: RequestHeaders) -> str:
     given = headers.get("x-request-id")
     return given if given and _REQUEST_ID.fullmatch(given) else os.urandom(8).hex()
+
+
+def _filled(query: QueryParams) -> QueryParams:
+    """The parameters of a form without the fields that were left empty."""
+    return QueryParams([(name, value) for name, value in query.multi_items() if value])
+
+
+def _address(scope: Scope) -> str:
+    """Path and query of a request, as they were sent."""
+    raw = (scope.get("raw_path") or scope["path"].encode()).split(b"?", 1)[0]
+    text = scope["query_string"]
+    return str((raw + b"?" + text if text else raw).decode("latin-1"))
 
 
 def _require_api(headers: RequestHeaders) -> None:

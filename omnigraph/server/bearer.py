@@ -98,3 +98,7 @@ class Tokens:
         if actor is None:
             raise HttpRefusal(401, "invalid bearer token", _ASK)
         return actor
+
+    def digest_of_actor(self, actor: str) -> str | None:
+        """The digest of an actor's token; None for an actor that is not known."""
+        return next((digest.decode() for digest, name in self._digests if name == actor), None)

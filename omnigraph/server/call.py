@@ -22,6 +22,7 @@ from omnigraph.server.wire import Body, decoded, encoded
 
 if TYPE_CHECKING:
     from omnigraph.server.job_runner import JobRunner
+    from omnigraph.server.ui.ui_front import PageVisit
 
 B = TypeVar("B", bound=Body)
 JSON, NDJSON = "application/json", "application/x-ndjson"
@@ -53,6 +54,7 @@ class RouteCall:
     facts: dict[str, Any] = field(default_factory=dict)
     jobs: "JobDesk | None" = None
     require: Callable[[str], None] = lambda action: None  # that the actor may do an action
+    visit: "PageVisit | None" = None  # of a page
 
     def json(self, shape: type[B]) -> B:
         """The body as JSON of one shape."""

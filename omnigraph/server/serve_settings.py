@@ -5,6 +5,7 @@ when the settings are made, before a port is opened.
 """
 
 import re
+import secrets
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import PurePath
@@ -78,6 +79,9 @@ class ServerSettings:
     job_targets: tuple[str, ...] = ()  # bases that jobs may export to
     upkeep: str = ""  # a schedule: 03:20 optimize; sun 04:00 cleanup keep=100
     run_folder: str = ""  # where workers leave their metrics
+    ui: bool = True
+    # What cookies of the pages are signed with, in every worker.
+    ui_secret: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
 
     def to_json(self) -> bytes:
         """The settings for a worker."""
