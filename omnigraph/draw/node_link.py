@@ -13,6 +13,7 @@ from omnigraph.draw.svg import Picture, element, number, shortened, text
 
 _RADIUS, _SPACE, _MARGIN = 11.0, 92.0, 70.0
 _LABEL_CHARS = 20
+_EDGES_SAID = 24  # of more edges, names would lie over each other
 _LABEL_BOX = (96.0, 44.0)
 
 
@@ -89,11 +90,12 @@ def _drawn_edges(edges: Sequence[PictureEdge], points: dict[str, Point]) -> list
     for edge in edges:
         pair = min(edge.source, edge.target), max(edge.source, edge.target)
         nth = seen[pair] = seen.get(pair, -1) + 1
-        drawn.append(_drawn_edge(edge, points[edge.source], points[edge.target], nth))
+        is_said = len(edges) <= _EDGES_SAID
+        drawn.append(_drawn_edge(edge, points[edge.source], points[edge.target], nth, is_said))
     return drawn
 
 
-def _drawn_edge(edge: PictureEdge, start: Point, end: Point, nth: int) -> str:
+def _drawn_edge(edge: PictureEdge, start: Point, end: Point, nth: int, is_said: bool) -> str:
     (x, y), (u, v) = start, end
     if edge.source == edge.target:
         path = f"M{number(x - 6)},{number(y - 9)} c-26,-36 38,-36 13,-1"
@@ -106,8 +108,10 @@ def _drawn_edge(edge: PictureEdge, start: Point, end: Point, nth: int) -> str:
             f"M{_xy(x + along[0] * _RADIUS, y + along[1] * _RADIUS)} "
             f"Q{_xy(*middle)} {_xy(u - along[0] * (_RADIUS + 2), v - along[1] * (_RADIUS + 2))}"
         )
-    line = element("path", d=path, class_=f"edge {edge.mark}".strip(), marker_end="url(#tip)")
-    if not edge.label:
+    named = f"edge {edge.mark}".strip()
+    title = element("title", text(edge.label)) if edge.label else ""
+    line = element("path", title, d=path, class_=named, marker_end="url(#tip)")
+    if not edge.label or not is_said:
         return line
     said = text(shortened(edge.label, _LABEL_CHARS))
     named = f"label dim {edge.mark}".strip()

@@ -5,9 +5,11 @@ out in a later round leave those of earlier rounds where they are, so a picture 
 jump.
 """
 
-import hashlib
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from omnigraph.extras import require_draw
 
@@ -15,9 +17,10 @@ Point = tuple[float, float]
 Box = tuple[float, float, float, float]
 """Centre and size: x, y, width, height."""
 
-_ITERATIONS = 120
+_ITERATIONS, _LATER_ITERATIONS = 100, 12
+_GOLDEN = math.pi * (3 - math.sqrt(5))
 _SEED = 7
-_PUSHES = 200
+_PUSHES = 40
 
 
 def positions(
@@ -33,7 +36,7 @@ def positions(
         fresh = [key for key in dict.fromkeys(keys) if key not in laid]
         if not fresh:
             continue
-        known = [*laid, *fresh]
+        known, starts = [*laid, *fresh], _starts(fresh, links, laid)
         index = {key: number for number, key in enumerate(known)}
         graph = rx.PyGraph(multigraph=False)
         graph.add_nodes_from(known)
@@ -42,10 +45,10 @@ def positions(
         )
         after = rx.spring_layout(
             graph,
-            pos={n: laid.get(key) or _start(key, links, laid) for key, n in index.items()},
+            pos={index[key]: point for key, point in (laid | starts).items()},
             fixed=set(range(len(laid))) or None,
-            k=1.0,
-            num_iter=_ITERATIONS,
+            k=0.8,
+            num_iter=_ITERATIONS if not laid else _LATER_ITERATIONS,
             seed=_SEED,
             scale=max(1.0, 0.6 * math.sqrt(len(known))),
         )
@@ -53,47 +56,52 @@ def positions(
     return laid
 
 
-def _start(key: str, links: Sequence[tuple[str, str]], laid: Mapping[str, Point]) -> Point:
-    """Where a node begins: near a neighbour that has its position, in a direction of its own."""
-    digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
-    turn = 2 * math.pi * int.from_bytes(digest[:4]) / 2**32
-    near = next((laid[b if a == key else a] for a, b in links if key in (a, b)
-                 and (b if a == key else a) in laid), (0.0, 0.0))
-    return near[0] + math.cos(turn), near[1] + math.sin(turn)
+def _starts(
+    fresh: Sequence[str], links: Sequence[tuple[str, str]], laid: Mapping[str, Point]
+) -> dict[str, Point]:
+    """Where nodes begin: around a neighbour that has its position, like seeds of a sunflower, which
+    lie evenly however many there are."""
+    others: dict[str, str] = {}
+    for one, other in links:
+        for key, near in ((one, other), (other, one)):
+            if near in laid:
+                others.setdefault(key, near)
+    seeds: Counter[str] = Counter()
+    starts = {}
+    for key in fresh:
+        near = others.get(key, "")
+        seeds[near] += 1
+        x, y = laid.get(near, (0.0, 0.0))
+        far, turn = 0.8 + 0.62 * math.sqrt(seeds[near]), seeds[near] * _GOLDEN
+        starts[key] = x + far * math.cos(turn), y + far * math.sin(turn)
+    return starts
 
 
-def separated(boxes: Mapping[str, Box], gap: float, fixed: frozenset[str] = frozenset()) -> dict[str, Point]:
-    """The centres of boxes, pushed apart until none overlaps another."""
-    centres = {key: (box[0], box[1]) for key, box in boxes.items()}
+def separated(
+    boxes: Mapping[str, Box], gap: float, fixed: frozenset[str] = frozenset()
+) -> dict[str, Point]:
+    """The centres of boxes, pushed apart until none overlaps another, or the pushes run out.
+
+    Every round pushes each pair that overlaps along the shorter way out, half each."""
     keys = list(boxes)
+    facts = np.array([boxes[key] for key in keys], dtype=float).reshape(-1, 4)
+    centres, sizes = facts[:, :2].copy(), facts[:, 2:]
+    reach = (sizes[:, None, :] + sizes[None, :, :]) / 2 + gap
+    free = np.array([key not in fixed for key in keys])
+    # Two boxes with one centre part along the order of their keys.
+    sides = np.sign(np.arange(len(keys))[:, None] - np.arange(len(keys))[None, :])[:, :, None]
     for _ in range(_PUSHES):
-        is_moved = False
-        for n, one in enumerate(keys):
-            for other in keys[n + 1 :]:
-                is_moved |= _push(one, other, boxes, centres, gap, fixed)
-        if not is_moved:
+        apart = centres[:, None, :] - centres[None, :, :]
+        over = reach - np.abs(apart)
+        is_over = (over > 0.01).all(axis=2)
+        np.fill_diagonal(is_over, val=False)
+        if not is_over.any():
             break
-    return centres
-
-
-def _push(
-    one: str,
-    other: str,
-    boxes: Mapping[str, Box],
-    centres: dict[str, Point],
-    gap: float,
-    fixed: frozenset[str],
-) -> bool:
-    (x, y), (u, v) = centres[one], centres[other]
-    _, _, width, height = boxes[one]
-    _, _, other_width, other_height = boxes[other]
-    over_x = (width + other_width) / 2 + gap - abs(x - u)
-    over_y = (height + other_height) / 2 + gap - abs(y - v)
-    if over_x <= 0 or over_y <= 0 or (one in fixed and other in fixed):
-        return False
-    step_x, step_y = (over_x, 0.0) if over_x < over_y else (0.0, over_y)
-    step_x, step_y = math.copysign(step_x, u - x), math.copysign(step_y, v - y)
-    share = 0.0 if one in fixed else 1.0 if other in fixed else 0.5
-    centres[one] = x - step_x * share, y - step_y * share
-    centres[other] = u + step_x * (1 - share), v + step_y * (1 - share)
-    return True
+        over[~is_over] = 0.0
+        shorter = over.argmin(axis=2)[:, :, None] == np.arange(2)
+        signs = np.where(apart == 0, sides, np.sign(apart))
+        push = (over * shorter * signs).sum(axis=1) / 2
+        # A box in a crowd is pushed from many sides; the mean of them keeps it from flying off.
+        crowd = np.maximum(1, is_over.sum(axis=1) ** 0.5)[:, None]
+        centres[free] += (push / crowd)[free]
+    return {key: (float(x), float(y)) for key, (x, y) in zip(keys, centres, strict=True)}

@@ -30,7 +30,7 @@ MET = "query met($a: String, $b: String) { insert Knows { from: $a, to: $b } }"
 NAMES = ("Ada", "Bob", "Cy", "Dee", "Eve", "Flo", "Gus", "Hal")
 
 
-def seeded_graph(uri: str, people: int = 70, more_commits: int = 60) -> None:
+def seeded_graph(uri: str, people: int = 70, more_commits: int = 46) -> None:
     """Make the graph at an address."""
     with og.init(uri, schema=SCHEMA) as graph:
         graph.load(_lines(people).encode(), "merge", actor="act-load", message="the first people")
