@@ -23,6 +23,7 @@ from omnigraph.cli import (
     data,
     demo,
     diff,
+    draw,
     embed,
     entity_log,
     feed_consumers,
@@ -39,6 +40,7 @@ from omnigraph.cli import (
     shell,
     spark,
     tag,
+    ui,
     undo_commands,
     upkeep,
 )
@@ -78,6 +80,7 @@ app.command()(bulk.export)
 app.add_typer(branch.app)
 app.add_typer(tag.app)
 app.command()(diff.diff)
+app.add_typer(draw.app)
 app.command()(undo_commands.revert)
 app.command()(undo_commands.restore)
 app.add_typer(history.commit_app)
@@ -99,6 +102,7 @@ app.command()(fmt.fmt)
 app.add_typer(blob.app)
 app.command()(embed.embed)
 app.command()(serve.serve)
+app.command()(ui.ui)
 app.command()(server_commands.login)
 app.command()(server_commands.logout)
 app.command()(server_commands.whoami)

@@ -77,6 +77,9 @@ def serve(
     allow_origin: Annotated[
         str | None, typer.Option("--allow-origin", metavar="ORIGIN", help="One origin for CORS.")
     ] = None,
+    ui: Annotated[
+        bool, typer.Option("--ui/--no-ui", help="Serve pages for people below /ui/.")
+    ] = True,
     log: Annotated[LogForm, typer.Option("--log", help="Form of the log.")] = LogForm.TEXT,
     query_seconds: Annotated[
         float, typer.Option(min=0.001, help="Deadline of a read; a request may lower it.")
@@ -171,6 +174,7 @@ def serve(
             tls_cert=tls_cert,
             tls_key=tls_key,
             upkeep=_schedule(upkeep),
+            ui=ui,
             job_sources=tuple(map(checked_base, job_source or ())),
             job_targets=tuple(map(checked_base, job_target or ())),
         )

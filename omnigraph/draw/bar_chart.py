@@ -25,9 +25,13 @@ def bar_chart(title: str, rows: Sequence[tuple[str, object]]) -> Picture:
         left = zero if length >= 0 else zero - width
         body.append(element("rect", x=left, y=y, width=width, height=_ROW - 6, rx=2, class_="t0"))
         said = text(shortened(str(value), 14))
-        body.append(element("text", said, x=zero + max(length, 0) * scale + 6, y=y + 14, class_="dim"))
+        body.append(
+            element("text", said, x=zero + max(length, 0) * scale + 6, y=y + 14, class_="dim")
+        )
     height = 16 + len(rows) * _ROW
-    return Picture(title, _NAME + _BAR + _NUMBER, height, element("g", "".join(body), class_="scene"))
+    return Picture(
+        title, _NAME + _BAR + _NUMBER, height, element("g", "".join(body), class_="scene")
+    )
 
 
 def _number(value: object) -> float:

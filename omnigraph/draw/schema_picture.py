@@ -111,7 +111,9 @@ def _tip(start: Point, end: Point) -> str:
         (end[0] - 9 * math.cos(turn + side), end[1] - 9 * math.sin(turn + side))
         for side in (0.4, -0.4)
     ]
-    return element("polygon", points=" ".join(f"{number(x)},{number(y)}" for x, y in corners), class_="tip")
+    return element(
+        "polygon", points=" ".join(f"{number(x)},{number(y)}" for x, y in corners), class_="tip"
+    )
 
 
 def _border(centre: Point, toward: Point, size: tuple[float, float]) -> Point:

@@ -5,7 +5,7 @@ instead; a test compares the two. Nothing is kept between calls but connections 
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
 import orjson
@@ -281,6 +281,58 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs):
     def stats(self) -> StatsView:
         """Refused: a server counts for all of its clients."""
         raise NotServed("stats", self.uri, f"read {self.session.http.url}/metrics")
+
+    def draw(
+        self,
+        what: str = "commits",
+        *points: str,
+        branch: str | None = None,
+        types: Collection[str] = (),
+        limit: int | None = None,
+    ) -> NoReturn:
+        """Refused: the server draws on its pages."""
+        self._look("draw")
+
+    def page(
+        self,
+        kind: str,
+        type: str,
+        *,
+        offset: int = 0,
+        limit: int = 50,
+        branch: str | None = None,
+        snapshot: str | None = None,
+    ) -> NoReturn:
+        """Refused: a query with `limit` and `offset` does the same."""
+        self._look("page")
+
+    def listed(
+        self,
+        kind: str,
+        type: str,
+        ids: Sequence[str],
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+    ) -> NoReturn:
+        """Refused: a query with `in` does the same."""
+        self._look("listed")
+
+    def neighbourhood(
+        self,
+        type: str,
+        id: str,
+        expand: Any = None,
+        *,
+        offers_of: tuple[str, str] | None = None,
+        branch: str | None = None,
+        snapshot: str | None = None,
+    ) -> NoReturn:
+        """Refused: the server draws on its pages."""
+        self._look("neighbourhood")
+
+    def _look(self, verb: str) -> NoReturn:
+        raise NotServed(verb, self.uri, f"look at {self.session.http.url}/ui/ in a browser")
 
     @property
     def cache_bytes(self) -> int:

@@ -131,7 +131,8 @@ class Surroundings:
             total = len(self._edge_rows(edge, direction, entity))
             side = "source" if direction == OUT else "target"
             shown = sum(
-                each.type == edge.name and getattr(each, side) == key for each in seen.edges.values()
+                each.type == edge.name and getattr(each, side) == key
+                for each in seen.edges.values()
             )
             other = edge.target if direction == OUT else edge.source
             if total:

@@ -1,4 +1,4 @@
-"""Commit pages: the DAG in lanes with filters, and one commit with its changes and what to do there.
+"""Commit pages: the DAG in lanes with filters, and one commit with its changes and actions.
 
 Invariant: lanes are drawn for whole histories alone: a filter leaves a list. A page goes on from
 the commit that ended the last one.
@@ -51,7 +51,7 @@ def commits(call: RouteCall) -> Answer:
             {
                 "commit": commit,
                 "names": names.get(commit.id, ()),
-                "lanes": None if row is None else Markup(row_svg(row, lanes)),  # noqa: S704
+                "lanes": None if row is None else Markup(row_svg(row, lanes)),
             }
             for commit, row in zip(shown, rows, strict=True)
         ],
@@ -116,7 +116,9 @@ def commit(call: RouteCall) -> Answer:
     return _commit_page(call)
 
 
-def _commit_page(call: RouteCall, problem: str | None = None, status: int = 200, **more: Any) -> Answer:
+def _commit_page(
+    call: RouteCall, problem: str | None = None, status: int = 200, **more: Any
+) -> Answer:
     shown = call.graph.commits.get(call.path["commit_id"])
     changes, token, unread = [], None, None
     try:

@@ -26,9 +26,11 @@ _REVISIONS = 20
 _STEPS_MAX = 60
 _STATE = ("x", "hide", "pin", "sel")
 _IMAGES = {
-    b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif",
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
     b"RIFF": "image/webp",
-}  # fmt: skip
+}
 _IMAGE_BYTES_MAX = 8 << 20
 
 
@@ -67,11 +69,16 @@ def _entity_page(call: RouteCall, problem: str | None = None, status: int = 200)
         other_branches=others,
         is_main=point.text == MAIN,
         blob=lambda name: link(
-            call.graph_id, "blob", entity=kind, type=type_name, id=entity_id, property=name,
+            call.graph_id,
+            "blob",
+            entity=kind,
+            type=type_name,
+            id=entity_id,
+            property=name,
             snapshot=point.commit.id,
         ),
         **values,
-    )  # fmt: skip
+    )
 
 
 def _named(call: RouteCall) -> tuple[str, str, str]:
@@ -98,10 +105,13 @@ def _revisions(
     history = call.graph.history(*_named(call), snapshot=point.text, before=call.one("before"))
     rows = list(islice(history, _REVISIONS + 1))
     shown = [
-        {"commit": each.cause, "op": each.change.op,
-         "properties": property_rows(owner, each.change.before, each.change.after)}
+        {
+            "commit": each.cause,
+            "op": each.change.op,
+            "properties": property_rows(owner, each.change.before, each.change.after),
+        }
         for each in rows[:_REVISIONS]
-    ]  # fmt: skip
+    ]
     if len(rows) <= _REVISIONS:
         return shown, None
     return shown, _here(call, before=rows[_REVISIONS - 1].cause.id)
@@ -115,7 +125,9 @@ def _state(call: RouteCall) -> tuple[list[Expansion] | None, list[str], dict[str
     node that is chosen."""
     try:
         steps = [Expansion(*_step(json.loads(text))) for text in call.query.getlist("x")]
-        pins = {key: (float(x), float(y)) for key, x, y in map(json.loads, call.query.getlist("pin"))}
+        pins = {
+            key: (float(x), float(y)) for key, x, y in map(json.loads, call.query.getlist("pin"))
+        }
         chosen = json.loads(call.one("sel") or "[]")
     except (ValueError, TypeError):
         raise BadRequest("the address of the picture cannot be read") from None
@@ -200,9 +212,11 @@ def _picture(call: RouteCall, point: ShownPoint, seen: Neighbourhood) -> Picture
     return neighbourhood_picture(
         f"Neighbourhood of {type_name} {entity_id}",
         seen,
-        href=lambda node: _here(call, sel=json.dumps([node.type, node.id]), x=None)
-        if "x" not in call.query
-        else _here(call, sel=json.dumps([node.type, node.id])),
+        href=lambda node: (
+            _here(call, sel=json.dumps([node.type, node.id]), x=None)
+            if "x" not in call.query
+            else _here(call, sel=json.dumps([node.type, node.id]))
+        ),
         hidden=hidden,
         pinned=pins,
         selected=f"{chosen[0]}:{chosen[1]}" if chosen else None,
@@ -223,11 +237,15 @@ def picture_file(call: RouteCall) -> Answer:
         "graph_commit_id": seen.commit_id,
         "nodes": [{"type": n.type, "id": n.id, "label": n.label} for n in seen.nodes.values()],
         "edges": [
-            {"type": e.type, "id": e.id, "from": seen.nodes[e.source].id,
-             "to": seen.nodes[e.target].id}
+            {
+                "type": e.type,
+                "id": e.id,
+                "from": seen.nodes[e.source].id,
+                "to": seen.nodes[e.target].id,
+            }
             for e in seen.edges.values()
         ],
-    }  # fmt: skip
+    }
     return download(json.dumps(document, ensure_ascii=False, indent=1), JSON, f"{name}.json")
 
 
@@ -286,7 +304,7 @@ def _changed(owner: Type, form: dict[str, str]) -> dict[str, Any]:
 
 
 def blob_bytes(call: RouteCall) -> Answer:
-    """The bytes of a blob: shown if they are a picture, kept as a file if they are anything else."""
+    """The bytes of a blob: shown if they are a picture, else kept as a file."""
     answer = get_blob(call)
     if answer.status != 200:
         return answer

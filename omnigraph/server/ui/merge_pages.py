@@ -30,12 +30,23 @@ def merge_review(call: RouteCall) -> Answer:
 
 
 def _review(
-    call: RouteCall, source: str, target: str, by: str, problem: str | None = None, status: int = 200
+    call: RouteCall,
+    source: str,
+    target: str,
+    by: str,
+    problem: str | None = None,
+    status: int = 200,
 ) -> Answer:
     values: dict[str, Any] = {
-        "outcome": None, "conflicts": [], "summary": [], "changes": [], "more": False,
-        "heads": ("", ""), "kept": 0, "compare": None,
-    }  # fmt: skip
+        "outcome": None,
+        "conflicts": [],
+        "summary": [],
+        "changes": [],
+        "more": False,
+        "heads": ("", ""),
+        "kept": 0,
+        "compare": None,
+    }
     if source:
         values |= _preview(call, source, target, by)
     return page(
@@ -77,8 +88,10 @@ def _shown(call: RouteCall, target: str, conflict: MergeConflict) -> dict[str, A
     owners = {(str(owner.kind), owner.name): owner for owner in catalog.types}
     owner = owners.get((conflict.entity_kind, conflict.type_name))
     sides = {
-        "base": conflict.base or {}, "ours": conflict.ours or {}, "theirs": conflict.theirs or {}
-    }  # fmt: skip
+        "base": conflict.base or {},
+        "ours": conflict.ours or {},
+        "theirs": conflict.theirs or {},
+    }
     rows = []
     for name in dict.fromkeys(key for side in sides.values() for key in side):
         prop = None if owner is None else owner.property(name)

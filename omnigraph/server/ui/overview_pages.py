@@ -42,7 +42,9 @@ def overview_page(call: RouteCall, problem: str | None = None, status: int = 200
         tags=graph.tags.list(),
         types=_types(call, {key: pin.row_count for key, pin in head.tables.items()}),
         recoveries=graph.recoveries.list()[:3],
-        waiting=[each for each in graph.indexes(snapshot=head.commit_id) if each.state != "current"],
+        waiting=[
+            each for each in graph.indexes(snapshot=head.commit_id) if each.state != "current"
+        ],
         topology={key: state for key, state in head.topology.items() if state.rows_behind},
         live={"branch": "", "head": head.commit_id},
     )
@@ -67,10 +69,15 @@ def _branches(call: RouteCall, names: list[str]) -> list[dict[str, Any]]:
 def _types(call: RouteCall, counts: dict[Any, int]) -> list[dict[str, Any]]:
     catalog = call.graph.schema.catalog
     return [
-        {"kind": str(owner.kind), "name": owner.name, "id": int(owner.id),
-         "count": counts.get(owner.table, 0), "type": owner}
+        {
+            "kind": str(owner.kind),
+            "name": owner.name,
+            "id": int(owner.id),
+            "count": counts.get(owner.table, 0),
+            "type": owner,
+        }
         for owner in catalog.types
-    ]  # fmt: skip
+    ]
 
 
 def new_branch(call: RouteCall) -> Answer:

@@ -1,4 +1,4 @@
-"""Query page: an editor, a form of the query's parameters, and rows as table, chart, picture or file.
+"""Query page: an editor, a form of the parameters, and rows as table, chart, picture or file.
 
 Invariant: a page is a link: text, parameters and point in time are in its address. It reads and
 never writes.
@@ -51,7 +51,9 @@ def query(call: RouteCall) -> Answer:
     catalog = call.graph.schema.at(point.commit.id).catalog
     asked = _Asked(call.one("q") or "", call.one("name") or None, view)
     asked.given = {
-        key.removeprefix(_GIVEN): value for key, value in call.query.items() if key.startswith(_GIVEN)
+        key.removeprefix(_GIVEN): value
+        for key, value in call.query.items()
+        if key.startswith(_GIVEN)
     }
     if asked.text.strip() and view in _VIEWS:
         _ask(call, asked, catalog, point.commit.id)
@@ -92,7 +94,13 @@ def _ask(call: RouteCall, asked: _Asked, catalog: Catalog, commit_id: str) -> No
         given = {
             p.name: _typed(p.type, asked.given[p.name])
             for p in asked.plan.parameters
-            if asked.given.get(p.name, "") != "" or (p.name in asked.given and p.type.is_text and not p.type.nullable and p.default is None)
+            if asked.given.get(p.name, "") != ""
+            or (
+                p.name in asked.given
+                and p.type.is_text
+                and not p.type.nullable
+                and p.default is None
+            )
         }
         asked.result = call.graph.query(
             asked.text, given, asked.name, snapshot=commit_id, engine="local", stop=call.stop
@@ -108,9 +116,9 @@ def _needs(parameter: ir.Parameter) -> bool:
 
 def _typed(kind: ValueType, text: str) -> Any:
     """The value of a parameter: JSON, or what was typed for texts and dates."""
-    if kind.is_text or str(kind.scalar) in ("Date", "DateTime", "Blob"):
-        if not kind.is_list:
-            return text
+    is_plain = kind.is_text or str(kind.scalar) in ("Date", "DateTime", "Blob")
+    if is_plain and not kind.is_list:
+        return text
     try:
         return json.loads(text)
     except ValueError:
@@ -121,7 +129,12 @@ def _parameters(asked: _Asked) -> list[dict[str, Any]]:
     if asked.plan is None:
         return []
     return [
-        {"name": p.name, "type": str(p.type), "needed": _needs(p), "value": asked.given.get(p.name, "")}
+        {
+            "name": p.name,
+            "type": str(p.type),
+            "needed": _needs(p),
+            "value": asked.given.get(p.name, ""),
+        }
         for p in asked.plan.parameters
     ]
 
@@ -146,8 +159,11 @@ def _cells(result: QueryResult) -> list[list[str | None]]:
 def _file(result: QueryResult, view: str) -> Answer:
     if view == "csv":
         return download(csv_bytes(result), CSV, f"{result.query_name}.csv")
-    document = {"query_name": result.query_name, "graph_commit_id": result.commit_id,
-                "rows": result.rows}  # fmt: skip
+    document = {
+        "query_name": result.query_name,
+        "graph_commit_id": result.commit_id,
+        "rows": result.rows,
+    }
     body = json.dumps(document, ensure_ascii=False, indent=1)
     return download(body, JSON, f"{result.query_name}.json")
 
@@ -215,15 +231,20 @@ def check_text(call: RouteCall) -> Answer:
     catalog = call.graph.schema.at(shown_point(call).commit.id).catalog
     report = lint(call.one("q") or "", catalog)
     faults = [
-        {"text": each.error.headline, "line": each.error.line, "column": each.error.column,
-         "hint": each.error.hint}
+        {
+            "text": each.error.headline,
+            "line": each.error.line,
+            "column": each.error.column,
+            "hint": each.error.hint,
+        }
         for each in report.results
         if each.error is not None
-    ]  # fmt: skip
+    ]
     if report.parse_error is not None:
         cause = report.parse_error
-        faults.append({"text": cause.headline, "line": cause.line, "column": cause.column,
-                       "hint": cause.hint})  # fmt: skip
+        faults.append(
+            {"text": cause.headline, "line": cause.line, "column": cause.column, "hint": cause.hint}
+        )
     warnings = [text for each in report.results for text in each.warnings]
     return answered({"faults": faults, "warnings": warnings})
 

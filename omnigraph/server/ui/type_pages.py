@@ -18,7 +18,9 @@ from omnigraph.server.ui.ui_render import cell, link, page
 _ROWS = 50
 _COLUMNS = 8
 _VARIABLE = "it"
-_BARE = re.compile(r"^\s*([a-z_]\w*)\s*(=|!=|<|>|is\b|in\b|contains\b|starts_with\b|ends_with\b|matches\b)")
+_BARE = re.compile(
+    r"^\s*([a-z_]\w*)\s*(=|!=|<|>|is\b|in\b|contains\b|starts_with\b|ends_with\b|matches\b)"
+)
 
 
 def type_rows(call: RouteCall) -> Answer:

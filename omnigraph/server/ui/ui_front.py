@@ -1,4 +1,4 @@
-"""Front of the pages: sign-in, the list of graphs, files, refusals as HTML, and the redirect of `/`.
+"""Front of the pages: sign-in, the list of graphs, files, refusals as HTML, the redirect of `/`.
 
 Invariant: a refusal is a page that says what to do next, and holds no more than the API would say.
 """
@@ -83,9 +83,14 @@ class ServerPages:
 
     def _plain(self) -> dict[str, object]:
         return {
-            "graph_id": None, "actor": None, "visit": None, "notice": None, "problem": None,
-            "live": None, "section": "",
-        }  # fmt: skip
+            "graph_id": None,
+            "actor": None,
+            "visit": None,
+            "notice": None,
+            "problem": None,
+            "live": None,
+            "section": "",
+        }
 
 
 def _front(call: RouteCall) -> ServerPages:

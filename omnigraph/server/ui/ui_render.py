@@ -68,7 +68,9 @@ def readable(value: Any, prop: Property | None = None) -> str:
         return "null"
     if prop is not None and isinstance(value, int) and not isinstance(value, bool):
         if prop.type.scalar is Scalar.DATE:
-            return f"{_EPOCH + timedelta(days=value):%Y-%m-%d}" if abs(value) < 700_000 else str(value)
+            return (
+                f"{_EPOCH + timedelta(days=value):%Y-%m-%d}" if abs(value) < 700_000 else str(value)
+            )
         if prop.type.scalar is Scalar.DATETIME and abs(value) < 60_000_000_000_000:
             moment = _EPOCH + timedelta(milliseconds=value)
             return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -87,7 +89,7 @@ def subject(commit: Commit) -> str:
 
 def drawn(picture: Picture, **attributes: str) -> Markup:
     """A picture as a part of a page: its texts are escaped already."""
-    return Markup(picture.inline(**attributes))  # noqa: S704
+    return Markup(picture.inline(**attributes))
 
 
 @cache
@@ -157,7 +159,9 @@ def download(data: str | bytes, media: str, name: str) -> Answer:
 
 def static_file(name: str) -> Answer | None:
     """A script or a sheet of ours."""
-    folder = files("omnigraph.draw") if name == "draw.css" else files(__package__).joinpath("static")
+    folder = (
+        files("omnigraph.draw") if name == "draw.css" else files(__package__).joinpath("static")
+    )
     match = _FILE.fullmatch(name)
     path = folder.joinpath(name)
     if match is None or not path.is_file():

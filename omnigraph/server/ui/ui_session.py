@@ -103,7 +103,9 @@ class UiSessions:
         if origin is None or urlsplit(origin).netloc != headers.get("host"):
             raise HttpRefusal(403, "the form does not come from a page of this server")
         nonce = cookies(headers).get(BROWSER, "")
-        if not hmac.compare_digest(form.get(CSRF_FIELD, "").encode(), self.csrf(nonce, actor).encode()):
+        if not hmac.compare_digest(
+            form.get(CSRF_FIELD, "").encode(), self.csrf(nonce, actor).encode()
+        ):
             raise HttpRefusal(403, "the form is of another session; load the page again")
 
 

@@ -1,7 +1,7 @@
 """Table of pages: path, handler, policy action and thread pool of each.
 
-Invariant: a page that reads is GET and needs `read`; one that writes is POST and needs the action of
-the API's route that does the same.
+Invariant: a page that reads is GET and needs `read`; one that writes is POST and needs the action
+of the API's route that does the same.
 """
 
 from omnigraph.server.call import Answer, RouteCall

@@ -35,7 +35,9 @@ def upkeep(call: RouteCall) -> Answer:
             }
             for key, pin in sorted(head.tables.items())
         ],
-        indexes=[{"reason": "", **each.to_json()} for each in call.graph.indexes(snapshot=head.commit_id)],
+        indexes=[
+            {"reason": "", **each.to_json()} for each in call.graph.indexes(snapshot=head.commit_id)
+        ],
         events=sorted(stats.events.items()),
         calls=sorted(stats.calls.items()),
         cache_bytes=call.graph.cache_bytes,

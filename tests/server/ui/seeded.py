@@ -22,7 +22,8 @@ edge WorksAt: Person -> Company { title: String? }
 edge Wrote: Person -> Note
 """
 PIXEL = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
+    "+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
 ADD = "query add($n: String, $a: I32?) { insert Person { name: $n, age: $a } }"
 MOVE = "query move($n: String, $c: String) { update Person set { city: $c } where name = $n }"

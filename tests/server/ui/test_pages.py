@@ -1,4 +1,4 @@
-"""Every page as HTML: status, headers, links that resolve, filters, pages and writes (UI0 to UI8)."""
+"""Every page as HTML: status, headers, links that resolve, filters, writes (UI0 to UI8)."""
 
 import re
 from collections.abc import Iterator
@@ -117,9 +117,13 @@ def test_a_commit_shows_before_and_after(site: Served) -> None:
     assert "act-dee" in page
     assert '<td class="removed">null</td>' in page
     assert '<td class="added">Paris</td>' in page
-    assert "person" not in look(site, f"{G}/commits/{commit.id}", kind="edge").lower().partition(
-        'class="changes"'
-    )[2].partition("</ol>")[0]
+    assert (
+        "person"
+        not in look(site, f"{G}/commits/{commit.id}", kind="edge")
+        .lower()
+        .partition('class="changes"')[2]
+        .partition("</ol>")[0]
+    )
     first = site.graph.commits.list()[-1]
     look(site, f"{G}/commits/{first.id}")
 
@@ -134,9 +138,10 @@ def test_branches_tags_and_reverts_are_made_from_a_commit(site: Served) -> None:
     assert site.graph.tags.get("moved").commit_id == commit.id
     done = send(site, f"{path}/revert", page, branch="", new_branch="revert/rome")
     assert "reverted on revert/rome" in done.text
-    assert site.graph.entity("node", "Person", "Bob", branch="revert/rome").image.properties[
-        "city"
-    ] is None
+    assert (
+        site.graph.entity("node", "Person", "Bob", branch="revert/rome").image.properties["city"]
+        is None
+    )
     assert site.graph.entity("node", "Person", "Bob").image.properties["city"] == "Rome"
     again = send(site, f"{path}/branch", page, name="from/here")
     assert again.status_code == 400
@@ -159,10 +164,12 @@ def test_a_compare_lists_filters_and_draws(site: Served) -> None:
     assert "Oslo" in page
     assert "Paris" in page
     assert "Merge review/conflict into main" in page
-    drawn = look(site, f"{G}/compare", **{"from": "main", "to": "review/conflict", "view": "picture"})
+    drawn = look(
+        site, f"{G}/compare", **{"from": "main", "to": "review/conflict", "view": "picture"}
+    )
     assert 'class="dot t1 changed"' in drawn
     only = look(site, f"{G}/compare", **{"from": "main~3", "to": "main", "type": "Knows"})
-    assert "added\">Paris" not in only
+    assert 'added">Paris' not in only
     assert "Nothing differs" in look(site, f"{G}/compare", **{"from": "main", "to": "main"})
     look(site, f"{G}/compare", 404, **{"from": "nowhere"})
 
@@ -214,7 +221,7 @@ def test_a_query_is_a_link_with_its_parameters(site: Served) -> None:
     assert page.count("<tr>") == past.count("<tr>")
     wrong = look(site, f"{G}/query", 400, q="query x() { match { $p: Person } return { $p.agee } }")
     assert "age" in wrong
-    writes = look(site, f"{G}/query", 400, q="query x() { delete Person where name = \"Ada\" }")
+    writes = look(site, f"{G}/query", 400, q='query x() { delete Person where name = "Ada" }')
     assert "this page reads" in writes
 
 
@@ -232,7 +239,9 @@ def test_rows_of_a_type_are_paged_without_loss(site: Served) -> None:
     address: str | None = f"{G}/types/node/Person"
     while address is not None:
         page = look(site, address)
-        ids += re.findall(r'<th scope="row"><a href="[^"]*/entities/node/Person/[^"]*">([^<]*)<', page)
+        ids += re.findall(
+            r'<th scope="row"><a href="[^"]*/entities/node/Person/[^"]*">([^<]*)<', page
+        )
         links = re.findall(r'href="([^"]*page_token[^"]*)"', page)
         address = unescape(links[0]) if links else None
     assert len(ids) == len(set(ids)) == site.graph.page("node", "Person").total
@@ -253,11 +262,24 @@ def test_an_entity_is_edited_on_a_branch_that_the_page_makes(site: Served) -> No
     assert '<option value="">a new branch</option>' in page
     assert re.search(r'<select name="branch">\s*<option value="">a new branch', page)
     done = send(
-        site, f"{path}?point=main", page, branch="", new_branch="edit/dee", point="main",
-        **{"old.city": "", "new.city": "Lima", "old.role": "", "new.role": "lead",
-           "old.age": "23", "new.age": "23", "old.tags": '["a", "b"]', "new.tags": '["c"]'},
+        site,
+        f"{path}?point=main",
+        page,
+        branch="",
+        new_branch="edit/dee",
+        point="main",
+        **{
+            "old.city": "",
+            "new.city": "Lima",
+            "old.role": "",
+            "new.role": "lead",
+            "old.age": "23",
+            "new.age": "23",
+            "old.tags": '["a", "b"]',
+            "new.tags": '["c"]',
+        },
         message="Dee moves",
-    )  # fmt: skip
+    )
     assert "changed on branch edit/dee" in done.text
     changed = site.graph.entity("node", "Person", "Dee", branch="edit/dee").image.properties
     assert (changed["city"], changed["role"], changed["tags"]) == ("Lima", "lead", ["c"])
@@ -278,8 +300,8 @@ def test_a_neighbourhood_grows_fifty_at_a_time_and_keeps_its_points(site: Served
     wider = look(site, more[0])
     assert "62 of 77 shown" in wider
     assert "15 left" in wider
-    whole = look(site, [unescape(a) for a in re.findall(r'data-stay href="([^"]*)"', wider)
-                        if "112" in a][0])  # fmt: skip
+    links = [unescape(a) for a in re.findall(r'data-stay href="([^"]*)"', wider)]
+    whole = look(site, next(a for a in links if "112" in a))
     assert "77 of 77 shown" in whole
     spot = r'data-key="Person:Bob"><title>[^<]*</title><circle cx="([^"]*)" cy="([^"]*)"'
     assert re.findall(spot, page) == re.findall(spot, look(site, path))
@@ -329,8 +351,8 @@ def test_UI7_new_commits_come_as_events(site: Served) -> None:
     with site.client.stream("GET", f"{G}/events") as events:
         lines = events.iter_lines()
         assert next(lines).startswith("retry")
-        site.graph.mutate("query a() { insert Company { name: \"New\" } }", message="elsewhere")
-        site.graph.mutate("query a() { insert Company { name: \"Newer\" } }")
+        site.graph.mutate('query a() { insert Company { name: "New" } }', message="elsewhere")
+        site.graph.mutate('query a() { insert Company { name: "Newer" } }')
         counts = []
         for line in lines:
             if line.startswith("data: "):
