@@ -51,7 +51,7 @@ class Picture:
             style + element("title", text(self.title)) + self.body,
             **attributes,
             class_="picture",
-            role="img",
+            role="group" if "<a " in self.body else "img",  # what is inside can be reached
             aria_label=self.title,
             viewBox=f"{left} {top} {width} {height}",
             width=width,
