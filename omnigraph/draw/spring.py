@@ -20,7 +20,7 @@ Box = tuple[float, float, float, float]
 _ITERATIONS, _LATER_ITERATIONS = 100, 12
 _GOLDEN = math.pi * (3 - math.sqrt(5))
 _SEED = 7
-_PUSHES = 40
+_PUSHES_MIN, _PUSHES_MAX, _PUSHED_PAIRS = 40, 400, 80_000
 
 
 def positions(
@@ -50,7 +50,7 @@ def positions(
             k=0.8,
             num_iter=_ITERATIONS if not laid else _LATER_ITERATIONS,
             seed=_SEED,
-            scale=max(1.0, 0.6 * math.sqrt(len(known))),
+            scale=max(1, math.ceil(0.6 * math.sqrt(len(known)))),
         )
         laid |= {key: (float(after[index[key]][0]), float(after[index[key]][1])) for key in fresh}
     return laid
@@ -90,7 +90,8 @@ def separated(
     free = np.array([key not in fixed for key in keys])
     # Two boxes with one centre part along the order of their keys.
     sides = np.sign(np.arange(len(keys))[:, None] - np.arange(len(keys))[None, :])[:, :, None]
-    for _ in range(_PUSHES):
+    pushes = _PUSHED_PAIRS // max(1, len(keys) ** 2)
+    for _ in range(min(_PUSHES_MAX, max(_PUSHES_MIN, pushes))):
         apart = centres[:, None, :] - centres[None, :, :]
         over = reach - np.abs(apart)
         is_over = (over > 0.01).all(axis=2)

@@ -70,7 +70,9 @@ def commits_svg(call: RouteCall) -> Answer:
 
 
 def _listed(call: RouteCall, chosen: dict[str, str]) -> list[Commit]:
-    every = {each.id: each for each in call.graph.commits.list(all_branches=True)}
+    every: dict[str, Commit] = {
+        each.id: each for each in call.graph.commits.list(all_branches=True)
+    }
     if chosen["branch"]:
         head = call.graph.commits.get(chosen["branch"])
         every = reachable(every, [head.id])

@@ -160,7 +160,11 @@ def _around(call: RouteCall, point: ShownPoint) -> dict[str, Any]:
     offers = []
     for offer in seen.offers:
         step = Expansion(
-            *selected, offer.type, offer.direction, min(offer.shown + PAGE_EDGES, NODES_MAX)
+            str(selected[0]),
+            str(selected[1]),
+            offer.type,
+            offer.direction,
+            min(offer.shown + PAGE_EDGES, NODES_MAX),
         )
         kept = [word for word in base if json.loads(word)[:4] != json.loads(_word(step))[:4]]
         more = _here(call, x=[*kept, _word(step)]) if offer.left else None

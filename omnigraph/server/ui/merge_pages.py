@@ -87,11 +87,8 @@ def _shown(call: RouteCall, target: str, conflict: MergeConflict) -> dict[str, A
     catalog = call.graph.schema.on(target).catalog
     owners = {(str(owner.kind), owner.name): owner for owner in catalog.types}
     owner = owners.get((conflict.entity_kind, conflict.type_name))
-    sides = {
-        "base": conflict.base or {},
-        "ours": conflict.ours or {},
-        "theirs": conflict.theirs or {},
-    }
+    images = {"base": conflict.base, "ours": conflict.ours, "theirs": conflict.theirs}
+    sides = {side: _values(image) for side, image in images.items()}
     rows = []
     for name in dict.fromkeys(key for side in sides.values() for key in side):
         prop = None if owner is None else owner.property(name)
@@ -104,10 +101,17 @@ def _shown(call: RouteCall, target: str, conflict: MergeConflict) -> dict[str, A
         "type": conflict.type_name,
         "id": conflict.entity_id,
         "why": conflict.message or conflict.kind.replace("_", " "),
-        "present": {side: bool(values) for side, values in sides.items()},
+        "present": {side: image is not None for side, image in images.items()},
         "rows": rows,
         "named": json.dumps([conflict.entity_kind, conflict.type_name, conflict.entity_id]),
     }
+
+
+def _values(image: dict[str, Any] | None) -> dict[str, Any]:
+    """The values of one side of a conflict, with the ends of an edge; empty where it is not there."""
+    if image is None:
+        return {}
+    return {**image.get("endpoints", {}), **image.get("properties", {})}
 
 
 def merge(call: RouteCall) -> Answer:

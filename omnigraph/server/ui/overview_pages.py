@@ -51,7 +51,9 @@ def overview_page(call: RouteCall, problem: str | None = None, status: int = 200
 
 
 def _branches(call: RouteCall, names: list[str]) -> list[dict[str, Any]]:
-    commits = {commit.id: commit for commit in call.graph.commits.list(all_branches=True)}
+    commits: dict[str, Commit] = {
+        commit.id: commit for commit in call.graph.commits.list(all_branches=True)
+    }
     heads: dict[str, Commit] = {}
     for commit_id, labels in call.graph.commits.names().items():
         heads |= {label: commits[commit_id] for label in labels if commit_id in commits}

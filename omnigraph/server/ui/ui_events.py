@@ -6,6 +6,7 @@ is never changed under its reader: it says what is new and takes it in on a clic
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import orjson
@@ -58,6 +59,6 @@ async def commit_events(run: Run, call: RouteCall, stopping: asyncio.Event) -> A
             if quiet % _QUIET_LOOKS == 0:
                 yield b": nothing new\n\n"
             continue
-        seen, latest = now, now
-        count = await run(lambda latest=latest: new_commits(call, first, latest))
+        seen = now
+        count = await run(partial(new_commits, call, first, now))
         yield b"event: commits\ndata: " + orjson.dumps({"new": count}) + b"\n\n"

@@ -178,6 +178,8 @@ def test_a_conflict_is_shown_side_by_side_resolved_and_merged(site: Served) -> N
     site.graph.branches.create("review/again", from_="review/conflict")
     page = look(site, f"{G}/merge", source="review/again")
     assert "1 conflict" in page
+    assert 'name="value.1.city" value="Oslo"' in page
+    assert "2024-01-03T10:00:00.000Z" in page
     assert "Oslo" in page
     assert "Paris" in page
     heads = dict(re.findall(r'name="(\w+_commit)" value="(\w+)"', page))
