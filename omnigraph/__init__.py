@@ -35,6 +35,7 @@ from omnigraph.errors import (
     NotServed,
     OmnigraphError,
     ParseError,
+    PolicyInvalid,
     PreconditionFailed,
     Reclaimed,
     RecoveryRequired,
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.upkeep.index_states import IndexState
     from omnigraph.exec.upkeep.optimize import OptimizeReport
     from omnigraph.graph import Graph, backup, init, open
+    from omnigraph.policy import Policy
     from omnigraph.remote import connect
     from omnigraph.storage.manifest.tags import Tag
     from omnigraph.storage.upkeep.repair import RepairReport
@@ -135,6 +137,8 @@ __all__ = [
     "OmnigraphError",
     "OptimizeReport",
     "ParseError",
+    "Policy",
+    "PolicyInvalid",
     "PreconditionFailed",
     "QueryResult",
     "Reclaimed",
@@ -188,6 +192,7 @@ _LOADED_LATER = {
     "MergeOutcome": "exec.merge.run",
     "MutationResult": "exec.mutate.run",
     "OptimizeReport": "exec.upkeep.optimize",
+    "Policy": "policy",
     "QueryResult": "exec.read.result",
     "RepairReport": "storage.upkeep.repair",
     "SchemaApplied": "exec.schema.migrate",

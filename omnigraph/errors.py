@@ -9,8 +9,8 @@ OmnigraphError
 │   │                                           ExternalBlobDenied, ExternalBlobUnreadable,
 │   │                                           MigrationUnsupported, UnsupportedVersion,
 │   │                                           GraphMoved, GraphClosed, NotRevertible,
-│   │                                           SchemaDiffers, Forbidden, Unauthenticated,
-│   │                                           NotServed
+│   │                                           SchemaDiffers, Forbidden, PolicyInvalid,
+│   │                                           Unauthenticated, NotServed
 │   └── Reclaimed      read something newer     ChangeFeedGap, ConsumerLapsed
 ├── Conflict           prepare again, or stop   VersionMismatch, KeyTaken, PreconditionFailed,
 │                                               SchemaChanged, SchemaHeld, MergeConflicts, NoChanges
@@ -544,12 +544,31 @@ class Forbidden(Refused):
     actor: str | None
     branch: str | None = None
     target_branch: str | None = None
+    is_known: bool = True  # whether the actor is in a group of the policy
 
     def __str__(self) -> str:
-        where = f" on branch '{self.branch}'" if self.branch else ""
-        target = f" targeting branch '{self.target_branch}'" if self.target_branch else ""
-        who = f"actor '{self.actor}'" if self.actor else "an unknown actor"
-        return f"policy denied action '{self.action}'{where}{target} for {who}"
+        where = f" on branch '{_shortened(self.branch)}'" if self.branch else ""
+        if self.target_branch:
+            where += f" targeting branch '{_shortened(self.target_branch)}'"
+        denied = f"policy denied action '{self.action}'{where}"
+        if self.actor is None:
+            return _with_hint(f"{denied}: no actor is given", "pass actor=, or --as")
+        who = f"{'' if self.is_known else 'unknown '}actor '{_shortened(self.actor)}'"
+        return f"{denied} for {who}"
+
+
+@dataclass(eq=False)
+class PolicyInvalid(Refused):
+    """A policy, or a file of tests for one, that cannot be used. `code` is one of a closed list,
+    `where` the place in the file."""
+
+    code: str
+    where: str
+    text: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return _with_hint(f"invalid policy: {self.where}: {self.text}", self.hint)
 
 
 @dataclass(eq=False)

@@ -30,6 +30,7 @@ from omnigraph.cli import (
     fmt,
     history,
     later,
+    policy_commands,
     profile,
     queries,
     schema,
@@ -40,6 +41,7 @@ from omnigraph.cli import (
     shell,
     spark,
     tag,
+    token_commands,
     ui,
     undo_commands,
     upkeep,
@@ -102,6 +104,8 @@ app.command()(fmt.fmt)
 app.add_typer(blob.app)
 app.command()(embed.embed)
 app.command()(serve.serve)
+app.add_typer(token_commands.app)
+app.add_typer(policy_commands.app)
 app.command()(ui.ui)
 app.command()(server_commands.login)
 app.command()(server_commands.logout)

@@ -9,8 +9,10 @@ import logging
 import warnings
 from typing import TYPE_CHECKING
 
+from omnigraph.cli.config import config
 from omnigraph.cli.scope import scope
 from omnigraph.cli.servers import connected_graph, is_served
+from omnigraph.errors import BadRequest
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph
@@ -19,11 +21,17 @@ if TYPE_CHECKING:
 def open_graph(uri: str, *, read_only: bool = False) -> Graph:
     """The graph at an address, of files or of a server."""
     if is_served(uri):
+        if scope().policy is not None:
+            raise BadRequest("a server asks its own policy", "leave --policy out")
         return connected_graph(uri, read_only=read_only)
     _prepare()
     from omnigraph.graph import open as open_
 
-    return open_(uri, read_only=read_only, durability=scope().durability)
+    flags = scope()
+    actor = None if flags.policy is None else flags.actor or config().actor
+    return open_(
+        uri, read_only=read_only, durability=flags.durability, policy=flags.policy, actor=actor
+    )
 
 
 def init_graph(uri: str, schema: str) -> Graph:

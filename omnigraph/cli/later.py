@@ -1,4 +1,4 @@
-"""Placeholder commands for clusters and their policies, hidden from the help.
+"""Placeholder commands for clusters, hidden from the help.
 
 Invariant: each is known by name and says what is missing, so a script written for a later release
 fails with a reason and not with "no such command".
@@ -15,7 +15,6 @@ from omnigraph.errors import BadRequest
 
 _COMMANDS = {
     "cluster": "Plan and apply the configuration of a cluster.",
-    "policy": "Check who may do what.",
     "queries": "List and check the stored queries of a cluster.",
 }
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import typer
 
-TARGETS = ("--server", "--graph", "--cluster", "--profile", "--durability")
+TARGETS = ("--server", "--graph", "--cluster", "--profile", "--durability", "--policy")
 SWITCHES = ("--yes", "--debug")
 # Taken by the commands themselves, but allowed before them too.
-_LEADING = ("--store", "--as", "--uri")
+_LEADING = ("--store", "--as", "--uri", "--policy")
 _LEADING_SWITCHES = ("--quiet",)
 
 
@@ -28,6 +28,8 @@ class GlobalFlags:
     cluster: str | None = None
     profile: str | None = None
     durability: str | None = None
+    policy: str | None = None
+    actor: str | None = None  # of `--as`, where a policy asks about it
     yes: bool = False
     debug: bool = False
 
@@ -46,7 +48,8 @@ def forget() -> None:
     _current = GlobalFlags()
 
 
-_ANY = frozenset({"--server", "--graph", "--profile", "--durability"})
+_ANY = frozenset({"--server", "--graph", "--profile", "--durability", "--policy"})
+_UNASKED = _ANY - {"--policy"}
 _DIRECT = frozenset({"--cluster", "--graph", "--profile", "--durability"})
 _OWN = frozenset({"--durability"})
 _NONE: frozenset[str] = frozenset()
@@ -56,14 +59,16 @@ _ALLOWED = {
         ("query", "mutate", "load", "ingest", "blob", "branch", "snapshot", "export", "commit"),
         _ANY,
     ),
-    **dict.fromkeys(("changes", "diff", "schema", "shell", "explain", "recoveries", "tag"), _ANY),
+    **dict.fromkeys(("changes", "diff", "schema", "shell", "recoveries", "tag"), _ANY),
+    "explain": _UNASKED,
     **dict.fromkeys(("revert", "restore", "log"), _ANY),
-    **dict.fromkeys(("optimize", "repair", "cleanup", "check", "lint"), _DIRECT),
+    **dict.fromkeys(("optimize", "repair", "cleanup"), _DIRECT | {"--policy"}),
+    **dict.fromkeys(("check", "lint"), _DIRECT),
     **dict.fromkeys(("policy", "queries"), _DIRECT),
     "init": _OWN,
     "serve": frozenset({"--cluster"}),
     **dict.fromkeys(("graphs", "whoami"), frozenset({"--server", "--profile"})),
-    "schema plan": frozenset({"--profile"}),
+    "schema plan": frozenset({"--profile", "--policy"}),
     "schema check": _NONE,
 }
 
@@ -84,19 +89,22 @@ def take(arguments: list[str]) -> list[str]:
             rest += [word, *words]
         elif word in SWITCHES:
             switches.add(word)
-        elif flag in TARGETS and not _draws_history(flag, equals, rest, arguments):
+        elif flag in TARGETS and not _is_own(flag, equals, rest, arguments):
             if flag in targets:
                 raise typer.BadParameter(f"{flag} is given twice")
             targets[flag] = value if equals else _value(flag, next(words, None))
         else:
             rest.append(word)
     _require_usable(targets, rest)
+    actor = _acting(rest) if "--policy" in targets else None
     _current = GlobalFlags(
         server=targets.get("--server"),
         graph=targets.get("--graph"),
         cluster=targets.get("--cluster"),
         profile=targets.get("--profile"),
         durability=_mode(targets.get("--durability")),
+        policy=targets.get("--policy"),
+        actor=actor,
         yes="--yes" in switches,
         debug="--debug" in switches,
     )
@@ -131,6 +139,40 @@ def _leading_last(arguments: list[str]) -> list[str]:
         )
         position += width
     return [*kept, *arguments[position:], *moved]
+
+
+# Commands that take --as themselves.
+_WRITERS = (
+    *((name,) for name in ("mutate", "change", "load", "ingest", "shell", "revert", "restore")),
+    *((name,) for name in ("optimize", "repair")),
+    *(("branch", name) for name in ("create", "delete", "merge")),
+    *(("tag", name) for name in ("create", "delete")),
+    ("schema", "apply"),
+)
+
+
+def _acting(rest: list[str]) -> str | None:
+    """The actor that a policy is asked about. Commands that only read do not know --as, so it is
+    taken from their words."""
+    is_writer = any(tuple(rest[: len(words)]) == words for words in _WRITERS)
+    for number, word in enumerate(rest):
+        if word == "--":
+            return None
+        flag, equals, value = word.partition("=")
+        if flag == "--as":
+            width = 1 if equals else 2
+            actor = value if equals else _value(flag, next(iter(rest[number + 1 :]), None))
+            if not is_writer:
+                del rest[number : number + width]
+            return actor
+    return None
+
+
+def _is_own(flag: str, equals: str, before: list[str], arguments: list[str]) -> bool:
+    """Whether a command has a flag of its own by this name."""
+    if flag == "--policy":
+        return before[:1] in (["serve"], ["policy"])
+    return _draws_history(flag, equals, before, arguments)
 
 
 def _draws_history(flag: str, equals: str, before: list[str], arguments: list[str]) -> bool:

@@ -20,6 +20,7 @@ _BIND = "127.0.0.1:8080"
 _SAID = {
     "open": "everybody may read and write, nobody is asked who they are",
     "trusted": "every known actor may do everything (--trust-tokens)",
+    "policy": "the policy decides what known actors may do",
     "read_only": "known actors may read and nothing else; --trust-tokens lets them write",
 }
 
@@ -63,7 +64,10 @@ def serve(
         bool, typer.Option("--trust-tokens", help="Known actors may do everything.")
     ] = False,
     policy: Annotated[
-        str | None, typer.Option("--policy", metavar="FILE", help="Not in this release.")
+        list[str] | None,
+        typer.Option(
+            "--policy", metavar="[ID=]FILE", help="Who may do what, of one graph or of all."
+        ),
     ] = None,
     require_all_graphs: Annotated[
         bool, typer.Option("--require-all-graphs", help="Start only if every graph opens.")
@@ -120,16 +124,12 @@ def serve(
     with plain_errors():
         if scope().cluster is not None:
             raise BadRequest("clusters come with a later release", "pass the graphs' paths")
-        if policy is not None:
-            raise BadRequest(
-                "policies come with a later release, so a server with one cannot start",
-                "leave --policy out: known actors may then read, or with --trust-tokens all",
-            )
         exclusive(unauthenticated=unauthenticated, tokens=tokens)
         from omnigraph.extras import require_server
 
         require_server()
         from omnigraph.server.job_addresses import checked_base
+        from omnigraph.server.policy_arguments import files_by_graph
         from omnigraph.server.serve_settings import (
             ServerLimits,
             ServerSettings,
@@ -144,6 +144,9 @@ def serve(
             raise BadRequest(f"--default-graph '{default_graph}' is not served", "name one that is")
         host, port = address_of(bind or environment.LISTEN_ADDR.read() or _BIND)
         actors, file = _tokens(tokens)
+        policies, server_policy = files_by_graph(policy or [], by_id)
+        if policy and trust_tokens:
+            raise BadRequest("--trust-tokens trusts actors that a policy asks about", "choose one")
         if (tls_cert is None) != (tls_key is None):
             raise BadRequest("--tls-cert and --tls-key belong together", "pass both")
         limits = ServerLimits(
@@ -163,7 +166,14 @@ def serve(
             host=host,
             port=port,
             workers=workers,
-            access=_access(bool(actors), is_open=unauthenticated, is_trusted=trust_tokens),
+            access=_access(
+                bool(actors),
+                is_open=unauthenticated,
+                is_trusted=trust_tokens,
+                has_policy=bool(policy),
+            ),
+            policies=policies,
+            server_policy=server_policy,
             tokens=actors,
             tokens_file=file,
             limits=limits,
@@ -183,7 +193,7 @@ def serve(
 
 
 def _tokens(file: str | None) -> tuple[dict[str, str], str | None]:
-    """Digests by actor, and the file they are re-read from, if they are in one."""
+    """Actors by digest, and the file they are re-read from, if they are in one."""
     from omnigraph.server.bearer import digests, tokens_of_file, tokens_of_text
 
     named = file or environment.SERVER_TOKENS_FILE.read()
@@ -208,10 +218,14 @@ def _schedule(text: str | None) -> str:
     return text
 
 
-def _access(has_tokens: bool, *, is_open: bool, is_trusted: bool) -> Access:
+def _access(has_tokens: bool, *, is_open: bool, is_trusted: bool, has_policy: bool) -> Access:
     from omnigraph.server.serve_settings import Access
 
     is_open = is_open or environment.UNAUTHENTICATED.read()
+    if has_policy and not has_tokens:
+        raise BadRequest(
+            "there is a policy, and no token by which it could know an actor", "pass --tokens FILE"
+        )
     if has_tokens:
         if is_open:
             raise BadRequest("tokens are set, and nobody would be asked for one", "choose one")
@@ -231,4 +245,5 @@ def _say(settings: ServerSettings, address: str, access: str) -> None:
     show(f"OMNIGRAPH_LISTEN_ADDR={address}")
     scheme = "http" if settings.tls_cert is None else "https"
     names = ", ".join(settings.graphs)
+    access = "policy" if settings.policies else access
     typer.echo(f"serving {names} at {scheme}://{address}: {_SAID[access]}", err=True)

@@ -12,6 +12,7 @@ from omnigraph.arguments import checked, require_address
 from omnigraph.deferred import deferred
 from omnigraph.exec.progress import UpkeepProgress
 from omnigraph.exec.schemas import Schemas
+from omnigraph.graph.guard import Guard
 from omnigraph.graph.schema import stored_catalog
 from omnigraph.storage.opening import open_store
 from omnigraph.storage.store import Store
@@ -29,6 +30,7 @@ class BackupVerb:
     """The backup of one open graph."""
 
     _store: Store
+    _guard: Guard
 
     @checked
     def backup(
@@ -45,6 +47,7 @@ class BackupVerb:
 
         The copy is checked at the end. To restore it is to open it.
         """
+        self._guard.exports_graph()
         require_address(target)
         uri = os.fspath(target)
         options = storage_options or self._store.where.storage_options

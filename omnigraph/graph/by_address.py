@@ -14,8 +14,11 @@ from omnigraph.errors import StorageFailed
 from omnigraph.exec.progress import UpkeepProgress
 from omnigraph.exec.schemas import Schemas, accepted, schema_tables
 from omnigraph.graph.door import Graph
+from omnigraph.graph.guard import policy_of
 from omnigraph.graph.schema import stored_catalog
 from omnigraph.graph.source_text import schema_text
+from omnigraph.policy.decisions import Policy
+from omnigraph.storage.names import require_actor
 from omnigraph.storage.opening import create, open_store
 from omnigraph.storage.store import Settings
 
@@ -76,6 +79,8 @@ def open(
     external_blobs: Iterable[str] = (),
     durability: str | None = None,
     coalesce_ms: int | None = None,
+    policy: str | os.PathLike[str] | Policy | None = None,
+    actor: str | None = None,
 ) -> Graph:
     """An existing graph. Read-write settles what dead writers left; read-only never writes.
 
@@ -85,11 +90,17 @@ def open(
     process, else that of OMNIGRAPH_DURABILITY, else the graph's own. With
     `coalesce_ms` mutations that threads of this process make at the same time share one commit,
     each waiting that long for others.
+
+    With `policy`, one that was read or the path of its file, every verb first asks whether the
+    `actor` may do it, and raises `Forbidden` where it may not. `actor` is who writes, where a verb
+    is not told otherwise; under a policy it is nobody else.
     """
     require_address(uri)
+    require_actor(actor)
+    rules = policy_of(policy)
     settings = Settings(fold=fold, external_blobs=tuple(external_blobs), durability=durability)
     store = open_store(uri, read_only=read_only, storage_options=storage_options, settings=settings)
-    return Graph(store, coalesce_ms=coalesce_ms)
+    return Graph(store, coalesce_ms=coalesce_ms, policy=rules, actor=actor)
 
 
 @checked

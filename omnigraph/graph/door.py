@@ -4,6 +4,7 @@ Invariant: this file decides which parts are asked in which order and nothing el
 graph writes nothing.
 """
 
+import copy
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -14,34 +15,28 @@ from typing import TYPE_CHECKING, Any, Self
 from omnigraph.arguments import checked
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound, TypeCheckError
-from omnigraph.exec.durations import GRACE, Duration
 from omnigraph.exec.limits import Stop
 from omnigraph.exec.points import Points
-from omnigraph.exec.progress import Progress, UpkeepProgress
+from omnigraph.exec.progress import Progress
 from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas, seen_under, under_schema
-from omnigraph.exec.topology.build import topology_after
 from omnigraph.graph.backup_verb import BackupVerb
 from omnigraph.graph.entity_verbs import EntityVerbs
 from omnigraph.graph.export_verbs import ExportVerbs
+from omnigraph.graph.guard import Guard
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.index_verb import IndexVerb
 from omnigraph.graph.later_rooms import (
     Changes,
     CheckReport,
-    CleanupReport,
     Coalescer,
     Frames,
-    IndexReport,
     LoadResult,
     MutationResult,
-    OptimizeReport,
     Order,
-    RepairReport,
     changes_between,
     check,
-    ensure_indices,
     filters,
     load,
     query_on_spark,
@@ -50,12 +45,12 @@ from omnigraph.graph.later_rooms import (
     require_window,
     run_mutation,
     shares_commit,
-    upkeep,
 )
 from omnigraph.graph.look_verbs import LookVerbs
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text
 from omnigraph.graph.undo_verbs import UndoVerbs
+from omnigraph.graph.upkeep_verbs import UpkeepVerbs
 from omnigraph.graph.views import (
     BranchesView,
     ChangesView,
@@ -67,6 +62,7 @@ from omnigraph.graph.views import (
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.ir import ReadPlan
 from omnigraph.plan.params import bind_parameters
+from omnigraph.policy.decisions import Policy
 from omnigraph.preview import counted
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
@@ -79,14 +75,23 @@ if TYPE_CHECKING:
 
 _ENGINES = ("auto", "local", "spark")
 USE_MUTATE = "use graph.mutate"
+USE_QUERY = "in Python, graph.query"
 
 
-class Graph(ExportVerbs, EntityVerbs, LookVerbs, UndoVerbs, IndexVerb, BackupVerb):
+class Graph(ExportVerbs, EntityVerbs, LookVerbs, UndoVerbs, IndexVerb, BackupVerb, UpkeepVerbs):
     """One open graph, safe to share between threads."""
 
-    def __init__(self, store: Store, *, coalesce_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        coalesce_ms: int | None = None,
+        policy: Policy | None = None,
+        actor: str | None = None,
+    ) -> None:
         if coalesce_ms is not None:
             require_window(coalesce_ms)
+        guard = Guard(store, policy, actor)
         self._store = store
         self._coalesces = coalesce_ms is not None
         self._coalesce_ms = coalesce_ms or 0
@@ -94,13 +99,27 @@ class Graph(ExportVerbs, EntityVerbs, LookVerbs, UndoVerbs, IndexVerb, BackupVer
         self._schemas = Schemas(store)
         self._points = Points(store)
         self._schemas.opened()
-        self.schema = SchemaView(store, self._schemas, self._reading.holdings.cache.clear)
-        self.branches = BranchesView(store, self._schemas)
-        self.tags = TagsView(store)
-        self.commits = CommitsView(store, self._schemas)
-        self.recoveries = RecoveriesView(store)
-        self.changes = ChangesView(store, self._schemas)
         self.beside = store.beside
+        self._bind(guard)
+
+    def _bind(self, guard: Guard) -> None:
+        """Do everything from now on as the actor of a guard."""
+        store, schemas = self._store, self._schemas
+        self._guard = guard
+        self.schema = SchemaView(store, schemas, guard, self._reading.holdings.cache.clear)
+        self.branches = BranchesView(store, schemas, guard)
+        self.tags = TagsView(store, guard)
+        self.commits = CommitsView(store, schemas, guard)
+        self.recoveries = RecoveriesView(store, guard)
+        self.changes = ChangesView(store, schemas, guard)
+
+    def _acting(self, guard: Guard) -> "Graph":
+        """This open graph under another guard. What is open and in memory is shared."""
+        other = copy.copy(self)
+        other.__dict__["_coalescer"] = self._coalescer  # else it would have one of its own
+        other.__dict__.pop("spark", None)  # it reads as its owner may
+        other._bind(guard)
+        return other
 
     @cached_property
     def _coalescer(self) -> Coalescer:
@@ -109,7 +128,7 @@ class Graph(ExportVerbs, EntityVerbs, LookVerbs, UndoVerbs, IndexVerb, BackupVer
     @cached_property
     def spark(self) -> Frames:
         """Tables of the graph as Spark DataFrames."""
-        return Frames(self._store, self._schemas)
+        return Frames(self._store, self._schemas, self._guard.pinned)
 
     def __repr__(self) -> str:
         return described("Graph", self._facts)
@@ -153,7 +172,7 @@ class Graph(ExportVerbs, EntityVerbs, LookVerbs, UndoVerbs, IndexVerb, BackupVer
         """
         if engine not in _ENGINES:
             raise BadRequest(f"'{engine}' is no engine", f"use {', '.join(_ENGINES)}")
-        pinned = self._points.pinned(branch, snapshot)
+        pinned = self._guard.pinned(branch, snapshot)
         is_head = snapshot is None and branch in (None, pinned.branch)
         plan, pinned = self._planned(query_text(query), name, pinned, is_head=is_head)
         if not isinstance(plan, ReadPlan):
@@ -189,7 +208,7 @@ class Graph(ExportVerbs, EntityVerbs, LookVerbs, UndoVerbs, IndexVerb, BackupVer
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
         """Every table with its version and row count, now or at a commit; and the topology file
         of each table that has one."""
-        snapshot = self._points.pinned(branch if commit is None else None, commit)
+        snapshot = self._guard.pinned(branch if commit is None else None, commit)
         states = {key: self._store.derived.state(pin) for key, pin in snapshot.tables.items()}
         topology = {key: state for key, state in states.items() if state is not None}
         # The store shares its own tables.
@@ -219,15 +238,15 @@ class Graph(ExportVerbs, EntityVerbs, LookVerbs, UndoVerbs, IndexVerb, BackupVer
         branch has that name, it is returned and nothing is done. With `coalesce`, mutations of
         other threads that wait at the same time share the commit; by default as `open` was told.
         """
+        note = noted(self._guard.changes(branch, actor), message, metadata)
         text = query_text(query)
-        note = noted(actor, message, metadata)
 
         def attempt(catalog: Catalog) -> MutationResult:
             plan = compile_query(text, catalog, name)
             if isinstance(plan, ReadPlan):
                 raise BadRequest(
                     f"'{plan.name}' is a read — use omnigraph query {plan.name}",
-                    "in Python, graph.query",
+                    USE_QUERY,
                 )
             asked = request(
                 plan,
@@ -259,7 +278,7 @@ class Graph(ExportVerbs, EntityVerbs, LookVerbs, UndoVerbs, IndexVerb, BackupVer
         ops: Collection[str] = (),
     ) -> Changes:
         """Changes that turn one point in time into another."""
-        old, new = self._points.snapshot(before), self._points.snapshot(after)
+        old, new = self._guard.seen(before), self._guard.seen(after)
         change_filter = filters(self._schemas.of(new).catalog, kinds, types, ops)
         return changes_between(self._store, self._schemas, old, new, change_filter)
 
@@ -298,6 +317,7 @@ class Graph(ExportVerbs, EntityVerbs, LookVerbs, UndoVerbs, IndexVerb, BackupVer
         The indexes that the schema asks for are built after the commit, as a commit of their own,
         where a table has 10,000 rows without them; `indexes="later"` leaves them to `optimize`.
         """
+        actor, from_branch = self._guard.loads(branch, from_branch, actor)
         order = Order(
             source=source,
             mode=mode,
@@ -349,108 +369,12 @@ class Graph(ExportVerbs, EntityVerbs, LookVerbs, UndoVerbs, IndexVerb, BackupVer
         """A block whose writes become one commit of a branch, or none; with `if_commit` only on
         that head of the branch. `once` names it: if a commit of the branch has that name, what the
         block writes is dropped, and `outcome` is that of the commit."""
+        actor = self._guard.changes(branch, actor)
         return Transaction(self, noted(actor, message, metadata), branch, if_commit, once)
-
-    @checked
-    def ensure_indices(
-        self,
-        branch: str = MAIN,
-        *,
-        actor: str | None = None,
-        message: str | None = None,
-        metadata: Mapping[str, str] | None = None,
-    ) -> IndexReport:
-        """Build the indexes that the schema asks for and that are missing or behind."""
-        note = noted(actor, message, metadata)
-        return under_schema(
-            self._schemas,
-            lambda catalog: ensure_indices(self._store, catalog, branch, note=note),
-            branch,
-        )
-
-    @checked
-    def optimize(
-        self,
-        branch: str = MAIN,
-        *,
-        engine: str = "auto",
-        spark: Any = None,
-        actor: str | None = None,
-        message: str | None = None,
-        metadata: Mapping[str, str] | None = None,
-        progress: Callable[[UpkeepProgress], None] | None = None,
-    ) -> OptimizeReport:
-        """Few fragments, whole indexes, a folded manifest: one commit that changes no row."""
-        note = noted(actor, message, metadata)
-        return under_schema(
-            self._schemas,
-            lambda catalog: upkeep.optimize(
-                self._store,
-                catalog,
-                branch,
-                engine=engine,
-                spark=spark,
-                note=note,
-                progress=progress,
-            ),
-            branch,
-        )
-
-    @checked
-    def cleanup(
-        self,
-        keep: int | None = None,
-        older_than: Duration | None = None,
-        confirm: bool = False,
-        *,
-        grace: Duration = GRACE,
-        engine: str = "auto",
-        spark: Any = None,
-    ) -> CleanupReport:
-        """Remove what old commits alone need; without `confirm`, only say what would go.
-
-        `keep` commits a branch stay readable, and those that were a head since `older_than`
-        (`7d`) or since `grace`.
-        """
-        report = upkeep.cleanup(
-            self._store,
-            keep=keep,
-            older_than=older_than,
-            confirm=confirm,
-            grace=grace,
-            engine=engine,
-            spark=spark,
-        )
-        if confirm:
-            # A file whose version is gone can no longer be brought up to date.
-            topology_after(self._store, self._schemas.current().catalog, MAIN)
-        return report
-
-    @checked
-    def repair(
-        self,
-        confirm: bool = False,
-        force: bool = False,
-        *,
-        actor: str | None = None,
-        message: str | None = None,
-        metadata: Mapping[str, str] | None = None,
-        engine: str = "auto",
-        spark: Any = None,
-    ) -> RepairReport:
-        """Look for table heads that no commit explains; with `confirm` publish those that only
-        upkeep moved, and with `force` set the others back to what is published."""
-        return upkeep.repair(
-            self._store,
-            confirm=confirm,
-            force=force,
-            note=noted(actor, message, metadata),
-            engine=engine,
-            spark=spark,
-        )
 
     def check(self) -> CheckReport:
         """Whether everything on disk fits together: reads all of it, writes nothing."""
+        self._guard.reads_graph()
         self._store.lifetime.require_open()  # else it would be told as damage
         return check(self._store, self._schemas, lambda: stored_catalog(self._store))
 
@@ -485,3 +409,9 @@ class Graph(ExportVerbs, EntityVerbs, LookVerbs, UndoVerbs, IndexVerb, BackupVer
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def graph_for(graph: Graph, actor: str | None, policy: Policy | None = None) -> Graph:
+    """An open graph for one actor, under a policy if one is given; without either, for anything.
+    To close it closes it for all."""
+    return graph._acting(Guard(graph._store, policy, actor))

@@ -14,6 +14,7 @@ from omnigraph.deferred import deferred
 from omnigraph.errors import NotFound, PreconditionFailed
 from omnigraph.exec.points import Points
 from omnigraph.exec.schemas import Schemas
+from omnigraph.graph.guard import Guard
 from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
@@ -45,6 +46,7 @@ class EntityVerbs:
     _store: Store
     _schemas: Schemas
     _points: Points
+    _guard: Guard
     mutate: Callable[..., MutationResult]
 
     @checked
@@ -59,7 +61,7 @@ class EntityVerbs:
         snapshot: str | None = None,
     ) -> BlobCell:
         """One blob: what is known about it, and its bytes when they are asked for."""
-        pinned = self._points.pinned(branch, snapshot)
+        pinned = self._guard.pinned(branch, snapshot)
         catalog = self._schemas.of(pinned).catalog
         return find_blob(self._store, catalog, pinned, (kind, type, id, property))
 
@@ -76,7 +78,7 @@ class EntityVerbs:
         """One node or edge with its properties, and of a node how many edges of each type it has;
         `NotFound` if there is none."""
         require_text("an id", id)
-        pinned = self._points.pinned(branch, snapshot)
+        pinned = self._guard.pinned(branch, snapshot)
         catalog = self._schemas.of(pinned).catalog
         return find_entity(self._store, catalog, pinned, require_type(catalog, kind, type), id)
 
@@ -98,7 +100,7 @@ class EntityVerbs:
         while they are iterated over.
         """
         require_text("an id", id)
-        pinned = self._points.pinned(branch, snapshot)
+        pinned = self._guard.pinned(branch, snapshot)
         owner = require_type(self._schemas.of(pinned).catalog, kind, type)
         last = None if before is None else self._points.resolve(before, kind="commit")
         return EntityHistory(self._store, self._schemas, pinned, owner, id, last)
@@ -124,6 +126,7 @@ class EntityVerbs:
         With `if_match` only while the cell has one of these ETags, or with `*` any value, else
         `PreconditionFailed`.
         """
+        actor = self._guard.changes(branch, actor)
         if once is not None and self._store.marked(branch, once) is not None:
             if_match = None  # it was put before, and has another tag since
         text = f"base64:{b64encode(data).decode('ascii')}"

@@ -12,7 +12,10 @@ from omnigraph.deferred import deferred
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.schemas import Schemas
+from omnigraph.graph.guard import Guard
+from omnigraph.policy.actions import Action
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ class ExportVerbs:
     _store: Store
     _schemas: Schemas
     _points: Points
+    _guard: Guard
 
     @checked
     def export(
@@ -50,6 +54,8 @@ class ExportVerbs:
 
         On Spark, and to `s3://`, a type becomes many files, each in id order.
         """
+        if self._guard.policy is not None:
+            snapshot = self._pinned_export(branch, snapshot).commit_id
         order = ExportOrder(target, format, types, branch, snapshot, engine, spark, progress)
         return export(self._store, self._schemas, order)
 
@@ -62,6 +68,15 @@ class ExportVerbs:
         snapshot: str | None = None,
     ) -> Iterator[bytes]:
         """One snapshot as NDJSON that loads again, a chunk of lines at a time as it is read."""
-        pinned = self._points.pinned(branch if snapshot is None else None, snapshot)
+        pinned = self._pinned_export(branch, snapshot)
         chosen = choose_owners(self._schemas.of(pinned).catalog, types)
         return Exporting(self._store, pinned, chosen, Meter()).chunks()
+
+    def _pinned_export(self, branch: str, snapshot: str | None) -> Snapshot:
+        """What an export sees, once it is allowed."""
+        return self._guard.pinned(branch if snapshot is None else None, snapshot, Action.EXPORT)
+
+
+def pinned_export(graph: ExportVerbs, branch: str, snapshot: str | None) -> Snapshot:
+    """What an export of a graph sees, once it is allowed."""
+    return graph._pinned_export(branch, snapshot)

@@ -18,7 +18,7 @@ from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Accepted
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
-from omnigraph.storage.records import CommitNote, Snapshot
+from omnigraph.storage.records import TRANSACTIONS, Commit, CommitNote, Snapshot
 
 if TYPE_CHECKING:
     from ulid import ULID
@@ -161,7 +161,8 @@ class BranchHandle:
 
 
 class Transaction:
-    """A branch for the length of a block: merged at its end, or deleted with the error."""
+    """A branch for the length of a block: merged at its end, or deleted with the error. Its actor
+    is asked about the branch that it ends in, when it is made and for every read."""
 
     def __init__(
         self,
@@ -171,12 +172,14 @@ class Transaction:
         if_commit: str | None = None,
         once: str | None = None,
     ) -> None:
-        self._graph = graph
+        self._guard = graph._guard
+        self._guard.changes(branch, note.actor)
+        self._graph = graph._acting(self._guard.lifted())
         self._note = note
         self._once = once
         self._branch = branch
         self._if_commit = if_commit
-        self._name = f"tx/{ULID()}"
+        self._name = f"{TRANSACTIONS}{ULID()}"
         self._owned = contextlib.ExitStack()
         self.outcome: MergeOutcome | None = None
 
@@ -218,6 +221,10 @@ class Transaction:
             self._discard()
             raise
 
+    def done_before(self) -> Commit | None:
+        """The commit that a transaction `once` of this name made, if there is one."""
+        return None if self._once is None else self._graph.commits.once(self._once, self._branch)
+
     @checked
     def annotate(self, metadata: Mapping[str, str]) -> None:
         """Add texts to the metadata of the commit."""
@@ -248,6 +255,7 @@ class Transaction:
         engine: str = "auto",
     ) -> QueryResult:
         """The rows of a read, which sees what the transaction wrote."""
+        self._guard.reads(self._branch)
         return self._graph.query(query, params, name, branch=self._name, engine=engine)
 
     @checked

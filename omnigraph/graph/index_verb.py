@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from omnigraph.arguments import checked
 from omnigraph.deferred import deferred
-from omnigraph.exec.points import Points
 from omnigraph.exec.schemas import Schemas
+from omnigraph.graph.guard import Guard
 from omnigraph.storage.store import Store
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class IndexVerb:
 
     _store: Store
     _schemas: Schemas
-    _points: Points
+    _guard: Guard
 
     @checked
     def indexes(
@@ -31,7 +31,7 @@ class IndexVerb:
     ) -> tuple[IndexState, ...]:
         """Every index that the schema asks for: how many rows it covers, and whether it is current,
         behind, missing or pending. `ensure_indices` and `optimize` build what is not current."""
-        pinned = self._points.pinned(branch, snapshot)
+        pinned = self._guard.pinned(branch, snapshot)
         catalog = self._schemas.of(pinned).catalog
         with self._store.history.lost.reading(pinned):
             return tuple(index_states(self._store, catalog, pinned))

@@ -13,6 +13,7 @@ from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest
 from omnigraph.exec.points import Points
 from omnigraph.exec.schemas import Schemas
+from omnigraph.graph.guard import Guard
 from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.store import Store
 
@@ -60,6 +61,7 @@ class LookVerbs:
     _store: Store
     _schemas: Schemas
     _points: Points
+    _guard: Guard
 
     @checked
     def page(
@@ -79,7 +81,7 @@ class LookVerbs:
                 f"a page cannot have offset {offset} and limit {limit}",
                 f"count from 0, and ask for 1 to {_PAGE_MAX}",
             )
-        pinned = self._points.pinned(branch, snapshot)
+        pinned = self._guard.pinned(branch, snapshot)
         owner = require_type(self._schemas.of(pinned).catalog, kind, type)
         return _page(self._store, pinned, owner, offset, limit)
 
@@ -94,7 +96,7 @@ class LookVerbs:
         snapshot: str | None = None,
     ) -> tuple[ListedEntity, ...]:
         """These nodes or edges of a type, in this order; those that are not there are left out."""
-        pinned = self._points.pinned(branch, snapshot)
+        pinned = self._guard.pinned(branch, snapshot)
         owner = require_type(self._schemas.of(pinned).catalog, kind, type)
         return _by_id(self._store, pinned, owner, ids)
 
@@ -112,7 +114,7 @@ class LookVerbs:
         """A node, the edges that the expansions ask for, and the nodes at their other ends: at most
         300. Its offers are how else it, or the node `offers_of`, can be expanded."""
         require_text("an id", id)
-        pinned = self._points.pinned(branch, snapshot)
+        pinned = self._guard.pinned(branch, snapshot)
         catalog = self._schemas.of(pinned).catalog
         owner = require_type(catalog, "node", type)
         find_entity(self._store, catalog, pinned, owner, id, counts=False)
@@ -139,7 +141,7 @@ class LookVerbs:
             case "commits", ():
                 return self._draw_commits(branch, _COMMITS_DRAWN if limit is None else limit)
             case "schema", ():
-                catalog = self._schemas.of(self._points.pinned(branch, None)).catalog
+                catalog = self._schemas.of(self._guard.pinned(branch, None)).catalog
                 return schema_picture(f"Schema of {branch or MAIN}", catalog)
             case "entity", (type_name, entity):
                 seen = self.neighbourhood(type_name, entity, branch=branch)
@@ -154,15 +156,17 @@ class LookVerbs:
 
     def _draw_commits(self, branch: str | None, limit: int) -> Picture:
         if branch is None:
+            self._guard.reads_graph()
             commits = self._store.history.list_all(limit=limit)
         else:
+            self._guard.reads_point(branch)
             commits = self._points.history(branch, limit=limit)
         order = in_order({commit.id: commit for commit in commits})
         title = f"Commits of {branch}" if branch else "Commits of all branches"
         return commits_picture(title, order, self._points.names())
 
     def _draw_diff(self, before: str, after: str, types: Collection[str], limit: int) -> Picture:
-        old, new = self._points.snapshot(before), self._points.snapshot(after)
+        old, new = self._guard.seen(before), self._guard.seen(after)
         chosen = filters(self._schemas.of(new).catalog, (), types, ())
         changes = changes_between(self._store, self._schemas, old, new, chosen)
         catalog = self._schemas.of(new).catalog

@@ -15,6 +15,7 @@ from omnigraph.deferred import deferred
 from omnigraph.errors import StorageFailed
 from omnigraph.exec.points import Points
 from omnigraph.exec.schemas import Accepted, Schemas
+from omnigraph.graph.guard import Guard
 from omnigraph.graph.source_text import schema_text
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
@@ -35,27 +36,34 @@ else:
 class SchemaView:
     """The accepted schema: as it was written, what it means, what it may become."""
 
-    def __init__(self, store: Store, schemas: Schemas, forget: Callable[[], None]) -> None:
+    def __init__(
+        self, store: Store, schemas: Schemas, guard: Guard, forget: Callable[[], None]
+    ) -> None:
+        self._guard = guard
         self._store = store
         self._schemas = schemas
         self._forget = forget  # what is held in memory of data that may be gone
 
     @property
     def text(self) -> str:
+        self._guard.reads_graph()
         return self._schemas.current().text
 
     @property
     def catalog(self) -> Catalog:
+        self._guard.reads_graph()
         return self._schemas.current().catalog
 
     @checked
     def on(self, branch: str) -> Accepted:
         """The schema of a branch."""
+        self._guard.reads_graph()
         return self._schemas.current(branch)
 
     @checked
     def at(self, commit: str) -> Accepted:
         """The schema that held at a commit."""
+        self._guard.reads_graph()
         return self._schemas.of(Points(self._store).snapshot(commit, kind="commit"))
 
     @checked
@@ -71,11 +79,15 @@ class SchemaView:
 
         `backfill` gives added properties values, by `Type.property`: SQL over the row.
         """
+        self._guard.reads_graph()
+        text = schema_text(desired)
+        return self._planned(text, branch, allow_data_loss, backfill)
+
+    def _planned(
+        self, text: str, branch: str, allow_data_loss: bool, backfill: Mapping[str, str] | None
+    ) -> MigrationPlan:
         return plan_migration(
-            self._numbered(branch),
-            schema_text(desired),
-            allow_data_loss=allow_data_loss,
-            backfill=backfill,
+            self._numbered(branch), text, allow_data_loss=allow_data_loss, backfill=backfill
         )
 
     @checked
@@ -96,11 +108,10 @@ class SchemaView:
         step cannot be made, with `ConstraintViolated` when the data breaks a rule that it adds, and
         with `SchemaHeld` when it does more than add or widen while there are other branches.
         """
-        text, note = schema_text(desired), noted(actor, message, metadata)
+        note = noted(self._guard.applies_schema(branch, actor), message, metadata)
+        text = schema_text(desired)
         with self._store.schema_change():
-            plan = self.plan(
-                text, allow_data_loss=allow_data_loss, backfill=backfill, branch=branch
-            )
+            plan = self._planned(text, branch, allow_data_loss, backfill)
             try:
                 return apply_migration(self._store, self._schemas, plan, text, note, branch)
             finally:

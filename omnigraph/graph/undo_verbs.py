@@ -12,6 +12,7 @@ from omnigraph.deferred import deferred
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.schemas import Schemas, under_schema
+from omnigraph.graph.guard import Guard
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.store import Store
 
@@ -39,6 +40,7 @@ class UndoVerbs:
     _store: Store
     _schemas: Schemas
     _points: Points
+    _guard: Guard
 
     @checked
     def revert(
@@ -61,9 +63,12 @@ class UndoVerbs:
 
         Conflicts are answered as in a merge: `ours` is the branch, `theirs` the state before.
         """
+        actor = self._guard.changes(onto, actor)
         commits = CommitRange(self._points.resolve(commit, kind="commit"))
+        self._guard.copies(commits.last.branch, onto)
         if to is not None:
             commits = CommitRange(self._points.resolve(to, kind="commit"), since=commits.last)
+            self._guard.copies(commits.last.branch, onto)
         stated = commits.message() if message is None else message
 
         def attempt(catalog: Catalog) -> UndoOutcome:
@@ -87,8 +92,10 @@ class UndoVerbs:
         progress: Callable[[Progress], None] | None = None,
     ) -> UndoOutcome:
         """Make a branch's content that of a point, or that of some types, as one new commit."""
+        actor = self._guard.changes(branch, actor)
         with not_reclaimed(point):
             past = self._points.snapshot(point)
+        self._guard.copies(past.branch, branch)
         stated = restore_message(past, types) if message is None else message
         asked = UndoRequest(branch, Answers(), dry_run, actor, stated, metadata, progress)
         return under_schema(

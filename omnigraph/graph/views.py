@@ -6,17 +6,20 @@ Invariant: a view asks one part and keeps nothing.
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from omnigraph.arguments import checked
 from omnigraph.deferred import deferred
-from omnigraph.errors import BadRequest, OmnigraphError
+from omnigraph.errors import BadRequest, Forbidden, OmnigraphError
 from omnigraph.exec.changes.page_sizes import PAGE_CHANGES, POLL_COMMITS
 from omnigraph.exec.durations import Duration, seconds
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.schemas import Schemas
+from omnigraph.graph.guard import Guard
+from omnigraph.policy.actions import Action
 from omnigraph.preview import ROWS_SHOWN, html_preview, text_preview
 from omnigraph.storage.manifest.tags import Tag
 from omnigraph.storage.names import MAIN, require_text
@@ -61,9 +64,10 @@ def described(name: str, facts: Callable[[], str]) -> str:
 class BranchesView:
     """The branches of a graph."""
 
-    def __init__(self, store: Store, schemas: Schemas) -> None:
+    def __init__(self, store: Store, schemas: Schemas, guard: Guard) -> None:
         self._store = store
         self._schemas = schemas
+        self._guard = guard
 
     def __repr__(self) -> str:
         return described("Branches", lambda: ", ".join(self.list()))
@@ -71,10 +75,12 @@ class BranchesView:
     @checked
     def create(self, name: str, from_: str = MAIN) -> str:
         """A new branch at the head of another, or at any point in time; its name, trimmed."""
+        self._guard.creates(name, from_)
         return Points(self._store).branch_from(name, from_)
 
     def list(self) -> tuple[str, ...]:
         """Every branch, sorted by name."""
+        self._guard.reads_graph()
         return self._store.branches.list()
 
     def owned(self, name: str) -> AbstractContextManager[None]:
@@ -84,6 +90,7 @@ class BranchesView:
     @checked
     def delete(self, name: str) -> None:
         """Remove a branch no other depends on."""
+        self._guard.deletes(name)
         self._store.branches.delete(name)
 
     @checked
@@ -109,13 +116,15 @@ class BranchesView:
         conflicts and the edges that answers keep. `if_source` and `if_target` name the heads that
         the merge was decided on; one that moved is `PreconditionFailed`. `once` names this merge:
         if a commit of the target has that name, its outcome is returned and nothing is merged."""
+        actor = self._guard.merges(source, into, actor)
         if once is not None:
             require_text("the name of a merge `once`", once)
+        denied = self._deleting_denied(source) if delete_source else None
         asked = MergeRequest(
             source,
             into,
             noted(actor, message, metadata),
-            delete_source,
+            delete_source and denied is None,
             by,
             resolve,
             progress,
@@ -124,14 +133,26 @@ class BranchesView:
             if_target,
             once,
         )
-        return run_merge(self._store, self._schemas, asked)
+        done = run_merge(self._store, self._schemas, asked)
+        if denied is None or dry_run:
+            return done
+        return replace(done, branch_deleted=False, branch_delete_error=str(denied))
+
+    def _deleting_denied(self, source: str) -> Forbidden | None:
+        """Why the source of a merge may not be deleted; the merge stands without it."""
+        try:
+            self._guard.deletes(source)
+        except Forbidden as denied:
+            return denied
+        return None
 
 
 class TagsView:
     """The tags of a graph: names of commits that do not move."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, guard: Guard) -> None:
         self._store = store
+        self._guard = guard
 
     def __repr__(self) -> str:
         return described("Tags", lambda: ", ".join(f"{t.name}@{t.commit_id}" for t in self.list()))
@@ -139,30 +160,35 @@ class TagsView:
     @checked
     def create(self, name: str, point: str = MAIN) -> Tag:
         """Name a commit, that of any point in time; cleanup keeps it while the tag is there."""
+        self._guard.creates(name, point)
         commit = Points(self._store).resolve(point)
         with self._store.history.lost.reading(commit):
             return self._store.tags.create(name, commit)
 
     def list(self) -> tuple[Tag, ...]:
         """Every tag, sorted by name."""
+        self._guard.reads_graph()
         return tuple(self._store.tags.list().values())
 
     @checked
     def get(self, name: str) -> Tag:
         """One tag, or `UnknownPoint`."""
+        self._guard.reads_graph()
         return self._store.tags.get(name)
 
     @checked
     def delete(self, name: str) -> None:
         """Remove a tag."""
+        self._guard.deletes(name)
         self._store.tags.delete(name)
 
 
 class CommitsView:
     """The history of a graph."""
 
-    def __init__(self, store: Store, schemas: Schemas) -> None:
+    def __init__(self, store: Store, schemas: Schemas, guard: Guard) -> None:
         self._store = store
+        self._guard = guard
         self._points = Points(store)
         self._schemas = schemas
 
@@ -196,7 +222,9 @@ class CommitsView:
         if limit is not None and limit < 0:
             raise BadRequest(f"limit is {limit}", "give a whole number from 0 on")
         if not all_branches:
+            self._guard.reads_point(branch)
             return self._points.history(branch, actor=actor, limit=limit)
+        self._guard.reads_graph()
         if branch != MAIN:
             raise BadRequest("all_branches= leaves no branch to choose", "pass one of the two")
         return self._store.history.list_all(actor=actor, limit=limit)
@@ -204,15 +232,18 @@ class CommitsView:
     @checked
     def get(self, commit_id: str) -> Commit:
         """One commit of any branch, by its id or as any point in time."""
+        self._guard.reads_graph()
         return self._points.resolve(commit_id, kind="commit")
 
     def names(self) -> dict[str, tuple[str, ...]]:
         """The branches whose heads are at a commit and the tags that name it, by its id."""
+        self._guard.reads_graph()
         return self._points.names()
 
     @checked
     def once(self, name: str, branch: str = MAIN) -> Commit | None:
         """The commit of a branch that a write `once` of this name made, if there is one."""
+        self._guard.reads(branch)
         require_text("the name of a write `once`", name)
         return self._store.marked(branch, name)
 
@@ -226,19 +257,27 @@ class CommitsView:
         ops: Collection[str] = (),
     ) -> Changes:
         """Changes of a commit against its first parent."""
-        commit = self.get(commit_id)
+        commit = self._readable(commit_id)
         with readable(commit.id):
             catalog = self._schemas.of(self._store.history.snapshot_at(commit)).catalog
         change_filter = filters(catalog, kinds, types, ops)
         return commit_changes(self._store, self._schemas, commit, change_filter)
 
+    def _readable(self, commit_id: str) -> Commit:
+        """One commit whose changes may be read: its branch is asked about."""
+        self._guard.require_ever(Action.READ)
+        commit = self._points.resolve(commit_id, kind="commit")
+        self._guard.reads(commit.branch or MAIN)
+        return commit
+
 
 class ChangesView:
     """The change feed of a graph, and its registered consumers."""
 
-    def __init__(self, store: Store, schemas: Schemas) -> None:
+    def __init__(self, store: Store, schemas: Schemas, guard: Guard) -> None:
         self._store = store
         self._schemas = schemas
+        self._guard = guard
 
     @cached_property
     def _consumers(self) -> Consumers:
@@ -267,6 +306,7 @@ class ChangesView:
         """
         if consumer is not None:
             _require_only_consumer(branch, kinds, types, ops, start, cursor)
+            self._reads_consumer(consumer)
             feed, claim = self._consumers.feed(consumer)
             cursor = self._consumers.cursor(feed, claim) if page_token is None else None
         else:
@@ -288,6 +328,7 @@ class ChangesView:
     ) -> Iterator[FeedPage]:
         """The pages of a branch's feed as commits come, for ever: a page that has none is not
         given. Leave the loop to stop; the cursor of the last page that has one goes on later."""
+        self._guard.reads(branch)
         poll = partial(self.poll, branch, kinds=kinds, types=types, ops=ops)
 
         def pages() -> Iterator[FeedPage]:
@@ -312,6 +353,7 @@ class ChangesView:
     def _feed(
         self, branch: str, kinds: Collection[str], types: Collection[str], ops: Collection[str]
     ) -> Feed:
+        self._guard.reads(branch)
         change_filter = filters(self._schemas.current(branch).catalog, kinds, types, ops)
         return Feed(self._store, self._schemas, branch, change_filter)
 
@@ -332,8 +374,11 @@ class ChangesView:
         """
         if consumer is not None:
             _require_only_consumer(branch, kinds, types, ops)
+            self._reads_consumer(consumer, Action.EXPORT)
             return self._consumers.feed(consumer)[0].baseline()
-        return self._feed(branch, kinds, types, ops).baseline()
+        self._guard.require(Action.EXPORT, branch)
+        change_filter = filters(self._schemas.current(branch).catalog, kinds, types, ops)
+        return Feed(self._store, self._schemas, branch, change_filter).baseline()
 
     @checked
     def register(
@@ -354,6 +399,7 @@ class ChangesView:
         or `max_lag_commits`, cleanup may go on without it, and its next poll raises
         `ConsumerLapsed`.
         """
+        self._guard.reads(branch)
         return self._consumers.register(
             name,
             branch,
@@ -367,18 +413,27 @@ class ChangesView:
 
     def consumers(self) -> tuple[FeedConsumer, ...]:
         """Every registered consumer, sorted by name, and how far each is behind."""
+        self._guard.reads_graph()
         return self._consumers.list()
 
     @checked
     def ack(self, name: str, cursor: str) -> FeedConsumer:
         """Acknowledge that a consumer keeps everything up to a cursor; its next poll goes on
         there. The cursor of a baseline lets a lapsed consumer begin again."""
+        self._reads_consumer(name)
         return self._consumers.ack(name, cursor)
 
     @checked
     def unregister(self, name: str) -> None:
         """Remove a consumer; nothing is kept for it any longer."""
+        self._reads_consumer(name)
         self._consumers.unregister(name)
+
+    def _reads_consumer(self, name: str, action: Action = Action.READ) -> None:
+        """A read of the branch that a registered consumer is about."""
+        if self._guard.policy is not None:
+            self._guard.require_ever(action)
+            self._guard.require(action, self._store.feed_claims.get(name).branch)
 
 
 def _require_only_consumer(branch: str, *others: object) -> None:
@@ -393,9 +448,11 @@ def _require_only_consumer(branch: str, *others: object) -> None:
 class RecoveriesView:
     """The recovery audit of a graph."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, guard: Guard) -> None:
         self._store = store
+        self._guard = guard
 
     def list(self) -> tuple[Recovery, ...]:
         """Every recovery, newest first."""
+        self._guard.reads_graph()
         return self._store.audit.list()

@@ -5,7 +5,7 @@ tables that a statement names live in a session beside it, which sees the caller
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -15,7 +15,6 @@ from omnigraph.catalog.model import EdgeType
 from omnigraph.errors import BadRequest
 from omnigraph.exec.changes.export import choose_owners
 from omnigraph.exec.load.ndjson import Owner
-from omnigraph.exec.points import Points
 from omnigraph.exec.schemas import Schemas
 from omnigraph.pipeline.session import beside, register, session
 from omnigraph.storage.names import MAIN
@@ -30,9 +29,12 @@ if TYPE_CHECKING:
 class Frames:
     """`graph.spark`: DataFrames and SQL."""
 
-    def __init__(self, store: Store, schemas: Schemas) -> None:
+    def __init__(
+        self, store: Store, schemas: Schemas, pinned: Callable[[str | None, str | None], Snapshot]
+    ) -> None:
         self._store = store
         self._schemas = schemas
+        self._allowed = pinned  # asks whether the snapshot may be read, first
 
     @checked
     def tables(
@@ -62,9 +64,9 @@ class Frames:
         **options: Any,
     ) -> "DataFrame":
         """The result of a SQL statement in which each type is a table of its name."""
+        pinned = self._pinned(branch, snapshot)
         own = beside(spark or session())
         named = {word.lower() for word in re.findall(r"\w+", statement)}
-        pinned = self._pinned(branch, snapshot)
         every = choose_owners(self._schemas.of(pinned).catalog, None)
         owners = [owner for owner in every if owner.name.lower() in named]
         for name, frame in self._frames(own, owners, pinned).items():
@@ -75,7 +77,7 @@ class Frames:
     def _pinned(self, branch: str, snapshot: str | None) -> Snapshot:
         if snapshot is not None and branch != MAIN:
             raise BadRequest("request may specify branch or snapshot, not both")
-        return Points(self._store).pinned(branch if snapshot is None else None, snapshot)
+        return self._allowed(branch if snapshot is None else None, snapshot)
 
     def _frames(
         self, spark: "SparkSession", owners: Iterable[Owner], pinned: Snapshot

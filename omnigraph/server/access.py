@@ -1,27 +1,125 @@
-"""Authorization: which actor may do which action, in the states of a server without a policy.
+"""Authorization at the HTTP boundary: who sends a request, and what is refused before its body.
+
+    tokens ─▶ actor ─▶ may it ever? ─▶ body ─▶ the graph, opened for that actor, asks about branches
 
 Invariant: asked before a body is read. In the open state nobody is asked who they are and writes
-carry no actor; in the trusted state every known actor may do everything; else every known actor
-may read and nothing more.
+carry no actor; in the trusted state every known actor may do everything; a graph with a policy asks
+it; else every known actor may read and nothing more. What a client says about itself is ignored.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from omnigraph.errors import Forbidden
+from omnigraph.graph import Graph
+from omnigraph.graph.door import graph_for
+from omnigraph.graph.guard import ask
+from omnigraph.policy import Action, Policy
 from omnigraph.server.bearer import Tokens
+from omnigraph.server.call import JSON, RouteCall
+from omnigraph.server.endpoint import ApiEndpoint, BodySize
+from omnigraph.server.refusals import HttpRefusal
+from omnigraph.server.request_headers import RequestHeaders
 from omnigraph.server.serve_settings import Access
+
+_MAIN = "main"
+
+
+@dataclass(frozen=True, slots=True)
+class ServedPolicies:
+    """The policies in force: of graphs by id, and of the server itself."""
+
+    graphs: Mapping[str, Policy] = field(default_factory=dict)
+    server: Policy | None = None
 
 
 class Gate:
     """Knows actors by their tokens and decides what they may do."""
 
-    def __init__(self, access: Access, tokens: Tokens) -> None:
+    def __init__(self, access: Access, tokens: Tokens, policies: ServedPolicies) -> None:
         self.access = access
         self.tokens = tokens
+        self.policies = policies  # replaced as a whole
 
-    def actor(self, header: str | None) -> str | None:
+    def actor(self, headers: RequestHeaders) -> str | None:
         """Who sends a request, or 401."""
-        return None if self.access is Access.OPEN else self.tokens.actor(header)
+        if self.access is Access.OPEN:
+            return None
+        sent = headers.getlist("authorization")
+        if len(sent) > 1:
+            raise HttpRefusal(400, "Authorization must be sent once")
+        return self.tokens.actor(sent[0] if sent else None)
 
-    def require(self, actor: str | None, action: str) -> None:
+    def require_listing(self, actor: str | None) -> None:
+        """Pass if the actor may list the graphs."""
+        policy = self.policies.server
+        if policy is not None:
+            policy.decide(actor, Action.GRAPH_LIST).require()
+        elif self.access is Access.READ_ONLY or self.policies.graphs:
+            raise Forbidden(Action.GRAPH_LIST, actor)
+
+    def graph(self, graph_id: str, graph: Graph, actor: str | None) -> Graph:
+        """A graph as one actor may use it."""
+        policy = self.policies.graphs.get(graph_id)
+        return graph if policy is None else graph_for(graph, actor, policy)
+
+    def require(
+        self,
+        graph_id: str,
+        actor: str | None,
+        action: str,
+        branch: str | None = None,
+        target: str | None = None,
+    ) -> None:
         """Pass if the actor may do the action, else `Forbidden`."""
-        if self.access is Access.READ_ONLY and action != "read":
+        policy = self.policies.graphs.get(graph_id)
+        if policy is not None:
+            ask(policy, actor, Action(action), branch, target)
+        elif self.access is Access.READ_ONLY and action != Action.READ:
             raise Forbidden(action, actor)
+
+    def require_ever(self, graph_id: str, actor: str | None, action: str) -> None:
+        """Pass if the actor may do the action on any branch; the graph asks about the one."""
+        policy = self.policies.graphs.get(graph_id)
+        if policy is None or not policy.may_ever(actor, Action(action)):
+            self.require(graph_id, actor, action)
+
+    def denial(self, endpoint: ApiEndpoint, call: RouteCall) -> Forbidden | None:
+        """Ask what can be asked before a body is read. What no branch could allow is raised, or,
+        where the body is small and names the branch, is the denial that the request ends with."""
+        assert endpoint.action is not None
+        policy = self.policies.graphs.get(call.graph_id)
+        if policy is None:
+            if not endpoint.also:
+                self.require(call.graph_id, call.actor, endpoint.action)
+            return None
+        action = Action(endpoint.action)
+        branch = (call.one("branch") or _MAIN) if _is_in_query(endpoint, call.headers) else None
+        if any(policy.may_ever(call.actor, Action(each)) for each in (action, *endpoint.also)):
+            if branch is not None:
+                self.require(call.graph_id, call.actor, action, branch)
+            return None
+        denial = policy.decide(call.actor, action, branch).denial
+        if not denial.is_known or not _is_small(endpoint, call):
+            raise denial
+        return denial
+
+
+def _is_in_query(endpoint: ApiEndpoint, headers: RequestHeaders) -> bool:
+    """Whether a request names its branch outside of its body."""
+    if endpoint.size in (BodySize.SPOOLED, BodySize.BLOB):
+        return True
+    return bool(endpoint.other_bodies) and _media(headers) in endpoint.other_bodies
+
+
+def _is_small(endpoint: ApiEndpoint, call: RouteCall) -> bool:
+    """Whether a request has no body, or a small one of JSON."""
+    if endpoint.size is BodySize.NONE:
+        return True
+    length = call.headers.get("content-length")
+    is_short = length is not None and length.isdigit() and int(length) <= call.limits.body_bytes
+    return is_short and _media(call.headers) == JSON
+
+
+def _media(headers: RequestHeaders) -> str:
+    return (headers.get("content-type") or "").partition(";")[0].strip().lower()

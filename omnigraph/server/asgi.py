@@ -19,10 +19,12 @@ import msgspec
 from starlette.datastructures import QueryParams
 
 from omnigraph import __version__
+from omnigraph.errors import Forbidden
 from omnigraph.exec.limits import Stop
 from omnigraph.graph import Graph
+from omnigraph.policy import Action
 from omnigraph.server import feed_waiting, openapi, wire
-from omnigraph.server.access import Gate
+from omnigraph.server.access import Gate, ServedPolicies
 from omnigraph.server.answer_sender import AnswerSender
 from omnigraph.server.bearer import Tokens
 from omnigraph.server.body_reader import BodyReader
@@ -42,7 +44,7 @@ from omnigraph.server.serve_settings import Access, ServerSettings
 from omnigraph.server.served import ServedGraphs
 from omnigraph.server.status import error_answer
 from omnigraph.server.ui.ui_events import commit_events
-from omnigraph.server.ui.ui_front import ServerPages
+from omnigraph.server.ui.ui_front import ServerPages, address_of_page, filled
 from omnigraph.server.ui.ui_table import EVENTS, PAGES
 from omnigraph.server.watchdog import Watchdog
 from omnigraph.storage.stamp import INTERNAL_SCHEMA_VERSION
@@ -78,15 +80,21 @@ def server_endpoints() -> tuple[ApiEndpoint, ...]:
 class ServerApp:
     """The application of one worker."""
 
-    def __init__(self, settings: ServerSettings, graphs: ServedGraphs, log: RequestLog) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        graphs: ServedGraphs,
+        log: RequestLog,
+        policies: ServedPolicies | None = None,
+    ) -> None:
         self.settings = settings
         self.graphs = graphs
         self.log = log
         self.tokens = Tokens(settings.tokens)
-        self._gate = Gate(settings.access, self.tokens)
+        self.gate = Gate(settings.access, self.tokens, policies or ServedPolicies())
         self._default = settings.default_graph or graphs.only
         flat = FLAT if self._default is not None else ()
-        self._pages = ServerPages(settings, graphs, self.tokens)
+        self._pages = ServerPages(settings, graphs, self.gate)
         pages = PAGES if settings.ui else ()
         self._router = Router((*server_endpoints(), *NESTED, *flat, *pages))
         limits = self._limits = settings.limits
@@ -139,7 +147,7 @@ class ServerApp:
     ) -> int:
         """Answer one request; the status that was sent."""
         endpoint: ApiEndpoint | None = None
-        address = _address(scope)
+        address = address_of_page(scope)
         is_page = self.settings.ui and address.startswith("/ui/")
         try:
             with ExitStack() as stack:
@@ -160,6 +168,7 @@ class ServerApp:
             raise
         except Exception as cause:  # noqa: BLE001  every failure is an answer
             error = error_answer(cause)
+            self._count_denial(cause, facts)
             if error.is_fault:
                 self.log.fault(request_id, cause)
             if is_page:
@@ -173,6 +182,16 @@ class ServerApp:
             if error.status in (408, 413):
                 answer.headers["Connection"] = "close"
             return await self._sender.send(answer, scope, receive, send, request_id)
+
+    def _count_denial(self, cause: Exception, facts: dict[str, Any]) -> None:
+        """Count a denial, also one that the answer hides, and say its action in the log."""
+        denial = cause if isinstance(cause, Forbidden) else cause.__cause__
+        if isinstance(denial, Forbidden):
+            facts["denied"] = str(denial.action)
+        elif isinstance(cause, HttpRefusal) and cause.status == 401:
+            facts["denied"] = "authentication"
+        if "denied" in facts:
+            self.metrics.denied(facts["denied"])
 
     async def _answer(
         self,
@@ -189,24 +208,23 @@ class ServerApp:
             return await self._page(endpoint, path, scope, headers, receive, facts, stack)
         if endpoint.action is None:
             return await self._own(endpoint)
-        actor = self._gate.actor(headers.get("authorization"))
+        actor = self.gate.actor(headers)
         facts["actor"] = actor
         if endpoint.operation == "listGraphs":
-            self._gate.require(actor, endpoint.action)
+            self.gate.require_listing(actor)
             entries = [wire.GraphEntry(graph_id=i, uri=uri) for i, uri in self.graphs.listed()]
             return answered(wire.GraphList(graphs=entries))
         if endpoint.operation == "whoami":
-            access = str(self.settings.access)
+            access = "policy" if self.gate.policies.graphs else str(self.settings.access)
             return answered(wire.WhoamiOutput(actor_id=actor, access=access))
         graph_id = path.pop("graph_id", None) or self._default or ""
         facts["graph"] = graph_id
         graph = self.graphs.get(graph_id)
-        self._gate.require(actor, endpoint.action)
         text = scope["query_string"]
         query = QueryParams(text) if text else _NO_PARAMETERS
         call = RouteCall(
             graph_id,
-            graph,
+            self.gate.graph(graph_id, graph, actor),
             actor,
             path,
             query,
@@ -214,13 +232,28 @@ class ServerApp:
             limits=self._limits,
             facts=facts,
             jobs=self._desk,
-            require=partial(self._gate.require, actor),
+            require=partial(self.gate.require, graph_id, actor),
         )
+        try:
+            denial = self.gate.denial(endpoint, call)
+            if denial is None:
+                return await self._run(endpoint, call, receive, stack)
+            return await self._denied(endpoint, call, receive, stack, denial)
+        except Forbidden as denied:
+            if denied.action == Action.INVOKE_QUERY and graph_id in self.gate.policies.graphs:
+                raise HttpRefusal(404, "stored query not found") from denied
+            raise
+
+    # ---- running
+
+    async def _run(
+        self, endpoint: ApiEndpoint, call: RouteCall, receive: Receive, stack: ExitStack
+    ) -> Answer:
         if endpoint.size is not BodySize.NONE:
             await self._bodies.read(endpoint, call, receive, stack)
         if endpoint.lane is Lane.WRITE:
             size = len(call.body) if call.spooled is None else call.spooled.stat().st_size
-            stack.enter_context(self._admission.admitted(actor, size))
+            stack.enter_context(self._admission.admitted(call.actor, size))
             return await self._run_write(endpoint, call)
         return await self._run_feed(endpoint, call, receive)
 
@@ -238,20 +271,22 @@ class ServerApp:
         actor = facts["actor"] = self._pages.actor(endpoint, headers)
         graph_id = path.pop("graph_id", "")
         facts["graph"] = graph_id or None
-        graph = self.graphs.get(graph_id) if graph_id else cast(Graph, None)
-        if endpoint.action is not None:
-            self._gate.require(actor, endpoint.action)
+        graph = cast(Graph, None)
+        if graph_id:
+            graph = self.gate.graph(graph_id, self.graphs.get(graph_id), actor)
+            if endpoint.action is not None:
+                self.gate.require_ever(graph_id, actor, endpoint.action)
         call = RouteCall(
             graph_id,
             graph,
             actor,
             path,
-            _filled(QueryParams(scope["query_string"])),
+            filled(QueryParams(scope["query_string"])),
             headers,
             limits=self._limits,
             facts=facts,
-            require=partial(self._gate.require, actor),
-            visit=self._pages.visit(headers, actor, _address(scope)),
+            require=partial(self.gate.require, graph_id, actor),
+            visit=self._pages.visit(headers, graph_id, actor),
         )
         if endpoint.size is not BodySize.NONE:
             await self._bodies.read(endpoint, call, receive, stack)
@@ -268,12 +303,35 @@ class ServerApp:
             answer.headers.setdefault("Set-Cookie", call.visit.cookie)
         return answer
 
-    # ---- running
+    async def _denied(
+        self,
+        endpoint: ApiEndpoint,
+        call: RouteCall,
+        receive: Receive,
+        stack: ExitStack,
+        denial: Forbidden,
+    ) -> Answer:
+        """Deny a request that no branch would allow: the graph does so when it is asked, and knows
+        the branch. Whatever else is wrong with the request, its sender learns no more."""
+        try:
+            await self._run(endpoint, call, receive, stack)
+        except (Forbidden, ClientGone):
+            raise
+        except Exception:  # noqa: BLE001  it may not even know what is wrong
+            pass
+        raise denial
 
     async def _run_feed(self, endpoint: ApiEndpoint, call: RouteCall, receive: Receive) -> Answer:
         """Run a read; one of the feed may wait for a commit, or become a stream of events."""
 
+        if endpoint.operation not in ("cluster_pollChanges", "cluster_streamChanges"):
+            return await self._run_read(endpoint, call, receive)
+
         async def run(call: RouteCall) -> Answer:
+            # A wait may be long: the actor and its rights are those of now.
+            actor = self.gate.actor(call.headers)
+            graph = self.graphs.get(call.graph_id)
+            call.graph = self.gate.graph(call.graph_id, graph, actor)
             return await self._run_read(endpoint, call, receive)
 
         async def head() -> str:
@@ -283,12 +341,10 @@ class ServerApp:
 
         if endpoint.operation == "cluster_pollChanges":
             return await feed_waiting.long_poll(run, head, call, self.stopping)
-        if endpoint.operation == "cluster_streamChanges":
-            feed_waiting.resumed(call)
-            first = await run(call)
-            stream = feed_waiting.events(run, head, call, first, self.stopping)
-            return Answer(media="text/event-stream", headers=_UNBUFFERED, events=stream)
-        return await run(call)
+        feed_waiting.resumed(call)
+        first = await run(call)
+        stream = feed_waiting.events(run, head, call, first, self.stopping)
+        return Answer(media="text/event-stream", headers=_UNBUFFERED, events=stream)
 
     async def _run_write(self, endpoint: ApiEndpoint, call: RouteCall) -> Answer:
         future = self.writes.submit(lambda: endpoint.route(call), wait_s=self._limits.write_seconds)
@@ -393,18 +449,6 @@ class ServerApp:
 def _request_id(headers: RequestHeaders) -> str:
     given = headers.get("x-request-id")
     return given if given and _REQUEST_ID.fullmatch(given) else os.urandom(8).hex()
-
-
-def _filled(query: QueryParams) -> QueryParams:
-    """The parameters of a form without the fields that were left empty."""
-    return QueryParams([(name, value) for name, value in query.multi_items() if value])
-
-
-def _address(scope: Scope) -> str:
-    """Path and query of a request, as they were sent."""
-    raw = (scope.get("raw_path") or scope["path"].encode()).split(b"?", 1)[0]
-    text = scope["query_string"]
-    return str((raw + b"?" + text if text else raw).decode("latin-1"))
 
 
 def _require_api(headers: RequestHeaders) -> None:

@@ -1,4 +1,4 @@
-"""Bearer tokens: SHA-256 digests by actor, compared in constant time, re-read from their file.
+"""Bearer tokens: actors by SHA-256 digest, compared in constant time, re-read from their file.
 
 Invariant: no token is kept, only its digest. A tokens file that cannot be used leaves the tokens
 that were in force before, and says so.
@@ -27,20 +27,24 @@ def digest_of(token: str) -> str:
 
 
 def digests(tokens: Any, where: str) -> dict[str, str]:
-    """Digests by actor, from a JSON object of tokens or of digests written `sha256:<hex>`."""
+    """Actors by digest, from a JSON object of tokens, or of digests written `sha256:<hex>`. An
+    actor may have several, so that one can be replaced while it is in use."""
     if not isinstance(tokens, Mapping) or not tokens:
         raise BadRequest(f"{where} holds no tokens", 'write {"actor": "token or sha256:…"}')
-    by_actor = {}
-    for actor, token in tokens.items():
-        if not isinstance(token, str) or not token.strip():
-            raise BadRequest(f"{where}: the token of '{actor}' is empty", "give it one")
+    actors: dict[str, str] = {}
+    for actor, given in tokens.items():
         if not actor.strip():
             raise BadRequest(f"{where}: an actor has no name", "give it one")
         noted(actor)
-        by_actor[actor] = _digest(token.strip(), actor, where)
-    if len(set(by_actor.values())) != len(by_actor):
-        raise BadRequest(f"{where}: two actors have one token", "give each its own")
-    return by_actor
+        for token in given if isinstance(given, list) else [given]:
+            if not isinstance(token, str) or not token.strip():
+                raise BadRequest(f"{where}: the token of '{actor}' is empty", "give it one")
+            digest = _digest(token.strip(), actor, where)
+            if actors.setdefault(digest, actor) != actor:
+                raise BadRequest(f"{where}: two actors have one token", "give each its own")
+    if not actors:
+        raise BadRequest(f"{where} holds no tokens", "an actor whose list is empty has none")
+    return actors
 
 
 def _digest(token: str, actor: str, where: str) -> str:
@@ -53,7 +57,7 @@ def _digest(token: str, actor: str, where: str) -> str:
 
 
 def tokens_of_file(path: str) -> dict[str, str]:
-    """Digests by actor from a JSON file."""
+    """Actors by digest from a JSON file."""
     try:
         content = Path(path).read_bytes()
     except OSError as cause:
@@ -68,7 +72,7 @@ def tokens_of_file(path: str) -> dict[str, str]:
 
 
 def tokens_of_text(text: str, variable: str) -> dict[str, str]:
-    """Digests by actor from JSON in an environment variable."""
+    """Actors by digest from JSON in an environment variable."""
     try:
         document = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -79,12 +83,12 @@ def tokens_of_text(text: str, variable: str) -> dict[str, str]:
 class Tokens:
     """The actors that are known."""
 
-    def __init__(self, by_actor: Mapping[str, str]) -> None:
-        self._digests = tuple((digest.encode(), actor) for actor, digest in by_actor.items())
+    def __init__(self, actors: Mapping[str, str]) -> None:
+        self.replace(actors)
 
-    def replace(self, by_actor: Mapping[str, str]) -> None:
-        """Take other tokens, all at once."""
-        self._digests = tuple((digest.encode(), actor) for actor, digest in by_actor.items())
+    def replace(self, actors: Mapping[str, str]) -> None:
+        """Take other tokens, all at once: actors by digest."""
+        self._digests = tuple((digest.encode(), actor) for digest, actor in actors.items())
 
     def actor(self, header: str | None) -> str:
         """The actor of an `Authorization` header, or 401."""

@@ -50,8 +50,9 @@ BEYOND: tuple[ApiEndpoint, ...] = (
     write_row(
         "/jobs",
         "cluster_startJob",
-        "read",
+        "change",
         job_routes.start,
+        also=job_routes.ACTIONS,
         request=wire_jobs.JobRequest,
         answers=wire_jobs.JobOutput,
     ),
@@ -63,8 +64,9 @@ BEYOND: tuple[ApiEndpoint, ...] = (
         write_row(
             "/jobs/{job}",
             "cluster_cancelJob",
-            "read",
+            "change",
             job_routes.cancel,
+            also=job_routes.ACTIONS,
             answers=wire_jobs.JobOutput,
             size=BodySize.NONE,
         ),

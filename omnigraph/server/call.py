@@ -5,16 +5,17 @@ graph and returns an `Answer`; it never touches the connection.
 """
 
 import io
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
 from starlette.datastructures import QueryParams
 
 from omnigraph.errors import BadRequest
 from omnigraph.exec.limits import Stop
 from omnigraph.graph import Graph
+from omnigraph.graph.door import graph_for
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_headers import RequestHeaders
 from omnigraph.server.serve_settings import ServerLimits, ServerSettings
@@ -27,6 +28,14 @@ if TYPE_CHECKING:
 B = TypeVar("B", bound=Body)
 JSON, NDJSON = "application/json", "application/x-ndjson"
 _INTEGER_DIGITS = 18
+
+
+class Require(Protocol):
+    """Pass if the actor of a request may do an action, else raise `Forbidden`."""
+
+    def __call__(
+        self, action: str, branch: str | None = None, target: str | None = None
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +62,12 @@ class RouteCall:
     limits: ServerLimits = field(default_factory=ServerLimits)
     facts: dict[str, Any] = field(default_factory=dict)
     jobs: "JobDesk | None" = None
-    require: Callable[[str], None] = lambda action: None  # that the actor may do an action
+    require: "Require" = lambda action, branch=None, target=None: None
     visit: "PageVisit | None" = None  # of a page
+
+    def whole_graph(self) -> Graph:
+        """The graph without a policy, for work that was asked about."""
+        return graph_for(self.graph, self.actor)
 
     def json(self, shape: type[B]) -> B:
         """The body as JSON of one shape."""

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any, TypedDict
 
-from omnigraph.errors import BadRequest, NotFound
+from omnigraph.errors import BadRequest, Forbidden, NotFound
 from omnigraph.exec.changes.diff import OPS
 from omnigraph.exec.changes.page_sizes import PAGE_CHANGES
+from omnigraph.graph.export_verbs import pinned_export
 from omnigraph.server import wire_changes
 from omnigraph.server.bodies import block_output, cause_output, changes_page
 from omnigraph.server.call import NDJSON, Answer, RouteCall, answered
@@ -26,10 +27,13 @@ def commit_changes(call: RouteCall) -> Answer:
     commit_id = call.path["commit_id"]
     limit = listing_limit(call)
     try:
-        cause = call.graph.commits.get(commit_id)
+        cause = call.whole_graph().commits.get(commit_id)
     except NotFound:
         raise NotFound("commit", commit_id) from None
-    changes = call.graph.commits.changes(commit_id, **listing_filters(call))
+    try:
+        changes = call.graph.commits.changes(commit_id, **listing_filters(call))
+    except Forbidden as denial:
+        raise NotFound("commit", commit_id) from denial  # as if it were not there
     shown = changes_page(changes, limit, call.one("page_token"))
     return answered({"cause": cause_output(cause), **shown})
 
@@ -106,10 +110,10 @@ def export(call: RouteCall) -> Answer:
     body = call.json(wire_changes.ExportRequest)
     if body.branch is not None and body.snapshot is not None:
         raise BadRequest("request may specify branch or snapshot, not both")
-    pinned = call.graph.snapshot(body.branch or MAIN, commit=body.snapshot)
+    pinned = pinned_export(call.graph, body.branch or MAIN, body.snapshot)
     call.facts.update(branch=pinned.branch, commit=pinned.commit_id)
     types = [*(body.type_names or ()), *map(_type_of_table, body.table_keys or ())]
-    lines = call.graph.export_lines(types=types or None, snapshot=pinned.commit_id)
+    lines = call.whole_graph().export_lines(types=types or None, snapshot=pinned.commit_id)
     return _streamed(lines, {"Omnigraph-Snapshot-Id": pinned.commit_id})
 
 

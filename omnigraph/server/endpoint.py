@@ -63,6 +63,7 @@ class ApiEndpoint:
     other_media: tuple[str, ...] = ()  # that the `Accept` header may ask for
     other_bodies: tuple[str, ...] = ()  # content types of bodies that are spooled
     is_page: bool = False  # HTML for people, no part of the API
+    also: tuple[str, ...] = ()  # actions that a request may be about instead
 
     @cached_property
     def segments(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from omnigraph.errors import BadRequest
 from omnigraph.server.call import Answer, RouteCall
@@ -61,8 +62,8 @@ def key_of(call: RouteCall) -> str | None:
 
 
 def mark_of(call: RouteCall, key: str) -> str:
-    """The mark of an actor's key."""
-    return f"http:{call.actor or ''}:{key}"
+    """The mark of an actor's key. An actor's name is encoded, so that no two share a mark."""
+    return f"http:{quote(call.actor or '', safe='')}:{key}"
 
 
 @contextmanager

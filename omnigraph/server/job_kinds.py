@@ -17,12 +17,16 @@ from omnigraph.exec.search.embed import provider_from_env
 from omnigraph.exec.search.embed_seed import Fill, SeedOrder, embed_seed, spec_of
 from omnigraph.exec.upkeep.report_json import cleanup_document, optimize_document
 from omnigraph.graph import Graph
+from omnigraph.graph.door import graph_for
 from omnigraph.server.bodies import commit_output, load_output, merge_output
 from omnigraph.server.job_addresses import require_below
 from omnigraph.server.serve_settings import ServerSettings
 from omnigraph.server.wire_jobs import JobRequest
 from omnigraph.server.write_routes import resolved
 from omnigraph.storage.names import MAIN
+
+Question = tuple[str, str | None, str | None]
+"""An action, and the branch and target that it is about, if any."""
 
 OnSteps = Callable[[Progress | UpkeepProgress], None]
 Document = dict[str, Any]
@@ -50,7 +54,7 @@ class JobKind:
     """How a kind of job runs, and the actions that an actor needs for it."""
 
     run: Callable[[JobOrder], Document]
-    actions: Callable[[JobRequest], tuple[str, ...]]
+    asks: Callable[[JobRequest], tuple[Question, ...]]
     branch: Callable[[JobRequest], str] | None = None  # where its commit is found by its mark
 
 
@@ -167,21 +171,32 @@ def _without_address(document: Document) -> Document:
     return {name: value for name, value in document.items() if name != "uri"}
 
 
-def _load_actions(request: JobRequest) -> tuple[str, ...]:
-    return ("change", "branch_create") if request.from_ is not None else ("change",)
+def _load_asks(request: JobRequest) -> tuple[Question, ...]:
+    """A fork is asked about by the load, which knows whether the branch is missing."""
+    return (("change", request.branch or MAIN, None),)
 
 
-def _merge_actions(request: JobRequest) -> tuple[str, ...]:
-    return ("branch_merge", "branch_delete") if request.delete_branch else ("branch_merge",)
+def _export_asks(request: JobRequest) -> tuple[Question, ...]:
+    """What a snapshot is of is asked about by the export."""
+    return () if request.snapshot is not None else (("export", request.branch or MAIN, None),)
+
+
+def _merge_asks(request: JobRequest) -> tuple[Question, ...]:
+    """To delete the source is asked about separately, by the merge."""
+    return (("branch_merge", request.source, request.target or MAIN),)
+
+
+def _upkeep_asks(request: JobRequest) -> tuple[Question, ...]:
+    return (("change", request.branch or MAIN, None),)
 
 
 KINDS: dict[str, JobKind] = {
-    "load": JobKind(_load, _load_actions, lambda request: request.branch or MAIN),
-    "export": JobKind(_export, lambda request: ("export",)),
-    "merge": JobKind(_merge, _merge_actions, lambda request: request.target or MAIN),
-    "optimize": JobKind(_optimize, lambda request: ("change",)),
-    "cleanup": JobKind(_cleanup, lambda request: ("admin",)),
-    "embed": JobKind(_embed, lambda request: ("change",)),
+    "load": JobKind(_load, _load_asks, lambda request: request.branch or MAIN),
+    "export": JobKind(_export, _export_asks),
+    "merge": JobKind(_merge, _merge_asks, lambda request: request.target or MAIN),
+    "optimize": JobKind(_optimize, _upkeep_asks),
+    "cleanup": JobKind(_cleanup, lambda request: (("admin", None, None),)),
+    "embed": JobKind(_embed, lambda request: (("change", None, None),)),
 }
 
 
@@ -209,5 +224,5 @@ def committed(graph: Graph, request: JobRequest, mark: str) -> Document | None:
     branch = KINDS[request.kind].branch
     if branch is None:
         return None
-    commit = graph.commits.once(mark, branch(request))
+    commit = graph_for(graph, None).commits.once(mark, branch(request))
     return None if commit is None else {"commit": _builtins(commit_output(commit))}

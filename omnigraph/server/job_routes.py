@@ -15,13 +15,16 @@ from omnigraph.server.job_records import QUEUED, JobRecords, new_record, now_us
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.wire_jobs import JobList, JobOutput, JobRequest
 
+ACTIONS = ("export", "branch_merge", "admin")
+"""Actions of kinds of jobs, beside `change`."""
+
 
 def start(call: RouteCall) -> Answer:
     """Start a load, export, merge, optimize, cleanup or embed in the background."""
     assert call.jobs is not None
     request = checked_request(call.json(JobRequest), call.jobs.settings)
-    for action in KINDS[request.kind].actions(request):
-        call.require(action)
+    for question in KINDS[request.kind].asks(request):
+        call.require(*question)
     _require_own_names(request)
     key = key_of(call)
     job_id = str(ULID()) if key is None else _id_of(mark_of(call, key))
@@ -50,11 +53,13 @@ def _id_of(mark: str) -> str:
 
 def jobs(call: RouteCall) -> Answer:
     """The newest jobs, newest first."""
+    call.require("read")
     return answered(JobList(jobs=JobRecords(call.graph).list()))
 
 
 def one_job(call: RouteCall) -> Answer:
     """A job: its stage, rows and rate, then its result or error."""
+    call.require("read")
     return answered(JobRecords(call.graph).get(call.path["job"]).shown)
 
 
@@ -62,6 +67,6 @@ def cancel(call: RouteCall) -> Answer:
     """Cancel a job, which ends where it next reports; one that has ended is shown as it is."""
     assert call.jobs is not None
     record = JobRecords(call.graph).get(call.path["job"])
-    for action in KINDS[record.request.kind].actions(record.request):
-        call.require(action)
+    for question in KINDS[record.request.kind].asks(record.request):
+        call.require(*question)
     return answered(call.jobs.runner.cancel(call.graph, call.path["job"]))

@@ -20,6 +20,7 @@ _HELP = {
     "omnigraph_request_seconds": ("histogram", "Time to answer by route."),
     "omnigraph_commits_total": ("counter", "Commits published by this server."),
     "omnigraph_conflicts_total": ("counter", "Requests answered with 409 or 412."),
+    "omnigraph_denials_total": ("counter", "Requests that were denied, by action."),
     "omnigraph_retries_total": ("counter", "Publishes that were raced and begun again."),
     "omnigraph_recoveries_total": ("counter", "Interrupted writes that were settled."),
     "omnigraph_cache_bytes": ("gauge", "Bytes kept in memory between queries."),
@@ -47,6 +48,7 @@ class Metrics:
         self._requests: Counter[tuple[str, int]] = Counter()
         self._seconds: dict[str, list[float]] = {}
         self._conflicts = 0.0
+        self._denials: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def observe(self, route: str, status: int, seconds: float) -> None:
@@ -62,6 +64,10 @@ class Metrics:
                 break
         series[-2] += seconds
         series[-1] += 1
+
+    def denied(self, action: str) -> None:
+        """Count one denial. Called by the event loop alone."""
+        self._denials[action] += 1
 
     def write(self) -> None:
         """Leave the metrics of this worker where every worker sees them."""
@@ -100,6 +106,8 @@ class Metrics:
             series[f'omnigraph_request_seconds_sum{{route="{route}"}}'] = values[-2]
             series[f'omnigraph_request_seconds_count{{route="{route}"}}'] = values[-1]
         series["omnigraph_conflicts_total"] = self._conflicts
+        for action, number in list(self._denials.items()):
+            series[f'omnigraph_denials_total{{action="{action}"}}'] = number
         series.update(self._totals())
         return series
 

@@ -4,7 +4,7 @@ Invariant: a route is one call on the graph and one rendering.
 """
 
 from omnigraph.errors import BadRequest
-from omnigraph.graph.door import USE_MUTATE
+from omnigraph.graph.door import USE_QUERY
 from omnigraph.graph.handles import Transaction
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.explain import explain as explain_plan
@@ -96,11 +96,11 @@ def transact(call: RouteCall) -> Answer:
     if not 0 < len(body.statements) <= _STATEMENTS_MAX:
         raise BadRequest(f"a transaction has 1 to {_STATEMENTS_MAX} statements")
     with write_once(call, branch) as once:
-        done = None if once.mark is None else call.graph.commits.once(once.mark, branch)
-        if done is not None:
-            return once.replayed(_first_answer(call, branch, done), done, repeated=True)
         note = noted(call.actor, body.message, once.metadata(body.metadata))
         block = Transaction(call.graph, note, branch, body.if_commit, once.mark)
+        done = block.done_before()
+        if done is not None:
+            return once.replayed(_first_answer(call, branch, done), done, repeated=True)
         with block:
             results = [_statement(block, each) for each in body.statements]
             if once.mark is not None:
@@ -140,18 +140,18 @@ def _statement(
     block: Transaction, statement: wire_beyond.TransactionStatement
 ) -> wire_beyond.TransactionResult:
     try:
-        rows = block.query(statement.query, statement.params, statement.name, engine="local")
-    except BadRequest as cause:
-        if cause.hint != USE_MUTATE:
-            raise
         done = block.mutate(statement.query, statement.params, statement.name)
+    except BadRequest as cause:
+        if cause.hint != USE_QUERY:
+            raise
+        rows = block.query(statement.query, statement.params, statement.name, engine="local")
         return wire_beyond.TransactionResult(
-            query_name=done.query_name,
-            affected_nodes=done.affected_nodes,
-            affected_edges=done.affected_edges,
+            query_name=rows.query_name, row_count=len(rows), columns=rows.columns, rows=rows.rows
         )
     return wire_beyond.TransactionResult(
-        query_name=rows.query_name, row_count=len(rows), columns=rows.columns, rows=rows.rows
+        query_name=done.query_name,
+        affected_nodes=done.affected_nodes,
+        affected_edges=done.affected_edges,
     )
 
 
@@ -185,8 +185,9 @@ def indexes(call: RouteCall) -> Answer:
     """Every index that the schema asks for, and what it covers."""
     call.only("branch", "snapshot")
     branch, snapshot = call.one("branch"), call.one("snapshot")
-    commit = snapshot or branch or MAIN
-    head = call.graph.commits.get(commit).id
+    if branch is not None and snapshot is not None:
+        raise BadRequest("request may specify branch or snapshot, not both")
+    head = call.graph.snapshot(branch or MAIN, commit=snapshot).commit_id
     listed = [each.to_json() for each in call.graph.indexes(snapshot=head)]
     return answered({"indexes": listed, "graph_commit_id": head})
 

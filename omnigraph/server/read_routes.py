@@ -88,6 +88,7 @@ def _capped(call: RouteCall, answer: Answer) -> Answer:
 
 def stored_queries(call: RouteCall) -> Answer:
     """Every stored query: none without a cluster."""
+    call.require("read", MAIN)
     return answered(wire.QueryCatalog(queries=[]))
 
 

@@ -67,7 +67,9 @@ class ServerSettings:
     workers: int = 1
     access: Access = Access.OPEN
     tokens_file: str | None = None
-    tokens: dict[str, str] = field(default_factory=dict)  # actor to digest
+    tokens: dict[str, str] = field(default_factory=dict)  # digest to actor
+    policies: dict[str, str] = field(default_factory=dict)  # graph id to file
+    server_policy: str | None = None  # the file that grants graph_list
     limits: ServerLimits = ServerLimits()
     require_all_graphs: bool = False
     default_graph: str | None = None  # the one the flat routes are about

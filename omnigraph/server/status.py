@@ -155,6 +155,7 @@ TABLE: dict[type[e.OmnigraphError], ErrorRow] = {
     e.NotRevertible: ErrorRow(409),
     e.SchemaDiffers: ErrorRow(409),
     e.Forbidden: ErrorRow(403),
+    e.PolicyInvalid: ErrorRow(500, text=_INTERNAL),
     e.Unauthenticated: ErrorRow(401),
     e.NotServed: ErrorRow(400),
     e.Conflict: ErrorRow(409),

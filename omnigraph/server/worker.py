@@ -23,8 +23,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from omnigraph.errors import OmnigraphError
 from omnigraph.server import wire
 from omnigraph.server.asgi import ServerApp
-from omnigraph.server.bearer import tokens_of_file
 from omnigraph.server.connection import ABORT
+from omnigraph.server.policy_files import ReloadedFiles, policies_of
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_log import RequestLog
 from omnigraph.server.serve_settings import SETTINGS_FILE, ServerSettings
@@ -110,9 +110,12 @@ class Worker:
         faults = self._graphs.open_all(require_all=self._settings.require_all_graphs)
         for graph_id, fault in faults.items():
             self._log.event("graph_not_open", graph=graph_id, cause=fault)
-        self._app = ServerApp(self._settings, self._graphs, self._log)
+        policies = policies_of(self._settings)
+        self._app = ServerApp(self._settings, self._graphs, self._log, policies)
+        self._files = ReloadedFiles(self._settings, self._app.gate, self._log)
         self._clock = UpkeepClock(parse_schedule(self._settings.upkeep), self._app.jobs.start)
-        self._reload()  # the file may have changed since the server started
+        if self._settings.tokens_file is not None:
+            self._files.reload()  # it may have changed since the server started
         self._server = WorkerServer(self._config())
         with asyncio.Runner(loop_factory=self._server.config.get_loop_factory()) as runner:
             runner.run(self._serve(ready, life))
@@ -142,7 +145,7 @@ class Worker:
     async def _serve(self, ready: int, life: int) -> None:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._stop)
-        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        loop.add_signal_handler(signal.SIGHUP, self._files.reload)
         loop.add_reader(life, self._stop)
         upkeep = loop.create_task(self._upkeep(ready))
         try:
@@ -163,6 +166,7 @@ class Worker:
             await asyncio.sleep(_WRITE_METRICS_S)
             await loop.run_in_executor(None, self._graphs.retry)
             await loop.run_in_executor(None, self._look_at_clock)
+            await loop.run_in_executor(None, self._files.look)
 
     def _look_at_clock(self) -> None:
         """Start the upkeep that became due."""
@@ -176,15 +180,6 @@ class Worker:
         self._app.jobs.stop()  # its jobs end while requests are drained
         self._app.stopping.set()  # event streams end now, and not when a client leaves
         self._server.should_exit = True
-
-    def _reload(self) -> None:
-        """Take the tokens of the file as they are now; a broken file changes nothing."""
-        if self._settings.tokens_file is None:
-            return
-        try:
-            self._app.tokens.replace(tokens_of_file(self._settings.tokens_file))
-        except OmnigraphError as cause:
-            self._log.event("tokens_kept", cause=str(cause))
 
 
 def main(arguments: list[str]) -> int:

@@ -198,7 +198,7 @@ def decode_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_TRANSACTIONS = "tx/"  # branches for the length of a block, of which nothing need be known
+TRANSACTIONS = "tx/"  # branches for the length of a block, of which nothing need be known
 
 
 def _nodes_first(table_key: str) -> tuple[bool, str]:
@@ -236,7 +236,7 @@ class Commit(CommitFacts):
             signs = (("+", counts.inserted), ("~", counts.updated), ("-", counts.deleted))
             changed += [f"{sign}{count}" for sign, count in signs if count]
             changed.append(parse_table_key(key)[1])
-        if self.merged_from is not None and not self.merged_from[0].startswith(_TRANSACTIONS):
+        if self.merged_from is not None and not self.merged_from[0].startswith(TRANSACTIONS):
             changed.append(f"[merge {self.merged_from[0]}]")
         return " ".join(changed)
 

@@ -15,13 +15,30 @@ from tests.cli.program import start
     [
         (("serve", "g.omni"), "there are no tokens"),
         (("serve", "nowhere.omni", "--unauthenticated"), "graph '"),
-        (("serve", "g.omni", "--unauthenticated", "--policy", "x.cedar"), "policies come with"),
+        (("serve", "g.omni", "--unauthenticated", "--policy", "none.yaml"), "cannot be read"),
+        (
+            ("serve", "g.omni", "--unauthenticated", "--policy", "p.yaml"),
+            "there is a policy, and no",
+        ),
+        (("serve", "g.omni", "--policy", "p.yaml"), "there is a policy, and no token"),
+        (("serve", "g.omni", "--tokens", "t.json", "--policy", "bad.yaml"), "version is 7"),
+        (
+            ("serve", "g.omni", "--tokens", "t.json", "--policy", "p.yaml", "--policy", "p.yaml"),
+            "two",
+        ),
+        (
+            ("serve", "g.omni", "--tokens", "t.json", "--policy", "p.yaml", "--trust-tokens"),
+            "choose one",
+        ),
     ],
 )
 def test_a_server_that_cannot_start_says_why(
-    prepared: Path, words: tuple[str, ...], sentence: str
+    people: Path, words: tuple[str, ...], sentence: str
 ) -> None:
-    done = start(*words, cwd=prepared)
+    (people / "p.yaml").write_text("version: 1")
+    (people / "bad.yaml").write_text("version: 7")
+    (people / "t.json").write_text('{"act-ada": "secret"}')
+    done = start(*words, cwd=people)
     assert (done.returncode, done.stdout) == (1, "")
     assert sentence in done.stderr
     assert done.stderr.startswith("error: ")

@@ -167,7 +167,7 @@ def test_a_cluster_is_not_there_yet(no_settings: Path) -> None:
         assert "clusters come with a later release" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["cluster", "policy", "queries"])
+@pytest.mark.parametrize("name", ["cluster", "queries"])
 def test_a_command_that_needs_a_cluster_says_so(name: str) -> None:
     done = run(name, "list", "--json", "--config", ".")
     assert (done.returncode, done.stdout) == (1, "")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -30,6 +31,16 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
         # Every executor unpacks it, and most of that time would go into the compression.
         patched.setattr("omnigraph.pipeline.package._COMPRESSION", 0)
         return build(tmp_path_factory.mktemp("archive"))
+
+
+@pytest.fixture
+def unpacked() -> Iterator[Path]:
+    """Where the executors of `local-cluster` unpack the archive: Spark lets nobody choose it."""
+    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415
+
+    folder = Path(_find_spark_home()) / "work"
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_CL1_the_archive_has_what_a_cluster_lacks(archive: Path) -> None:
@@ -73,6 +84,7 @@ def load_with_mishaps(tmp_path: Path, archive: Path, master: str) -> dict[str, A
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unpacked")
 def test_CL2_two_workers_one_killed_and_a_task_that_fails_twice(
     tmp_path: Path, archive: Path
 ) -> None:
@@ -83,7 +95,7 @@ def test_CL2_two_workers_one_killed_and_a_task_that_fails_twice(
 
 
 @pytest.fixture
-def master() -> Iterator[str]:
+def master(tmp_path: Path) -> Iterator[str]:
     """A standalone master with two workers, each a process with an address of its own."""
     from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415
 
@@ -104,7 +116,8 @@ def master() -> Iterator[str]:
     started = [launched("master.Master", "127.0.0.1", "--port", "17077")]
     time.sleep(8)
     for number in (1, 2):
-        words = ("--cores", "1", "--memory", "1g", "spark://127.0.0.1:17077")
+        room = ("--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / f"work{number}"))
+        words = (*room, "spark://127.0.0.1:17077")
         started.append(launched("worker.Worker", f"127.0.0.{number}", *words))
     yield "spark://127.0.0.1:17077"
     for process in started:

@@ -18,6 +18,7 @@ from tests.exec.bulk import contents, new_graph
 
 ROOT = Path(__file__).parents[2]
 ROWS_A_FILE = 3
+STANDSTILL_S = 600
 
 
 def fill(folder: Path, files: int) -> Counter[str]:
@@ -53,25 +54,31 @@ def commits(uri: str) -> int:
     return len(og.open(uri, read_only=True).commits.list())
 
 
+def wait(process: "subprocess.Popen[bytes]", uri: str, until: int | None = None) -> None:
+    """Return when the query has ended or made so many commits; fail if it makes none for long."""
+    seen, since = commits(uri), time.monotonic()
+    while process.poll() is None and (until is None or seen < until):
+        time.sleep(0.1 if until is not None else 2)
+        if (now := commits(uri)) > seen:
+            seen, since = now, time.monotonic()
+        assert time.monotonic() - since < STANDSTILL_S, "the query stands still"
+
+
 def run_to_its_end(graph: Graph, folder: Path, way: str, kills: int, dice: random.Random) -> int:
     """Start the query again and again, killing it so many times; how often it was killed."""
     killed = 0
-    deadline = time.monotonic() + 1_500
-    while time.monotonic() < deadline:
+    while True:
         process = start(graph.uri, folder, way)
         if killed < kills:
-            wanted = commits(graph.uri) + dice.randrange(1, 4)
-            while process.poll() is None and commits(graph.uri) < wanted:
-                time.sleep(0.05)
+            wait(process, graph.uri, commits(graph.uri) + dice.randrange(1, 4))
             time.sleep(dice.random())
         else:
-            process.wait(600)
+            wait(process, graph.uri)
         if process.poll() is not None:
             assert process.returncode == 0, (folder / "log").read_text()[-3_000:]
             return killed
         kill(process, whole=dice.random() < 0.5)
         killed += 1
-    raise AssertionError("the query never ended")
 
 
 def require_once(graph: Graph, rows: Counter[str], files: int, kills: int) -> None:

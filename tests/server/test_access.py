@@ -87,7 +87,9 @@ def test_SV6_tokens_are_digests_and_may_be_given_as_such(tmp_path: Path) -> None
     assert "secret" not in repr(vars(known))
     file = tmp_path / "tokens.json"
     file.write_text(json.dumps({"a": "secret"}))
-    assert tokens_of_file(str(file)) == {"a": secret}
+    assert tokens_of_file(str(file)) == {secret: "a"}
+    several = Tokens(digests({"a": ["old", "new"], "b": []}, "here"))
+    assert several.actor("Bearer old") == several.actor("Bearer new") == "a"
     known.replace(tokens_of_text('{"c": "third"}', "OMNIGRAPH_X"))
     with pytest.raises(HttpRefusal):
         known.actor("Bearer secret")
@@ -95,7 +97,18 @@ def test_SV6_tokens_are_digests_and_may_be_given_as_such(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "tokens",
-    [{}, [], "x", {"a": ""}, {"a": 7}, {"a": "x", "b": "x"}, {"a": "sha256:zz"}, {"": "x"}],
+    [
+        {},
+        [],
+        "x",
+        {"a": ""},
+        {"a": 7},
+        {"a": "x", "b": "x"},
+        {"a": []},
+        {"a": ["x", ""]},
+        {"a": "sha256:zz"},
+        {"": "x"},
+    ],
 )
 def test_tokens_that_cannot_be_used_are_refused(tokens: object) -> None:
     with pytest.raises(BadRequest):

@@ -37,6 +37,7 @@ EXPECTED: dict[str, tuple[int, str | None, tuple[str, ...]]] = {
     "NotRevertible": (409, "conflict", ()),
     "SchemaDiffers": (409, "conflict", ()),
     "Forbidden": (403, "forbidden", ()),
+    "PolicyInvalid": (500, "internal", ()),
     "Unauthenticated": (401, "unauthorized", ()),
     "NotServed": (400, "bad_request", ()),
     "ServerBusy": (429, "too_many_requests", ()),

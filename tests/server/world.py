@@ -18,6 +18,7 @@ import omnigraph as og
 from omnigraph.server import wire, wire_errors
 from omnigraph.server.asgi import ServerApp
 from omnigraph.server.bearer import digest_of
+from omnigraph.server.policy_files import policies_of
 from omnigraph.server.request_log import RequestLog
 from omnigraph.server.serve_settings import Access, ServerLimits, ServerSettings
 from omnigraph.server.served import ServedGraphs
@@ -63,7 +64,8 @@ class Served:
         self.graphs = ServedGraphs(settings.graphs)
         self.graphs.open_all(require_all=True)
         self.log = io.StringIO()
-        self.app = ServerApp(settings, self.graphs, RequestLog(as_json=settings.log_json))
+        log = RequestLog(as_json=settings.log_json)
+        self.app = ServerApp(settings, self.graphs, log, policies_of(settings))
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address = self._socket.getsockname()[:2]
         self.url = f"http://127.0.0.1:{self.address[1]}"
@@ -128,7 +130,7 @@ def served(
 ) -> Iterator[Served]:
     """A server of some graphs."""
     every = [uris] if isinstance(uris, str) else uris
-    tokens = {} if access is Access.OPEN else {a: digest_of(t) for a, t in TOKENS.items()}
+    tokens = {} if access is Access.OPEN else {digest_of(t): a for a, t in TOKENS.items()}
     facts = ServerSettings(
         graphs={Path(uri).name.removesuffix(".omni"): uri for uri in every},
         access=access,

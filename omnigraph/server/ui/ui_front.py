@@ -3,12 +3,16 @@
 Invariant: a refusal is a page that says what to do next, and holds no more than the API would say.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from starlette.datastructures import QueryParams
+
 from omnigraph.errors import OmnigraphError
-from omnigraph.server.bearer import Tokens
+from omnigraph.server.access import Gate
 from omnigraph.server.call import Answer, RouteCall
+from omnigraph.server.connection import Scope
 from omnigraph.server.endpoint import ApiEndpoint
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_headers import RequestHeaders
@@ -33,20 +37,21 @@ _SAID = {
 
 @dataclass(frozen=True, slots=True)
 class PageVisit:
-    """A browser's request: its address, the token of its forms and the cookie it still needs."""
+    """A browser's request: the token of its forms and the cookie it still needs."""
 
-    address: str
     csrf: str
     cookie: str | None
     is_open: bool
     front: "ServerPages"
+    may: Callable[[str], bool]  # whether the actor may do an action, on a branch at least
 
 
 class ServerPages:
     """The pages of one worker that are about no graph, and what all pages share."""
 
-    def __init__(self, settings: ServerSettings, graphs: ServedGraphs, tokens: Tokens) -> None:
-        self.sessions = UiSessions(settings, tokens)
+    def __init__(self, settings: ServerSettings, graphs: ServedGraphs, gate: Gate) -> None:
+        self.sessions = UiSessions(settings, gate.tokens)
+        self.gate = gate
         self.graphs = graphs
 
     def actor(self, endpoint: ApiEndpoint, headers: RequestHeaders) -> str | None:
@@ -58,11 +63,19 @@ class ServerPages:
                 return None
         return self.sessions.actor(headers)
 
-    def visit(self, headers: RequestHeaders, actor: str | None, address: str) -> PageVisit:
+    def visit(self, headers: RequestHeaders, graph_id: str, actor: str | None) -> PageVisit:
         """What a page needs to know of the browser."""
         nonce, cookie = self.sessions.browser(headers)
         csrf = self.sessions.csrf(nonce, actor)
-        return PageVisit(address, csrf, cookie, self.sessions.is_open, self)
+
+        def may(action: str) -> bool:
+            try:
+                self.gate.require_ever(graph_id, actor, action)
+            except OmnigraphError:
+                return False
+            return True
+
+        return PageVisit(csrf, cookie, self.sessions.is_open, self, may)
 
     def admit(self, endpoint: ApiEndpoint, call: RouteCall) -> None:
         """Pass for a request that reads, or a form of ours."""
@@ -93,6 +106,18 @@ class ServerPages:
         }
 
 
+def filled(query: QueryParams) -> QueryParams:
+    """The parameters of a form without the fields that were left empty."""
+    return QueryParams([(name, value) for name, value in query.multi_items() if value])
+
+
+def address_of_page(scope: Scope) -> str:
+    """Path and query of a request, as they were sent."""
+    raw = (scope.get("raw_path") or scope["path"].encode()).split(b"?", 1)[0]
+    text = scope["query_string"]
+    return str((raw + b"?" + text if text else raw).decode("latin-1"))
+
+
 def _front(call: RouteCall) -> ServerPages:
     assert call.visit is not None
     return call.visit.front
@@ -116,7 +141,7 @@ def graphs(call: RouteCall) -> Answer:
     only = front.graphs.only
     if only is not None and ready.get(only) and call.one("all") is None:
         return moved(link(only))
-    call.require("graph_list")
+    front.gate.require_listing(call.actor)
     opened = dict(front.graphs.listed())
     rows = []
     for graph_id in sorted(ready):

@@ -1,0 +1,189 @@
+"""Access control of a handle: its actor is asked for before each verb of a graph does its work.
+
+Invariant: a verb asks once, first, about the branch that it is really about: a name is asked for
+trimmed, as storage trims it, and a point in time as the branch that owns its commit. With a policy
+and no actor, nothing is allowed. A handle of an actor writes as that actor and as no other.
+"""
+
+import os
+
+from omnigraph.errors import BadRequest, Forbidden, NotFound
+from omnigraph.exec.points import POINT, Points
+from omnigraph.policy.actions import Action, PolicyKind
+from omnigraph.policy.decisions import Policy
+from omnigraph.storage.names import MAIN, require_actor
+from omnigraph.storage.records import TRANSACTIONS, Snapshot
+from omnigraph.storage.store import Store
+
+
+def ask(
+    policy: Policy,
+    actor: str | None,
+    action: Action,
+    branch: str | None = None,
+    target: str | None = None,
+) -> None:
+    """Pass if a policy allows an action, else raise `Forbidden`. Names are taken as storage takes
+    them, without spaces around them."""
+    branch = None if branch is None else branch.strip()
+    target = None if target is None else target.strip()
+    if any(name is not None and name.startswith(TRANSACTIONS) for name in (branch, target)):
+        # The branch of somebody's transaction becomes part of another branch at its end.
+        raise Forbidden(action, actor, branch, target)
+    policy.decide(actor, action, branch, target).require()
+
+
+class Guard:
+    """What the actor of one handle may do; without a policy, everything."""
+
+    def __init__(
+        self, store: Store, policy: Policy | None = None, actor: str | None = None
+    ) -> None:
+        require_actor(actor)
+        self._store = store
+        self._points = Points(store)
+        self.policy = policy
+        self.actor = actor
+
+    # ---- questions
+
+    def require(
+        self,
+        action: Action,
+        branch: str | None = None,
+        target: str | None = None,
+        actor: str | None = None,
+    ) -> str | None:
+        """Pass if the action is allowed, else raise `Forbidden`; the actor that does it."""
+        acting = self._acting(actor)
+        if self.policy is None:
+            return acting
+        ask(self.policy, acting, action, branch, target)
+        return acting
+
+    def _acting(self, actor: str | None) -> str | None:
+        """The actor of a call: as given, else that of the handle."""
+        if actor is None:
+            return self.actor
+        require_actor(actor)
+        if self.policy is not None and self.actor not in (None, actor):
+            raise BadRequest(
+                f"this handle acts as '{self.actor}', not as '{actor}'", "open one with that actor"
+            )
+        return actor
+
+    def lifted(self) -> "Guard":
+        """The same actor without a policy, for work that was asked about as a whole."""
+        return Guard(self._store, None, self.actor)
+
+    def require_ever(
+        self,
+        action: Action,
+        branch: str | None = None,
+        target: str | None = None,
+        actor: str | None = None,
+    ) -> None:
+        """Refuse before anything is looked for, if no branch could be allowed."""
+        acting = self._acting(actor)
+        if self.policy is not None and not self.policy.may_ever(acting, action):
+            ask(self.policy, acting, action, branch, target)
+
+    # ---- reads
+
+    def reads_graph(self) -> None:
+        """A read that is about no branch."""
+        self.require(Action.READ)
+
+    def reads(self, branch: str) -> None:
+        """A read of a branch."""
+        self.require(Action.READ, branch)
+
+    def reads_point(self, point: str) -> None:
+        """A read of the history that leads to a point in time."""
+        if self.policy is not None:
+            self.require_ever(Action.READ, point)
+            self.require(Action.READ, self._points.snapshot(point, kind="branch").branch)
+
+    def pinned(
+        self, branch: str | None, snapshot: str | None, action: Action = Action.READ
+    ) -> Snapshot:
+        """What a read or an export sees, once it is allowed."""
+        self.require_ever(action, branch if snapshot is None else None)
+        pinned = self._points.pinned(branch, snapshot)
+        self.require(action, pinned.branch)
+        return pinned
+
+    def seen(self, point: str) -> Snapshot:
+        """What a read at a point in time sees, once it is allowed."""
+        self.require_ever(Action.READ, point)
+        pinned = self._points.snapshot(point, kind=POINT)
+        self.require(Action.READ, pinned.branch)
+        return pinned
+
+    def exports_graph(self) -> None:
+        """A copy of the whole graph."""
+        self.require(Action.EXPORT)
+
+    # ---- writes: each gives the actor of the commit
+
+    def changes(self, branch: str, actor: str | None = None) -> str | None:
+        """A write of rows to a branch."""
+        return self.require(Action.CHANGE, branch, actor=actor)
+
+    def copies(self, source: str | None, branch: str) -> None:
+        """A write that brings a branch what another one had: it shows what it brings."""
+        if (source or MAIN) != branch.strip():
+            self.require(Action.READ, source or MAIN)
+
+    def loads(
+        self, branch: str, base: str | None, actor: str | None
+    ) -> tuple[str | None, str | None]:
+        """A load, which forks a branch that is missing: the actor, and the branch to fork from."""
+        acting = self.changes(branch, actor)
+        if self.policy is None or base is None:
+            return acting, base
+        try:
+            self._store.snapshot(branch)
+        except NotFound:
+            self._forks(branch, base, acting)
+            return acting, base
+        # Should it vanish meanwhile, it is missing: nobody was asked whether it may be made.
+        return acting, None
+
+    def _forks(self, name: str, base: str, actor: str | None = None) -> str | None:
+        if self.policy is None:
+            return self._acting(actor)
+        self.require_ever(Action.BRANCH_CREATE, base, name, actor)
+        source = self._points.snapshot(base, kind="branch").branch
+        return self.require(Action.BRANCH_CREATE, source, name, actor)
+
+    def creates(self, name: str, base: str) -> None:
+        """A new branch, or a tag, of a point in time."""
+        self._forks(name, base)
+
+    def deletes(self, name: str) -> None:
+        """The end of a branch or a tag."""
+        self.require(Action.BRANCH_DELETE, target=name)
+
+    def merges(self, source: str, into: str, actor: str | None = None) -> str | None:
+        """A merge of one branch into another."""
+        return self.require(Action.BRANCH_MERGE, source, into, actor)
+
+    def applies_schema(self, branch: str, actor: str | None = None) -> str | None:
+        """A change of the schema of a branch."""
+        return self.require(Action.SCHEMA_APPLY, target=branch, actor=actor)
+
+    def administers(self, actor: str | None = None) -> str | None:
+        """Upkeep that is about no branch and can take something away."""
+        return self.require(Action.ADMIN, actor=actor)
+
+
+def policy_of(given: str | os.PathLike[str] | Policy | None) -> Policy | None:
+    """A policy for one graph: as it is, or from its file."""
+    if given is None:
+        return None
+    if isinstance(given, Policy):
+        if given.file.kind is PolicyKind.SERVER:
+            raise BadRequest("this policy is for a server, not for a graph", "pass another one")
+        return given
+    return Policy.of_file(given, PolicyKind.GRAPH)

@@ -1,0 +1,7 @@
+"""Policy: may this actor do this action, on this branch?"""
+
+from omnigraph.policy.actions import Action, PolicyKind, action_of
+from omnigraph.policy.decisions import Decision, Policy
+from omnigraph.policy.policy_file import PolicyFile, parse_policy
+
+__all__ = ["Action", "Decision", "Policy", "PolicyFile", "PolicyKind", "action_of", "parse_policy"]
