@@ -12,7 +12,7 @@ from omnigraph.draw.svg import Picture, colour_of, element, number, shortened, t
 
 _LINE, _CHAR, _PAD, _MARGIN = 16.0, 6.8, 10.0, 50.0
 _PROPERTIES_MAX, _CHARS_MAX = 14, 34
-_SPACE = 210.0
+_WIDE, _HIGH = 150.0, 70.0  # a screen is wider than it is high
 
 
 def schema_picture(title: str, catalog: Catalog) -> Picture:
@@ -51,7 +51,7 @@ def _arranged(
     nodes: list[NodeType], edges: list[EdgeType], sizes: dict[str, tuple[float, float]]
 ) -> dict[str, Point]:
     laid = positions([[node.name for node in nodes]], [(e.source, e.target) for e in edges])
-    boxes = {name: (x * _SPACE, y * _SPACE, *sizes[name]) for name, (x, y) in laid.items()}
+    boxes = {name: (x * _WIDE, y * _HIGH, *sizes[name]) for name, (x, y) in laid.items()}
     centres = separated(boxes, 70.0)
     left = min(x - sizes[name][0] / 2 for name, (x, _) in centres.items()) - _MARGIN
     top = min(y - sizes[name][1] / 2 for name, (_, y) in centres.items()) - _MARGIN

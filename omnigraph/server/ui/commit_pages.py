@@ -191,7 +191,6 @@ def revert_here(call: RouteCall) -> Answer:
     branch = form.get("branch", "")
     try:
         if not branch:
-            call.require("branch_create")
             branch = call.graph.branches.create(required(form, "new_branch", "the new branch"))
         done = call.graph.revert(
             commit_id, onto=branch, actor=call.actor, message=form.get("message") or None

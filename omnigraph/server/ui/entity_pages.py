@@ -289,7 +289,6 @@ def _branch_of(call: RouteCall, form: dict[str, str]) -> str:
     if form.get("branch"):
         return form["branch"]
     name = required(form, "new_branch", "the branch to write to")
-    call.require("branch_create")
     return call.graph.branches.create(name, from_=form.get("point") or MAIN)
 
 

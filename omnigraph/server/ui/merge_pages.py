@@ -108,7 +108,7 @@ def _shown(call: RouteCall, target: str, conflict: MergeConflict) -> dict[str, A
 
 
 def _values(image: dict[str, Any] | None) -> dict[str, Any]:
-    """The values of one side of a conflict, with the ends of an edge; empty where it is not there."""
+    """The values of one side of a conflict; none where it is not there."""
     if image is None:
         return {}
     return {**image.get("endpoints", {}), **image.get("properties", {})}
@@ -123,8 +123,6 @@ def merge(call: RouteCall) -> Answer:
     call.facts.update(branch=target)
     deletes = form.get("delete") == "on"
     try:
-        if deletes:
-            call.require("branch_delete")
         done = call.graph.branches.merge(
             source,
             target,
