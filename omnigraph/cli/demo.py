@@ -187,7 +187,7 @@ class _DemoRun:
         self._step("A history to look at")
         commits = _COMMITS if edges >= _COMMITS_EDGES else _COMMITS_FEW
         demo_history.write_history(self.folder, commits, _HERO)
-        self._do(f"branch merge {demo_history.WAITING} --dry-run graph.omni")
+        self._do(f"branch merge {demo_history.WAITING} --dry-run graph.omni", status=1)
         self._say(
             f"{commits} more commits by four actors, branches reviewed and merged, and one "
             "that conflicts with main, and waits for a decision.",

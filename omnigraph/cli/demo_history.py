@@ -31,7 +31,8 @@ def write_history(folder: Path, commits: int, hero: str) -> None:
                 for each in range(3):
                     given = {"n": f"Newcomer {number - each}", "c": city}
                     graph.mutate(_MOVE, given, branch=branch, actor=actor)
-                graph.mutate(_AGE, {"n": name, "a": 31}, actor="act-kim", message="a birthday")
+                early = f"Newcomer {number - 4}"
+                graph.mutate(_AGE, {"n": early, "a": 31}, actor="act-kim", message="a birthday")
                 graph.branches.merge(
                     branch,
                     actor="act-jon",

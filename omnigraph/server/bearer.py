@@ -103,6 +103,6 @@ class Tokens:
             raise HttpRefusal(401, "invalid bearer token", _ASK)
         return actor
 
-    def digest_of_actor(self, actor: str) -> str | None:
-        """The digest of an actor's token; None for an actor that is not known."""
-        return next((digest.decode() for digest, name in self._digests if name == actor), None)
+    def digests_of(self, actor: str) -> tuple[str, ...]:
+        """The digests of an actor's tokens; none for an actor that is not known."""
+        return tuple(digest.decode() for digest, name in self._digests if name == actor)

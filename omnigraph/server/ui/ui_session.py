@@ -1,7 +1,7 @@
 """Sign-in cookies and CSRF tokens: HMAC-signed, valid in every worker, ended by a changed token.
 
 Invariant: a cookie holds no token. Its signature binds the actor, the time and the digest of the
-actor's token, under a secret that a server makes at its start, so nobody can make one from a tokens
+token that was typed in, under a secret that a server makes at its start, so nobody can make one from a tokens
 file, and a token that is taken away ends its sessions. A write needs the page's own origin and a
 token that is bound to the browser and the actor.
 """
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
-from omnigraph.server.bearer import Tokens
+from omnigraph.server.bearer import Tokens, digest_of
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_headers import RequestHeaders
 from omnigraph.server.serve_settings import Access, ServerSettings
@@ -55,7 +55,7 @@ class UiSessions:
         actor = self._tokens.actor(f"Bearer {token}")
         until = int(time.time()) + _HOURS * 3600
         name = base64.urlsafe_b64encode(actor.encode()).decode()
-        value = f"{name}.{until}.{self._signature(actor, until)}"
+        value = f"{name}.{until}.{self._signature(actor, until, digest_of(token))}"
         return actor, f"{SESSION}={value}; Max-Age={_HOURS * 3600}{self._flags}"
 
     def sign_out(self) -> str:
@@ -71,13 +71,15 @@ class UiSessions:
             return None
         if not until.isascii() or not until.isdigit() or len(until) > 12:
             return None
-        expected = self._signature(actor, int(until))
-        is_right = hmac.compare_digest(signature.encode(), expected.encode())
-        return actor if is_right and expected and int(until) > time.time() else None
+        given = signature.encode("utf-8", "surrogateescape")
+        is_signed = False
+        for digest in self._tokens.digests_of(actor):
+            expected = self._signature(actor, int(until), digest).encode()
+            is_signed |= hmac.compare_digest(given, expected)
+        return actor if is_signed and int(until) > time.time() else None
 
-    def _signature(self, actor: str, until: int) -> str:
-        digest = self._tokens.digest_of_actor(actor)
-        return "" if digest is None else self._mac("session", actor, str(until), digest)
+    def _signature(self, actor: str, until: int, digest: str) -> str:
+        return self._mac("session", actor, str(until), digest)
 
     def _mac(self, *parts: str) -> str:
         text = "\n".join(parts).encode("utf-8", "surrogateescape")
