@@ -1,9 +1,9 @@
 """Sign-in cookies and CSRF tokens: HMAC-signed, valid in every worker, ended by a changed token.
 
 Invariant: a cookie holds no token. Its signature binds the actor, the time and the digest of the
-token that was typed in, under a secret that a server makes at its start, so nobody can make one from a tokens
-file, and a token that is taken away ends its sessions. A write needs the page's own origin and a
-token that is bound to the browser and the actor.
+token that was typed in, under a secret that a server makes at its start, so nobody can make one
+from a tokens file, and a token that is taken away ends its sessions. A write needs the page's own
+origin and a token that is bound to the browser and the actor.
 """
 
 import base64
