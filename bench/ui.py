@@ -3,7 +3,7 @@
     python bench/ui.py [--nodes 100000] [--edges 1000000] [--commits 1000] [--folder FOLDER]
 
 The full size is `--nodes 1000000 --edges 10000000 --commits 10000`. A page is asked for without a
-connection, so what is measured is the server's work: the graph and the template. Rows read are those
+connection, so what is measured is the work of the graph and the template. Rows read are those
 that scans of tables gave back; rows that a filter passed over inside Lance are not seen.
 """
 

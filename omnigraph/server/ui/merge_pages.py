@@ -5,10 +5,13 @@ at all. Looking writes nothing.
 """
 
 import json
+from collections import defaultdict
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from omnigraph.errors import BadRequest, MergeConflict, MergeConflicts, OmnigraphError
+from omnigraph.exec.changes.images import Image
+from omnigraph.exec.merge.planned_changes import PlannedChange
 from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.server.call import Answer, RouteCall
 from omnigraph.server.ui.change_rows import change_rows
@@ -75,11 +78,47 @@ def _preview(call: RouteCall, source: str, target: str, by: str) -> dict[str, An
         "conflicts": [_shown(call, target, each) for each in done.conflicts[:_CONFLICTS]],
         "conflicts_left": max(0, len(done.conflicts) - _CONFLICTS),
         "summary": done.changes.statistics(),
-        "changes": change_rows(call, first[:_SHOWN], ours, theirs),
+        "changes": change_rows(call, _imaged(call, first[:_SHOWN], ours, theirs, by), ours, theirs),
         "more": len(first) > _SHOWN,
         "kept": len(done.kept_edges),
         "compare": link(call.graph_id, "compare", from_=target, to=source),
     }
+
+
+class _ImagedChange(NamedTuple):
+    """A planned change with the entity as the target and the source have it."""
+
+    kind: str
+    type: str
+    id: str
+    op: str
+    before: Image | None
+    after: Image | None
+
+
+def _imaged(
+    call: RouteCall, changes: list[PlannedChange], ours: str, theirs: str, by: str
+) -> list[_ImagedChange]:
+    """Planned changes with what they change. A merge by property makes entities that neither side
+    has, so there the values are left to the page of its commit."""
+    if by != "entity":
+        return [_ImagedChange(*change, None, None) for change in changes]
+    ids: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for change in changes:
+        ids[change.kind, change.type].append(change.id)
+    images: dict[tuple[str, str, str, str], Image] = {}
+    for (kind, name), named in ids.items():
+        for point in (ours, theirs):
+            for each in call.graph.listed(kind, name, named, snapshot=point):
+                images[point, kind, name, each.id] = each.image
+    return [
+        _ImagedChange(
+            *change,
+            images.get((ours, change.kind, change.type, change.id)),
+            images.get((theirs, change.kind, change.type, change.id)),
+        )
+        for change in changes
+    ]
 
 
 def _shown(call: RouteCall, target: str, conflict: MergeConflict) -> dict[str, Any]:

@@ -203,6 +203,23 @@ def test_a_conflict_is_shown_side_by_side_resolved_and_merged(site: Served) -> N
     assert "review/again" not in site.graph.branches.list()
 
 
+def test_a_merge_without_conflicts_shows_what_would_change(site: Served) -> None:
+    site.graph.branches.create("review/plain")
+    site.graph.mutate(
+        'query m() { update Person set { city: "Kyiv" } where name = "Gus" }', branch="review/plain"
+    )
+    site.graph.mutate('query d() { delete Person where name = "Hal" }', branch="review/plain")
+    for by in ("entity", "property"):
+        page = look(site, f"{G}/merge", source="review/plain", by=by)
+        assert "What would change on main" in page
+        assert "Person update 1" in page
+        assert ("Kyiv" in page) == (by == "entity")
+    assert site.graph.entity("node", "Person", "Gus").image.properties["city"] is None
+    done = send(site, f"{G}/merge", page, source="review/plain", target="main")
+    assert "merged review/plain into main" in done.text
+    assert "has everything" in look(site, f"{G}/merge", source="review/plain")
+
+
 def test_a_query_is_a_link_with_its_parameters(site: Served) -> None:
     text = (
         "query older($n: I32) { match { $p: Person  $p.age > $n } return { $p, $p.age as age } "
