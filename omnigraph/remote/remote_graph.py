@@ -5,7 +5,7 @@ instead; a test compares the two. Nothing is kept between calls but connections 
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NoReturn, cast
 
 import orjson
@@ -29,6 +29,7 @@ from omnigraph.pipeline.frames import Frames
 from omnigraph.remote.from_wire import mutation_of, snapshot_of
 from omnigraph.remote.http_connection import JSON, REPLAY, encoded, given
 from omnigraph.remote.remote_entities import RemoteEntityVerbs
+from omnigraph.remote.remote_looks import RemoteLookVerbs
 from omnigraph.remote.remote_schema import RemoteSchema
 from omnigraph.remote.remote_session import RemoteSession, key_of
 from omnigraph.remote.remote_verbs import RemoteVerbs
@@ -51,7 +52,7 @@ IF_COMMIT = "Omnigraph-If-Graph-Commit"
 _USE_SHELL = "run `omnigraph {} GRAPH` where the files of the graph are"
 
 
-class RemoteGraph(RemoteVerbs, RemoteEntityVerbs):
+class RemoteGraph(RemoteVerbs, RemoteEntityVerbs, RemoteLookVerbs):
     """One graph of a server, safe to share between threads."""
 
     def __init__(self, session: RemoteSession) -> None:
@@ -281,58 +282,6 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs):
     def stats(self) -> StatsView:
         """Refused: a server counts for all of its clients."""
         raise NotServed("stats", self.uri, f"read {self.session.http.url}/metrics")
-
-    def draw(
-        self,
-        what: str = "commits",
-        *points: str,
-        branch: str | None = None,
-        types: Collection[str] = (),
-        limit: int | None = None,
-    ) -> NoReturn:
-        """Refused: the server draws on its pages."""
-        self._look("draw")
-
-    def page(
-        self,
-        kind: str,
-        type: str,
-        *,
-        offset: int = 0,
-        limit: int = 50,
-        branch: str | None = None,
-        snapshot: str | None = None,
-    ) -> NoReturn:
-        """Refused: a query with `limit` and `offset` does the same."""
-        self._look("page")
-
-    def listed(
-        self,
-        kind: str,
-        type: str,
-        ids: Sequence[str],
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-    ) -> NoReturn:
-        """Refused: a query with `in` does the same."""
-        self._look("listed")
-
-    def neighbourhood(
-        self,
-        type: str,
-        id: str,
-        expand: Any = None,
-        *,
-        offers_of: tuple[str, str] | None = None,
-        branch: str | None = None,
-        snapshot: str | None = None,
-    ) -> NoReturn:
-        """Refused: the server draws on its pages."""
-        self._look("neighbourhood")
-
-    def _look(self, verb: str) -> NoReturn:
-        raise NotServed(verb, self.uri, f"look at {self.session.http.url}/ui/ in a browser")
 
     @property
     def cache_bytes(self) -> int:
