@@ -17,8 +17,6 @@ from omnigraph.cli.scope import scope
 from omnigraph.cli.servers import graph_url, is_served
 from omnigraph.errors import BadRequest
 
-_CLUSTER_LATER = "clusters come with a later release; pass the graph's path or --server"
-
 
 def graph_uri(*named: str | None) -> str:
     """The one address among the ways to give it."""
@@ -34,7 +32,7 @@ def graph_uri(*named: str | None) -> str:
     if given:
         return graph_url(given[0], asked.graph) if is_served(given[0]) else given[0]
     if asked.cluster is not None:
-        raise BadRequest(f"cannot reach '{asked.cluster}'", _CLUSTER_LATER)
+        return _clustered(str(cluster_of_scope()), asked.graph)
     if asked.server is not None:
         return graph_url(asked.server, asked.graph)
     return _configured(asked.profile or environment.PROFILE.read(), asked.graph)
@@ -52,14 +50,52 @@ def _configured(profile: str | None, graph: str | None) -> str:
         raise typer.BadParameter("--graph names a graph of a server or cluster, not of a store")
     if target_profile.store is not None:
         return target_profile.store
-    if target_profile.kind is not None:
-        raise BadRequest(
-            f"{target_profile.name} names the {target_profile.kind} '{target_profile.target}'",
-            _CLUSTER_LATER,
-        )
+    if target_profile.cluster is not None:
+        root = settings.clusters.get(target_profile.cluster, target_profile.cluster)
+        return _clustered(root, graph or target_profile.default_graph)
     raise typer.BadParameter(
         f"name a graph: pass its path, --store URI, or set defaults.store in {settings.path}"
     )
+
+
+def cluster_of_scope() -> str | None:
+    """The folder or the storage of the cluster that `--cluster` or a profile names."""
+    asked, settings = scope(), config()
+    if asked.cluster is not None:
+        return settings.clusters.get(asked.cluster, asked.cluster)
+    name = asked.profile or environment.PROFILE.read()
+    profile = settings.defaults if name is None else settings.profile(name)
+    if profile.cluster is None or asked.server is not None:
+        return None
+    return settings.clusters.get(profile.cluster, profile.cluster)
+
+
+def _clustered(cluster: str, graph: str | None) -> str:
+    """The address of a graph of a cluster."""
+    from omnigraph.cluster.diagnostics import ClusterRefusal
+    from omnigraph.cluster.served_state import graph_of_cluster
+
+    try:
+        return graph_of_cluster(cluster, graph)
+    except ClusterRefusal as refusal:
+        raise refusal.as_error() from None
+
+
+def require_outside_cluster(uri: str, verb: str) -> None:
+    """Refuse to change by hand what a cluster declares."""
+    if is_served(uri):
+        return
+    where = str(Path(uri).absolute()) if "://" not in uri else uri
+    if "/graphs/" not in where:
+        return
+    from omnigraph.cluster.served_state import enclosing_cluster
+
+    root = enclosing_cluster(where)
+    if root is not None:
+        raise BadRequest(
+            f"'{uri}' belongs to the cluster at {root}, and {verb} would be undone",
+            "change its cluster.yaml, then omnigraph cluster apply",
+        )
 
 
 def _looks_like_a_graph(word: str) -> bool:

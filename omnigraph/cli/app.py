@@ -18,6 +18,7 @@ from omnigraph.cli import (
     bulk,
     changes,
     cleanup,
+    cluster,
     compat,
     completion,
     data,
@@ -29,7 +30,6 @@ from omnigraph.cli import (
     feed_consumers,
     fmt,
     history,
-    later,
     policy_commands,
     profile,
     queries,
@@ -40,6 +40,7 @@ from omnigraph.cli import (
     settings,
     shell,
     spark,
+    stored_query_commands,
     tag,
     token_commands,
     ui,
@@ -101,8 +102,10 @@ app.add_typer(spark.app)
 app.command()(queries.lint)
 app.command()(queries.explain)
 app.command()(fmt.fmt)
+app.add_typer(stored_query_commands.app)
 app.add_typer(blob.app)
 app.command()(embed.embed)
+app.add_typer(cluster.app)
 app.command()(serve.serve)
 app.add_typer(token_commands.app)
 app.add_typer(policy_commands.app)
@@ -116,7 +119,6 @@ app.add_typer(profile.app)
 app.command()(settings.config)
 app.command()(completion.completion)
 compat.add_to(app)
-later.add_to(app)
 
 
 def _version_flag(given: bool) -> None:

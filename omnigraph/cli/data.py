@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.cli.address import graph_uri, is_local, name_and_graph
+from omnigraph.cli.address import (
+    graph_uri,
+    is_local,
+    name_and_graph,
+    require_outside_cluster,
+)
 from omnigraph.cli.compat import QueryName
 from omnigraph.cli.config import config
 from omnigraph.cli.engine import init_graph, open_graph
@@ -61,6 +66,7 @@ def init(
         if is_served(uri):
             raise NotServed("init", uri, "make the graph where its files shall be, then serve it")
         text = read_text(schema)
+        require_outside_cluster(uri, "init")
         _require_room(uri, force=force)
         init_graph(uri, text).close()
         if json:
@@ -146,7 +152,18 @@ def mutate(
             _require_query(text, query_name)
         try:
             if is_stored:
-                done = _mutate_stored(uri, query_name or "", given, branch, if_commit)
+                if retry is not None:
+                    raise typer.BadParameter("--retry is not for a stored query")
+                with connected_graph(uri, read_only=False) as served:
+                    done = served.stored_queries.mutate(
+                        query_name or "",
+                        given,
+                        branch=branch,
+                        actor=actor,
+                        if_commit=if_commit,
+                        message=message,
+                        metadata=metadata(meta),
+                    )
                 _show_mutation(done, as_json=json)
                 return
             with open_graph(uri) as graph:
@@ -169,15 +186,6 @@ def mutate(
 def _is_stored(name: str | None, file: str | None, source: str | None, uri: str) -> bool:
     """Whether a name alone is given: that of a stored query, which only a server has."""
     return name is not None and file is None and source is None and is_served(uri)
-
-
-def _mutate_stored(
-    uri: str, name: str, params: Any, branch: str, if_commit: str | None
-) -> MutationResult:
-    from omnigraph.remote.stored_queries import invoke_mutation
-
-    with connected_graph(uri, read_only=False) as graph:
-        return invoke_mutation(graph, name, params, branch=branch, if_commit=if_commit)
 
 
 def _retries(given: int | None, if_commit: str | None) -> int | None:

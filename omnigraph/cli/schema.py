@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.address import graph_uri, write_target
+from omnigraph.cli.address import graph_uri, require_outside_cluster, write_target
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import (
     Actor,
@@ -189,6 +189,7 @@ def apply(
         given = _given(backfill)
         where = graph_uri(path, uri, store)
         text = read_text(schema)
+        require_outside_cluster(where, "schema apply")
         write_target("schema apply", where, quiet=quiet)
         with open_graph(where) as graph:
             done = graph.schema.apply(

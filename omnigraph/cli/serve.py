@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph import environment
+from omnigraph.cli.config import config
 from omnigraph.cli.options import exclusive
 from omnigraph.cli.scope import scope
 from omnigraph.cli.terminal import plain_errors, show
@@ -15,6 +16,7 @@ from omnigraph.errors import BadRequest
 
 if TYPE_CHECKING:
     from omnigraph.server.serve_settings import Access, ServerSettings
+    from omnigraph.server.served_sets import ServedSet
 
 _BIND = "127.0.0.1:8080"
 _SAID = {
@@ -43,6 +45,12 @@ def serve(
         list[str] | None,
         typer.Option("--as-id", metavar="ID", help="Id of a graph, else its folder's name."),
     ] = None,
+    queries: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--queries", metavar="[ID=]DIR", help="Stored queries: a folder of .gq files."
+        ),
+    ] = None,
     default_graph: Annotated[
         str | None,
         typer.Option("--default-graph", metavar="ID", help="Graph of the flat, older routes."),
@@ -68,6 +76,10 @@ def serve(
         typer.Option(
             "--policy", metavar="[ID=]FILE", help="Who may do what, of one graph or of all."
         ),
+    ] = None,
+    oidc_trust: Annotated[
+        str | None,
+        typer.Option("--oidc-trust", metavar="FILE", help="Issuers whose tokens count (YAML)."),
     ] = None,
     require_all_graphs: Annotated[
         bool, typer.Option("--require-all-graphs", help="Start only if every graph opens.")
@@ -122,8 +134,6 @@ def serve(
     --unauthenticated.
     """
     with plain_errors():
-        if scope().cluster is not None:
-            raise BadRequest("clusters come with a later release", "pass the graphs' paths")
         exclusive(unauthenticated=unauthenticated, tokens=tokens)
         from omnigraph.extras import require_server
 
@@ -134,18 +144,22 @@ def serve(
             ServerLimits,
             ServerSettings,
             address_of,
-            graphs_by_id,
         )
         from omnigraph.server.supervisor import supervise
 
         uris = [*(graphs or ()), *([store] if store is not None else ())]
-        by_id = graphs_by_id(uris, ids or [])
+        served = _served(uris, ids or [], queries or [])
+        by_id = served.graphs
         if default_graph is not None and default_graph not in by_id:
             raise BadRequest(f"--default-graph '{default_graph}' is not served", "name one that is")
         host, port = address_of(bind or environment.LISTEN_ADDR.read() or _BIND)
         actors, file = _tokens(tokens)
+        if policy and served.cluster is not None:
+            raise BadRequest("a cluster has the policies it applied", "declare it in cluster.yaml")
         policies, server_policy = files_by_graph(policy or [], by_id)
-        if policy and trust_tokens:
+        trusted = _trusted(oidc_trust)
+        has_policy = bool(policy) or served.has_policy
+        if has_policy and trust_tokens:
             raise BadRequest("--trust-tokens trusts actors that a policy asks about", "choose one")
         if (tls_cert is None) != (tls_key is None):
             raise BadRequest("--tls-cert and --tls-key belong together", "pass both")
@@ -163,17 +177,22 @@ def serve(
         )
         settings = ServerSettings(
             graphs=by_id,
+            extras=served.extras,
+            quarantined=served.quarantined,
+            cluster=served.cluster,
+            cluster_policy=served.cluster_policy,
             host=host,
             port=port,
             workers=workers,
             access=_access(
-                bool(actors),
+                bool(actors) or trusted is not None,
                 is_open=unauthenticated,
                 is_trusted=trust_tokens,
-                has_policy=bool(policy),
+                has_policy=has_policy,
             ),
             policies=policies,
             server_policy=server_policy,
+            oidc_trust=trusted,
             tokens=actors,
             tokens_file=file,
             limits=limits,
@@ -192,6 +211,18 @@ def serve(
     raise typer.Exit(status)
 
 
+def _served(uris: list[str], ids: list[str], folders: list[str]) -> ServedSet:
+    """The graphs that are named one by one, or those of a cluster."""
+    from omnigraph.server.served_sets import set_of_cluster, set_of_graphs
+
+    cluster = scope().cluster
+    if cluster is None:
+        return set_of_graphs(uris, ids, folders)
+    if uris or ids or folders:
+        raise typer.BadParameter("--cluster names all that is served: pass no graph, id or queries")
+    return set_of_cluster(config().clusters.get(cluster, cluster))
+
+
 def _tokens(file: str | None) -> tuple[dict[str, str], str | None]:
     """Actors by digest, and the file they are re-read from, if they are in one."""
     from omnigraph.server.bearer import digests, tokens_of_file, tokens_of_text
@@ -206,6 +237,18 @@ def _tokens(file: str | None) -> tuple[dict[str, str], str | None]:
     if token is not None:
         return digests({"default": token}, environment.SERVER_TOKEN.name), None
     return {}, None
+
+
+def _trusted(file: str | None) -> str | None:
+    """The absolute path of a trust file that can be used."""
+    if file is None:
+        return None
+    import os
+
+    from omnigraph.server.oidc_trust import trust_of_file
+
+    trust_of_file(file)
+    return os.path.abspath(file)
 
 
 def _schedule(text: str | None) -> str:
@@ -245,5 +288,7 @@ def _say(settings: ServerSettings, address: str, access: str) -> None:
     show(f"OMNIGRAPH_LISTEN_ADDR={address}")
     scheme = "http" if settings.tls_cert is None else "https"
     names = ", ".join(settings.graphs)
-    access = "policy" if settings.policies else access
+    for graph_id, fault in settings.quarantined.items():
+        typer.echo(f"not serving {graph_id}: {fault}", err=True)
+    access = "policy" if settings.has_policy else access
     typer.echo(f"serving {names} at {scheme}://{address}: {_SAID[access]}", err=True)

@@ -154,12 +154,8 @@ def invoked(
     snapshot: str | None = None,
 ) -> QueryRows:
     """The rows of a stored read query of a server."""
-    from omnigraph.remote.stored_queries import invoke
-
     with connected_graph(url, read_only=True) as graph:
-        answer = invoke(
-            graph, name, params, branch=branch, snapshot=snapshot, expect_mutation=False
-        )
+        answer = graph.stored_queries.document(name, params, branch, snapshot)
     target = answer["target"]
     return QueryRows(
         answer["query_name"],

@@ -12,7 +12,7 @@ from omnigraph.arguments import checked, require_address
 from omnigraph.deferred import deferred
 from omnigraph.exec.progress import UpkeepProgress
 from omnigraph.exec.schemas import Schemas
-from omnigraph.graph.guard import Guard
+from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.graph.schema import stored_catalog
 from omnigraph.storage.opening import open_store
 from omnigraph.storage.store import Store
@@ -30,7 +30,7 @@ class BackupVerb:
     """The backup of one open graph."""
 
     _store: Store
-    _guard: Guard
+    _guard: PolicyGuard
 
     @checked
     def backup(

@@ -14,7 +14,7 @@ from omnigraph.errors import StorageFailed
 from omnigraph.exec.progress import UpkeepProgress
 from omnigraph.exec.schemas import Schemas, accepted, schema_tables
 from omnigraph.graph.door import Graph
-from omnigraph.graph.guard import policy_of
+from omnigraph.graph.policy_guard import policy_of
 from omnigraph.graph.schema import stored_catalog
 from omnigraph.graph.source_text import schema_text
 from omnigraph.policy.decisions import Policy

@@ -22,9 +22,9 @@ from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas, seen_under, under_schema
 from omnigraph.graph.backup_verb import BackupVerb
+from omnigraph.graph.embedding_verb import EmbeddingVerb
 from omnigraph.graph.entity_verbs import EntityVerbs
 from omnigraph.graph.export_verbs import ExportVerbs
-from omnigraph.graph.guard import Guard
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.index_verb import IndexVerb
 from omnigraph.graph.later_rooms import (
@@ -47,6 +47,7 @@ from omnigraph.graph.later_rooms import (
     shares_commit,
 )
 from omnigraph.graph.look_verbs import LookVerbs
+from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text
 from omnigraph.graph.undo_verbs import UndoVerbs
@@ -78,7 +79,16 @@ USE_MUTATE = "use graph.mutate"
 USE_QUERY = "in Python, graph.query"
 
 
-class Graph(ExportVerbs, EntityVerbs, LookVerbs, UndoVerbs, IndexVerb, BackupVerb, UpkeepVerbs):
+class Graph(
+    ExportVerbs,
+    EntityVerbs,
+    LookVerbs,
+    UndoVerbs,
+    IndexVerb,
+    EmbeddingVerb,
+    BackupVerb,
+    UpkeepVerbs,
+):
     """One open graph, safe to share between threads."""
 
     def __init__(
@@ -91,7 +101,7 @@ class Graph(ExportVerbs, EntityVerbs, LookVerbs, UndoVerbs, IndexVerb, BackupVer
     ) -> None:
         if coalesce_ms is not None:
             require_window(coalesce_ms)
-        guard = Guard(store, policy, actor)
+        guard = PolicyGuard(store, policy, actor)
         self._store = store
         self._coalesces = coalesce_ms is not None
         self._coalesce_ms = coalesce_ms or 0
@@ -102,7 +112,7 @@ class Graph(ExportVerbs, EntityVerbs, LookVerbs, UndoVerbs, IndexVerb, BackupVer
         self.beside = store.beside
         self._bind(guard)
 
-    def _bind(self, guard: Guard) -> None:
+    def _bind(self, guard: PolicyGuard) -> None:
         """Do everything from now on as the actor of a guard."""
         store, schemas = self._store, self._schemas
         self._guard = guard
@@ -113,7 +123,7 @@ class Graph(ExportVerbs, EntityVerbs, LookVerbs, UndoVerbs, IndexVerb, BackupVer
         self.recoveries = RecoveriesView(store, guard)
         self.changes = ChangesView(store, schemas, guard)
 
-    def _acting(self, guard: Guard) -> "Graph":
+    def _acting(self, guard: PolicyGuard) -> "Graph":
         """This open graph under another guard. What is open and in memory is shared."""
         other = copy.copy(self)
         other.__dict__["_coalescer"] = self._coalescer  # else it would have one of its own
@@ -414,4 +424,4 @@ class Graph(ExportVerbs, EntityVerbs, LookVerbs, UndoVerbs, IndexVerb, BackupVer
 def graph_for(graph: Graph, actor: str | None, policy: Policy | None = None) -> Graph:
     """An open graph for one actor, under a policy if one is given; without either, for anything.
     To close it closes it for all."""
-    return graph._acting(Guard(graph._store, policy, actor))
+    return graph._acting(graph._guard.another(policy, actor))

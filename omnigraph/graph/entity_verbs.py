@@ -14,7 +14,7 @@ from omnigraph.deferred import deferred
 from omnigraph.errors import NotFound, PreconditionFailed
 from omnigraph.exec.points import Points
 from omnigraph.exec.schemas import Schemas
-from omnigraph.graph.guard import Guard
+from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
@@ -46,7 +46,7 @@ class EntityVerbs:
     _store: Store
     _schemas: Schemas
     _points: Points
-    _guard: Guard
+    _guard: PolicyGuard
     mutate: Callable[..., MutationResult]
 
     @checked

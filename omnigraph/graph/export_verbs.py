@@ -12,7 +12,7 @@ from omnigraph.deferred import deferred
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.schemas import Schemas
-from omnigraph.graph.guard import Guard
+from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.policy.actions import Action
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Snapshot
@@ -35,7 +35,7 @@ class ExportVerbs:
     _store: Store
     _schemas: Schemas
     _points: Points
-    _guard: Guard
+    _guard: PolicyGuard
 
     @checked
     def export(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from omnigraph.arguments import checked
 from omnigraph.deferred import deferred
 from omnigraph.exec.schemas import Schemas
-from omnigraph.graph.guard import Guard
+from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.storage.store import Store
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class IndexVerb:
 
     _store: Store
     _schemas: Schemas
-    _guard: Guard
+    _guard: PolicyGuard
 
     @checked
     def indexes(

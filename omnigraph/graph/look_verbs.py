@@ -13,7 +13,7 @@ from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest
 from omnigraph.exec.points import Points
 from omnigraph.exec.schemas import Schemas
-from omnigraph.graph.guard import Guard
+from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.store import Store
 
@@ -61,7 +61,7 @@ class LookVerbs:
     _store: Store
     _schemas: Schemas
     _points: Points
-    _guard: Guard
+    _guard: PolicyGuard
 
     @checked
     def page(

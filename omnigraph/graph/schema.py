@@ -15,7 +15,7 @@ from omnigraph.deferred import deferred
 from omnigraph.errors import StorageFailed
 from omnigraph.exec.points import Points
 from omnigraph.exec.schemas import Accepted, Schemas
-from omnigraph.graph.guard import Guard
+from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.graph.source_text import schema_text
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
@@ -37,7 +37,7 @@ class SchemaView:
     """The accepted schema: as it was written, what it means, what it may become."""
 
     def __init__(
-        self, store: Store, schemas: Schemas, guard: Guard, forget: Callable[[], None]
+        self, store: Store, schemas: Schemas, guard: PolicyGuard, forget: Callable[[], None]
     ) -> None:
         self._guard = guard
         self._store = store

@@ -12,7 +12,7 @@ from omnigraph.deferred import deferred
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.schemas import Schemas, under_schema
-from omnigraph.graph.guard import Guard
+from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.store import Store
 
@@ -40,7 +40,7 @@ class UndoVerbs:
     _store: Store
     _schemas: Schemas
     _points: Points
-    _guard: Guard
+    _guard: PolicyGuard
 
     @checked
     def revert(

@@ -11,7 +11,6 @@ from omnigraph.exec.durations import GRACE, Duration
 from omnigraph.exec.progress import UpkeepProgress
 from omnigraph.exec.schemas import Schemas, under_schema
 from omnigraph.exec.topology.build import topology_after
-from omnigraph.graph.guard import Guard
 from omnigraph.graph.later_rooms import (
     CleanupReport,
     IndexReport,
@@ -20,6 +19,7 @@ from omnigraph.graph.later_rooms import (
     ensure_indices,
     upkeep,
 )
+from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.store import Store
@@ -30,7 +30,7 @@ class UpkeepVerbs:
 
     _store: Store
     _schemas: Schemas
-    _guard: Guard
+    _guard: PolicyGuard
 
     @checked
     def ensure_indices(

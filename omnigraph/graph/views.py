@@ -18,7 +18,7 @@ from omnigraph.exec.durations import Duration, seconds
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.schemas import Schemas
-from omnigraph.graph.guard import Guard
+from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.policy.actions import Action
 from omnigraph.preview import ROWS_SHOWN, html_preview, text_preview
 from omnigraph.storage.manifest.tags import Tag
@@ -64,7 +64,7 @@ def described(name: str, facts: Callable[[], str]) -> str:
 class BranchesView:
     """The branches of a graph."""
 
-    def __init__(self, store: Store, schemas: Schemas, guard: Guard) -> None:
+    def __init__(self, store: Store, schemas: Schemas, guard: PolicyGuard) -> None:
         self._store = store
         self._schemas = schemas
         self._guard = guard
@@ -150,7 +150,7 @@ class BranchesView:
 class TagsView:
     """The tags of a graph: names of commits that do not move."""
 
-    def __init__(self, store: Store, guard: Guard) -> None:
+    def __init__(self, store: Store, guard: PolicyGuard) -> None:
         self._store = store
         self._guard = guard
 
@@ -186,7 +186,7 @@ class TagsView:
 class CommitsView:
     """The history of a graph."""
 
-    def __init__(self, store: Store, schemas: Schemas, guard: Guard) -> None:
+    def __init__(self, store: Store, schemas: Schemas, guard: PolicyGuard) -> None:
         self._store = store
         self._guard = guard
         self._points = Points(store)
@@ -274,7 +274,7 @@ class CommitsView:
 class ChangesView:
     """The change feed of a graph, and its registered consumers."""
 
-    def __init__(self, store: Store, schemas: Schemas, guard: Guard) -> None:
+    def __init__(self, store: Store, schemas: Schemas, guard: PolicyGuard) -> None:
         self._store = store
         self._schemas = schemas
         self._guard = guard
@@ -448,7 +448,7 @@ def _require_only_consumer(branch: str, *others: object) -> None:
 class RecoveriesView:
     """The recovery audit of a graph."""
 
-    def __init__(self, store: Store, guard: Guard) -> None:
+    def __init__(self, store: Store, guard: PolicyGuard) -> None:
         self._store = store
         self._guard = guard
 

@@ -13,7 +13,7 @@ from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.language.query import ast
 from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.returns import is_compound
-from omnigraph.types import Scalar, TableKey, parse_table_key
+from omnigraph.types import Scalar, TableKey, ValueType, parse_table_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +165,11 @@ def _field(projection: ast.Projection, column: ir.OutputColumn) -> Field:
     value_type = column.type
     if isinstance(projection.expression, ast.Variable) and isinstance(column.value, ir.EntityId):
         return Field(name, "object", value_type.nullable)
+    return typed_field(name, value_type)
+
+
+def typed_field(name: str, value_type: ValueType) -> Field:
+    """The field of a value of a type: of a result, or of a parameter."""
     if value_type.is_vector:
         return Field(name, "vector", value_type.nullable, vector_dim=value_type.dimension)
     if value_type.is_list:

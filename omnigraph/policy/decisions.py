@@ -22,7 +22,7 @@ _Key = tuple[tuple[str, ...], Action, bool, bool, bool, bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PolicyDecision:
     """The answer to one question. `matched_rule` is the smallest id that allowed it."""
 
     actor: str | None
@@ -80,11 +80,11 @@ class Policy:
         action: Action,
         branch: str | None = None,
         target_branch: str | None = None,
-    ) -> Decision:
+    ) -> PolicyDecision:
         """Whether an actor may do an action. A branch that is None is absent from the request."""
         groups = () if actor is None else self._groups.get(actor, ())
         if actor is None or not groups:
-            return Decision(actor, action, branch, target_branch, None, is_known=False)
+            return PolicyDecision(actor, action, branch, target_branch, None, is_known=False)
         is_protected = branch is not None and branch in self.protected
         is_target_protected = target_branch is not None and target_branch in self.protected
         key = (
@@ -102,7 +102,7 @@ class Policy:
             )
             rule = min(self._cedar.allowing(request), default=None)
             self._kept.put(key, rule)
-        return Decision(actor, action, branch, target_branch, rule)
+        return PolicyDecision(actor, action, branch, target_branch, rule)
 
     def may_ever(self, actor: str | None, action: Action) -> bool:
         """Whether an actor may do an action on any branch at all."""

@@ -32,6 +32,7 @@ _SAYS_NOTHING = (429, 500, 502, 503, 504)
 """Statuses of a repeated write that tell nothing of its first sending."""
 _KEY = "Idempotency-Key"
 REPLAY = "idempotent-replay"
+IF_COMMIT = "Omnigraph-If-Graph-Commit"
 """The header of an answer to a write that was done before."""
 
 Params = Sequence[tuple[str, str]]

@@ -15,11 +15,6 @@ class RemoteLookVerbs:
 
     session: RemoteSession
 
-    @property
-    def uri(self) -> str:
-        """Where the graph is."""
-        raise NotImplementedError
-
     def draw(
         self,
         what: str = "commits",
@@ -70,4 +65,6 @@ class RemoteLookVerbs:
         self._look("neighbourhood")
 
     def _look(self, verb: str) -> NoReturn:
-        raise NotServed(verb, self.uri, f"look at {self.session.http.url}/ui/ in a browser")
+        raise NotServed(
+            verb, self.session.http.uri, f"look at {self.session.http.url}/ui/ in a browser"
+        )

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 import orjson
 
@@ -39,6 +39,15 @@ class RemoteVerbs(Graph):
     """The verbs of a served graph that load, export and undo."""
 
     session: RemoteSession
+
+    @property
+    def embedder(self) -> None:
+        """None: texts are embedded by the server."""
+        return None
+
+    def embed_with(self, provider: object) -> NoReturn:
+        """Texts are embedded by the server."""
+        raise NotServed("embed_with", self.uri, "declare the provider in its cluster.yaml")
 
     @checked
     def load(

@@ -1,51 +1,117 @@
-"""Stored queries of a server: a query by its name, and what the server answers.
+"""Stored queries of a served graph: their catalog, and a query run by its name.
 
 Invariant: the verb must match the query: a read that is asked for never runs a mutation.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from omnigraph.arguments import checked
 from omnigraph.exec.mutate.run import MutationResult
+from omnigraph.exec.read.result import QueryResult
 from omnigraph.remote.from_wire import mutation_of
-from omnigraph.remote.http_connection import JSON, REPLAY, encoded, segment
-from omnigraph.remote.remote_graph import IF_COMMIT, RemoteGraph
+from omnigraph.remote.http_connection import IF_COMMIT, JSON, REPLAY, encoded, segment
+from omnigraph.remote.remote_session import RemoteSession, key_of
+from omnigraph.remote.served_rows import ARROW, result_of
+from omnigraph.storage.names import MAIN
+
+Document = dict[str, Any]
 
 
-def invoke(
-    graph: RemoteGraph,
-    name: str,
-    params: Mapping[str, Any] | None,
-    *,
-    branch: str | None = None,
-    snapshot: str | None = None,
-    expect_mutation: bool,
-) -> Any:
-    """The document of a stored read query."""
-    body = {
-        "params": params,
-        "branch": branch,
-        "snapshot": snapshot,
-        "expect_mutation": expect_mutation,
-    }
-    http = graph.session.http
-    return orjson.loads(http.ask(f"/queries/{segment(name)}", body).content)
+@dataclass(frozen=True, slots=True)
+class ListedQuery:
+    """A stored query as the catalog lists it. `params` are as the server writes them."""
+
+    name: str
+    mutation: bool
+    params: tuple[Mapping[str, Any], ...]
+    description: str | None = None
+    instruction: str | None = None
 
 
-def invoke_mutation(
-    graph: RemoteGraph,
-    name: str,
-    params: Mapping[str, Any] | None,
-    *,
-    branch: str,
-    if_commit: str | None = None,
-) -> MutationResult:
-    """The result of a stored mutation."""
-    body = encoded({"params": params, "branch": branch, "expect_mutation": True})
-    path, headers = f"/queries/{segment(name)}", dict(JSON)
-    if if_commit is not None:
-        path, headers = f"{path}/if-graph-commit", {**JSON, IF_COMMIT: if_commit}
-    answer = graph.session.http.write_once(path, body, headers)
-    return mutation_of(orjson.loads(answer.content), repeated=REPLAY in answer.headers)
+class RemoteStoredQueries:
+    """The stored queries of a served graph."""
+
+    def __init__(self, session: RemoteSession) -> None:
+        self._session = session
+        self._http = session.http
+
+    def list(self) -> tuple[ListedQuery, ...]:
+        """Every stored query, by name."""
+        return tuple(
+            ListedQuery(
+                each["name"],
+                each["mutation"],
+                tuple(each["params"]),
+                each.get("description"),
+                each.get("instruction"),
+            )
+            for each in self._http.document("/queries")["queries"]
+        )
+
+    @checked
+    def query(
+        self,
+        name: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+    ) -> QueryResult:
+        """The rows of a stored read."""
+        self._session.require_branch(branch, snapshot)
+        body = _read_body(params, branch, snapshot)
+        answer = self._http.ask(f"/queries/{segment(name)}", body, Accept=ARROW)
+        return result_of(answer, self._http.uri)
+
+    def document(
+        self,
+        name: str,
+        params: Mapping[str, Any] | None,
+        branch: str | None,
+        snapshot: str | None,
+    ) -> Document:
+        """The answer of a stored read as the server writes it."""
+        answer = self._http.ask(f"/queries/{segment(name)}", _read_body(params, branch, snapshot))
+        document: Document = orjson.loads(answer.content)
+        return document
+
+    @checked
+    def mutate(
+        self,
+        name: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str = MAIN,
+        actor: str | None = None,
+        if_commit: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        once: str | None = None,
+    ) -> MutationResult:
+        """Run a stored mutation as one commit; with `if_commit` only on that head of the branch."""
+        self._session.require_writable()
+        self._session.require_own_actor(actor)
+        self._session.require_branch(branch)
+        body = {
+            "params": params,
+            "branch": branch,
+            "expect_mutation": True,
+            "message": message,
+            "metadata": metadata,
+        }
+        path, headers = f"/queries/{segment(name)}", dict(JSON)
+        if if_commit is not None:
+            path, headers = f"{path}/if-graph-commit", {**JSON, IF_COMMIT: if_commit}
+        key = None if once is None else key_of(once)
+        answer = self._http.write_once(path, encoded(body), headers, key=key)
+        return mutation_of(orjson.loads(answer.content), repeated=REPLAY in answer.headers)
+
+
+def _read_body(
+    params: Mapping[str, Any] | None, branch: str | None, snapshot: str | None
+) -> Document:
+    return {"params": params, "branch": branch, "snapshot": snapshot, "expect_mutation": False}

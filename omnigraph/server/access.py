@@ -13,16 +13,18 @@ from dataclasses import dataclass, field
 from omnigraph.errors import Forbidden
 from omnigraph.graph import Graph
 from omnigraph.graph.door import graph_for
-from omnigraph.graph.guard import ask
+from omnigraph.graph.policy_guard import ask
 from omnigraph.policy import Action, Policy
-from omnigraph.server.bearer import Tokens
+from omnigraph.server.bearer import ASK, Tokens, bearer_of
 from omnigraph.server.call import JSON, RouteCall
 from omnigraph.server.endpoint import ApiEndpoint, BodySize
+from omnigraph.server.oidc_trust import OidcTrust
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_headers import RequestHeaders
 from omnigraph.server.serve_settings import Access
 
 _MAIN = "main"
+METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,15 @@ class ServedPolicies:
 class Gate:
     """Knows actors by their tokens and decides what they may do."""
 
-    def __init__(self, access: Access, tokens: Tokens, policies: ServedPolicies) -> None:
+    def __init__(
+        self,
+        access: Access,
+        tokens: Tokens,
+        policies: ServedPolicies,
+        trust: OidcTrust | None = None,
+    ) -> None:
         self.access = access
+        self.trust = trust  # replaced as a whole
         self.tokens = tokens
         self.policies = policies  # replaced as a whole
 
@@ -48,7 +57,21 @@ class Gate:
         sent = headers.getlist("authorization")
         if len(sent) > 1:
             raise HttpRefusal(400, "Authorization must be sent once")
-        return self.tokens.actor(sent[0] if sent else None)
+        token = bearer_of(sent[0] if sent else None, self._ask)
+        actor = self.tokens.actor_of(token)
+        if actor is None and self.trust is not None:
+            actor = self.trust.actor(token)
+        if actor is None:
+            raise HttpRefusal(401, "invalid bearer token", self._ask)
+        return actor
+
+    @property
+    def _ask(self) -> dict[str, str]:
+        """The header of a 401: where a client learns who gives out tokens, if anybody does."""
+        if self.trust is None:
+            return ASK
+        where = f"{(self.trust.resource or '').rstrip('/')}{METADATA_PATH}"
+        return {"WWW-Authenticate": f'Bearer realm="omnigraph", resource_metadata="{where}"'}
 
     def require_listing(self, actor: str | None) -> None:
         """Pass if the actor may list the graphs."""

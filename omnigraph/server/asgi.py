@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from starlette.datastructures import QueryParams
@@ -21,10 +21,9 @@ from starlette.datastructures import QueryParams
 from omnigraph import __version__
 from omnigraph.errors import Forbidden
 from omnigraph.exec.limits import Stop
-from omnigraph.graph import Graph
 from omnigraph.policy import Action
 from omnigraph.server import feed_waiting, openapi, wire
-from omnigraph.server.access import Gate, ServedPolicies
+from omnigraph.server.access import METADATA_PATH, Gate, ServedPolicies
 from omnigraph.server.answer_sender import AnswerSender
 from omnigraph.server.bearer import Tokens
 from omnigraph.server.body_reader import BodyReader
@@ -34,6 +33,7 @@ from omnigraph.server.endpoint import ApiEndpoint, BodySize, Lane
 from omnigraph.server.job_runner import JobRunner
 from omnigraph.server.legacy import in_conflicts
 from omnigraph.server.metrics import Metrics
+from omnigraph.server.oidc_trust import OidcTrust
 from omnigraph.server.pools import BoundedPool, WriteAdmission
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_headers import RequestHeaders
@@ -43,8 +43,9 @@ from omnigraph.server.router import Router
 from omnigraph.server.serve_settings import Access, ServerSettings
 from omnigraph.server.served import ServedGraphs
 from omnigraph.server.status import error_answer
+from omnigraph.server.stored_routes import in_lane
 from omnigraph.server.ui.ui_events import commit_events
-from omnigraph.server.ui.ui_front import ServerPages, address_of_page, filled
+from omnigraph.server.ui.ui_front import ServerPages, address_of_page
 from omnigraph.server.ui.ui_table import EVENTS, PAGES
 from omnigraph.server.watchdog import Watchdog
 from omnigraph.storage.stamp import INTERNAL_SCHEMA_VERSION
@@ -72,6 +73,7 @@ def server_endpoints() -> tuple[ApiEndpoint, ...]:
         row("/readyz", "ready", "Whether every graph is open.", wire.ReadyOutput, None),
         row("/metrics", "metrics", "Prometheus metrics of all workers.", "text/plain", None),
         row("/openapi.json", "openapi", "This document.", JSON, None),
+        row(METADATA_PATH, "oauthProtectedResource", "Who gives out tokens.", JSON, None),
         row("/graphs", "listGraphs", "The served graphs, by id.", wire.GraphList, "graph_list"),
         row("/whoami", "whoami", "Who a token belongs to.", wire.WhoamiOutput, "read"),
     )
@@ -86,12 +88,13 @@ class ServerApp:
         graphs: ServedGraphs,
         log: RequestLog,
         policies: ServedPolicies | None = None,
+        trust: OidcTrust | None = None,
     ) -> None:
         self.settings = settings
         self.graphs = graphs
         self.log = log
         self.tokens = Tokens(settings.tokens)
-        self.gate = Gate(settings.access, self.tokens, policies or ServedPolicies())
+        self.gate = Gate(settings.access, self.tokens, policies or ServedPolicies(), trust)
         self._default = settings.default_graph or graphs.only
         flat = FLAT if self._default is not None else ()
         self._pages = ServerPages(settings, graphs, self.gate)
@@ -232,6 +235,8 @@ class ServerApp:
             limits=self._limits,
             facts=facts,
             jobs=self._desk,
+            stored=self.graphs.stored(graph_id),
+            is_clustered=self.settings.cluster is not None,
             require=partial(self.gate.require, graph_id, actor),
         )
         try:
@@ -251,6 +256,7 @@ class ServerApp:
     ) -> Answer:
         if endpoint.size is not BodySize.NONE:
             await self._bodies.read(endpoint, call, receive, stack)
+        endpoint = in_lane(endpoint, call)
         if endpoint.lane is Lane.WRITE:
             size = len(call.body) if call.spooled is None else call.spooled.stat().st_size
             stack.enter_context(self._admission.admitted(call.actor, size))
@@ -268,26 +274,7 @@ class ServerApp:
         stack: ExitStack,
     ) -> Answer:
         """A page for people: known by a cookie, and its forms by a token of their own."""
-        actor = facts["actor"] = self._pages.actor(endpoint, headers)
-        graph_id = path.pop("graph_id", "")
-        facts["graph"] = graph_id or None
-        graph = cast(Graph, None)
-        if graph_id:
-            graph = self.gate.graph(graph_id, self.graphs.get(graph_id), actor)
-            if endpoint.action is not None:
-                self.gate.require_ever(graph_id, actor, endpoint.action)
-        call = RouteCall(
-            graph_id,
-            graph,
-            actor,
-            path,
-            filled(QueryParams(scope["query_string"])),
-            headers,
-            limits=self._limits,
-            facts=facts,
-            require=partial(self.gate.require, graph_id, actor),
-            visit=self._pages.visit(headers, graph_id, actor),
-        )
+        call = self._pages.call(endpoint, path, scope, headers, facts, self._limits)
         if endpoint.size is not BodySize.NONE:
             await self._bodies.read(endpoint, call, receive, stack)
         self._pages.admit(endpoint, call)
@@ -295,7 +282,7 @@ class ServerApp:
             stream = commit_events(self.reads.submit, call, self.stopping)
             return Answer(media="text/event-stream", headers=dict(_UNBUFFERED), events=stream)
         if endpoint.lane is Lane.WRITE:
-            stack.enter_context(self._admission.admitted(actor, len(call.body)))
+            stack.enter_context(self._admission.admitted(call.actor, len(call.body)))
             answer = await self._run_write(endpoint, call)
         else:
             answer = await self._run_read(endpoint, call, receive)
@@ -411,6 +398,10 @@ class ServerApp:
                 answer = answered(wire.ReadyOutput(ready=ready, graphs=listed))
                 answer.status = 200 if ready else 503
                 return answer
+            case "oauthProtectedResource":
+                if self.gate.trust is None:
+                    raise HttpRefusal(404, "this server gives out its own tokens")
+                return answered(self.gate.trust.metadata)
             case "metrics":
                 text = await asyncio.get_running_loop().run_in_executor(None, self.metrics.text)
                 return Answer(text.encode(), media="text/plain; version=0.0.4; charset=utf-8")

@@ -18,7 +18,7 @@ from omnigraph.storage.protocol.intent import noted
 
 _DIGEST = "sha256:"
 _HEX_DIGITS = 64
-_ASK = {"WWW-Authenticate": 'Bearer realm="omnigraph"'}
+ASK = {"WWW-Authenticate": 'Bearer realm="omnigraph"'}
 
 
 def digest_of(token: str) -> str:
@@ -90,19 +90,29 @@ class Tokens:
         """Take other tokens, all at once: actors by digest."""
         self._digests = tuple((digest.encode(), actor) for digest, actor in actors.items())
 
-    def actor(self, header: str | None) -> str:
-        """The actor of an `Authorization` header, or 401."""
-        if header is None or not header.startswith("Bearer "):
-            raise HttpRefusal(401, "missing bearer token", _ASK)
-        given = digest_of(header.removeprefix("Bearer ").strip()).encode()
+    def actor_of(self, token: str) -> str | None:
+        """The actor of a token, if it is known."""
+        given = digest_of(token).encode()
         actor = None
         for digest, name in self._digests:  # all of them, so that time tells nothing
             if hmac.compare_digest(digest, given):
                 actor = name
+        return actor
+
+    def actor(self, header: str | None) -> str:
+        """The actor of an `Authorization` header, or 401."""
+        actor = self.actor_of(bearer_of(header))
         if actor is None:
-            raise HttpRefusal(401, "invalid bearer token", _ASK)
+            raise HttpRefusal(401, "invalid bearer token", ASK)
         return actor
 
     def digests_of(self, actor: str) -> tuple[str, ...]:
         """The digests of an actor's tokens; none for an actor that is not known."""
         return tuple(digest.decode() for digest, name in self._digests if name == actor)
+
+
+def bearer_of(header: str | None, ask: Mapping[str, str] | None = None) -> str:
+    """The token of an `Authorization` header, or 401."""
+    if header is None or not header.startswith("Bearer "):
+        raise HttpRefusal(401, "missing bearer token", ASK if ask is None else ask)
+    return header.removeprefix("Bearer ").strip()

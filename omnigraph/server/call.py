@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
 from starlette.datastructures import QueryParams
 
+from omnigraph.cluster.query_catalog import NO_QUERIES, StoredQueries
 from omnigraph.errors import BadRequest
 from omnigraph.exec.limits import Stop
 from omnigraph.graph import Graph
@@ -62,6 +63,8 @@ class RouteCall:
     limits: ServerLimits = field(default_factory=ServerLimits)
     facts: dict[str, Any] = field(default_factory=dict)
     jobs: "JobDesk | None" = None
+    stored: StoredQueries = NO_QUERIES
+    is_clustered: bool = False  # its schema is declared elsewhere
     require: "Require" = lambda action, branch=None, target=None: None
     visit: "PageVisit | None" = None  # of a page
 

@@ -88,6 +88,7 @@ def write_once(call: RouteCall, branch: str) -> Iterator[WriteOnce]:
 
 def _digest(call: RouteCall) -> str:
     digest = hashlib.sha256(str(call.query).encode())
+    digest.update(call.path.get("name", "").encode())  # of a stored query, whose text is not sent
     with call.body_stream() as stream:
         while chunk := stream.read(1 << 20):
             digest.update(chunk)

@@ -130,7 +130,7 @@ def _cleanup(order: JobOrder) -> Document:
 def _embed(order: JobOrder) -> Document:
     request = order.request
     fill = Fill(request.mode or Fill.FILL_MISSING)
-    provider = None if fill is Fill.CLEAN else provider_from_env()
+    provider = None if fill is Fill.CLEAN else order.graph.embedder or provider_from_env()
     spec = spec_of(request.spec, "spec")
     done = embed_seed(
         SeedOrder(

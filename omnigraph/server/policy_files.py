@@ -10,6 +10,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.policy import Policy, PolicyKind
 from omnigraph.server.access import Gate, ServedPolicies
 from omnigraph.server.bearer import tokens_of_file
+from omnigraph.server.oidc_trust import trust_of_file
 from omnigraph.server.request_log import RequestLog
 from omnigraph.server.serve_settings import ServerSettings
 
@@ -20,11 +21,22 @@ def policies_of(settings: ServerSettings) -> ServedPolicies:
     """The policies that the settings name, or `PolicyInvalid`. Graphs of one file share one."""
     paths = dict.fromkeys(settings.policies.values())
     read = {path: Policy.of_file(path, PolicyKind.GRAPH) for path in paths}
-    named = settings.server_policy
-    return ServedPolicies(
-        {graph_id: read[path] for graph_id, path in settings.policies.items()},
-        None if named is None else Policy.of_file(named, PolicyKind.SERVER),
-    )
+    texts = dict.fromkeys(e.policy for e in settings.extras.values() if e.policy is not None)
+    applied = {text: Policy.of_text(text, "applied policy", PolicyKind.GRAPH) for text in texts}
+    graphs = {graph_id: read[path] for graph_id, path in settings.policies.items()}
+    for graph_id, extras in settings.extras.items():
+        if extras.policy is not None:
+            graphs[graph_id] = applied[extras.policy]
+    return ServedPolicies(graphs, _server_policy(settings))
+
+
+def _server_policy(settings: ServerSettings) -> Policy | None:
+    """The policy that says who may list the graphs."""
+    if settings.cluster_policy is not None:
+        return Policy.of_text(settings.cluster_policy, "applied policy", PolicyKind.SERVER)
+    if settings.server_policy is not None:
+        return Policy.of_file(settings.server_policy, PolicyKind.SERVER)
+    return None
 
 
 class ReloadedFiles:
@@ -37,22 +49,30 @@ class ReloadedFiles:
         self._tokens = [settings.tokens_file] if settings.tokens_file is not None else []
         named = () if settings.server_policy is None else (settings.server_policy,)
         self._policies = [*dict.fromkeys((*settings.policies.values(), *named))]
-        self._seen = _signature(self._tokens), _signature(self._policies)
+        self._seen = self._signatures()
+
+    def _signatures(self) -> tuple[_Signature, _Signature, _Signature]:
+        trust = self._gate.trust
+        trusted = [] if trust is None else list(trust.files)
+        return _signature(self._tokens), _signature(self._policies), _signature(trusted)
 
     def look(self) -> None:
         """Reload what has changed since the last look."""
-        tokens, policies = _signature(self._tokens), _signature(self._policies)
-        seen, self._seen = self._seen, (tokens, policies)
-        if tokens != seen[0]:
+        seen, self._seen = self._seen, self._signatures()
+        tokens, policies, trust = (now != was for now, was in zip(self._seen, seen, strict=True))
+        if tokens:
             self._reload_tokens()
-        if policies != seen[1]:
+        if policies:
             self._reload_policies()
+        if trust:
+            self._reload_trust()
 
     def reload(self) -> None:
         """Reload everything, as SIGHUP asks."""
-        self._seen = _signature(self._tokens), _signature(self._policies)
+        self._seen = self._signatures()
         self._reload_tokens()
         self._reload_policies()
+        self._reload_trust()
 
     def _reload_tokens(self) -> None:
         for path in self._tokens:
@@ -60,6 +80,15 @@ class ReloadedFiles:
                 self._gate.tokens.replace(tokens_of_file(path))
             except OmnigraphError as cause:
                 self._log.event("tokens_kept", cause=str(cause))
+
+    def _reload_trust(self) -> None:
+        named = self._settings.oidc_trust
+        if named is None:
+            return
+        try:
+            self._gate.trust = trust_of_file(named)
+        except OmnigraphError as cause:
+            self._log.event("trust_kept", cause=str(cause))
 
     def _reload_policies(self) -> None:
         if not self._policies:

@@ -1,4 +1,4 @@
-"""Read routes: queries, stored queries, snapshots, commits and the schema.
+"""Read routes: queries, snapshots, commits and the schema.
 
 Invariant: a route is one call on the graph and one rendering.
 """
@@ -13,7 +13,7 @@ from omnigraph.graph.door import USE_MUTATE
 from omnigraph.server import wire
 from omnigraph.server.bodies import commit_output, read_output, snapshot_output
 from omnigraph.server.call import Answer, RouteCall, answered
-from omnigraph.server.refusals import HttpRefusal, too_large
+from omnigraph.server.refusals import too_large
 from omnigraph.server.row_formats import ARROW, arrow_bytes, chosen, csv_bytes
 
 _ROWS_UNMEASURED = 1_000
@@ -24,10 +24,22 @@ MAIN = "main"
 def query(call: RouteCall) -> Answer:
     """Run a read query."""
     body = call.json(wire.QueryRequest)
-    result, branch = _run(call, body.query, body.name, body.params, body.branch, body.snapshot)
+    return read_answer(call, body.query, body.name, body.params, body.branch, body.snapshot)
+
+
+def read_answer(
+    call: RouteCall,
+    text: str,
+    name: str | None,
+    params: object,
+    branch: str | None,
+    snapshot: str | None,
+) -> Answer:
+    """The rows of a read query, in the form that the request accepts."""
+    result, named = _run(call, text, name, params, branch, snapshot)
     media = chosen(call.headers.get("accept"))
     if media is None:
-        return _rows(call, read_output(result, branch, body.snapshot))
+        return _rows(call, read_output(result, named, snapshot))
     data = arrow_bytes(result) if media == ARROW else csv_bytes(result)
     headers = {"Omnigraph-Query-Name": result.query_name, "Omnigraph-Snapshot-Id": result.commit_id}
     return _capped(call, Answer(data, media=media, headers=headers))
@@ -84,19 +96,6 @@ def _capped(call: RouteCall, answer: Answer) -> Answer:
     if len(answer.body) > call.limits.answer_bytes:
         raise too_large("response_bytes", len(answer.body), call.limits.answer_bytes)
     return answer
-
-
-def stored_queries(call: RouteCall) -> Answer:
-    """Every stored query: none without a cluster."""
-    call.require("read", MAIN)
-    return answered(wire.QueryCatalog(queries=[]))
-
-
-def invoke(call: RouteCall) -> Answer:
-    """Run a stored query by its name."""
-    if call.body:
-        call.json(wire.InvokeStoredQueryRequest)
-    raise HttpRefusal(404, "stored query not found")
 
 
 def snapshot(call: RouteCall) -> Answer:

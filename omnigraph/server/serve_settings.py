@@ -58,6 +58,20 @@ class ServerLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphExtras:
+    """What a graph is served with: texts of stored queries by name, the profile of its embedding
+    provider, the bases of external blobs, the text of its policy."""
+
+    queries: dict[str, str] = field(default_factory=dict)
+    profile: dict[str, str] | None = None
+    blob_bases: tuple[str, ...] = ()
+    policy: str | None = None
+
+
+NO_EXTRAS = GraphExtras()
+
+
+@dataclass(frozen=True, slots=True)
 class ServerSettings:
     """A whole server. `graphs` are addresses by id."""
 
@@ -70,6 +84,7 @@ class ServerSettings:
     tokens: dict[str, str] = field(default_factory=dict)  # digest to actor
     policies: dict[str, str] = field(default_factory=dict)  # graph id to file
     server_policy: str | None = None  # the file that grants graph_list
+    oidc_trust: str | None = None  # the file of the issuers that are trusted
     limits: ServerLimits = ServerLimits()
     require_all_graphs: bool = False
     default_graph: str | None = None  # the one the flat routes are about
@@ -81,9 +96,19 @@ class ServerSettings:
     job_targets: tuple[str, ...] = ()  # bases that jobs may export to
     upkeep: str = ""  # a schedule: 03:20 optimize; sun 04:00 cleanup keep=100
     run_folder: str = ""  # where workers leave their metrics
+    cluster: str | None = None  # the storage of the cluster whose graphs these are
+    extras: dict[str, GraphExtras] = field(default_factory=dict)  # by the id of the graph
+    quarantined: dict[str, str] = field(default_factory=dict)  # graphs that are not served, and why
+    cluster_policy: str | None = None  # the text of the policy that grants graph_list
     ui: bool = True
     # What cookies of the pages are signed with, in every worker.
     ui_secret: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
+
+    @property
+    def has_policy(self) -> bool:
+        """Whether a policy, of a file or of the cluster, decides anything."""
+        applied = any(each.policy is not None for each in self.extras.values())
+        return bool(self.policies or applied or self.server_policy or self.cluster_policy)
 
     def to_json(self) -> bytes:
         """The settings for a worker."""
@@ -97,6 +122,7 @@ class ServerSettings:
         facts["access"] = Access(facts["access"])
         for name in ("job_sources", "job_targets"):
             facts[name] = tuple(facts[name])
+        facts["extras"] = {graph_id: GraphExtras(**e) for graph_id, e in facts["extras"].items()}
         return cls(**facts)
 
 

@@ -6,12 +6,15 @@ the others are served, unless every graph is required.
 
 import threading
 import time
+from collections.abc import Mapping
 
-from omnigraph.errors import OmnigraphError
+from omnigraph.cluster.embedding_profile import provider_of
+from omnigraph.cluster.query_catalog import NO_QUERIES, StoredQueries, required_queries
+from omnigraph.errors import BadRequest, OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.graph import open as open_graph
 from omnigraph.server.refusals import HttpRefusal
-from omnigraph.server.serve_settings import GRAPH_ID, RESERVED_IDS
+from omnigraph.server.serve_settings import GRAPH_ID, NO_EXTRAS, RESERVED_IDS, GraphExtras
 
 _RETRY_SECONDS = 5.0
 
@@ -19,15 +22,26 @@ _RETRY_SECONDS = 5.0
 class ServedGraphs:
     """Open graphs by id."""
 
-    def __init__(self, uris: dict[str, str]) -> None:
+    def __init__(
+        self,
+        uris: dict[str, str],
+        extras: Mapping[str, GraphExtras] | None = None,
+        quarantined: Mapping[str, str] | None = None,
+    ) -> None:
         self._uris = uris
+        self._extras = extras or {}
+        self._quarantined = quarantined or {}
+        self._stored: dict[str, StoredQueries] = {}
         self._open: dict[str, Graph] = {}
         self._tried: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def open_all(self, *, require_all: bool) -> dict[str, str]:
         """Open every graph; why those are not open that are not. With `require_all`, raise."""
-        faults = {}
+        faults = dict(self._quarantined)
+        if require_all and faults:
+            graph_id, fault = next(iter(faults.items()))
+            raise BadRequest(f"the graph '{graph_id}' cannot be served: {fault}")
         for graph_id in self._uris:
             try:
                 self._try(graph_id)
@@ -35,6 +49,9 @@ class ServedGraphs:
                 if require_all or len(self._uris) == 1:
                     raise
                 faults[graph_id] = str(cause)
+        if not self._open and faults:
+            graph_id, fault = next(iter(faults.items()))
+            raise BadRequest(f"no graph can be served; '{graph_id}': {fault}")
         return faults
 
     def _try(self, graph_id: str) -> Graph:
@@ -42,8 +59,28 @@ class ServedGraphs:
             graph = self._open.get(graph_id)
             if graph is None:
                 self._tried[graph_id] = time.monotonic()
-                graph = self._open[graph_id] = open_graph(self._uris[graph_id])
+                graph, stored = self._opened(graph_id)
+                self._stored[graph_id] = stored
+                self._open[graph_id] = graph
             return graph
+
+    def _opened(self, graph_id: str) -> tuple[Graph, StoredQueries]:
+        """A graph with its own provider and bases, and its stored queries, all of which must
+        type-check."""
+        extras = self._extras.get(graph_id, NO_EXTRAS)
+        provider = None if extras.profile is None else provider_of(extras.profile)
+        graph = open_graph(self._uris[graph_id], external_blobs=extras.blob_bases)
+        try:
+            stored = required_queries(extras.queries, graph.schema.catalog)
+        except OmnigraphError:
+            graph.close()
+            raise
+        graph.embed_with(provider)
+        return graph, stored
+
+    def stored(self, graph_id: str) -> StoredQueries:
+        """The stored queries of an open graph."""
+        return self._stored.get(graph_id, NO_QUERIES)
 
     def get(self, graph_id: str) -> Graph:
         """An open graph, or 400 or 404."""
@@ -70,7 +107,7 @@ class ServedGraphs:
 
     def readiness(self) -> dict[str, bool]:
         """Whether each graph is open."""
-        return {graph_id: graph_id in self._open for graph_id in sorted(self._uris)}
+        return {i: i in self._open for i in sorted({*self._uris, *self._quarantined})}
 
     @property
     def only(self) -> str | None:

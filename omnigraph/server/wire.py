@@ -146,6 +146,8 @@ class InvokeStoredQueryRequest(Body, kw_only=True):
     branch: str | None = None
     snapshot: str | None = None
     expect_mutation: bool | None = None
+    message: str | None = None
+    metadata: dict[str, str] | None = None
 
 
 class DatasetTopology(Body, kw_only=True):

@@ -24,6 +24,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.server import wire
 from omnigraph.server.asgi import ServerApp
 from omnigraph.server.connection import ABORT
+from omnigraph.server.oidc_trust import trust_of_file
 from omnigraph.server.policy_files import ReloadedFiles, policies_of
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_log import RequestLog
@@ -102,7 +103,7 @@ class Worker:
         self._settings = settings
         self._socket = listening
         self._log = RequestLog(as_json=settings.log_json)
-        self._graphs = ServedGraphs(settings.graphs)
+        self._graphs = ServedGraphs(settings.graphs, settings.extras, settings.quarantined)
         self._stopped_at = time.monotonic()
 
     def run(self, ready: int, life: int) -> int:
@@ -111,7 +112,9 @@ class Worker:
         for graph_id, fault in faults.items():
             self._log.event("graph_not_open", graph=graph_id, cause=fault)
         policies = policies_of(self._settings)
-        self._app = ServerApp(self._settings, self._graphs, self._log, policies)
+        trusted = self._settings.oidc_trust
+        trust = None if trusted is None else trust_of_file(trusted)
+        self._app = ServerApp(self._settings, self._graphs, self._log, policies, trust)
         self._files = ReloadedFiles(self._settings, self._app.gate, self._log)
         self._clock = UpkeepClock(parse_schedule(self._settings.upkeep), self._app.jobs.start)
         if self._settings.tokens_file is not None:

@@ -82,14 +82,6 @@ def _either(new: str | None, old: str | None, *names: str) -> str | None:
     return new if new is not None else old
 
 
-def invoke_if(call: RouteCall) -> Answer:
-    """Run a stored mutation only if the branch is at the commit that the header names."""
-    required_commit(call)
-    if call.body:
-        call.json(wire.InvokeStoredQueryRequest)
-    raise HttpRefusal(404, "stored query not found")
-
-
 def load(call: RouteCall) -> Answer:
     """Load NDJSON that comes as a text, or the columns of one type as Parquet or Arrow."""
     media = require_media(call.headers, JSON, ARROW, PARQUET)
@@ -244,7 +236,13 @@ def merge(call: RouteCall) -> Answer:
 
 
 def apply_schema(call: RouteCall) -> Answer:
-    """Change the schema, and the data with it, as one commit."""
+    """Change the schema, and the data with it, as one commit; 409 for a graph of a cluster."""
+    if call.is_clustered:
+        raise HttpRefusal(
+            409,
+            "this graph belongs to a cluster, which declares its schema: change it there, "
+            "then omnigraph cluster apply",
+        )
     body = call.json(wire.SchemaApplyRequest)
     # With a line end it is a text: a name that ends in .pg would be read as a file.
     done = call.graph.schema.apply(

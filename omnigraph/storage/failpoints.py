@@ -59,12 +59,29 @@ RECLAIM = ("reclaim.table",)
 INIT = ("init.tables", "init.objects", "init.manifest")
 BACKUP = ("backup.data", "backup.marked", "backup.versions", "backup.complete")
 
+CLUSTER = (
+    "cluster.locked",
+    "cluster.swept",
+    "cluster.planned",
+    "cluster.intent_written",
+    "cluster.graph_half_deleted",
+    "cluster.graph_moved",
+    "cluster.payload_before",
+    "cluster.payload_written",
+    "cluster.state_before",
+    "cluster.state_written",
+    "cluster.approval_consumed",
+    "cluster.intent_deleted",
+    "cluster.unlocking",
+)
+"""Every step of the apply of a cluster."""
+
 DERIVED = ("derived.begun", "derived.written", "derived.renamed")
 """Every step of writing one derived file."""
 
 NAMES = frozenset(
     {*COMMIT, *CONFIRM, *FORK, *RECOVER, *BRANCH, *FOLD, *UPKEEP, *REPAIR, *CLEANUP}
-    | {*PROMOTE, *RECLAIM, *INIT, *BACKUP, *DERIVED}
+    | {*PROMOTE, *RECLAIM, *INIT, *BACKUP, *CLUSTER, *DERIVED}
 )
 
 

@@ -9,6 +9,7 @@ from omnigraph.errors import BadRequest
 from omnigraph.types import TableKey, parse_table_key
 
 BACKUP_FOLDER = "__backup"
+MANIFEST = "__manifest"
 MAIN = "main"
 RESERVED_ACTORS = "omnigraph:"
 """How the names of the engine's own actors begin: the commits of a recovery carry one."""

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import typer
 
-from omnigraph.cli import later
 from omnigraph.cli.app import app
 from tests.cli.program import PEOPLE, run
 
@@ -55,7 +54,11 @@ FITTING = {
     "engine": ("local",), "rejects": ("rejects",),
 }  # fmt: skip
 GRAPHS = ("path", "uri", "store")
-LEFT_OUT = {"demo", "package", "completion", *later._COMMANDS}
+LEFT_OUT = {
+    "demo",
+    "package",
+    "completion",
+}
 
 
 def commands(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

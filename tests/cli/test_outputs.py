@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import typer
 
-from omnigraph.cli import later
 from omnigraph.cli.app import app
 from tests.cli.program import lines, run
 from tests.thinned import thinned
@@ -143,7 +142,7 @@ FITTING = {
     "source": "main", "kind": "node", "type_name": "Person", "id": "Ada", "property": "name",
     "file": "schema.pg", "files": "schema.pg",
 }  # fmt: skip
-LEFT_OUT = {"demo", "completion", "package", "shell", *later._COMMANDS}
+LEFT_OUT = {"demo", "completion", "package", "shell"}
 
 
 def commands(group: Any, before: tuple[str, ...] = ()) -> Any:

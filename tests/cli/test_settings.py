@@ -159,19 +159,12 @@ def test_a_server_that_no_setting_names_is_not_guessed() -> None:
     assert "server 'prod' not found" in done.stderr
 
 
-def test_a_cluster_is_not_there_yet(no_settings: Path) -> None:
-    write(no_settings, "clusters: {c: {root: x}}\nprofiles: {p: {cluster: c}}\n")
+def test_a_cluster_that_was_not_applied_says_so(no_settings: Path, tmp_path: Path) -> None:
+    write(no_settings, f"clusters: {{c: {{root: {tmp_path}}}}}\nprofiles: {{p: {{cluster: c}}}}\n")
     for words in (("optimize", "--cluster", "c"), ("branch", "list", "--profile", "p")):
         done = run(*words)
         assert done.returncode == 1
-        assert "clusters come with a later release" in done.stderr
-
-
-@pytest.mark.parametrize("name", ["cluster", "queries"])
-def test_a_command_that_needs_a_cluster_says_so(name: str) -> None:
-    done = run(name, "list", "--json", "--config", ".")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "needs a cluster" in done.stderr
+        assert "cluster_state_missing" in done.stderr
 
 
 @pytest.mark.parametrize(

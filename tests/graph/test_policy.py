@@ -181,6 +181,8 @@ UNASKED = {
     "schema": "a view",
     "refresh": "settles what dead writers left",
     "stats": "counters",
+    "embedder": "a setting of this process",
+    "embed_with": "a setting of this process",
     "close": "ends the handle",
     "uri": "where it is",
     "read_only": "how it was opened",

@@ -11,7 +11,7 @@ from omnigraph.server.route_table import FLAT, NESTED
 from tests.server.policy_world import CELLS, Cell, Sender, bearer, served_policy
 from tests.server.world import Served
 
-OPEN_TO_ALL = {"health", "ready", "metrics", "openapi"}
+OPEN_TO_ALL = {"health", "ready", "metrics", "openapi", "oauthProtectedResource"}
 WITH_ANY_TOKEN = {"whoami"}
 
 
@@ -162,6 +162,9 @@ def test_a_flat_route_asks_as_its_nested_one(server: Served, flat: Any) -> None:
 def test_routes_about_no_graph(server: Served) -> None:
     for endpoint in server_endpoints():
         response = server.client.get(endpoint.path)
+        if endpoint.operation == "oauthProtectedResource":
+            assert response.status_code == 404, "nobody else is trusted"
+            continue
         if endpoint.operation in OPEN_TO_ALL:
             assert response.status_code == 200
         else:

@@ -40,7 +40,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> str:
         (["GRAPH", "--tokens", "missing.json"], "cannot read the tokens file"),
         (
             ["GRAPH", "--unauthenticated", "--policy", "p.yaml"],
-            "policies come with a later release",
+            "it cannot be read",
         ),
         (["--unauthenticated"], "there is no graph to serve"),
         (["GRAPH", "GRAPH", "--unauthenticated"], "two graphs have the id 'people'"),

@@ -18,6 +18,7 @@ import omnigraph as og
 from omnigraph.server import wire, wire_errors
 from omnigraph.server.asgi import ServerApp
 from omnigraph.server.bearer import digest_of
+from omnigraph.server.oidc_trust import trust_of_file
 from omnigraph.server.policy_files import policies_of
 from omnigraph.server.request_log import RequestLog
 from omnigraph.server.serve_settings import Access, ServerLimits, ServerSettings
@@ -61,11 +62,13 @@ class Served:
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
-        self.graphs = ServedGraphs(settings.graphs)
+        self.graphs = ServedGraphs(settings.graphs, settings.extras, settings.quarantined)
         self.graphs.open_all(require_all=True)
         self.log = io.StringIO()
         log = RequestLog(as_json=settings.log_json)
-        self.app = ServerApp(settings, self.graphs, log, policies_of(settings))
+        trusted = settings.oidc_trust
+        trust = None if trusted is None else trust_of_file(trusted)
+        self.app = ServerApp(settings, self.graphs, log, policies_of(settings), trust)
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address = self._socket.getsockname()[:2]
         self.url = f"http://127.0.0.1:{self.address[1]}"

@@ -83,7 +83,8 @@ def walk(page: Path, folder: Path, *, update: bool) -> list[str]:
     """Do what a page says; what came out otherwise than shown. Updating writes it into the page."""
     text = page.read_text("utf-8")
     if given := FOLDER.search(text):
-        left = shutil.ignore_patterns("*.omni")  # by somebody who followed the page there
+        # By somebody who followed the page there.
+        left = shutil.ignore_patterns("*.omni", "__cluster", "graphs")
         shutil.copytree(ROOT / given["path"], folder, dirs_exist_ok=True, ignore=left)
     wrong, pieces, at = [], [], 0
     with ExitStack() as stack:

@@ -16,6 +16,7 @@ STORAGE = "omnigraph.storage"
 
 DOORS = {
     "beside": {"has_ended", "own_process"},
+    "cluster_objects": {"ClusterObjects", "step"},
     "derived.column_file": {
         "ColumnFile",
         "can_be_filed",
@@ -27,7 +28,7 @@ DOORS = {
     "derived.edge_file": {"EdgeFile", "RowLists", "Way", "distinct_arrays", "edge_arrays"},
     "derived.mapped_file": {"DamagedFile", "MappedFile"},
     "derived.node_file": {"NO_ROW", "NodeFile", "node_arrays"},
-    "external": {"ExternalBlobs"},
+    "external": {"ExternalBlobs", "checked_bases"},
     "inspect": {"inspect_branch", "inspect_graph"},
     "graph_copy": {"copy_graph"},
     "lance.columns": {
@@ -55,7 +56,7 @@ DOORS = {
     "manifest.state": {"LOCATION"},
     "manifest.table_line": {"TableLine"},
     "manifest.tags": {"Tag"},
-    "names": {"MAIN", "owner_of", "require_text"},
+    "names": {"MAIN", "owner_of", "require_actor", "require_text"},
     "protocol.intent": {"AlreadyMarked", "WriterKind", "noted"},
     "protocol.schema_write": {"SchemaWrite"},
     "protocol.write": {"Write"},
@@ -70,6 +71,7 @@ DOORS = {
         "RowCounts",
         "SchemaId",
         "Snapshot",
+        "TRANSACTIONS",
         "TablePin",
         "TopologyState",
     },

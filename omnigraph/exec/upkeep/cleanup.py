@@ -17,7 +17,7 @@ from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.changes.consumers import FeedConsumer, end_claim
 from omnigraph.exec.durations import GRACE, Duration, seconds
 from omnigraph.exec.threads import in_order
-from omnigraph.exec.upkeep.retention import KeptCommit, Policy, Retained, retain
+from omnigraph.exec.upkeep.retention import KeptCommit, Retained, RetentionPolicy, retain
 from omnigraph.storage.derived.derived_folder import FOLDER
 from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.cleanup import LineTask, RunLines, TableCleanup
@@ -88,7 +88,7 @@ def _cleanup(
     confirm: bool,
     run: RunLines | None,
 ) -> CleanupReport:
-    policy = Policy(keep, age, grace, store.reclaimer.age_s)
+    policy = RetentionPolicy(keep, age, grace, store.reclaimer.age_s)
     retained = _retained(store, policy)
     if confirm:
         for losing in retained.losing:
@@ -107,7 +107,7 @@ def _cleanup(
     )
 
 
-def _retained(store: Store, policy: Policy) -> Retained:
+def _retained(store: Store, policy: RetentionPolicy) -> Retained:
     """What stays, decided again when a branch goes meanwhile: nothing was removed by then."""
     for _ in range(_ATTEMPTS - 1):
         with suppress(NotFound):

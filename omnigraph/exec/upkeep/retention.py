@@ -83,7 +83,7 @@ class KeptCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RetentionPolicy:
     """The policy of one cleanup, in commits and seconds. `in_use_s` is what other processes rely
     on, whatever was asked for."""
 
@@ -142,7 +142,7 @@ class _Reasons:
         return tuple(KeptCommit(c, tuple(self._reasons[c.id])) for c in commits)
 
 
-def retain(store: Store, policy: Policy) -> Retained:
+def retain(store: Store, policy: RetentionPolicy) -> Retained:
     """Decide which commits of the live branches stay."""
     lines = {branch: store.history.list(branch) for branch in store.history.branches()}
     is_readable = store.history.lost.presence()
@@ -173,7 +173,7 @@ def retain(store: Store, policy: Policy) -> Retained:
     return Retained(reasons.kept(), going, versions, floors, losing)
 
 
-def _recent(line: Iterable[Commit], policy: Policy) -> Iterator[tuple[Commit, Why]]:
+def _recent(line: Iterable[Commit], policy: RetentionPolicy) -> Iterator[tuple[Commit, Why]]:
     """The commits of a line, newest first, that were its head within the window, each with the
     part of the policy that says so."""
     now = time.time() * 1e6

@@ -5,18 +5,21 @@ Invariant: a refusal is a page that says what to do next, and holds no more than
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
 from urllib.parse import quote
 
 from starlette.datastructures import QueryParams
 
 from omnigraph.errors import OmnigraphError
+from omnigraph.graph import Graph
 from omnigraph.server.access import Gate
 from omnigraph.server.call import Answer, RouteCall
 from omnigraph.server.connection import Scope
 from omnigraph.server.endpoint import ApiEndpoint
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_headers import RequestHeaders
-from omnigraph.server.serve_settings import ServerSettings
+from omnigraph.server.serve_settings import ServerLimits, ServerSettings
 from omnigraph.server.served import ServedGraphs
 from omnigraph.server.status import ErrorAnswer
 from omnigraph.server.ui.ui_forms import form_fields
@@ -50,7 +53,7 @@ class ServerPages:
     """The pages of one worker that are about no graph, and what all pages share."""
 
     def __init__(self, settings: ServerSettings, graphs: ServedGraphs, gate: Gate) -> None:
-        self.sessions = UiSessions(settings, gate.tokens)
+        self.sessions = UiSessions(settings, gate)
         self.gate = gate
         self.graphs = graphs
 
@@ -62,6 +65,37 @@ class ServerPages:
             except HttpRefusal:
                 return None
         return self.sessions.actor(headers)
+
+    def call(
+        self,
+        endpoint: ApiEndpoint,
+        path: dict[str, str],
+        scope: Scope,
+        headers: RequestHeaders,
+        facts: dict[str, Any],
+        limits: ServerLimits,
+    ) -> RouteCall:
+        """A request for a page, of an actor who may ask for it; a page at the door has no graph."""
+        actor = facts["actor"] = self.actor(endpoint, headers)
+        graph_id = path.pop("graph_id", "")
+        facts["graph"] = graph_id or None
+        graph = cast(Graph, None)
+        if graph_id:
+            graph = self.gate.graph(graph_id, self.graphs.get(graph_id), actor)
+            if endpoint.action is not None:
+                self.gate.require_ever(graph_id, actor, endpoint.action)
+        return RouteCall(
+            graph_id,
+            graph,
+            actor,
+            path,
+            filled(QueryParams(scope["query_string"])),
+            headers,
+            limits=limits,
+            facts=facts,
+            require=partial(self.gate.require, graph_id, actor),
+            visit=self.visit(headers, graph_id, actor),
+        )
 
     def visit(self, headers: RequestHeaders, graph_id: str, actor: str | None) -> PageVisit:
         """What a page needs to know of the browser."""

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
-from omnigraph.server.bearer import Tokens, digest_of
+from omnigraph.server.access import Gate
+from omnigraph.server.bearer import digest_of
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_headers import RequestHeaders
 from omnigraph.server.serve_settings import Access, ServerSettings
@@ -30,9 +31,10 @@ _NONCE_BYTES = 18
 class UiSessions:
     """Who looks at a page."""
 
-    def __init__(self, settings: ServerSettings, tokens: Tokens) -> None:
+    def __init__(self, settings: ServerSettings, gate: Gate) -> None:
         self._secret = settings.ui_secret.encode()
-        self._tokens = tokens
+        self._gate = gate
+        self._tokens = gate.tokens
         self.is_open = settings.access is Access.OPEN
         self._flags = "; Path=/; HttpOnly; SameSite=Strict"
         if settings.tls_cert is not None:
@@ -42,9 +44,8 @@ class UiSessions:
         """Who a request is from, by its cookie or its token; None where nobody is asked, or 401."""
         if self.is_open:
             return None
-        header = headers.get("authorization")
-        if header is not None:
-            return self._tokens.actor(header)
+        if "authorization" in headers:
+            return self._gate.actor(headers)
         actor = self._signed_in(cookies(headers).get(SESSION, ""))
         if actor is None:
             raise HttpRefusal(401, "sign in first")

@@ -15,7 +15,7 @@ import lance
 import pyarrow as pa
 from lance.commit import CommitConflictError
 from lance.dataset import Transaction
-from lance.fragment import LanceFragment
+from lance.fragment import LanceFragment, write_fragments
 from lance.lance import _Session as Session
 
 from omnigraph.errors import AlreadyExists, NotFound, Reclaimed, StorageFailed
@@ -154,6 +154,21 @@ class Datasets:
                 enable_stable_row_ids=True,
                 storage_options=self._where.storage_options,
             )
+
+    def create_named_last(self, location: str, rows: pa.Table) -> Handle:
+        """A new dataset whose first version is named once its rows are on disk, so that a power cut
+        leaves the whole dataset or none."""
+        if not self.flusher.is_on:
+            return self.create(location, rows)
+        uri = self._where.join(location)
+        with self.lance_call("create", location):
+            staged = write_fragments(
+                rows, uri, mode="create", return_transaction=True, enable_stable_row_ids=True
+            )
+        self.flusher.owe_below(location)
+        self.flusher.barrier()
+        with self.lance_call("create", location):
+            return lance.LanceDataset.commit(uri, staged, max_retries=0, enable_stable_row_ids=True)
 
     def commit(self, handle: Handle, transaction: Transaction) -> Handle:
         """Commit through exactly the handle it was staged on, without a retry by Lance."""

@@ -232,7 +232,7 @@ def create(
     rows.append(commit_row(commit))
     batch = manifest_batch(rows)
     metadata = {**batch.schema.metadata, **durability_metadata(durability)}
-    datasets.create(LOCATION, batch.replace_schema_metadata(metadata))
+    datasets.create_named_last(LOCATION, batch.replace_schema_metadata(metadata))
 
 
 def _replacing(

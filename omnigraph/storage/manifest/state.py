@@ -17,7 +17,7 @@ from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.lance.derived_bases import fingerprint
 from omnigraph.storage.lance.refs import ForkId
 from omnigraph.storage.local_copies import LocalCopies
-from omnigraph.storage.names import MAIN, decode, lock_name
+from omnigraph.storage.names import MAIN, MANIFEST, decode, lock_name
 from omnigraph.storage.records import (
     GRAPH_COMMIT,
     GRAPH_HEAD,
@@ -37,7 +37,7 @@ from omnigraph.storage.records import (
 )
 from omnigraph.types import TableKey
 
-LOCATION = "__manifest"
+LOCATION = MANIFEST
 _COPIES = "states"
 
 STATE_COLUMNS = [

@@ -33,7 +33,7 @@ def ask(
     policy.decide(actor, action, branch, target).require()
 
 
-class Guard:
+class PolicyGuard:
     """What the actor of one handle may do; without a policy, everything."""
 
     def __init__(
@@ -72,9 +72,13 @@ class Guard:
             )
         return actor
 
-    def lifted(self) -> "Guard":
+    def lifted(self) -> "PolicyGuard":
         """The same actor without a policy, for work that was asked about as a whole."""
-        return Guard(self._store, None, self.actor)
+        return self.another(None, self.actor)
+
+    def another(self, policy: Policy | None, actor: str | None) -> "PolicyGuard":
+        """A guard of the same graph for another actor."""
+        return PolicyGuard(self._store, policy, actor)
 
     def require_ever(
         self,
@@ -145,21 +149,17 @@ class Guard:
         try:
             self._store.snapshot(branch)
         except NotFound:
-            self._forks(branch, base, acting)
+            self.creates(branch, base, acting)
             return acting, base
         # Should it vanish meanwhile, it is missing: nobody was asked whether it may be made.
         return acting, None
 
-    def _forks(self, name: str, base: str, actor: str | None = None) -> str | None:
-        if self.policy is None:
-            return self._acting(actor)
-        self.require_ever(Action.BRANCH_CREATE, base, name, actor)
-        source = self._points.snapshot(base, kind="branch").branch
-        return self.require(Action.BRANCH_CREATE, source, name, actor)
-
-    def creates(self, name: str, base: str) -> None:
+    def creates(self, name: str, base: str, actor: str | None = None) -> None:
         """A new branch, or a tag, of a point in time."""
-        self._forks(name, base)
+        if self.policy is not None:
+            self.require_ever(Action.BRANCH_CREATE, base, name, actor)
+            source = self._points.snapshot(base, kind="branch").branch
+            self.require(Action.BRANCH_CREATE, source, name, actor)
 
     def deletes(self, name: str) -> None:
         """The end of a branch or a tag."""

@@ -1,0 +1,129 @@
+"""Catalog of stored queries: queries by name, checked against the schema of a graph.
+
+Invariant: a catalog that exists holds only queries that type-check, and no two claim one name.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import BadRequest, ParseError, TypeCheckError
+from omnigraph.language.query import ast
+from omnigraph.language.query.parser import parse_queries
+from omnigraph.plan.compile import plan_query
+from omnigraph.plan.facts import Field, typed_field
+
+QueryTexts = Mapping[str, str]
+"""Texts by the name of the one query of each that is meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQuery:
+    """One query, with the text of the file it stands in."""
+
+    source: str
+    declaration: ast.Query
+
+    @property
+    def name(self) -> str:
+        return self.declaration.name.text
+
+    @property
+    def is_mutation(self) -> bool:
+        return self.declaration.is_mutation
+
+    @property
+    def params(self) -> tuple[Field, ...]:
+        """Its parameters, by kind."""
+        return tuple(typed_field(each.name, each.type) for each in self.declaration.parameters)
+
+    @property
+    def signature(self) -> str:
+        """Its name and parameters, as they are written."""
+        params = ", ".join(f"${each.name}: {each.type}" for each in self.declaration.parameters)
+        return f"{self.name}({params})"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenQuery:
+    """A stored query that cannot be run, and why."""
+
+    name: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQueries:
+    """The stored queries of one graph, sorted by name."""
+
+    queries: Mapping[str, StoredQuery]
+
+    def get(self, name: str) -> StoredQuery | None:
+        """A query by its name."""
+        return self.queries.get(name)
+
+    def __iter__(self) -> Iterator[StoredQuery]:
+        return iter(self.queries.values())
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def warnings(self) -> list[str]:
+        """Doubts about queries that run."""
+        return [
+            f"query '{query.name}': agents cannot supply the vector ${param.name}"
+            for query in self
+            for param in query.params
+            if param.kind == "vector"
+        ]
+
+
+NO_QUERIES = StoredQueries({})
+
+
+def checked_queries(texts: QueryTexts, catalog: Catalog) -> tuple[StoredQueries, list[BrokenQuery]]:
+    """The queries that type-check against a schema, and those that do not."""
+    queries, broken = {}, []
+    for name, text in sorted(texts.items()):
+        try:
+            file = parse_queries(text)
+            declared = [each for each in file.queries if each.name.text == name]
+            if not declared:
+                broken.append(BrokenQuery(name, "its file does not declare it"))
+                continue
+            plan_query(declared[0], catalog, file.source)
+        except (ParseError, TypeCheckError) as cause:
+            position = f"(line {cause.line}, column {cause.column})"
+            broken.append(BrokenQuery(name, f"{cause.headline} {position}"))
+        else:
+            queries[name] = StoredQuery(text, declared[0])
+    return StoredQueries(queries), broken
+
+
+def required_queries(texts: QueryTexts, catalog: Catalog) -> StoredQueries:
+    """All the queries, or `BadRequest` that names the first that cannot be run."""
+    queries, broken = checked_queries(texts, catalog)
+    if broken:
+        raise BadRequest(f"stored query '{broken[0].name}': {broken[0].message}", "correct it")
+    return queries
+
+
+def texts_of_folder(folder: str) -> dict[str, str]:
+    """The texts of every query in the `*.gq` files right below a folder."""
+    path = Path(folder)
+    try:
+        files = sorted(each for each in path.iterdir() if each.suffix == ".gq" and each.is_file())
+        contents = {each.name: each.read_text(encoding="utf-8") for each in files}
+    except (OSError, ValueError) as cause:
+        raise BadRequest(f"cannot read the stored queries of {folder}: {cause}") from None
+    texts: dict[str, str] = {}
+    homes: dict[str, str] = {}
+    for name, content in contents.items():
+        for query in parse_queries(content).queries:
+            declared = query.name.text
+            if declared in homes:
+                text = f"query '{declared}' is declared in {homes[declared]} and in {name}"
+                raise BadRequest(text, "keep one of them")
+            texts[declared], homes[declared] = content, name
+    return texts
