@@ -208,7 +208,7 @@ def test_a_merge_without_conflicts_shows_what_would_change(site: Served) -> None
     site.graph.mutate(
         'query m() { update Person set { city: "Kyiv" } where name = "Gus" }', branch="review/plain"
     )
-    site.graph.mutate('query d() { delete Person where name = "Hal" }', branch="review/plain")
+    site.graph.mutate('query d() { delete Person where name = "Guest 0" }', branch="review/plain")
     for by in ("entity", "property"):
         page = look(site, f"{G}/merge", source="review/plain", by=by)
         assert "What would change on main" in page
