@@ -7,10 +7,11 @@ from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
 
 from omnigraph.errors import NotServed
+from omnigraph.graph.door import Graph
 from omnigraph.remote.remote_session import RemoteSession
 
 
-class RemoteLookVerbs:
+class RemoteLookVerbs(Graph):
     """The verbs of a graph that its server shows on pages."""
 
     session: RemoteSession

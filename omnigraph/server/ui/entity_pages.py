@@ -187,10 +187,10 @@ def _around(call: RouteCall, point: ShownPoint) -> dict[str, Any]:
 
 def _first_steps(seen: Neighbourhood) -> list[Expansion]:
     """What a picture without an address of its own shows, as expansions."""
-    type_name, _, entity_id = seen.focus.partition(":")
+    focus = seen.nodes[seen.focus]
     names = dict.fromkeys((each.type, each.source == seen.focus) for each in seen.edges.values())
     return [
-        Expansion(type_name, entity_id, edge, "out" if is_out else "in", 12)
+        Expansion(focus.type, focus.id, edge, "out" if is_out else "in", 12)
         for edge, is_out in names
     ]
 
