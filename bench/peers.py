@@ -71,10 +71,12 @@ def lines(people: int) -> Iterator[Line]:
     yield Line("3 hops", "hops", lambda n: (anybody(n), 3))
     yield Line("filter scan", "scan", lambda n: (40 + n, "city7"), 5)
     yield Line("count 2-hop walks, whole graph", "walks")
+    yield Line("mutual friends, whole graph", "mutual")
     yield Line("top companies", "top")
     yield Line("anti-join", "anti_join")
     vector = np.random.default_rng(5).standard_normal(64, np.float32).tolist()
     yield Line("vector top-10", "nearest", lambda n: (vector,))
+    yield Line("vector and hop", "near_and_hop", lambda n: (vector,))
     first = date(1970, 1, 1) + timedelta(days=15_000)
     yield Line("delete edges by date", "delete_edges", lambda n: (first + timedelta(days=n),))
     yield Line("delete people by city and age", "delete_people", lambda n: (90 + n, "city9"))
@@ -92,6 +94,8 @@ def lines(people: int) -> Iterator[Line]:
     yield Line("one-node commit", "add_node", lambda n: (f"y{n}",), 9)
     yield Line("one-edge commit", "add_edge", lambda n: (f"p{n}", f"p{n + 1}"), 9)
     yield Line("optimize", "optimize", rounds=1)
+    yield Line("300 one-node commits", "small_commits", rounds=1)
+    yield Line("optimize after 300 commits", "optimize", rounds=1)
 
 
 def main() -> None:

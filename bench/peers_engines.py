@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 import pyarrow.parquet as pq
+from peers_more import MoreBare, MoreDuckDB, MoreLadybug, MoreOmniGraph, MoreSql
 
 import omnigraph as og
 
@@ -48,7 +49,7 @@ _NEAR = (
 )
 
 
-class OmniGraph:
+class OmniGraph(MoreOmniGraph):
     """This project, through its public door."""
 
     name = "omnigraph"
@@ -118,7 +119,7 @@ class OmniGraph:
         return self.graph.mutate(text, {"a": age, "c": city}).affected_nodes
 
 
-class Bare:
+class Bare(MoreBare):
     """Lance by itself: what no engine on it can be faster than without doing less."""
 
     name = "bare Lance"
@@ -196,7 +197,7 @@ class Bare:
         return gone.num_rows
 
 
-class _Sql:
+class _Sql(MoreSql):
     """Reads that DuckDB and doltlite ask in the same words."""
 
     def _all(self, text: str, *values: Any) -> list[Any]:
@@ -229,7 +230,7 @@ class _Sql:
         return self._all(text + "(SELECT 1 FROM works w WHERE w.src = p.name)")[0][0]
 
 
-class DuckDB(_Sql):
+class DuckDB(MoreDuckDB, _Sql):
     """A column store with joins; the edges are tables, their ends compared after the load."""
 
     name = "duckdb"
@@ -398,7 +399,7 @@ class DoltLite(_Sql):
         self._commit()
 
 
-class Ladybug:
+class Ladybug(MoreLadybug):
     """A property graph in one file."""
 
     name = "ladybug"

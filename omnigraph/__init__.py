@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.errors import (
     AlreadyExists,
     AmbiguousPoint,
+    ApprovalsMissing,
     BadRequest,
     ChangeFeedGap,
+    ChecksFailed,
     Conflict,
     ConstraintViolated,
     ConsumerLapsed,
@@ -19,6 +21,7 @@ from omnigraph.errors import (
     ExpressionFailed,
     ExternalBlobDenied,
     ExternalBlobUnreadable,
+    FailedCheck,
     Forbidden,
     GraphClosed,
     GraphMoved,
@@ -34,12 +37,14 @@ from omnigraph.errors import (
     NotRevertible,
     NotServed,
     OmnigraphError,
+    OwnReview,
     ParseError,
     PolicyInvalid,
     PreconditionFailed,
     Reclaimed,
     RecoveryRequired,
     Refused,
+    ReviewEnded,
     SchemaChanged,
     SchemaDiffers,
     SchemaHeld,
@@ -79,7 +84,8 @@ if TYPE_CHECKING:
     from omnigraph.exec.upkeep.index_states import IndexState
     from omnigraph.exec.upkeep.optimize import OptimizeReport
     from omnigraph.graph import Graph, backup, init, open
-    from omnigraph.policy import Policy
+    from omnigraph.graph.review_records import Review, ReviewApproval, ReviewComment
+    from omnigraph.policy import Policy, TargetCheck
     from omnigraph.remote import connect
     from omnigraph.storage.manifest.tags import Tag
     from omnigraph.storage.upkeep.repair import RepairReport
@@ -89,6 +95,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AlreadyExists",
     "AmbiguousPoint",
+    "ApprovalsMissing",
     "BackupReport",
     "BadRequest",
     "Baseline",
@@ -98,6 +105,7 @@ __all__ = [
     "ChangedType",
     "Changes",
     "CheckReport",
+    "ChecksFailed",
     "CleanupReport",
     "Conflict",
     "ConstraintViolated",
@@ -111,6 +119,7 @@ __all__ = [
     "ExpressionFailed",
     "ExternalBlobDenied",
     "ExternalBlobUnreadable",
+    "FailedCheck",
     "FeedConsumer",
     "FeedPage",
     "Finding",
@@ -136,6 +145,7 @@ __all__ = [
     "NotServed",
     "OmnigraphError",
     "OptimizeReport",
+    "OwnReview",
     "ParseError",
     "Policy",
     "PolicyInvalid",
@@ -145,6 +155,10 @@ __all__ = [
     "RecoveryRequired",
     "Refused",
     "RepairReport",
+    "Review",
+    "ReviewApproval",
+    "ReviewComment",
+    "ReviewEnded",
     "SchemaApplied",
     "SchemaChanged",
     "SchemaDiffers",
@@ -154,6 +168,7 @@ __all__ = [
     "SourceError",
     "StorageFailed",
     "Tag",
+    "TargetCheck",
     "TypeCheckError",
     "Unauthenticated",
     "UndoOutcome",
@@ -195,8 +210,12 @@ _LOADED_LATER = {
     "Policy": "policy",
     "QueryResult": "exec.read.result",
     "RepairReport": "storage.upkeep.repair",
+    "Review": "graph.review_records",
+    "ReviewApproval": "graph.review_records",
+    "ReviewComment": "graph.review_records",
     "SchemaApplied": "exec.schema.migrate",
     "Tag": "storage.manifest.tags",
+    "TargetCheck": "policy",
     "UndoOutcome": "exec.merge.undo",
     "backup": "graph",
     "connect": "remote",

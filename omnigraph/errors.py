@@ -9,11 +9,13 @@ OmnigraphError
 │   │                                           ExternalBlobDenied, ExternalBlobUnreadable,
 │   │                                           MigrationUnsupported, UnsupportedVersion,
 │   │                                           GraphMoved, GraphClosed, NotRevertible,
-│   │                                           SchemaDiffers, Forbidden, PolicyInvalid,
-│   │                                           Unauthenticated, NotServed
+│   │                                           SchemaDiffers, Forbidden, ApprovalsMissing,
+│   │                                           OwnReview, PolicyInvalid, Unauthenticated,
+│   │                                           NotServed
 │   └── Reclaimed      read something newer     ChangeFeedGap, ConsumerLapsed
 ├── Conflict           prepare again, or stop   VersionMismatch, KeyTaken, PreconditionFailed,
-│                                               SchemaChanged, SchemaHeld, MergeConflicts, NoChanges
+│                                               SchemaChanged, SchemaHeld, MergeConflicts,
+│                                               ChecksFailed, ReviewEnded, NoChanges
 ├── NotInstalled       install what it names
 ├── EmbeddingFailed    look at the provider, then repeat
 ├── ServerBusy         wait, then repeat
@@ -26,10 +28,11 @@ Invariant: fields carry the facts and survive pickling; the message is derived f
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from itertools import groupby
 from typing import Any, Self
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.types import Span, TableKey, columns_of
 
 
@@ -558,6 +561,39 @@ class Forbidden(Refused):
 
 
 @dataclass(eq=False)
+class ApprovalsMissing(Forbidden):
+    """A merge into a branch for which the policy demands approvals of a review. `approvals` are
+    those that count: of others than the author, for the head that the source has now."""
+
+    approvals: int = 0
+    required: int = 1
+    review: str | None = None  # the review that lacks them, if there is one
+
+    def __str__(self) -> str:
+        source, target = _shortened(self.branch or ""), _shortened(self.target_branch or "")
+        denied = (
+            f"a merge of '{source}' into '{target}' needs {self.required} approval(s) and has "
+            f"{self.approvals}"
+        )
+        if self.review is None:
+            return _with_hint(denied, "open a review and have it approved")
+        return _with_hint(denied, f"have review {self.review} approved as the source is now")
+
+
+@dataclass(eq=False)
+class OwnReview(Forbidden):
+    """An approval by the author of a review."""
+
+    review: str = ""
+
+    def __str__(self) -> str:
+        return _with_hint(
+            f"actor '{self.actor}' opened review {self.review} and cannot approve it",
+            "ask somebody else",
+        )
+
+
+@dataclass(eq=False)
 class PolicyInvalid(Refused):
     """A policy, or a file of tests for one, that cannot be used. `code` is one of a closed list,
     `where` the place in the file."""
@@ -754,6 +790,48 @@ class MergeConflicts(Conflict):
         tail = f"; and {more} more" if more > 0 else ""
         hint = self.hint or "change one side and merge again"
         return f"{self.of} conflicts: {listed}{tail}; {hint}"
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCheck:
+    """A read that must give no rows on a merged graph, with how many it gave and the first ones."""
+
+    query: str
+    row_count: int
+    rows: tuple[dict[str, Any], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The check as the server's JSON has it."""
+        return {"query": self.query, "row_count": self.row_count, "rows": list(self.rows)}
+
+
+@dataclass(eq=False)
+class ChecksFailed(Conflict):
+    """A merge whose result gives rows where a check must give none. Nothing was published."""
+
+    source: str
+    target: str
+    checks: tuple[FailedCheck, ...]
+
+    def __str__(self) -> str:
+        listed = "; ".join(
+            f"'{check.query}' gives {check.row_count} row(s)" for check in self.checks
+        )
+        return _with_hint(
+            f"a merge of '{self.source}' into '{self.target}' fails its checks: {listed}",
+            f"change '{self.source}' and merge again",
+        )
+
+
+@dataclass(eq=False)
+class ReviewEnded(Conflict):
+    """A change of a review that is merged or closed."""
+
+    review: str
+    state: str
+
+    def __str__(self) -> str:
+        return _with_hint(f"review {self.review} is {self.state}", "open another one")
 
 
 # The surroundings

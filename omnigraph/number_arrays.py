@@ -36,3 +36,14 @@ def to_arrow(numbers: np.ndarray) -> pa.Array:
     numbers = np.ascontiguousarray(numbers)
     kind = pa.from_numpy_dtype(numbers.dtype)
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def from_arrow(numbers: pa.Array) -> np.ndarray:
+    """The numbers of an Arrow array without nulls. `to_numpy` would import pandas where it is
+    installed, which takes a second."""
+    assert not numbers.null_count
+    dtype = np.dtype(numbers.type.to_pandas_dtype())
+    data = numbers.buffers()[1]
+    if data is None:
+        return np.empty(0, dtype)
+    return np.frombuffer(data, dtype, len(numbers), numbers.offset * dtype.itemsize)

@@ -5,11 +5,12 @@ properties that exist and fit them. `accept` and `codec` are its only producers.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, assert_never
 
 from omnigraph.errors import NotFound
+from omnigraph.light_dataclass import dataclass
 from omnigraph.types import (
     Kind,
     PropertyId,

@@ -33,6 +33,7 @@ from omnigraph.cli import (
     policy_commands,
     profile,
     queries,
+    review,
     schema,
     scope,
     serve,
@@ -81,6 +82,7 @@ app.command()(shell.shell)
 app.command()(bulk.load)
 app.command()(bulk.export)
 app.add_typer(branch.app)
+app.add_typer(review.app)
 app.add_typer(tag.app)
 app.command()(diff.diff)
 app.add_typer(draw.app)

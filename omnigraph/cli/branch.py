@@ -7,6 +7,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -29,11 +30,12 @@ from omnigraph.cli.options import (
 from omnigraph.cli.progress import following
 from omnigraph.cli.servers import acting
 from omnigraph.cli.terminal import fail, plain_errors, show, show_json, warn
-from omnigraph.errors import MergeConflicts
+from omnigraph.errors import ChecksFailed, MergeConflicts
 
 if TYPE_CHECKING:
     from omnigraph.exec.merge.resolve import Resolve
     from omnigraph.exec.merge.run import MergeOutcome
+    from omnigraph.graph import Graph
 
 app = typer.Typer(
     name="branch",
@@ -126,6 +128,14 @@ ResolveOption = Annotated[
 ByOption = Annotated[
     By, typer.Option("--by", help="property: sides may change other properties of an entity.")
 ]
+CheckFiles = Annotated[
+    list[str] | None,
+    typer.Option("--check", metavar="FILE", help="Reads (.gq) that must then give no rows."),
+]
+CheckQueries = Annotated[
+    str | None,
+    typer.Option("--queries", metavar="DIR", help="Stored queries, for checks that are declared."),
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Only show what would change, and the conflicts.")
 ]
@@ -142,6 +152,8 @@ def merge(
         bool, typer.Option("--delete-branch", help="Delete the source afterwards.")
     ] = False,
     dry_run: DryRun = False,
+    check: CheckFiles = None,
+    queries: CheckQueries = None,
     actor: Actor = None,
     message: Message = None,
     meta: Meta = None,
@@ -153,14 +165,17 @@ def merge(
     """Merge SOURCE into a branch as one commit.
 
     Conflicts are shown with the entity as it was, as BRANCH has it (ours) and as SOURCE has it
-    (theirs), and nothing is merged.
+    (theirs), and nothing is merged. With --check the merged graph is read first, and nothing is
+    merged if a query of the file gives rows.
     """
     answers = resolution(resolve or [])
     with plain_errors():
         where = graph_uri(path, uri, store)
         if not dry_run:
             write_target("branch merge", where, quiet=quiet)
-        with open_graph(where, read_only=dry_run) as graph:
+        # Checks read the merged graph, which is made for them and taken away.
+        with open_graph(where, read_only=dry_run and not (check or queries)) as graph:
+            declare_checks(graph, queries)
             try:
                 with following("compare", quiet=quiet) as progress:
                     outcome = graph.branches.merge(
@@ -174,13 +189,28 @@ def merge(
                         resolve=answers,
                         progress=progress,
                         dry_run=dry_run,
+                        checks=[Path(each) for each in check or ()],
                     )
             except MergeConflicts as refused:
                 show_refusal(refused, into, source, as_json=json)
-            _show_merge(outcome, as_json=json)
+            except ChecksFailed as refused:
+                show_failed_checks(refused, as_json=json)
+            show_merge(outcome, as_json=json)
 
 
-def _show_merge(outcome: MergeOutcome, *, as_json: bool) -> None:
+def declare_checks(graph: Graph, folder: str | None) -> None:
+    """Demand the checks of a folder of stored queries, where those of a policy are too."""
+    if folder is None:
+        return
+    from omnigraph.policy import TargetCheck
+    from omnigraph.server.served_sets import extras_of_folder
+
+    extras = extras_of_folder(folder)
+    graph.check_merges([TargetCheck(*each) for each in extras.checks], extras.queries)
+
+
+def show_merge(outcome: MergeOutcome, *, as_json: bool) -> None:
+    """Show the outcome of a merge, or of its preview."""
     source, into = outcome.source, outcome.target
     if as_json:
         show_json(outcome.to_json())
@@ -211,6 +241,18 @@ def show_refusal(refused: MergeConflicts, ours: str, theirs: str, *, as_json: bo
         raise typer.Exit(1)
     for line in conflict_lines(refused, ours, theirs):
         sys.stderr.write(f"{line}\n")
+    fail(str(refused))
+
+
+def show_failed_checks(refused: ChecksFailed, *, as_json: bool) -> NoReturn:
+    """Show the rows of checks that must give none and exit."""
+    checks = [check.to_json() for check in refused.checks]
+    if as_json:
+        show_json({"error": str(refused), "code": "conflict", "failed_checks": checks})
+        raise typer.Exit(1)
+    for check in checks:
+        for row in check["rows"]:
+            sys.stderr.write(f"{check['query']}: {json_.dumps(row, ensure_ascii=False)}\n")
     fail(str(refused))
 
 

@@ -3,7 +3,7 @@
 Invariant: a catalog that exists holds only queries that type-check, and no two claim one name.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from omnigraph.language.query import ast
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.plan.compile import plan_query
 from omnigraph.plan.facts import Field, typed_field
+from omnigraph.policy.merge_demands import TargetCheck
 
 QueryTexts = Mapping[str, str]
 """Texts by the name of the one query of each that is meant."""
@@ -107,6 +108,22 @@ def required_queries(texts: QueryTexts, catalog: Catalog) -> StoredQueries:
     if broken:
         raise BadRequest(f"stored query '{broken[0].name}': {broken[0].message}", "correct it")
     return queries
+
+
+def require_checks(queries: StoredQueries, checks: Iterable[TargetCheck]) -> None:
+    """Pass if every check of merges is a stored read that runs without parameters."""
+    for check in checks:
+        query = queries.get(check.query)
+        fault = "is not stored" if query is None else None
+        if query is not None and query.is_mutation:
+            fault = "writes"
+        elif query is not None and any(not param.nullable for param in query.params):
+            fault = "needs parameters"
+        if fault is not None:
+            raise BadRequest(
+                f"the check '{check.query}' of merges into '{check.target}' {fault}",
+                "name a stored read without parameters",
+            )
 
 
 def texts_of_folder(folder: str) -> dict[str, str]:

@@ -47,7 +47,10 @@ from omnigraph.graph.later_rooms import (
     shares_commit,
 )
 from omnigraph.graph.look_verbs import LookVerbs
+from omnigraph.graph.merge_rules import ChecksVerb, MergeRules
 from omnigraph.graph.policy_guard import PolicyGuard
+from omnigraph.graph.review_records import ReviewRecords
+from omnigraph.graph.reviews import ReviewsView
 from omnigraph.graph.schema import SchemaView, stored_catalog
 from omnigraph.graph.source_text import query_text
 from omnigraph.graph.undo_verbs import UndoVerbs
@@ -67,7 +70,7 @@ from omnigraph.policy.decisions import Policy
 from omnigraph.preview import counted
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
-from omnigraph.storage.records import Snapshot
+from omnigraph.storage.records import CommitNote, Snapshot
 from omnigraph.storage.stats import StatsView
 from omnigraph.storage.store import Store
 
@@ -86,6 +89,7 @@ class Graph(
     UndoVerbs,
     IndexVerb,
     EmbeddingVerb,
+    ChecksVerb,
     BackupVerb,
     UpkeepVerbs,
 ):
@@ -108,6 +112,8 @@ class Graph(
         self._reading = Reading(store)
         self._schemas = Schemas(store)
         self._points = Points(store)
+        self._rules = MergeRules()
+        self._reviews = ReviewRecords(store.beside)
         self._schemas.opened()
         self.beside = store.beside
         self._bind(guard)
@@ -117,7 +123,10 @@ class Graph(
         store, schemas = self._store, self._schemas
         self._guard = guard
         self.schema = SchemaView(store, schemas, guard, self._reading.holdings.cache.clear)
-        self.branches = BranchesView(store, schemas, guard)
+        self.branches = BranchesView(
+            store, schemas, guard, self._reading, self._rules, self._reviews
+        )
+        self.reviews = ReviewsView(store, guard, self._reviews, self.branches)
         self.tags = TagsView(store, guard)
         self.commits = CommitsView(store, schemas, guard)
         self.recoveries = RecoveriesView(store, guard)
@@ -130,6 +139,16 @@ class Graph(
         other.__dict__.pop("spark", None)  # it reads as its owner may
         other._bind(guard)
         return other
+
+    def _in_transaction(
+        self, branch: str, note: CommitNote
+    ) -> "tuple[Graph, CommitNote, Callable[[], None]]":
+        """What a transaction works on, once it is allowed as a whole: the graph, the note with the
+        actor, and the question of a read."""
+        guard = self._guard
+        actor = guard.changes(branch, note.actor)
+        work = self._acting(guard.lifted())
+        return work, replace(note, actor=actor), lambda: guard.reads(branch)
 
     @cached_property
     def _coalescer(self) -> Coalescer:
@@ -379,7 +398,6 @@ class Graph(
         """A block whose writes become one commit of a branch, or none; with `if_commit` only on
         that head of the branch. `once` names it: if a commit of the branch has that name, what the
         block writes is dropped, and `outcome` is that of the commit."""
-        actor = self._guard.changes(branch, actor)
         return Transaction(self, noted(actor, message, metadata), branch, if_commit, once)
 
     def check(self) -> CheckReport:

@@ -172,10 +172,7 @@ class Transaction:
         if_commit: str | None = None,
         once: str | None = None,
     ) -> None:
-        self._guard = graph._guard
-        self._guard.changes(branch, note.actor)
-        self._graph = graph._acting(self._guard.lifted())
-        self._note = note
+        self._graph, self._note, self._ask_to_read = graph._in_transaction(branch, note)
         self._once = once
         self._branch = branch
         self._if_commit = if_commit
@@ -255,7 +252,7 @@ class Transaction:
         engine: str = "auto",
     ) -> QueryResult:
         """The rows of a read, which sees what the transaction wrote."""
-        self._guard.reads(self._branch)
+        self._ask_to_read()
         return self._graph.query(query, params, name, branch=self._name, engine=engine)
 
     @checked

@@ -27,19 +27,28 @@ def ask(
     them, without spaces around them."""
     branch = None if branch is None else branch.strip()
     target = None if target is None else target.strip()
-    if any(name is not None and name.startswith(TRANSACTIONS) for name in (branch, target)):
-        # The branch of somebody's transaction becomes part of another branch at its end.
-        raise Forbidden(action, actor, branch, target)
     policy.decide(actor, action, branch, target).require()
+
+
+def _is_in_transaction(store: Store, name: str) -> bool:
+    """Whether a branch is that of a transaction under way in a process, which becomes part of
+    another branch at its end."""
+    return name.startswith(TRANSACTIONS) and store.owned_branches.is_owned(name)
 
 
 class PolicyGuard:
     """What the actor of one handle may do; without a policy, everything."""
 
     def __init__(
-        self, store: Store, policy: Policy | None = None, actor: str | None = None
+        self,
+        store: Store,
+        policy: Policy | None = None,
+        actor: str | None = None,
+        *,
+        is_exempt: bool = False,
     ) -> None:
         require_actor(actor)
+        self.is_exempt = is_exempt  # a merge ends a transaction, and is no merge of branches
         self._store = store
         self._points = Points(store)
         self.policy = policy
@@ -59,6 +68,9 @@ class PolicyGuard:
         if self.policy is None:
             return acting
         ask(self.policy, acting, action, branch, target)
+        for name in (branch, target):
+            if name is not None and _is_in_transaction(self._store, name.strip()):
+                raise Forbidden(action, acting, branch, target)
         return acting
 
     def _acting(self, actor: str | None) -> str | None:
@@ -74,7 +86,7 @@ class PolicyGuard:
 
     def lifted(self) -> "PolicyGuard":
         """The same actor without a policy, for work that was asked about as a whole."""
-        return self.another(None, self.actor)
+        return PolicyGuard(self._store, None, self.actor, is_exempt=True)
 
     def another(self, policy: Policy | None, actor: str | None) -> "PolicyGuard":
         """A guard of the same graph for another actor."""

@@ -4,26 +4,27 @@ Invariant: a view asks one part and keeps nothing.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from omnigraph.arguments import checked
 from omnigraph.deferred import deferred
-from omnigraph.errors import BadRequest, Forbidden, OmnigraphError
+from omnigraph.errors import BadRequest, OmnigraphError
 from omnigraph.exec.changes.page_sizes import PAGE_CHANGES, POLL_COMMITS
 from omnigraph.exec.durations import Duration, seconds
 from omnigraph.exec.points import Points
-from omnigraph.exec.progress import Progress
+from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.schemas import Schemas
+from omnigraph.graph.merge_rules import MergeRules
+from omnigraph.graph.merge_verb import MergeVerb
 from omnigraph.graph.policy_guard import PolicyGuard
+from omnigraph.graph.review_records import ReviewRecords
 from omnigraph.policy.actions import Action
 from omnigraph.preview import ROWS_SHOWN, html_preview, text_preview
 from omnigraph.storage.manifest.tags import Tag
 from omnigraph.storage.names import MAIN, require_text
-from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import Commit, Recovery
 from omnigraph.storage.store import Store
 
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from omnigraph.exec.changes.consumers import Consumers, FeedConsumer
     from omnigraph.exec.changes.diff import Changes, commit_changes, filters, readable
     from omnigraph.exec.changes.feed import Feed, FeedPage
-    from omnigraph.exec.merge.resolve import Resolve
-    from omnigraph.exec.merge.run import MergeOutcome, MergeRequest, run_merge
 else:
     Baseline = deferred("omnigraph.exec.changes.baseline", "Baseline")
     Consumers = deferred("omnigraph.exec.changes.consumers", "Consumers")
@@ -44,10 +43,6 @@ else:
     readable = deferred("omnigraph.exec.changes.diff", "readable")
     Feed = deferred("omnigraph.exec.changes.feed", "Feed")
     FeedPage = deferred("omnigraph.exec.changes.feed", "FeedPage")
-    Resolve = deferred("omnigraph.exec.merge.resolve", "Resolve")
-    MergeOutcome = deferred("omnigraph.exec.merge.run", "MergeOutcome")
-    MergeRequest = deferred("omnigraph.exec.merge.run", "MergeRequest")
-    run_merge = deferred("omnigraph.exec.merge.run", "run_merge")
 
 _NEWEST_FIRST = "Commits of main, newest first"
 _LOOK_S = 0.1
@@ -61,13 +56,24 @@ def described(name: str, facts: Callable[[], str]) -> str:
         return f"{name}({type(cause).__name__})"
 
 
-class BranchesView:
+class BranchesView(MergeVerb):
     """The branches of a graph."""
 
-    def __init__(self, store: Store, schemas: Schemas, guard: PolicyGuard) -> None:
+    def __init__(
+        self,
+        store: Store,
+        schemas: Schemas,
+        guard: PolicyGuard,
+        reading: Reading,
+        rules: MergeRules,
+        reviews: ReviewRecords,
+    ) -> None:
         self._store = store
         self._schemas = schemas
         self._guard = guard
+        self._reading = reading
+        self._rules = rules
+        self._reviews = reviews
 
     def __repr__(self) -> str:
         return described("Branches", lambda: ", ".join(self.list()))
@@ -92,59 +98,6 @@ class BranchesView:
         """Remove a branch no other depends on."""
         self._guard.deletes(name)
         self._store.branches.delete(name)
-
-    @checked
-    def merge(
-        self,
-        source: str,
-        into: str = MAIN,
-        *,
-        actor: str | None = None,
-        message: str | None = None,
-        metadata: Mapping[str, str] | None = None,
-        delete_source: bool = False,
-        by: str = "entity",
-        resolve: Resolve = None,
-        progress: Callable[[Progress], None] | None = None,
-        dry_run: bool = False,
-        if_source: str | None = None,
-        if_target: str | None = None,
-        once: str | None = None,
-    ) -> MergeOutcome:
-        """Merge a branch into another as one commit, or raise `MergeConflicts`. `progress` gets
-        the rows compared so far. `dry_run` writes nothing: its outcome has the changes, the
-        conflicts and the edges that answers keep. `if_source` and `if_target` name the heads that
-        the merge was decided on; one that moved is `PreconditionFailed`. `once` names this merge:
-        if a commit of the target has that name, its outcome is returned and nothing is merged."""
-        actor = self._guard.merges(source, into, actor)
-        if once is not None:
-            require_text("the name of a merge `once`", once)
-        denied = self._deleting_denied(source) if delete_source else None
-        asked = MergeRequest(
-            source,
-            into,
-            noted(actor, message, metadata),
-            delete_source and denied is None,
-            by,
-            resolve,
-            progress,
-            dry_run,
-            if_source,
-            if_target,
-            once,
-        )
-        done = run_merge(self._store, self._schemas, asked)
-        if denied is None or dry_run:
-            return done
-        return replace(done, branch_deleted=False, branch_delete_error=str(denied))
-
-    def _deleting_denied(self, source: str) -> Forbidden | None:
-        """Why the source of a merge may not be deleted; the merge stands without it."""
-        try:
-            self._guard.deletes(source)
-        except Forbidden as denied:
-            return denied
-        return None
 
 
 class TagsView:

@@ -28,6 +28,8 @@ from omnigraph.exec.load.request import (
 )
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
+from omnigraph.exec.topology.build import NO_ENDS
+from omnigraph.exec.topology.end_numbers import LoadedEnds
 from omnigraph.exec.upkeep.after_load import after_load
 from omnigraph.extras import has_spark, require_spark
 from omnigraph.output_file import folder_path
@@ -102,7 +104,13 @@ def _repeated(
 
 
 def _after(
-    store: Store, catalog: Catalog, order: Order, touched: Iterable[TableKey], *, on_spark: bool
+    store: Store,
+    catalog: Catalog,
+    order: Order,
+    touched: Iterable[TableKey],
+    *,
+    on_spark: bool,
+    ends: Mapping[TableKey, LoadedEnds] = NO_ENDS,
 ) -> LoadIndexes:
     """The stage after the commit, its tasks where the load ran."""
     run, parts = None, 1
@@ -121,6 +129,7 @@ def _after(
         actor=order.note.actor,
         run=run,
         parts=parts,
+        ends=ends,
     )
 
 
@@ -138,7 +147,7 @@ def _loaded(store: Store, catalog: Catalog, order: Order, request: LoadRequest) 
     else:
         size, pieces = input.rows_bytes, input.pieces()
         commit, taken = load_local(store, catalog, request, pieces, size_bytes=size)
-    built = _after(store, catalog, order, taken.counts, on_spark=engine == "spark")
+    built = _after(store, catalog, order, taken.counts, on_spark=engine == "spark", ends=taken.ends)
     return LoadResult(
         branch=order.branch,
         base_branch=order.from_branch,

@@ -14,6 +14,7 @@ from omnigraph.exec.limits import Limits
 from omnigraph.exec.read.reading import Reading, now_ms
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.read.share import Share, ShareResult
+from omnigraph.exec.read.union import united
 from omnigraph.exec.search.embed import Provider
 from omnigraph.exec.values.computed import cut_plan, given_of
 from omnigraph.exec.values.constants import Given
@@ -55,6 +56,17 @@ def query_on_spark(
     or that starts at nodes it names, is one task."""
     executors = Executors(store, spark or session(), "ran a query")
     given = given_of(plan, dict(params), now_ms())
+    if plan.union is None:
+        return _on_executors(executors, reading, plan, given, snapshot)
+    parts = plan.union.parts
+    return united(
+        plan, [_on_executors(executors, reading, part, given, snapshot) for part in parts]
+    )
+
+
+def _on_executors(
+    executors: Executors, reading: Reading, plan: ir.ReadPlan, given: Given, snapshot: Snapshot
+) -> QueryResult:
     plan = cut_plan(plan, given)
     shares = None if reading.starts_at_points(plan) else in_shares(plan)
     count = 1 if shares is None else executors.parallelism

@@ -90,7 +90,7 @@ def _operand(
         text = f"{aggregate.function} takes $v.property, $v, or an expression of these"
         raise scope.names.fail(expression.span, text, code="T8")
 
-    return Typer(scope.names, argument_reference).value(argument)
+    return Typer(scope.names, argument_reference, path=scope.path_value).value(argument)
 
 
 def _counted(scope: Scope, aggregate: ast.Aggregate, operand: ir.Expr) -> ir.Expr | None:

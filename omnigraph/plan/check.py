@@ -12,12 +12,13 @@ from omnigraph.language.query import ast
 from omnigraph.plan import ir
 from omnigraph.plan.expressions import substituted
 from omnigraph.plan.fixed_values import fixed_value
-from omnigraph.plan.operands import as_type, parameter_operand
+from omnigraph.plan.function_types import common_type
+from omnigraph.plan.operands import as_type, nullable_if, parameter_operand
 from omnigraph.plan.patterns import check_pattern, inner_matches
 from omnigraph.plan.returns import TypedReturn, check_return
 from omnigraph.plan.scope import Names, NodeVar, Scope, did_you_mean
 from omnigraph.plan.typed import TypedPattern
-from omnigraph.types import INTEGERS, Span
+from omnigraph.types import INTEGERS, Span, ValueType
 
 if TYPE_CHECKING:
     from omnigraph.plan import mutation_ir
@@ -40,6 +41,15 @@ class TypedRead:
     offset_from: ir.Param | None
     parameters: tuple[ir.Parameter, ...]
     computed: tuple[ir.Computed, ...]
+    stages: "tuple[TypedStage, ...]" = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TypedStage:
+    """A checked stage, and what its columns are called from there on."""
+
+    read: TypedRead
+    outs: tuple[ir.StageColumn, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +61,19 @@ class TypedMutation:
     computed: tuple[ir.Computed, ...]
 
 
-def check_query(query: ast.Query, catalog: Catalog, source: str) -> TypedRead | TypedMutation:
+@dataclass(frozen=True, slots=True)
+class TypedUnion:
+    """Checked reads of one shape, and the types of their columns."""
+
+    reads: tuple[TypedRead, ...]
+    union: ast.Union
+    types: tuple[ValueType, ...]
+
+
+Typed = TypedRead | TypedUnion | TypedMutation
+
+
+def check_query(query: ast.Query, catalog: Catalog, source: str) -> Typed:
     """The typed query, or `TypeCheckError`."""
     names = Names(catalog, source, {p.name: p.type for p in query.parameters})
     parameters = tuple(_parameter(catalog, source, p) for p in query.parameters)
@@ -59,7 +81,55 @@ def check_query(query: ast.Query, catalog: Catalog, source: str) -> TypedRead | 
     if isinstance(body, ast.Mutation):
         statements = tuple(check_statement(names, s) for s in body.statements)
         return TypedMutation(statements, parameters, tuple(names.computed.values()))
-    scope = Scope(names)
+    if isinstance(body, ast.Read):
+        return _checked_read(names, body, parameters)
+    reads = tuple(_checked_read(names, read, parameters) for read in body.reads)
+    types = _column_types(names, body, reads)
+    computed = tuple(names.computed.values())
+    return TypedUnion(tuple(replace(read, computed=computed) for read in reads), body, types)
+
+
+def _checked_read(names: Names, body: ast.Read, parameters: tuple[ir.Parameter, ...]) -> TypedRead:
+    scope, stages = Scope(names), list[TypedStage]()
+    for each in body.stages:
+        stage, scope = _stage(scope, each, parameters)
+        stages.append(stage)
+    return replace(_checked_part(scope, body, parameters), stages=tuple(stages))
+
+
+def _stage(
+    scope: Scope, stage: ast.Read, parameters: tuple[ir.Parameter, ...]
+) -> tuple[TypedStage, Scope]:
+    """A stage, and the scope that it leaves."""
+    names, after = scope.names, Scope(scope.names)
+    for projection in stage.projections:
+        is_named = isinstance(projection.expression, ast.Variable) or projection.alias is not None
+        if not is_named:
+            text = "a value that goes on needs a name"
+            hint = "write it with as: count(*) as n"
+            raise names.fail(projection.span, text, hint=hint)
+    typed = _checked_part(scope, stage, parameters)
+    outs = list[ir.StageColumn]()
+    for projection, column in zip(stage.projections, typed.returns.columns, strict=True):
+        given = projection.expression
+        variable = given if isinstance(given, ast.Variable) else None
+        name = projection.alias.text if projection.alias is not None else str(column.name)
+        if name in names.parameters or after.find(name) or after.element(name):
+            raise names.fail(projection.span, f"${name} is bound already", hint="choose another")
+        bound = None if variable is None else scope.find(variable.name)
+        if isinstance(bound, NodeVar) and isinstance(column.value, ir.EntityId):
+            after.bind(name, replace(bound, var=ir.Var(name)))
+            outs.append(ir.StageColumn(ir.Var(name), bound.var))
+        else:
+            slot = names.slot(name)
+            after.values[name] = ir.SlotRef(slot, column.type)
+            outs.append(ir.StageColumn(slot))
+    return TypedStage(typed, tuple(outs)), after
+
+
+def _checked_part(scope: Scope, body: ast.Read, parameters: tuple[ir.Parameter, ...]) -> TypedRead:
+    """A read from the rows of a scope."""
+    names = scope.names
     pattern = check_pattern(scope, body.clauses)
     body = replace(body, projections=_spread(scope, body.projections))
     matches = list(pattern.matches)
@@ -84,6 +154,31 @@ def check_query(query: ast.Query, catalog: Catalog, source: str) -> TypedRead | 
         parameters=parameters,
         computed=computed,
     )
+
+
+def _column_types(
+    names: Names, union: ast.Union, reads: tuple[TypedRead, ...]
+) -> tuple[ValueType, ...]:
+    """The types of the columns of a union, or T7 for reads that have no shape in common."""
+    shapes = [read.returns.columns for read in reads]
+    for read, shape in zip(union.reads[1:], shapes[1:], strict=True):
+        if len(shape) != len(shapes[0]):
+            text = f"a union of {len(shapes[0])} columns and of {len(shape)}"
+            hint = "each query of a union returns the same columns"
+            raise names.fail(read.span, text, code="T7", hint=hint)
+    types = list[ValueType]()
+    for number, columns in enumerate(zip(*shapes, strict=True)):
+        kinds = [column.type for column in columns]
+        common = kinds[0] if len(set(kinds)) == 1 else common_type(kinds)
+        if common is None:
+            listed = " and ".join(dict.fromkeys(map(str, kinds)))
+            text = f"column {number + 1} of a union must have one type, not {listed}"
+            raise names.fail(union.reads[-1].span, text, code="T7", hint="cast it: I64(x)")
+        if not all(union.keeps_equal) and (common.is_list or common.is_vector):
+            text = f"rows cannot be made distinct by a {common}"
+            raise names.fail(union.reads[-1].span, text, code="T9", hint="write union all")
+        types.append(nullable_if(common, any(kind.nullable for kind in kinds)))
+    return tuple(types)
 
 
 def _count_parameter(names: Names, count: int | ast.Variable | None) -> ir.Param | None:

@@ -22,13 +22,13 @@ InnerPattern = Callable[[Scope, tuple[ast.Clause, ...], Span, bool], ir.Slot]
 def condition_predicate(scope: Scope, condition: ast.Expr, inner_pattern: InnerPattern) -> ir.Expr:
     """The predicate of a condition in `match`."""
     references = _References(scope, inner_pattern)
-    return Typer(scope.names, references.of, references.entity).truth(condition)
+    return Typer(scope.names, references.of, references.entity, scope.path_value).truth(condition)
 
 
 def expression_value(scope: Scope, value: ast.Expr, inner_pattern: InnerPattern) -> ir.Expr:
     """The value of an expression in `match`."""
     references = _References(scope, inner_pattern)
-    return Typer(scope.names, references.of, references.entity).value(value)
+    return Typer(scope.names, references.of, references.entity, scope.path_value).value(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,8 @@ class _References:
         element = self.scope.element(variable.name)
         if element is not None:
             return element
+        if self.scope.path(variable.name) is not None:
+            raise self.scope.no_value(variable)
         bound = self.scope.find(variable.name)
         if bound is None:
             raise names.fail(variable.span, f"variable ${variable.name} is not bound")

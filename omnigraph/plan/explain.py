@@ -5,6 +5,7 @@ Invariant: two plans that differ print differently.
 
 import json
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import TYPE_CHECKING, assert_never
 
 from omnigraph.deferred import deferred
@@ -52,6 +53,11 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 
 def _read_lines(plan: ir.ReadPlan) -> list[str]:
+    if plan.union is not None:
+        lines = _read_lines(plan.union.parts[0])
+        for part, keeps in zip(plan.union.parts[1:], plan.union.keeps_equal, strict=True):
+            lines += ["union all" if keeps else "union", *_read_lines(part)]
+        return lines
     lines = [line for op in plan.pattern for line in operator_lines(op)]
     lines += [_score_line(score) for score in plan.scores]
     if plan.aggregate is not None:
@@ -76,17 +82,22 @@ def _read_lines(plan: ir.ReadPlan) -> list[str]:
 def operator_lines(op: ir.PatternOp) -> list[str]:
     """One operator of a pattern, inner patterns indented below it."""
     match op:
-        case ir.NodeScan(out=out, table=table, where=where):
+        case ir.NodeScan(out=out, table=table, where=where, members=members):
             condition = "" if where is None else f" where {expression(where)}"
-            return [f"scan {table} as ${out}{condition}"]
+            return [f"scan {table}{_members(members)} as ${out}{condition}"]
         case ir.Expand():
             return [_expand_line(op)]
         case ir.ExpandEdges():
             closes = " (bound)" if op.closes else ""
             steps = f"{op.direction} {op.edge} as ${op.edge_var}"
             return [f"expand edges ${op.source} {steps} to ${op.out} in {op.target}{closes}"]
+        case ir.ExpandPaths():
+            return [_paths_line(op)]
         case ir.Unwind(items=items, out=slot):
             return [f"unwind {expression(items)} into {slot}"]
+        case ir.Stage(plan=plan, outs=outs):
+            names = ", ".join(o.out if o.source is None else f"${o.out}" for o in outs)
+            return [f"stage {names}: {'; '.join(_read_lines(plan))}"]
         case ir.Filter(where=where):
             return [f"filter {expression(where)}"]
         case ir.SemiJoin(inner=inner, anti=anti):
@@ -100,10 +111,43 @@ def operator_lines(op: ir.PatternOp) -> list[str]:
 
 
 def _expand_line(op: ir.Expand) -> str:
-    most = "" if op.hops_max >= ir.HOPS_ENDLESS else op.hops_max
-    hops = "" if (op.hops_min, op.hops_max) == (1, 1) else f"{{{op.hops_min},{most}}}"
     closes = " (bound)" if op.closes else ""
-    return f"expand ${op.source} {op.direction} {op.edge}{hops} to ${op.out} in {op.target}{closes}"
+    steps = f"{op.direction} {op.edge}{_hops(op)}"
+    return f"expand ${op.source} {steps} to ${op.out} in {op.target}{closes}"
+
+
+def _members(members: tuple[ir.Member, ...] | None) -> str:
+    if members is None:
+        return ""
+    return f" ({', '.join(f'{m.table} {dict(m.columns)}' for m in members)})"
+
+
+def _hops(op: ir.Expand | ir.ExpandPaths) -> str:
+    most = "" if op.hops_max >= ir.HOPS_ENDLESS else op.hops_max
+    return "" if (op.hops_min, op.hops_max) == (1, 1) else f"{{{op.hops_min},{most}}}"
+
+
+def _paths_line(op: ir.ExpandPaths) -> str:
+    closes = " (bound)" if op.closes else ""
+    all_of = "all " if op.mode is ir.PathMode.ALL else ""
+    backward = " backward" if op.is_backward else ""
+    head = f"expand {all_of}paths{backward} ${op.source}{_hops(op)} to ${op.out} in {op.target}"
+    head += _members(op.members)
+    slots = [
+        f"{member.name} into {slot}"
+        for member in fields(op.slots)
+        if (slot := getattr(op.slots, member.name)) is not None
+    ]
+    inner = [_leg_text(leg, op.edge_var) for leg in op.legs]
+    inner += [f"via {t} as ${op.via_var} where {expression(where)}" for t, where in op.via]
+    return f"{head}{closes}{''.join(f', {slot}' for slot in slots)}, along {', '.join(inner)}"
+
+
+def _leg_text(leg: ir.Leg, edge_var: ir.Var | None) -> str:
+    name = "" if edge_var is None else f" as ${edge_var}"
+    where = "" if leg.where is None else f" where {expression(leg.where)}"
+    weight = "" if leg.weight is None else f" by {expression(leg.weight)}"
+    return f"{leg.direction} {leg.edge}{name} from {leg.source} to {leg.target}{weight}{where}"
 
 
 def _block(head: str, inner: tuple[ir.PatternOp, ...]) -> list[str]:

@@ -4,10 +4,10 @@ Invariant: as in `ir`, which has all of these names too: variables and types, ne
 operand knows its type; a condition is true, false or unknown.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.types import PropertyId, ValueType
 
 Var = NewType("Var", str)

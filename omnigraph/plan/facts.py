@@ -6,7 +6,7 @@ without repeats.
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from omnigraph.catalog.model import Catalog, EdgeType
@@ -60,8 +60,9 @@ def describe(query: ast.Query, plan: mutation_ir.Plan, catalog: Catalog) -> Oper
     """The operation of a query that compiled to `plan`."""
     match plan:
         case ir.ReadPlan():
-            assert isinstance(query.body, ast.Read)
-            result = tuple(_fields(query.body.projections, plan.columns))
+            assert not isinstance(query.body, ast.Mutation)
+            read = query.body if isinstance(query.body, ast.Read) else query.body.reads[0]
+            result = tuple(_fields(read.projections, _columns(plan)))
             return Operation(result, _sorted(tables_read(plan, catalog)), ())
         case mutation_ir.MutationPlan(statements=statements):
             reads = _sorted(tables_read(plan, catalog))
@@ -78,6 +79,8 @@ def _sorted(tables: Iterable[TableKey]) -> tuple[TableKey, ...]:
 def tables_read(plan: mutation_ir.Plan, catalog: Catalog) -> frozenset[TableKey]:
     """Every table whose data decides the result. Both ends of an edge count as read."""
     match plan:
+        case ir.ReadPlan(union=ir.Union(parts=parts)):
+            return frozenset[TableKey]().union(*(tables_read(part, catalog) for part in parts))
         case ir.ReadPlan(pattern=pattern):
             return frozenset[TableKey]().union(*(_op_tables(op, catalog) for op in pattern))
         case mutation_ir.MutationPlan(statements=statements):
@@ -88,14 +91,17 @@ def tables_read(plan: mutation_ir.Plan, catalog: Catalog) -> frozenset[TableKey]
 
 def _op_tables(op: ir.PatternOp, catalog: Catalog) -> frozenset[TableKey]:
     match op:
-        case ir.NodeScan(table=table):
-            return frozenset({table})
+        case ir.NodeScan(table=table, members=members):
+            return frozenset({table} if members is None else {m.table for m in members})
         case ir.Expand(edge=edge) | ir.ExpandEdges(edge=edge):
             declared = catalog.of(edge)
             assert isinstance(declared, EdgeType)
             ends = (catalog.nodes[declared.source].table, catalog.nodes[declared.target].table)
             return frozenset({edge, *ends})
-        case ir.Filter() | ir.Unwind():
+        case ir.ExpandPaths(legs=legs):
+            walked = {table for leg in legs for table in (leg.edge, leg.source, leg.target)}
+            return frozenset({*op.targets, *walked})
+        case ir.Filter() | ir.Unwind() | ir.Stage():
             return frozenset()
         case ir.SemiJoin(inner=inner) | ir.Matches(inner=inner) | ir.LeftJoin(inner=inner):
             return frozenset[TableKey]().union(*(_op_tables(o, catalog) for o in inner))
@@ -136,6 +142,13 @@ def tables_written(statement: mutation_ir.StatementOp) -> frozenset[TableKey]:
 
 
 # Result fields
+
+
+def _columns(plan: ir.ReadPlan) -> tuple[ir.OutputColumn, ...]:
+    if plan.union is None:
+        return plan.columns
+    pairs = zip(plan.columns, plan.union.types, strict=True)
+    return tuple(replace(column, type=kind) for column, kind in pairs)
 
 
 def _fields(

@@ -7,8 +7,8 @@ process and Spark run the same plan and must return the same rows.
 A read is a pipeline over rows of bindings. It starts with one empty row; each pattern operator maps
 rows to rows; then rows are scored, grouped or projected, ordered and cut:
 
-    NodeScan · Expand · ExpandEdges · Filter · SemiJoin · Matches · LeftJoin     the pattern
-    Unwind
+    NodeScan · Expand · ExpandEdges · ExpandPaths · Filter                      the pattern
+    SemiJoin · Matches · LeftJoin · Unwind · Stage
     Score                                                                       ranking numbers
     Aggregate | Project, Distinct                                               the columns
     Order, Slice                                                                which, in what order
@@ -18,9 +18,9 @@ Values: a condition is true, false or unknown. A comparison with a null operand 
 compare by mathematical value across types, strings by UTF-8 bytes, false before true.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan.expression_ir import (
     SELF as SELF,
 )
@@ -105,21 +105,31 @@ from omnigraph.plan.expression_ir import (
 from omnigraph.plan.expression_ir import (
     Var as Var,
 )
-from omnigraph.types import INTEGERS, TableKey, ValueType
+from omnigraph.types import INTEGERS, PropertyId, TableKey, ValueType
 
 # ---- pattern operators
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node type that implements an interface: its table, and its own ids of the properties."""
+
+    table: TableKey
+    columns: tuple[tuple[str, PropertyId], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeScan:
     """Bind `out` to every node of a table that satisfies `where`; cross join with the rows so far.
 
-    `where` mentions no variable but `out`.
+    `where` mentions no variable but `out`. An interface has a table for each member instead, in
+    which its properties are looked up by name.
     """
 
     out: Var
     table: TableKey
     where: Expr | None = None
+    members: tuple[Member, ...] | None = None
 
 
 class Direction(StrEnum):
@@ -173,6 +183,85 @@ class ExpandEdges:
 
 
 @dataclass(frozen=True, slots=True)
+class Leg:
+    """One way to take a hop: an edge of `edge`, from a node of `source` to one of `target`.
+
+    Only edges for which `where` is true are walked, and with `weight` only those that have one.
+    """
+
+    edge: TableKey
+    direction: Direction
+    source: TableKey
+    target: TableKey
+    where: Expr | None = None
+    weight: Expr | None = None
+
+
+class PathMode(StrEnum):
+    """How many rows a destination has: one, or one for each shortest path to it."""
+
+    ONE = "one"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class PathSlots:
+    """What is kept of a path; None for what nobody reads.
+
+    `length` is its number of hops, `nodes` and `edges` are ids from end to end, `cost` is the sum
+    of its weights, `number` counts the paths to one destination from 0, in their order.
+    """
+
+    length: Slot | None = None
+    nodes: Slot | None = None
+    edges: Slot | None = None
+    cost: Slot | None = None
+    number: Slot | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandPaths:
+    """Walk from `source` along any of the legs, hop by hop, as `Expand` does along one.
+
+    `via` are conditions on the nodes of a table, by the name `via_var`: a walk does not go on from
+    a node for which its condition is not true, though it may end there. `edge_var` is the name of
+    the edge in conditions and weights of legs. Neither is bound in the rows.
+
+    Paths are ordered by the types and ids of their nodes, then by those of their edges, from the
+    source on; a destination has the first of its shortest paths, or with `ALL` each of them. A self
+    edge that produces its node once more is the last edge of its path. With `is_backward` a path
+    is written down from its last node to its source.
+
+    With `cost`, or where a leg has a weight, the shortest path is the one with the least sum of
+    weights, then the one with the fewest hops; the source is never produced, and `hops_min` is 1.
+    """
+
+    source: Var
+    out: Var
+    target: TableKey
+    legs: tuple[Leg, ...]
+    hops_min: int
+    hops_max: int
+    closes: bool = False
+    edge_var: Var | None = None
+    via_var: Var | None = None
+    via: tuple[tuple[TableKey, Expr], ...] = ()
+    mode: PathMode = PathMode.ONE
+    slots: PathSlots = PathSlots()
+    is_backward: bool = False
+    members: tuple[Member, ...] | None = None  # of the interface that `target` is
+
+    @property
+    def targets(self) -> tuple[TableKey, ...]:
+        """The tables that `out` can be in."""
+        return (self.target,) if self.members is None else tuple(m.table for m in self.members)
+
+    @property
+    def is_weighted(self) -> bool:
+        return any(leg.weight is not None for leg in self.legs)
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
     """Keep the rows for which the condition is true."""
 
@@ -219,7 +308,38 @@ class Unwind:
     out: Slot
 
 
-PatternOp = NodeScan | Expand | ExpandEdges | Filter | SemiJoin | Matches | LeftJoin | Unwind
+@dataclass(frozen=True, slots=True)
+class StageColumn:
+    """A column of a stage by the name it has from there on: a variable, or a value in a slot."""
+
+    out: Var | Slot
+    source: Var | None = None  # the variable that stays bound, under the name `out`
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Rank, group, order and cut the rows so far as a plan does, and go on from its rows.
+
+    `plan` has no pattern; `outs` go with its columns. All other variables and slots are gone. It
+    stands in the pattern of a plan itself, in no inner one.
+    """
+
+    plan: "ReadPlan"
+    outs: tuple[StageColumn, ...]
+
+
+PatternOp = (
+    NodeScan
+    | Expand
+    | ExpandEdges
+    | ExpandPaths
+    | Filter
+    | SemiJoin
+    | Matches
+    | LeftJoin
+    | Unwind
+    | Stage
+)
 
 
 # ---- ranking
@@ -393,3 +513,17 @@ class ReadPlan:
     computed: tuple[Computed, ...] = ()
     limit_from: Param | None = None  # the limit of a request, in the place of `limit`
     offset_from: Param | None = None
+    union: "Union | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """Reads whose rows follow one another, the first of them the read that has it.
+
+    Where `keeps_equal` of a read after the first is false, rows that equal one before them are
+    left out, in what came before as well. `types` are those of the columns of all.
+    """
+
+    parts: tuple[ReadPlan, ...]
+    keeps_equal: tuple[bool, ...]  # one fewer
+    types: tuple[ValueType, ...]

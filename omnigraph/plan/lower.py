@@ -6,19 +6,22 @@ written from, because self edges make its result depend on that.
 """
 
 from collections.abc import Callable
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from omnigraph.deferred import deferred
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
-from omnigraph.plan.check import TypedMutation, TypedRead
+from omnigraph.plan.check import Typed, TypedMutation, TypedRead, TypedUnion
 from omnigraph.plan.expressions import conjunction, needs
 from omnigraph.plan.typed import (
     Anchor,
     TypedNode,
     TypedPattern,
     TypedStep,
+    TypedWalk,
 )
+from omnigraph.types import TableKey
 
 if TYPE_CHECKING:
     from omnigraph.plan import mutation_ir
@@ -26,17 +29,40 @@ else:
     mutation_ir = deferred("omnigraph.plan", "mutation_ir")
 
 
-def lower(query: ast.Query, typed: TypedRead | TypedMutation) -> "mutation_ir.Plan":
+def lower(query: ast.Query, typed: Typed) -> "mutation_ir.Plan":
     """The plan of a checked query."""
     name = query.name.text
-    parameters = typed.parameters
-    if isinstance(typed, TypedMutation):
-        return mutation_ir.MutationPlan(name, parameters, typed.statements, typed.computed)
+    match typed:
+        case TypedMutation():
+            return mutation_ir.MutationPlan(
+                name, typed.parameters, typed.statements, typed.computed
+            )
+        case TypedRead():
+            return _lowered(name, typed)
+        case TypedUnion(reads=reads, union=union, types=types):
+            parts = tuple(_lowered(name, read) for read in reads)
+            return replace(parts[0], union=ir.Union(parts, union.keeps_equal, types))
+        case _:
+            assert_never(typed)
+
+
+def _lowered(name: str, typed: TypedRead) -> ir.ReadPlan:
+    ops, bound = list[ir.PatternOp](), frozenset[ir.Var]()
+    for stage in typed.stages:
+        ops += _Solver(stage.read.pattern, bound).solve()
+        ops.append(ir.Stage(_tail(name, stage.read, ()), stage.outs))
+        bound = frozenset(ir.Var(column.out) for column in stage.outs)
+    ops += _Solver(typed.pattern, bound).solve()
+    return _tail(name, typed, tuple(ops))
+
+
+def _tail(name: str, typed: TypedRead, pattern: tuple[ir.PatternOp, ...]) -> ir.ReadPlan:
+    """The plan of a read whose pattern is solved."""
     returns = typed.returns
     return ir.ReadPlan(
         name=name,
-        parameters=parameters,
-        pattern=_Solver(typed.pattern, frozenset()).solve(),
+        parameters=typed.parameters,
+        pattern=pattern,
         scores=returns.scores,
         aggregate=returns.aggregate,
         columns=returns.columns,
@@ -69,7 +95,10 @@ class _Solver:
         self._flush()
         while self.steps or self.nodes:
             step = self._next_step()
-            if step is not None:
+            goal = None if step is None else self._goal_of(step)
+            if goal is not None:
+                self._scan(goal)
+            elif step is not None:
                 self._expand(step)
             else:
                 self._scan(self._next_node())
@@ -92,6 +121,12 @@ class _Solver:
 
     # Steps
 
+    def _goal_of(self, step: TypedStep) -> TypedNode | None:
+        """The far end of a walk, if it is one node: a search that knows its goal ends there."""
+        goal = self.nodes.get(_far_end(step))
+        is_goal = step.walk is not None and goal is not None and self._breadth(goal) == 0
+        return goal if is_goal else None
+
     def _next_step(self) -> TypedStep | None:
         """A step that can be walked now: one that closes a cycle first, then as written."""
         walkable = [step for step in self.steps if self._source_of(step) is not None]
@@ -100,7 +135,7 @@ class _Solver:
 
     def _source_of(self, step: TypedStep) -> ir.Var | None:
         """The end to walk from, if it is bound."""
-        if step.hops_min > 1:
+        if step.is_anchored:
             anchor = _anchor_of(step)
             return anchor if anchor in self.ready else None
         if step.left in self.ready:
@@ -115,7 +150,9 @@ class _Solver:
         out, node = (step.right, step.right_node) if forward else (step.left, step.left_node)
         direction = step.direction if forward else _reversed(step.direction)
         closes = out in self.ready
-        if step.edge_var is None:
+        if step.walk is not None:
+            self._expand_paths(step, step.walk, (source, out), node.table)
+        elif step.edge_var is None:
             self.ops.append(
                 ir.Expand(
                     source,
@@ -137,6 +174,31 @@ class _Solver:
             self.ready.add(step.edge_var)
         self._bind(out)
 
+    def _expand_paths(
+        self, step: TypedStep, walk: TypedWalk, ends: tuple[ir.Var, ir.Var], target: TableKey
+    ) -> None:
+        source, out = ends
+        slots = ir.PathSlots() if walk.path is None else walk.path.slots
+        self.ops.append(
+            ir.ExpandPaths(
+                source,
+                out,
+                target,
+                walk.legs,
+                step.hops_min,
+                step.hops_max,
+                out in self.ready,
+                walk.edge_var,
+                walk.via_var,
+                walk.via,
+                walk.mode,
+                slots,
+                step.anchor is Anchor.RIGHT,
+                walk.members,
+            )
+        )
+        self.ready.update(slot for slot in astuple(slots) if slot is not None)
+
     def _bind(self, var: ir.Var) -> None:
         self.ready.add(var)
         self.nodes.pop(var, None)
@@ -145,7 +207,7 @@ class _Solver:
 
     def _next_node(self) -> TypedNode:
         """The unbound node with the narrowest condition; anchors of long walks come first."""
-        far_ends = {_far_end(step) for step in self.steps if step.hops_min > 1}
+        far_ends = {_far_end(step) for step in self.steps if step.is_anchored}
         free = [node for node in self.nodes.values() if node.var not in far_ends]
         return min(free or self.nodes.values(), key=self._breadth)
 
@@ -166,7 +228,8 @@ class _Solver:
         own = self._own_filters(node.var)
         for where in own:
             del self.filters[where]
-        self.ops.append(ir.NodeScan(node.var, node.node.table, conjunction(own)))
+        condition = conjunction(own)
+        self.ops.append(ir.NodeScan(node.var, node.node.table, condition, node.members))
         self._bind(node.var)
 
     # Conditions

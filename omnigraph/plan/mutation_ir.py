@@ -4,8 +4,7 @@ Invariant: as in `ir`: table keys, variables and typed expressions, no source te
 the only producer, so a statement that exists can be executed.
 """
 
-from dataclasses import dataclass
-
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan.ir import Computed, End, Expr, Parameter, ReadPlan
 from omnigraph.types import PropertyId, TableKey, ValueType
 

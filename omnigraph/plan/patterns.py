@@ -5,6 +5,8 @@ traversal takes its direction from what was bound before it. So bindings and tra
 first, in order; then optional blocks; then conditions, which may mention all of these.
 """
 
+from dataclasses import replace
+
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
@@ -19,7 +21,7 @@ from omnigraph.plan.operands import (
     literal_operand,
     parameter_operand,
 )
-from omnigraph.plan.scope import EdgeVar, Names, NodeVar, Scope
+from omnigraph.plan.scope import EdgeVar, Names, NodeVar, PathVar, Scope
 from omnigraph.plan.typed import (
     Anchor,
     TypedMatches,
@@ -28,6 +30,7 @@ from omnigraph.plan.typed import (
     TypedSemiJoin,
     TypedStep,
 )
+from omnigraph.plan.walks import Ends, Way, conditions_of, ends_of, is_walk, typed_walk
 from omnigraph.types import ID_TYPE, Span, ValueType
 
 
@@ -59,13 +62,22 @@ class _Pattern:
         self.matches = list[TypedMatches]()
         self.optionals = list[TypedPattern]()
         self.unwinds = list[ir.Unwind]()
+        self.declared = dict[str, NodeType]()  # types that bindings of this block give
+        self.later = list[ast.Expr]()  # conditions of traversals
 
     def check(self, clauses: tuple[ast.Clause, ...]) -> TypedPattern:
+        self.declared = {
+            clause.variable.name: self.names.matched(clause.type_name)
+            for clause in clauses
+            if isinstance(clause, ast.Binding) and self.names.is_type(clause.type_name)
+        }
         for clause in clauses:
             if isinstance(clause, ast.Binding):
                 self._binding(clause)
             elif isinstance(clause, ast.Traversal):
-                self._traversal(clause)
+                self._step(clause)
+            elif isinstance(clause, ast.Path):
+                self._traversal(clause.traversal, clause)
         for clause in clauses:
             if isinstance(clause, ast.Unwind):
                 self._unwind(clause)
@@ -78,9 +90,11 @@ class _Pattern:
             elif isinstance(clause, ast.Negation):
                 inner = self._inner(self.scope, clause.clauses, clause.span, "not")
                 self.semi_joins.append(TypedSemiJoin(inner, anti=True))
+        for condition in self.later:
+            self._condition(condition)
         return TypedPattern(
             nodes=tuple(
-                TypedNode(var, node, tuple(self.where.get(var, ())))
+                TypedNode(var, node, tuple(self.where.get(var, ())), self.names.members(node))
                 for var, node in self.nodes.items()
             ),
             steps=tuple(self.steps),
@@ -95,7 +109,7 @@ class _Pattern:
     # Bindings
 
     def _binding(self, binding: ast.Binding) -> None:
-        node = self.names.node(binding.type_name, "T1")
+        node = self.names.matched(binding.type_name)
         bound = self._bind_node(binding.variable, node)
         for match in binding.properties:
             predicate = self._property_match(bound.var, node, match)
@@ -178,41 +192,126 @@ class _Pattern:
 
     # Traversals
 
-    def _traversal(self, traversal: ast.Traversal) -> None:
-        edge = self.names.edge(traversal.edge, "T4")
-        self._require_traversable(traversal, edge)
-        hops_min, hops_max = self._hops(traversal)
-        left, right = self._endpoint(traversal.left), self._endpoint(traversal.right)
-        direction, anchor = self._direction(traversal, edge, left, right)
-        ends = (edge.source, edge.target)
-        left_name, right_name = ends if direction is not ir.Direction.IN else ends[::-1]
-        nodes = self.names.catalog.nodes
-        left_node, right_node = nodes[left_name], nodes[right_name]
-        left_var = self._bind_endpoint(traversal.left, left_node, edge)
-        right_var = self._bind_endpoint(traversal.right, right_node, edge)
+    def _step(self, traversal: ast.Traversal) -> None:
+        """A traversal whose path has no name."""
+        if traversal.by is not None:
+            text = "weights choose a shortest path, and this walk asks for none"
+            hint = "write $p = shortest $a $k:edge* $b by $k.property"
+            raise self.names.fail(traversal.by.span, text, code="T15", hint=hint)
+        self._traversal(traversal)
+
+    def _traversal(self, traversal: ast.Traversal, path: ast.Path | None = None) -> None:
+        walks = is_walk(traversal) or path is not None or self._meets_interface(traversal)
+        hops = self._hops(traversal)
+        if path is not None and traversal.hops is None and path.kind is not ast.PathKind.WALK:
+            hops = 1, ir.HOPS_ENDLESS
+        conditions = conditions_of(traversal, is_walk=walks)
+        self.later += conditions.of_row
+        ends, anchor = self._ends(traversal, hops, walks=walks)
+        edge, direction = ends.ways[0].edge, ends.ways[0].direction
+        left_var = self._bind_endpoint(traversal.left, ends.left, edge)
+        right_var = self._bind_endpoint(traversal.right, ends.right, edge)
+        walk = edge_var = None
+        if walks:
+            ways = ends.ways if anchor is Anchor.LEFT else tuple(way.back for way in ends.ways)
+            named, mode = self._path(path)
+            walk = typed_walk(self.scope, traversal, ways, conditions.of_way, named, mode)
+            far = ends.right if anchor is Anchor.LEFT else ends.left
+            walk = replace(walk, members=self.names.members(far))
+        else:
+            edge_var = self._bind_edge(traversal.edge_variable, edge)
         self.steps.append(
             TypedStep(
                 left=left_var,
                 right=right_var,
-                left_node=left_node,
-                right_node=right_node,
+                left_node=ends.left,
+                right_node=ends.right,
                 edge=edge,
                 direction=direction,
-                hops_min=hops_min,
-                hops_max=hops_max,
+                hops_min=hops[0],
+                hops_max=hops[1],
                 anchor=anchor,
-                edge_var=self._bind_edge(traversal.edge_variable, edge),
+                edge_var=edge_var,
+                walk=walk,
             )
         )
 
-    def _require_traversable(self, traversal: ast.Traversal, edge: EdgeType) -> None:
+    def _ends(
+        self, traversal: ast.Traversal, hops: tuple[int, int], *, walks: bool
+    ) -> tuple[Ends, Anchor]:
+        """The edges of a traversal as it takes them, and the end that it starts from."""
+        left, right = self._endpoint(traversal.left), self._endpoint(traversal.right)
+        many = len(traversal.edges) > 1 or traversal.is_any
+        if many or self._meets_interface(traversal):
+            anchor = Anchor.RIGHT if left is None and right is not None else Anchor.LEFT
+            bound = (self._type_of(traversal.left, left), self._type_of(traversal.right, right))
+            return ends_of(self.names, traversal, bound, hops), anchor
+        edge = self.names.edge(traversal.edge, "T4")
+        self._require_traversable(traversal, edge, walks=walks)
+        direction, anchor = self._direction(traversal, edge, left, right)
+        nodes = self.names.catalog.nodes
+        way = Way(edge, ir.Direction.OUT, nodes[edge.source], nodes[edge.target])
+        if direction is not ir.Direction.OUT:
+            way = replace(way.back, direction=direction)
+        return Ends((way,), way.source, way.target), anchor
+
+    def _meets_interface(self, traversal: ast.Traversal) -> bool:
+        """Whether an end of a traversal is of several types."""
+        ends = (traversal.left, traversal.right)
+        types = (self._type_of(end, self._endpoint(end)) for end in ends)
+        if not any(node is not None and self.names.is_interface(node) for node in types):
+            return False
+        variable = traversal.edge_variable
+        if variable is not None and traversal.where is None and traversal.by is None:
+            text = f"the edge ${variable.name} has an interface at its end"
+            hint = "give the node a type, or leave out the edge variable"
+            raise self.names.fail(variable.span, text, code="T23", hint=hint)
+        return True
+
+    def _type_of(self, variable: ast.Variable, bound: NodeVar | None) -> NodeType | None:
+        """The type of an end, also where its binding comes after the walk."""
+        return self.declared.get(variable.name) if bound is None else bound.node
+
+    def _path(self, path: ast.Path | None) -> tuple[PathVar | None, ir.PathMode]:
+        """The variable of a path, bound in this block."""
+        if path is None:
+            return None, ir.PathMode.ONE
+        names, scope, name = self.names, self.scope, path.variable.name
+        if scope.outer is not None:
+            text = "a path has its name in match itself, in no block inside it"
+            raise names.fail(path.span, text, code="T7", hint="leave out the name of the path")
+        if name in names.parameters or scope.find(name) or scope.element(name) or scope.path(name):
+            hint = "give the path another name"
+            raise names.fail(path.variable.span, f"${name} is bound already", hint=hint)
+        self._require_path(path)
+        several = path.kind is ast.PathKind.ALL_SHORTEST
+        number = names.slot("path") if several else None
+        bound = PathVar(names, path.traversal.by is not None, ir.PathSlots(number=number))
+        scope.paths[name] = bound
+        return bound, ir.PathMode.ALL if several else ir.PathMode.ONE
+
+    def _require_path(self, path: ast.Path) -> None:
+        by, hops = path.traversal.by, path.traversal.hops
+        if by is None:
+            return
+        if path.kind is not ast.PathKind.SHORTEST:
+            text = f"weights choose one path, {path.kind} takes none"
+            raise self.names.fail(by.span, text, code="T15", hint="write shortest")
+        if hops is not None and hops.low > 1:
+            text = "a walk with weights starts at one hop"
+            raise self.names.fail(hops.span, text, code="T15", hint="write {1,6} or *")
+
+    def _require_traversable(
+        self, traversal: ast.Traversal, edge: EdgeType, *, walks: bool
+    ) -> None:
         if traversal.undirected and edge.source != edge.target:
             text = f"{edge.name} goes from {edge.source} to {edge.target}"
             hint = f"write {traversal.edge} without < >: its direction follows from the types"
             raise self.names.fail(traversal.span, text, code="T22", hint=hint)
-        if traversal.edge_variable is not None and traversal.hops is not None:
+        if traversal.edge_variable is not None and traversal.hops is not None and not walks:
             text = "an edge variable takes exactly one hop"
-            hint = "leave out the hop bounds or the edge variable"
+            hint = "leave out the hop bounds or the edge variable, or ask for something of each "
+            hint += f"edge: where ${traversal.edge_variable.name}.property > 1"
             raise self.names.fail(traversal.hops.span, text, code="T23", hint=hint)
 
     def _hops(self, traversal: ast.Traversal) -> tuple[int, int]:

@@ -94,7 +94,7 @@ class _Return:
             self.aliases[name] = projection, column  # of two with one alias the last counts
 
     def _typer(self, reference: Callable[[ast.Expr], ir.Expr]) -> Typer:
-        return Typer(self.scope.names, reference, self._bound_id)
+        return Typer(self.scope.names, reference, self._bound_id, self.scope.path_value)
 
     def _bound_id(self, variable: ast.Variable) -> ir.Expr | None:
         if variable.name in self.scope.names.parameters or not self.scope.find(variable.name):
@@ -167,6 +167,8 @@ class _Return:
 
     def _entity_id(self, variable: ast.Variable, *, edges: bool = False) -> ir.EntityId:
         names = self.scope.names
+        if self.scope.path(variable.name) is not None:
+            raise self.scope.no_value(variable)
         bound = self.scope.find(variable.name)
         if bound is None:
             raise names.fail(variable.span, f"variable ${variable.name} is not bound")
@@ -396,14 +398,17 @@ def _require_no_alias_beside_nearest(scope: Scope, read: ast.Read) -> None:
 
 def _tie_break(scope: Scope, read: ast.Read) -> tuple[ir.SortKey, ...]:
     """The ids of all named variables: by name after an order, as they appear without one; then the
-    elements of lists."""
+    elements of lists, and of several paths between two nodes the number."""
     bound = list(scope.own.values())
     if read.orderings:
         bound.sort(key=lambda b: b.var)
     values: list[ir.Expr] = [
         ir.EntityId(b.var, ValueType(ID_TYPE.scalar, b.optional)) for b in bound
     ]
-    return tuple(ir.SortKey(value) for value in (*values, *scope.values.values()))
+    elements = [e for e in scope.values.values() if not (e.type.is_list or e.type.is_vector)]
+    numbers = (path.slots.number for path in scope.paths.values())
+    paths = (ir.SlotRef(slot, COUNT) for slot in numbers if slot is not None)
+    return tuple(ir.SortKey(value) for value in (*values, *elements, *paths))
 
 
 def _reads_more(value: ir.Expr, known: set[ir.Expr], slots: set[ir.Slot]) -> bool:

@@ -5,14 +5,14 @@ the outer variables; its own bindings stay inside, unless the block is optional.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property, Type
 from omnigraph.errors import TypeCheckError
 from omnigraph.language.query import ast
-from omnigraph.plan.ir import Computed, Expr, Param, Slot, SlotRef, Var
-from omnigraph.types import Span, ValueType
+from omnigraph.plan.ir import Computed, Expr, Member, Param, PathSlots, Slot, SlotRef, Var
+from omnigraph.types import Scalar, Span, ValueType
 
 _OPERATOR_WORDS = frozenset({"contains", "starts_with", "in", "is"})
 
@@ -36,6 +36,32 @@ class EdgeVar:
 
 
 Bound = NodeVar | EdgeVar
+
+
+PATH_FUNCTIONS = {
+    "length": ValueType(Scalar.I64),
+    "nodes": ValueType(Scalar.STRING, is_list=True),
+    "edges": ValueType(Scalar.STRING, is_list=True),
+    "cost": ValueType(Scalar.F64),
+}
+"""What can be asked about a path, and the type of the answer."""
+
+
+@dataclass
+class PathVar:
+    """A variable that is the path of a walk. It gets a slot for each function that is asked."""
+
+    names: "Names"
+    is_weighted: bool
+    slots: PathSlots
+
+    def value(self, function: str) -> SlotRef:
+        """The slot of `length`, `nodes`, `edges` or `cost`."""
+        slot: Slot | None = getattr(self.slots, function)
+        if slot is None:
+            slot = self.names.slot(function)
+            self.slots = replace(self.slots, **{function: slot})
+        return SlotRef(slot, PATH_FUNCTIONS[function])
 
 
 @dataclass
@@ -75,9 +101,42 @@ class Names:
     def node(self, name: ast.Name, code: str) -> NodeType:
         node = self.catalog.node(name.text)
         if node is None:
-            hint = did_you_mean(name.text, self.catalog.nodes)
+            hint = did_you_mean(name.text, (*self.catalog.nodes, *self.catalog.interfaces))
+            if name.text in self.catalog.interfaces:
+                hint = f"{name} is an interface, which only match takes"
             raise self.fail(name.span, f"unknown node type '{name}'", code=code, hint=hint)
         return node
+
+    def matched(self, name: ast.Name) -> NodeType:
+        """A node type that a variable can have, or an interface as the type of all that have it."""
+        interface = self.catalog.interfaces.get(name.text)
+        if interface is None or self.catalog.node(name.text) is not None:
+            return self.node(name, "T1")
+        return NodeType(interface.id, interface.name, interface.properties)
+
+    def is_type(self, name: ast.Name) -> bool:
+        """Whether a variable can have this type."""
+        return self.catalog.node(name.text) is not None or name.text in self.catalog.interfaces
+
+    def types_of(self, node: NodeType) -> tuple[NodeType, ...]:
+        """The type itself, or all that implement an interface."""
+        nodes = self.catalog.nodes
+        if node.name in nodes:
+            return (node,)
+        return tuple(each for each in nodes.values() if node.name in each.implements)
+
+    def is_interface(self, node: NodeType) -> bool:
+        return node.name not in self.catalog.nodes
+
+    def members(self, node: NodeType) -> tuple[Member, ...] | None:
+        """The tables of an interface, and where each keeps its properties; None for a type."""
+        if not self.is_interface(node):
+            return None
+        wanted = [declared.name for declared in node.properties]
+        return tuple(
+            Member(each.table, tuple((p.name, p.id) for p in each.properties if p.name in wanted))
+            for each in self.types_of(node)
+        )
 
     def edge(self, name: ast.Name, code: str) -> EdgeType:
         edge = self.catalog.edge(name.text)
@@ -105,6 +164,7 @@ class Scope:
     outer: "Scope | None" = None
     own: dict[str, Bound] = field(default_factory=dict)
     values: dict[str, SlotRef] = field(default_factory=dict)  # elements of lists, by name
+    paths: dict[str, PathVar] = field(default_factory=dict)
     uses: set[Var] = field(default_factory=set)
 
     def find(self, name: str) -> Bound | None:
@@ -126,6 +186,37 @@ class Scope:
         if value is not None:
             self.uses.add(Var(value.slot))
         return value
+
+    def path(self, name: str) -> PathVar | None:
+        """The path that a variable is."""
+        path = self.paths.get(name)
+        return path if path is not None or self.outer is None else self.outer.path(name)
+
+    def path_value(self, call: ast.Call) -> SlotRef | None:
+        """What a call asks about a path; None for a call about something else."""
+        argument = call.arguments[0] if len(call.arguments) == 1 else None
+        if not isinstance(argument, ast.Variable) or argument.name in self.names.parameters:
+            return None
+        path = self.path(argument.name)
+        if path is None:
+            return None
+        function = call.function.text
+        if function not in PATH_FUNCTIONS:
+            raise self.no_value(argument)
+        if function == "cost" and not path.is_weighted:
+            text = f"${argument.name} has no weights to add up"
+            hint = f"write by $k.property after the walk, or length(${argument.name})"
+            raise self.names.fail(call.span, text, code="T25", hint=hint)
+        value = path.value(function)
+        if argument.name not in self.paths:
+            self.uses.add(Var(value.slot))
+        return value
+
+    def no_value(self, variable: ast.Variable) -> TypeCheckError:
+        """The error of a path that stands where a value is needed."""
+        name = variable.name
+        hint = f"write length(${name}), nodes(${name}) or edges(${name})"
+        return self.names.fail(variable.span, f"${name} is a path", code="T7", hint=hint)
 
     def bind(self, name: str, bound: Bound) -> None:
         self.own[name] = bound

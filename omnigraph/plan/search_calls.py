@@ -61,12 +61,21 @@ def ranking(scope: Scope, call: ast.Rank, limit: int | None) -> ir.Ranking:
             assert_never(call)
 
 
+def _require_concrete(scope: Scope, subject: ast.PropertyRef, function: str, code: str) -> None:
+    bound = scope.find(subject.variable.name)
+    if isinstance(bound, NodeVar) and scope.names.is_interface(bound.node):
+        text = f"{function} searches one node type, {bound.node.name} is an interface"
+        hint = "write a query for each type, or compare with contains"
+        raise scope.names.fail(subject.span, text, code=code, hint=hint)
+
+
 def _text_column(scope: Scope, subject: ast.Expr, function: str, code: str) -> ir.Column:
     names = scope.names
     if not isinstance(subject, ast.PropertyRef):
         text = f"{function} searches a property like $d.title"
         raise names.fail(subject.span, text, code=code)
     _require_node(scope, subject, function)
+    _require_concrete(scope, subject, function, code)
     column = property_operand(scope, subject)
     if not isinstance(column, ir.Column) or not column.type.is_text:
         text = f"{function} needs a String property, '{subject.property}' is {column.type}"
@@ -116,6 +125,7 @@ def _integer(scope: Scope, expression: ast.Expr, what: str, code: str, *, low: i
 def _nearest(scope: Scope, call: ast.Nearest) -> ir.Nearest:
     names, subject = scope.names, call.subject
     _require_node(scope, subject, "nearest")
+    _require_concrete(scope, subject, "nearest", "T15")
     column = property_operand(scope, subject, code="T15")
     if not isinstance(column, ir.Column) or not column.type.is_vector:
         text = f"nearest needs a Vector property, '{subject.property}' is {column.type}"

@@ -57,8 +57,11 @@ _OF_ALL_ROWS = (ir.AggregateOp.COLLECT, ir.AggregateOp.PERCENTILE, ir.AggregateO
 
 
 def in_shares(plan: ir.ReadPlan) -> Shares | None:
-    """The two parts of a plan; None for one that must see all its rows at once: a ranking does."""
+    """The two parts of a plan; None for one that must see all its rows at once: a ranking
+    does, and a stage."""
     if plan.scores or not isinstance(plan.pattern[0], ir.NodeScan):
+        return None
+    if any(isinstance(op, ir.Stage) for op in plan.pattern):
         return None
     groups = plan.aggregate
     if groups is None:

@@ -4,11 +4,13 @@ Invariant: every variable has one type and every expression one; blocks know whi
 row around them they use. `check` makes it, `lower` reads it.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.plan.ir import Direction, Expr, Slot, Unwind, Var
+from omnigraph.light_dataclass import dataclass
+from omnigraph.plan.ir import Direction, Expr, Leg, Member, PathMode, Slot, Unwind, Var
+from omnigraph.plan.scope import PathVar
+from omnigraph.types import TableKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,7 @@ class TypedNode:
     var: Var
     node: NodeType
     where: tuple[Expr, ...]
+    members: tuple[Member, ...] | None = None  # of an interface
 
 
 class Anchor(StrEnum):
@@ -28,6 +31,19 @@ class Anchor(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class TypedWalk:
+    """What a walk has that a plain step has not. Legs lead away from its anchor."""
+
+    legs: tuple[Leg, ...]
+    edge_var: Var | None
+    via_var: Var | None
+    via: tuple[tuple[TableKey, Expr], ...]
+    mode: PathMode
+    path: PathVar | None
+    members: tuple[Member, ...] | None = None  # of the interface at its far end
+
+
+@dataclass(frozen=True, slots=True)
 class TypedStep:
     """A traversal. `direction` is that of the walk from left to right."""
 
@@ -35,12 +51,18 @@ class TypedStep:
     right: Var
     left_node: NodeType
     right_node: NodeType
-    edge: EdgeType
+    edge: EdgeType  # of a walk along several, one of them
     direction: Direction
     hops_min: int
     hops_max: int
     anchor: Anchor
     edge_var: Var | None = None
+    walk: TypedWalk | None = None
+
+    @property
+    def is_anchored(self) -> bool:
+        """Whether its rows depend on the end it starts from."""
+        return self.hops_min > 1 or self.walk is not None
 
 
 @dataclass(frozen=True, slots=True)

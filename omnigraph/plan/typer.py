@@ -53,6 +53,9 @@ class Typer:
     entity: Callable[[ast.Variable], ir.Expr | None] = lambda _variable: None
     """The id of an entity, where `is null` asks whether a variable is bound."""
 
+    path: Callable[[ast.Call], ir.Expr | None] = lambda _call: None
+    """What a call asks about a path; None for a call about something else."""
+
     inside_case: bool = False
     """Whether what is typed may never be worked out, and so is not worked out beforehand."""
 
@@ -201,6 +204,9 @@ class Typer:
     # Calls
 
     def _call(self, call: ast.Call) -> ir.Expr:
+        of_path = self.path(call)
+        if of_path is not None:
+            return of_path
         function = self._function(call)
         arguments = self._arguments(call, function)
         types = [type_of(argument) for argument in arguments]

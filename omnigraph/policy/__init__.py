@@ -2,6 +2,7 @@
 
 from omnigraph.policy.actions import Action, PolicyKind, action_of
 from omnigraph.policy.decisions import Policy, PolicyDecision
+from omnigraph.policy.merge_demands import TargetCheck
 from omnigraph.policy.policy_file import PolicyFile, parse_policy
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "PolicyDecision",
     "PolicyFile",
     "PolicyKind",
+    "TargetCheck",
     "action_of",
     "parse_policy",
 ]

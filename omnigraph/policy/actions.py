@@ -18,6 +18,7 @@ class Action(StrEnum):
     BRANCH_CREATE = "branch_create"
     BRANCH_DELETE = "branch_delete"
     BRANCH_MERGE = "branch_merge"
+    REVIEW = "review"
     INVOKE_QUERY = "invoke_query"
     ADMIN = "admin"
     GRAPH_LIST = "graph_list"
@@ -40,6 +41,7 @@ SCOPE_KEYS: dict[Action, str] = {
     Action.BRANCH_CREATE: TARGET_SCOPE,
     Action.BRANCH_DELETE: TARGET_SCOPE,
     Action.BRANCH_MERGE: TARGET_SCOPE,
+    Action.REVIEW: TARGET_SCOPE,
 }
 """The scope that a rule about an action may have; those that are missing take none."""
 

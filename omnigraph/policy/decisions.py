@@ -8,6 +8,7 @@ kept under those and holds for every actor and branch that share them.
 import os
 from collections import defaultdict
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from omnigraph.errors import Forbidden, PolicyInvalid
@@ -52,8 +53,9 @@ class PolicyDecision:
 class Policy:
     """Decides by the rules of one file. Safe to share between threads."""
 
-    def __init__(self, file: PolicyFile, graph_id: str = "graph") -> None:
+    def __init__(self, file: PolicyFile, graph_id: str = "graph", text: str = "") -> None:
         self.file = file
+        self.text = text  # as it was read
         self.protected = ProtectedBranches(file.protected_branches)
         members: defaultdict[str, list[str]] = defaultdict(list)
         for group, actors in file.groups.items():
@@ -67,12 +69,17 @@ class Policy:
     @classmethod
     def of_text(cls, text: str, where: str = "policy", kind: PolicyKind | None = None) -> "Policy":
         """A policy from the text of a file."""
-        return cls(parse_policy(text, where, kind))
+        return cls(parse_policy(text, where, kind), text=text)
 
     @classmethod
     def of_file(cls, path: str | os.PathLike[str], kind: PolicyKind | None = None) -> "Policy":
         """A policy from a file, or `PolicyInvalid`."""
         return cls.of_text(policy_file_text(path), f"{os.fspath(path)}", kind)
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 digest of its text."""
+        return sha256(self.text.encode()).hexdigest()
 
     def decide(
         self,

@@ -18,9 +18,10 @@ from omnigraph.policy.actions import (
     PolicyKind,
     kind_of,
 )
+from omnigraph.policy.merge_demands import NO_DEMANDS, MergeDemands, read_demands
 from omnigraph.policy.strict_yaml import Members, plain_text, read_document, require_version
 
-_FILE = ("version", "groups", "protected_branches", "rules")
+_FILE = ("version", "groups", "protected_branches", "rules", "required_approvals", "checks")
 _RULE = ("id", "allow")
 _ALLOW = ("actors", "actions", BRANCH_SCOPE, TARGET_SCOPE)
 
@@ -56,6 +57,7 @@ class PolicyFile:
     protected_branches: tuple[str, ...]
     rules: tuple[AllowRule, ...]
     kind: PolicyKind | None
+    merges: MergeDemands = NO_DEMANDS
 
     @property
     def actors(self) -> frozenset[str]:
@@ -89,7 +91,14 @@ def parse_policy(text: str, where: str = "policy", kind: PolicyKind | None = Non
                 "graph_list has a file of its own, for the server",
             )
         rules.append(rule)
-    return PolicyFile(groups, protected, tuple(rules), kind if rules else None)
+    merges = read_demands(document)
+    if merges:
+        kind = kind or PolicyKind.GRAPH
+        if kind is not PolicyKind.GRAPH:
+            raise PolicyInvalid(
+                "wrong_kind", where, "a server has no merges", "write it in the file of a graph"
+            )
+    return PolicyFile(groups, protected, tuple(rules), kind if rules or merges else None, merges)
 
 
 def _groups(document: Members) -> dict[str, tuple[str, ...]]:

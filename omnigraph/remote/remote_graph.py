@@ -5,7 +5,7 @@ instead; a test compares the two. Nothing is kept between calls but connections 
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NoReturn, cast
 
 import orjson
@@ -23,13 +23,16 @@ from omnigraph.exec.upkeep.build_indexes import IndexReport
 from omnigraph.exec.upkeep.check import CheckReport
 from omnigraph.exec.upkeep.cleanup import CleanupReport
 from omnigraph.exec.upkeep.optimize import OptimizeReport
+from omnigraph.graph.door import Graph
 from omnigraph.graph.handles import BranchHandle
 from omnigraph.graph.source_text import query_text
 from omnigraph.pipeline.frames import Frames
+from omnigraph.policy import TargetCheck
 from omnigraph.remote.from_wire import mutation_of, snapshot_of
 from omnigraph.remote.http_connection import IF_COMMIT, JSON, REPLAY, encoded, given
 from omnigraph.remote.remote_entities import RemoteEntityVerbs
 from omnigraph.remote.remote_looks import RemoteLookVerbs
+from omnigraph.remote.remote_reviews import RemoteReviews
 from omnigraph.remote.remote_schema import RemoteSchema
 from omnigraph.remote.remote_session import RemoteSession, key_of
 from omnigraph.remote.remote_verbs import RemoteVerbs
@@ -45,7 +48,7 @@ from omnigraph.remote.served_changes import ServedChanges
 from omnigraph.remote.served_rows import ARROW, result_of
 from omnigraph.remote.stored_queries import RemoteStoredQueries
 from omnigraph.storage.names import MAIN, require_text
-from omnigraph.storage.records import Snapshot
+from omnigraph.storage.records import CommitNote, Snapshot
 from omnigraph.storage.stats import StatsView
 from omnigraph.storage.upkeep.repair import RepairReport
 
@@ -64,8 +67,15 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs, RemoteLookVerbs):
         self.commits = RemoteCommits(session)
         self.recoveries = RemoteRecoveries(session)
         self.changes = RemoteChangeFeed(session)
+        self.reviews = RemoteReviews(session)
         self.stored_queries = RemoteStoredQueries(session)
         self.spark = cast(Frames, _NoFrames(self.uri))
+
+    def _in_transaction(
+        self, branch: str, note: CommitNote
+    ) -> tuple[Graph, CommitNote, Callable[[], None]]:
+        """What a transaction works on. The server asks its policy itself."""
+        return self, note, lambda: None
 
     @property
     def uri(self) -> str:
@@ -288,6 +298,12 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs, RemoteLookVerbs):
     def cache_bytes(self) -> int:
         """Zero: nothing is kept in memory between queries here."""
         return 0
+
+    def check_merges(
+        self, checks: Iterable[TargetCheck] = (), queries: Mapping[str, str] | None = None
+    ) -> NoReturn:
+        """Refused: the server has its own checks."""
+        raise NotServed("check_merges", self.uri, "declare the checks where it is served")
 
     def _refuse(self, verb: str, command: str) -> NoReturn:
         raise NotServed(verb, self.uri, _USE_SHELL.format(command))

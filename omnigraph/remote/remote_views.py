@@ -4,7 +4,8 @@ Invariant: a view sends one request for one call, or a page at a time, and keeps
 that the API has no word for is `NotServed`, never ignored.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from difflib import get_close_matches
 from typing import Any, NoReturn
@@ -91,10 +92,13 @@ class RemoteBranches(BranchesView):
         if_source: str | None = None,
         if_target: str | None = None,
         once: str | None = None,
+        checks: Sequence[str | os.PathLike[str]] = (),
     ) -> MergeOutcome:
         """Merge a branch into another as one commit, or raise `MergeConflicts`. `dry_run` writes
         nothing. `once` names this merge: if a commit of the target has that name, its outcome is
-        returned and nothing is merged."""
+        returned and nothing is merged. Checks are those that the server has declared."""
+        if checks:
+            raise NotServed("branches.merge(checks=)", self._http.uri, "the server has its own")
         if once is not None:
             require_text("the name of a merge `once`", once)
         if not dry_run:

@@ -19,6 +19,7 @@ Body = Mapping[str, Any]
 _VALUES: dict[str, Callable[[Any], Any]] = {
     "violations": lambda items: tuple(e.Violation(**_known(e.Violation, item)) for item in items),
     "conflicts": lambda items: tuple(conflict(item) for item in items),
+    "checks": lambda items: tuple(_check(item) for item in items),
     "table_key": TableKey,
 }
 """Facts that are more than texts, numbers and lists of these."""
@@ -27,6 +28,11 @@ _VALUES: dict[str, Callable[[Any], Any]] = {
 def conflict(item: Body) -> e.MergeConflict:
     """One conflict of a merge."""
     return e.MergeConflict(**_known(e.MergeConflict, item))
+
+
+def _check(item: Body) -> e.FailedCheck:
+    facts = _known(e.FailedCheck, item)
+    return e.FailedCheck(**{**facts, "rows": tuple(facts["rows"])})
 
 
 def _known(kind: type, facts: Body) -> dict[str, Any]:

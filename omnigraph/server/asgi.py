@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 from starlette.datastructures import QueryParams
 
 from omnigraph import __version__
@@ -25,6 +26,7 @@ from omnigraph.policy import Action
 from omnigraph.server import feed_waiting, openapi, wire
 from omnigraph.server.access import METADATA_PATH, Gate, ServedPolicies
 from omnigraph.server.answer_sender import AnswerSender
+from omnigraph.server.applied_sets import AppliedSets, worker_document
 from omnigraph.server.bearer import Tokens
 from omnigraph.server.body_reader import BodyReader
 from omnigraph.server.call import JSON, Answer, JobDesk, RouteCall, answered
@@ -111,7 +113,10 @@ class ServerApp:
         self._desk = JobDesk(self.jobs, settings)
         self._admission = WriteAdmission(limits.actor_inflight, limits.actor_bytes)
         folder = Path(settings.run_folder) if settings.run_folder else None
-        self.metrics = Metrics(folder, self._gauges, self._totals)
+        self.sets: AppliedSets | None = None  # reloaded by a worker
+        self.metrics = Metrics(
+            folder, self._gauges, self._totals, lambda: worker_document(self.sets)
+        )
         self._document: bytes | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -393,9 +398,21 @@ class ServerApp:
                 )
             case "ready":
                 states = self.graphs.readiness()
-                listed = [wire.GraphReadiness(graph_id=i, open=is_) for i, is_ in states.items()]
+                policies = self.gate.policies.graphs
+                listed = [
+                    wire.GraphReadiness(
+                        graph_id=graph_id,
+                        open=is_open,
+                        policy_digest=policies[graph_id].digest if graph_id in policies else UNSET,
+                    )
+                    for graph_id, is_open in states.items()
+                ]
                 ready = all(states.values())
-                answer = answered(wire.ReadyOutput(ready=ready, graphs=listed))
+                workers = await asyncio.get_running_loop().run_in_executor(
+                    None, self.metrics.workers
+                )
+                shown = [wire.WorkerReadiness(**each) for each in workers]
+                answer = answered(wire.ReadyOutput(ready=ready, graphs=listed, workers=shown))
                 answer.status = 200 if ready else 503
                 return answer
             case "oauthProtectedResource":
@@ -423,6 +440,7 @@ class ServerApp:
             'omnigraph_queue_depth{pool="write"}': self.writes.waiting,
             "omnigraph_open_graphs": len(opened),
             "omnigraph_jobs_running": self.jobs.running,
+            "omnigraph_applied_kept": 0 if self.sets is None else len(self.sets.kept),
         }
 
     def _totals(self) -> dict[str, float]:

@@ -90,6 +90,12 @@ class Tokens:
         """Take other tokens, all at once: actors by digest."""
         self._digests = tuple((digest.encode(), actor) for digest, actor in actors.items())
 
+    @property
+    def digest(self) -> str:
+        """The digest of all of them, which tells whether two workers know the same ones."""
+        known = sorted(digest + actor.encode() for digest, actor in self._digests)
+        return hashlib.sha256(b"\n".join(known)).hexdigest()
+
     def actor_of(self, token: str) -> str | None:
         """The actor of a token, if it is known."""
         given = digest_of(token).encode()

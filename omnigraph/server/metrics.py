@@ -28,6 +28,7 @@ _HELP = {
     "omnigraph_open_graphs": ("gauge", "Graphs that are open, by worker."),
     "omnigraph_jobs_running": ("gauge", "Jobs that have not ended."),
     "omnigraph_jobs_total": ("counter", "Jobs that ended, by kind and state."),
+    "omnigraph_applied_kept": ("gauge", "Newer sets that cannot be used, by worker."),
     "omnigraph_workers": ("gauge", "Workers that are alive."),
 }
 
@@ -40,11 +41,13 @@ class Metrics:
         folder: Path | None,
         gauges: Callable[[], Mapping[str, float]],
         totals: Callable[[], Mapping[str, float]],
+        worker: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self._path = None if folder is None else folder / f"metrics-{os.getpid()}.json"
         self._folder = folder
         self._gauges = gauges
         self._totals = totals
+        self._worker = worker
         self._requests: Counter[tuple[str, int]] = Counter()
         self._seconds: dict[str, list[float]] = {}
         self._conflicts = 0.0
@@ -73,11 +76,22 @@ class Metrics:
         """Leave the metrics of this worker where every worker sees them."""
         if self._path is None:
             return
-        data = orjson.dumps({"counters": self._counters(), "gauges": dict(self._gauges())})
+        data = orjson.dumps(
+            {
+                "counters": self._counters(),
+                "gauges": dict(self._gauges()),
+                "worker": dict(self._worker()),
+            }
+        )
         with self._lock:
             draft = self._path.with_suffix(f".{threading.get_ident()}")
             draft.write_bytes(data)
             draft.replace(self._path)
+
+    def workers(self) -> list[dict[str, Any]]:
+        """What each live worker says of itself, this one first."""
+        others = [document["worker"] for document, is_alive in self._others() if is_alive]
+        return [dict(self._worker()), *others]
 
     def text(self) -> str:
         """The metrics of all workers, as Prometheus reads them."""

@@ -5,6 +5,9 @@ was in force before, and says so once; it never leaves a graph without a policy 
 """
 
 import os
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.policy import Policy, PolicyKind
@@ -39,16 +42,65 @@ def _server_policy(settings: ServerSettings) -> Policy | None:
     return None
 
 
+def first_policies(settings: ServerSettings, log: RequestLog) -> ServedPolicies:
+    """The policies of a worker that starts. Where a file has become unusable since the server
+    started, those that were last in force in any worker."""
+    try:
+        policies = policies_of(settings)
+    except OmnigraphError as cause:
+        kept = [_kept(settings, path) for path in _named(settings)]
+        if not all(path is not None and path.exists() for path in kept):
+            raise
+        log.event("policy_kept", cause=str(cause))
+        by_path = dict(zip(_named(settings), map(str, kept), strict=True))
+        named = settings.server_policy
+        return policies_of(
+            replace(
+                settings,
+                policies={name: by_path[path] for name, path in settings.policies.items()},
+                server_policy=None if named is None else by_path[named],
+            )
+        )
+    _keep(settings, policies)
+    return policies
+
+
+def _named(settings: ServerSettings) -> list[str]:
+    """The policy files of the settings."""
+    own = () if settings.server_policy is None else (settings.server_policy,)
+    return [*dict.fromkeys((*settings.policies.values(), *own))]
+
+
+def _kept(settings: ServerSettings, path: str) -> Path | None:
+    """Where the text of a policy that is in force is kept while the server runs."""
+    if not settings.run_folder:
+        return None
+    return Path(settings.run_folder) / f"policy-{sha256(path.encode()).hexdigest()[:16]}.yaml"
+
+
+def _keep(settings: ServerSettings, policies: ServedPolicies) -> None:
+    """Keep the texts of policies for workers that start later."""
+    by_path = {path: policies.graphs[graph_id] for graph_id, path in settings.policies.items()}
+    if settings.server_policy is not None and policies.server is not None:
+        by_path[settings.server_policy] = policies.server
+    for path, policy in by_path.items():
+        kept = _kept(settings, path)
+        if kept is not None:
+            draft = kept.with_suffix(f".{os.getpid()}")
+            draft.write_text(policy.text, encoding="utf-8")
+            draft.replace(kept)
+
+
 class ReloadedFiles:
     """Takes over changes of the tokens file and of policy files."""
 
     def __init__(self, settings: ServerSettings, gate: Gate, log: RequestLog) -> None:
-        self._settings = settings
+        self.settings = settings  # replaced as a whole
+        self.faults: dict[str, str] = {}  # by what could not be reloaded
         self._gate = gate
         self._log = log
         self._tokens = [settings.tokens_file] if settings.tokens_file is not None else []
-        named = () if settings.server_policy is None else (settings.server_policy,)
-        self._policies = [*dict.fromkeys((*settings.policies.values(), *named))]
+        self._policies = _named(settings)
         self._seen = self._signatures()
 
     def _signatures(self) -> tuple[_Signature, _Signature, _Signature]:
@@ -61,7 +113,7 @@ class ReloadedFiles:
         seen, self._seen = self._seen, self._signatures()
         tokens, policies, trust = (now != was for now, was in zip(self._seen, seen, strict=True))
         if tokens:
-            self._reload_tokens()
+            self.reload_tokens()
         if policies:
             self._reload_policies()
         if trust:
@@ -70,34 +122,44 @@ class ReloadedFiles:
     def reload(self) -> None:
         """Reload everything, as SIGHUP asks."""
         self._seen = self._signatures()
-        self._reload_tokens()
+        self.reload_tokens()
         self._reload_policies()
         self._reload_trust()
 
-    def _reload_tokens(self) -> None:
+    def reload_tokens(self) -> None:
+        """Take the tokens of the file as they are now."""
         for path in self._tokens:
             try:
                 self._gate.tokens.replace(tokens_of_file(path))
             except OmnigraphError as cause:
+                self.faults["tokens"] = str(cause)
                 self._log.event("tokens_kept", cause=str(cause))
+            else:
+                self.faults.pop("tokens", None)
 
     def _reload_trust(self) -> None:
-        named = self._settings.oidc_trust
+        named = self.settings.oidc_trust
         if named is None:
             return
         try:
             self._gate.trust = trust_of_file(named)
         except OmnigraphError as cause:
+            self.faults["oidc_trust"] = str(cause)
             self._log.event("trust_kept", cause=str(cause))
+        else:
+            self.faults.pop("oidc_trust", None)
 
     def _reload_policies(self) -> None:
         if not self._policies:
             return
         try:
-            self._gate.policies = policies_of(self._settings)
+            self._gate.policies = policies_of(self.settings)
+            _keep(self.settings, self._gate.policies)
         except OmnigraphError as cause:
+            self.faults["policies"] = str(cause)
             self._log.event("policy_kept", cause=str(cause))
         else:
+            self.faults.pop("policies", None)
             self._log.event("policy_reloaded", files=len(self._policies))
 
 

@@ -30,6 +30,7 @@ from omnigraph.server.endpoint_rows import (
     write_row,
 )
 from omnigraph.server.legacy import with_old_keys
+from omnigraph.server.review_table import REVIEWS
 from omnigraph.server.row_formats import ARROW, CSV, PARQUET
 
 BYTES = "application/octet-stream"
@@ -376,5 +377,5 @@ def _flattened(nested: ApiEndpoint) -> ApiEndpoint:
     )
 
 
-NESTED = (*_TABLE, *BEYOND)
+NESTED = (*_TABLE, *BEYOND, *REVIEWS)
 FLAT = tuple(_flattened(each) for each in _TABLE if each.operation in _FLAT)

@@ -66,6 +66,8 @@ class GraphExtras:
     profile: dict[str, str] | None = None
     blob_bases: tuple[str, ...] = ()
     policy: str | None = None
+    checks: tuple[tuple[str, str], ...] = ()  # targets of merges, and the stored read for each
+    folder: str | None = None  # where queries and checks are read from, again when they change
 
 
 NO_EXTRAS = GraphExtras()
@@ -122,7 +124,10 @@ class ServerSettings:
         facts["access"] = Access(facts["access"])
         for name in ("job_sources", "job_targets"):
             facts[name] = tuple(facts[name])
-        facts["extras"] = {graph_id: GraphExtras(**e) for graph_id, e in facts["extras"].items()}
+        facts["extras"] = {
+            graph_id: GraphExtras(**{**each, "checks": tuple(map(tuple, each["checks"]))})
+            for graph_id, each in facts["extras"].items()
+        }
         return cls(**facts)
 
 

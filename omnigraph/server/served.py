@@ -6,13 +6,19 @@ the others are served, unless every graph is required.
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from omnigraph.cluster.embedding_profile import provider_of
-from omnigraph.cluster.query_catalog import NO_QUERIES, StoredQueries, required_queries
+from omnigraph.cluster.query_catalog import (
+    NO_QUERIES,
+    StoredQueries,
+    require_checks,
+    required_queries,
+)
 from omnigraph.errors import BadRequest, OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.graph import open as open_graph
+from omnigraph.policy.merge_demands import TargetCheck
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.serve_settings import GRAPH_ID, NO_EXTRAS, RESERVED_IDS, GraphExtras
 
@@ -71,12 +77,28 @@ class ServedGraphs:
         provider = None if extras.profile is None else provider_of(extras.profile)
         graph = open_graph(self._uris[graph_id], external_blobs=extras.blob_bases)
         try:
-            stored = required_queries(extras.queries, graph.schema.catalog)
+            stored, checks = _checked(extras, graph)
         except OmnigraphError:
             graph.close()
             raise
         graph.embed_with(provider)
+        graph.check_merges(checks, extras.queries)
         return graph, stored
+
+    def prepared(self, graph_id: str, extras: GraphExtras) -> Callable[[], None]:
+        """Check another set for a graph; the call that puts it in force. It does not fail."""
+        provider = None if extras.profile is None else provider_of(extras.profile)
+        graph = self._open.get(graph_id)
+        stored, checks = (NO_QUERIES, ()) if graph is None else _checked(extras, graph)
+
+        def install() -> None:
+            self._extras = {**self._extras, graph_id: extras}
+            if graph is not None:
+                self._stored = {**self._stored, graph_id: stored}
+                graph.embed_with(provider)
+                graph.check_merges(checks, extras.queries)
+
+        return install
 
     def stored(self, graph_id: str) -> StoredQueries:
         """The stored queries of an open graph."""
@@ -123,3 +145,11 @@ class ServedGraphs:
         for graph in self._open.values():
             graph.close()
         self._open.clear()
+
+
+def _checked(extras: GraphExtras, graph: Graph) -> tuple[StoredQueries, tuple[TargetCheck, ...]]:
+    """The stored queries and the checks of a set, if the schema of the graph allows them."""
+    stored = required_queries(extras.queries, graph.schema.catalog)
+    checks = tuple(TargetCheck(*each) for each in extras.checks)
+    require_checks(stored, checks)
+    return stored, checks

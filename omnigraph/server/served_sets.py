@@ -4,18 +4,26 @@ Invariant: what cannot be served at all is refused before a port is opened; a gr
 that cannot be served is left out with its reason.
 """
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from omnigraph.cluster.diagnostics import ClusterRefusal
 from omnigraph.cluster.query_catalog import texts_of_folder
 from omnigraph.cluster.served_state import ServedGraphState, served_state
 from omnigraph.errors import BadRequest
+from omnigraph.policy.decisions import policy_file_text
+from omnigraph.policy.merge_demands import TargetCheck, read_checks
+from omnigraph.policy.strict_yaml import Members, read_document, require_version
 from omnigraph.server.serve_settings import (
     GRAPH_ID,
     RESERVED_IDS,
     GraphExtras,
     graphs_by_id,
 )
+
+CHECKS_FILE = "checks.yaml"
+"""Beside the stored queries: `version: 1` and `checks: [{target: main, query: no_orphans}]`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +59,25 @@ def set_of_graphs(uris: list[str], ids: list[str], folders: list[str]) -> Served
             folder = word
         if graph_id in extras:
             raise BadRequest(f"--queries is given twice for '{graph_id}'", "use one folder")
-        extras[graph_id] = GraphExtras(queries=texts_of_folder(folder))
+        extras[graph_id] = extras_of_folder(folder)
     return ServedSet(graphs, extras)
+
+
+def extras_of_folder(folder: str) -> GraphExtras:
+    """The stored queries of a folder, and the checks of merges in its `checks.yaml`."""
+    file = Path(folder) / CHECKS_FILE
+    checks: tuple[TargetCheck, ...] = ()
+    if file.exists():
+        where = str(file)
+        document = Members.of(
+            read_document(policy_file_text(file), where), where, ("version", "checks")
+        )
+        require_version(document)
+        checks = read_checks(document)
+    named = tuple((check.target, check.query) for check in checks)
+    return GraphExtras(
+        queries=texts_of_folder(folder), checks=named, folder=os.path.abspath(folder)
+    )
 
 
 def set_of_cluster(cluster: str) -> ServedSet:

@@ -99,6 +99,22 @@ def _conflicts(cause: e.MergeConflicts) -> Members:
     }
 
 
+def _checks(cause: e.ChecksFailed) -> Members:
+    return {
+        "failed_checks": [
+            wire_errors.FailedCheckOutput(**check.to_json()) for check in cause.checks
+        ]
+    }
+
+
+def _approvals(cause: e.ApprovalsMissing) -> Members:
+    review = UNSET if cause.review is None else cause.review
+    missing = wire_errors.MissingApprovals(
+        required=cause.required, approvals=cause.approvals, review_id=review
+    )
+    return {"missing_approvals": missing}
+
+
 def _gap(cause: e.ChangeFeedGap) -> Members:
     cursor = UNSET if cause.cursor is None else cause.cursor
     first = cause.first_unreadable_commit_id
@@ -155,6 +171,8 @@ TABLE: dict[type[e.OmnigraphError], ErrorRow] = {
     e.NotRevertible: ErrorRow(409),
     e.SchemaDiffers: ErrorRow(409),
     e.Forbidden: ErrorRow(403),
+    e.ApprovalsMissing: ErrorRow(403, _approvals),
+    e.OwnReview: ErrorRow(403),
     e.PolicyInvalid: ErrorRow(500, text=_INTERNAL),
     e.Unauthenticated: ErrorRow(401),
     e.NotServed: ErrorRow(400),
@@ -165,6 +183,8 @@ TABLE: dict[type[e.OmnigraphError], ErrorRow] = {
     e.SchemaChanged: ErrorRow(409, _schema_moved),
     e.SchemaHeld: ErrorRow(409),
     e.MergeConflicts: ErrorRow(409, _conflicts),
+    e.ChecksFailed: ErrorRow(409, _checks),
+    e.ReviewEnded: ErrorRow(409),
     e.NoChanges: ErrorRow(409, _no_diff),
     e.NotInstalled: ErrorRow(500, text=_INTERNAL),
     e.EmbeddingFailed: ErrorRow(500, text="the embedding provider gave no usable answer"),

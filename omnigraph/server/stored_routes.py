@@ -1,8 +1,8 @@
 """Routes of stored queries: their catalog, and a query run by its name.
 
-Invariant: a name that is not in the catalog is looked for before anything else of the request, so
-an unknown query answers as one that the actor may not run. Reads run in the pool of reads and
-mutations in the pool of writes, whichever way they are called.
+Invariant: an actor who may not invoke queries is answered as if no query were there, whatever else
+the request holds. Reads run in the pool of reads and mutations in the pool of writes, whichever way
+they are called.
 """
 
 from dataclasses import replace
@@ -32,20 +32,20 @@ def stored_queries(call: RouteCall) -> Answer:
 
 def invoke(call: RouteCall) -> Answer:
     """Run a stored query by its name."""
-    query = _query(call)
+    request = _request(call)
+    query = _query(call, request)
     if query.is_mutation and call.headers.getlist(IF_COMMIT):
         raise HttpRefusal(
             400, f"{IF_COMMIT} is not for this route; use its conditional form …/if-graph-commit"
         )
-    request = _request(call, query)
     return _mutate(call, query, request, None) if query.is_mutation else _read(call, query, request)
 
 
 def invoke_if(call: RouteCall) -> Answer:
     """Run a stored mutation only if the branch is at the commit that the header names."""
-    query = _query(call)
     commit = required_commit(call)
-    request = _request(call, query)
+    request = _request(call)
+    query = _query(call, request)
     if not query.is_mutation:
         raise HttpRefusal(400, f"stored query '{query.name}' is a read, which has no condition")
     return _mutate(call, query, request, commit)
@@ -60,22 +60,22 @@ def in_lane(endpoint: ApiEndpoint, call: RouteCall) -> ApiEndpoint:
     return replace(endpoint, lane=Lane.WRITE) if is_mutation else endpoint
 
 
-def _query(call: RouteCall) -> StoredQuery:
+def _query(call: RouteCall, request: wire.InvokeStoredQueryRequest) -> StoredQuery:
+    """The query that is meant, if it is what the request expects."""
     call.require(Action.INVOKE_QUERY)  # what the query itself needs is asked by the graph
     query = call.stored.get(call.path["name"])
     if query is None:
         raise HttpRefusal(404, "stored query not found")
-    return query
-
-
-def _request(call: RouteCall, query: StoredQuery) -> wire.InvokeStoredQueryRequest:
-    request = call.json(wire.InvokeStoredQueryRequest) if call.body else _NO_REQUEST
     if request.expect_mutation not in (None, query.is_mutation):
         kind = "mutation" if query.is_mutation else "read"
         raise HttpRefusal(400, f"stored query '{query.name}' is a {kind}, which was not expected")
     if query.is_mutation and request.snapshot is not None:
         raise HttpRefusal(400, f"stored query '{query.name}' writes, and a snapshot cannot change")
-    return request
+    return query
+
+
+def _request(call: RouteCall) -> wire.InvokeStoredQueryRequest:
+    return call.json(wire.InvokeStoredQueryRequest) if call.body else _NO_REQUEST
 
 
 def _read(call: RouteCall, query: StoredQuery, request: wire.InvokeStoredQueryRequest) -> Answer:

@@ -37,13 +37,24 @@ class GraphReadiness(Body, kw_only=True):
 
     graph_id: str
     open: bool
+    policy_digest: str | UnsetType = UNSET  # of the policy in force in this worker
+
+
+class WorkerReadiness(Body, kw_only=True):
+    """A worker: the digest of the queries, policies, providers and tokens that it has in force, and
+    what has a newer set that cannot be used."""
+
+    worker: int
+    applied: str
+    kept: list[str]
 
 
 class ReadyOutput(Body, kw_only=True):
-    """Whether every graph is open."""
+    """Whether every graph is open, and what each worker has in force."""
 
     ready: bool
     graphs: list[GraphReadiness]
+    workers: list[WorkerReadiness]
 
 
 class WhoamiOutput(Body, kw_only=True):

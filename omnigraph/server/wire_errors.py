@@ -22,6 +22,22 @@ class MergeConflictOutput(Body, kw_only=True):
     row_id: str | UnsetType | None = UNSET
 
 
+class FailedCheckOutput(Body, kw_only=True):
+    """A check that gave rows on a merged graph: how many, and the first ones."""
+
+    query: str
+    row_count: int
+    rows: list[dict[str, Any]]
+
+
+class MissingApprovals(Body, kw_only=True):
+    """The approvals that a merge needs and has."""
+
+    required: int
+    approvals: int
+    review_id: str | UnsetType = UNSET
+
+
 class KeyConflict(Body, kw_only=True):
     """The id that a strict insert met."""
 
@@ -129,6 +145,8 @@ class ErrorOutput(Body, kw_only=True):
     error: str
     code: str | UnsetType = UNSET
     merge_conflicts: list[MergeConflictOutput] | UnsetType = UNSET
+    failed_checks: list[FailedCheckOutput] | UnsetType = UNSET
+    missing_approvals: MissingApprovals | UnsetType = UNSET
     key_conflict: KeyConflict | UnsetType = UNSET
     read_set_conflict: ReadSetConflict | UnsetType = UNSET
     manifest_conflict: ManifestConflict | UnsetType = UNSET

@@ -22,10 +22,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.server import wire
+from omnigraph.server.applied_sets import AppliedSets
 from omnigraph.server.asgi import ServerApp
 from omnigraph.server.connection import ABORT
 from omnigraph.server.oidc_trust import trust_of_file
-from omnigraph.server.policy_files import ReloadedFiles, policies_of
+from omnigraph.server.policy_files import ReloadedFiles, first_policies
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_log import RequestLog
 from omnigraph.server.serve_settings import SETTINGS_FILE, ServerSettings
@@ -111,14 +112,16 @@ class Worker:
         faults = self._graphs.open_all(require_all=self._settings.require_all_graphs)
         for graph_id, fault in faults.items():
             self._log.event("graph_not_open", graph=graph_id, cause=fault)
-        policies = policies_of(self._settings)
+        policies = first_policies(self._settings, self._log)
         trusted = self._settings.oidc_trust
         trust = None if trusted is None else trust_of_file(trusted)
         self._app = ServerApp(self._settings, self._graphs, self._log, policies, trust)
         self._files = ReloadedFiles(self._settings, self._app.gate, self._log)
+        self._app.sets = AppliedSets(
+            self._settings, self._graphs, self._app.gate, self._files, self._log
+        )
         self._clock = UpkeepClock(parse_schedule(self._settings.upkeep), self._app.jobs.start)
-        if self._settings.tokens_file is not None:
-            self._files.reload()  # it may have changed since the server started
+        self._files.reload_tokens()  # they may have changed since the server started
         self._server = WorkerServer(self._config())
         with asyncio.Runner(loop_factory=self._server.config.get_loop_factory()) as runner:
             runner.run(self._serve(ready, life))
@@ -170,6 +173,9 @@ class Worker:
             await loop.run_in_executor(None, self._graphs.retry)
             await loop.run_in_executor(None, self._look_at_clock)
             await loop.run_in_executor(None, self._files.look)
+            assert self._app.sets is not None
+            for swap in await loop.run_in_executor(None, self._app.sets.look):
+                swap()  # here, where no request is between its first and last look at a set
 
     def _look_at_clock(self) -> None:
         """Start the upkeep that became due."""

@@ -1,9 +1,10 @@
 """Small objects beside a graph: records of servers, which are no part of any commit.
 
-    __beside/<folder>/<name>      jobs, answers that are kept for a repeated request
+    __beside/<folder>/<name>      jobs, answers that are kept for a repeated request, reviews
 
 Invariant: nothing that is read or committed depends on them: they may be deleted at any time, and a
-backup leaves them out. A reader sees a whole object or none.
+backup leaves them out. A reader sees a whole object or none. Of two processes that swap one object
+for what they made of the same content, one succeeds.
 """
 
 import re
@@ -11,8 +12,10 @@ import time
 from collections.abc import Callable
 
 from omnigraph.errors import BadRequest
+from omnigraph.storage.locks.locks import Locks, hold
 from omnigraph.storage.locks.process_mark import is_dead, own_mark
-from omnigraph.storage.objects import Objects
+from omnigraph.storage.names import lock_name
+from omnigraph.storage.objects import Objects, Root
 
 FOLDER = "__beside"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
@@ -35,8 +38,12 @@ def has_ended(process: Process | None) -> bool:
 class BesideObjects:
     """The small objects beside one graph, in folders."""
 
-    def __init__(self, objects: Objects, require_writable: Callable[[], None]) -> None:
+    def __init__(
+        self, where: Root, objects: Objects, locks: Locks, require_writable: Callable[[], None]
+    ) -> None:
+        self._where = where
         self._objects = objects
+        self._locks = locks
         self._require_writable = require_writable
 
     def get(self, folder: str, name: str) -> bytes | None:
@@ -53,6 +60,23 @@ class BesideObjects:
         """Write an object unless there is one; whether it was written."""
         self._require_writable()
         return self._objects.put_if_absent(_path(folder, name), data) is not None
+
+    def swap(self, folder: str, name: str, data: bytes, expected: bytes) -> bool:
+        """Replace the content that the caller has read (compare-and-swap); whether it was."""
+        self._require_writable()
+        path = _path(folder, name)
+        if not self._where.is_local:
+            stored = self._objects.get(path)
+            if stored is None or stored.data != expected:
+                return False
+            return self._objects.put_if_match(path, data, stored.tag) is not None
+        # A local disk has no conditional put over what is there: a lock makes it one.
+        with hold(self._locks, [lock_name("beside", folder)]):
+            stored = self._objects.get(path)
+            if stored is None or stored.data != expected:
+                return False
+            self._objects.put(path, data)
+        return True
 
     def delete(self, folder: str, name: str) -> None:
         """Remove an object; one that is gone already is no failure."""

@@ -6,13 +6,14 @@ understood is never guessed at.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, NewType, TypedDict
 
 import orjson
 import pyarrow as pa
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.names import MAIN, table_location
 from omnigraph.storage.stamp import stamped
 from omnigraph.types import TableKey, parse_table_key
@@ -253,13 +254,14 @@ def table_row(table_key: TableKey, location: str) -> Row:
     )
 
 
-def version_row(pin: TablePin) -> Row:
-    """The row that makes a table version visible."""
+def version_row(pin: TablePin, manifest_version: int) -> Row:
+    """The row that makes a table version visible, from a manifest version on."""
+    facts = {"fork": pin.fork} if pin.fork else {}
     return _row(
         f"table_version:{_named(pin.table_key, pin.location)}:{pin.branch or MAIN}:{pin.version}",
         TABLE_VERSION,
         location=pin.location,
-        metadata={"fork": pin.fork} if pin.fork else None,
+        metadata={**facts, "manifest_version": manifest_version},
         table_key=pin.table_key,
         table_version=pin.version,
         table_branch=pin.branch,
@@ -267,13 +269,14 @@ def version_row(pin: TablePin) -> Row:
     )
 
 
-def tombstone_row(stone: Tombstone) -> Row:
-    """The row that hides a table's versions up to one."""
+def tombstone_row(stone: Tombstone, manifest_version: int) -> Row:
+    """The row that hides a table's versions up to one, from a manifest version on."""
     name = _named(stone.table_key, stone.location or table_location(stone.table_key))
     return _row(
         f"table_tombstone:{name}:{stone.branch or MAIN}:{stone.version}",
         TABLE_TOMBSTONE,
         location=stone.location or None,
+        metadata={"manifest_version": manifest_version},
         table_key=stone.table_key,
         table_version=stone.version,
         table_branch=stone.branch,
@@ -365,9 +368,9 @@ def decode_tombstone(row: Row) -> Tombstone:
 def decode_commit(row: Row, created_at_version: int) -> Commit:
     """A `graph_commit` row, read together with the manifest version that created it.
 
-    The row names its manifest version too. Where the two differ Lance rebased the publish over a
-    compaction of the manifest that another process committed meanwhile, and the version that
-    created the row is the one that shows the commit. Rows of earlier programs do not name it.
+    The row names its manifest version too (`published_at` says which of the two counts). Where they
+    differ Lance rebased the publish over a compaction of the manifest that another process
+    committed meanwhile, and the version that created the row is the one that shows the commit.
     """
     facts = orjson.loads(row["metadata"])
     return Commit(

@@ -38,6 +38,12 @@ MERGE = Budget(10, (VersionMismatch, PreconditionFailed, SchemaChanged, NotFound
 """A merge decides anew when its target moved. Another branch that history leads to may be deleted
 while it is read; the next attempt does without it."""
 
+CHECKED_MERGE = Budget(5, (PreconditionFailed,))
+"""A merge with checks reads its result first, and reads it anew when one of the branches moved."""
+
+REVIEW = Budget(32)
+"""The change of one review beside those of other actors."""
+
 ENSURE_INDICES = Budget(3, (VersionMismatch,))
 """An index build is long; a table that is written all the time waits for the next run."""
 

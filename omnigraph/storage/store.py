@@ -127,7 +127,7 @@ class Store:
             self.require_writable,
         )
         self.feed_claims = FeedClaims(where, self.objects, self.locks, self.require_writable)
-        self.beside = BesideObjects(self.objects, self.require_writable)
+        self.beside = BesideObjects(where, self.objects, self.locks, self.require_writable)
         self.sidecars = Sidecars(self.objects, self.stats)
         self.audit = Audit(self.datasets, self.tables)
         self.drifts = Drifts(

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 SCHEMA = """
-node P {
+interface N { k: String  i: I32?  s: String? }
+node P implements N {
   k: String @key
   i: I32?
   big: I64?
@@ -22,7 +23,7 @@ node P {
   l: [String]?
   n: [I64]?
 }
-node C { k: String @key  i: I32?  s: String? }
+node C implements N { s: String?  k: String @key  i: I32? }
 edge E: P -> P { w: I32?  s: String? }
 edge W: P -> C { w: I32?  s: String? }
 """
@@ -47,6 +48,7 @@ NUMBERS = ("i", "big", "u", "f", "g")
 PROPERTIES = {
     "P": ("i", "big", "u", "f", "g", "s", "b", "d", "t"),
     "C": ("i", "s"),
+    "N": ("i", "s"),
     "E": ("w", "s"),
     "W": ("w", "s"),
 }
@@ -137,7 +139,8 @@ class Writer:
     def __init__(self, draw: DrawFn) -> None:
         self.draw = draw
         self.query = Query()
-        self.elements: list[str] = []  # variables that are elements of lists
+        self.elements: list[str] = []  # variables that are elements of lists, lengths of paths
+        self.lists: list[str] = []  # what else paths have
 
     def one_in(self, count: int) -> bool:
         return self.draw(st.integers(1, count)) == count
@@ -154,7 +157,8 @@ class Writer:
         else:
             clauses.append(self.binding(scope))
         for _ in range(self.draw(st.integers(0, 2))):
-            clauses.append(self.traversal(scope))
+            walks = self.one_in(4)
+            clauses.append(self.walk(scope, inner=inner) if walks else self.traversal(scope))
         if self.one_in(4):
             clauses.append(self.binding(scope))
         for _ in range(self.pick((0, 0, 1, 1, 2))):
@@ -181,7 +185,7 @@ class Writer:
         return "  ".join(self.pattern(own, depth=depth, inner=True))
 
     def binding(self, scope: Scope) -> str:
-        type_ = self.pick("PPPC")
+        type_ = self.pick("PPPCN" if scope else "PPPC")
         name = self.query.new("v")
         scope[name] = type_
         if self.one_in(3):
@@ -220,6 +224,50 @@ class Writer:
         word = f"<{edge}>{hops}" if undirected else f"{edge}{hops}"
         left, right = (far, start) if self.one_in(3) and edge == "e" else (start, far)
         return f"${left} {bound}{word} ${right}"
+
+    def walk(self, scope: Scope, *, inner: bool) -> str:
+        """A walk with alternatives, conditions on its way, or a path."""
+        nodes = [name for name, type_ in scope.items() if type_ in "PCN"]
+        start = self.pick(nodes)
+        edges = self.pick(("e|w", "w|e", "_")) if self.one_in(2) else "e"
+        if edges == "e" and scope[start] != "P":
+            edges = "_"
+        undirected = self.one_in(3)
+        far_type = "P" if edges == "e" else self.pick("PCN")
+        known = [name for name in nodes if scope[name] == far_type]
+        far = self.pick(known) if known and self.one_in(4) else self.query.new("v")
+        before = after = ""
+        if edges != "e" and far not in scope:
+            before, after = self.pick(
+                ((f"${far}: {far_type}  ", ""), ("", f"  ${far}: {far_type}"))
+            )
+        scope[far] = far_type
+        low = self.pick((1, 1, 1, 2))
+        hops = self.pick((f"{{{low},{low + 2}}}", f"{{{low},}}", "*", f"{{{low}}}"))
+        edge, via = self.query.new("k"), self.query.new("n")
+        conditions, passed = list[str](), False
+        if self.one_in(2):
+            conditions.append(self.simple({edge: "E"}))
+        if self.one_in(3):
+            passed = True
+            conditions.append(self.simple({via: "P"} if edges == "e" else {via: "C"}))
+        kind = "" if inner else self.pick(("", "", "shortest", "all shortest", "path"))
+        weight = f" by ${edge}.w * ${edge}.w" if kind == "shortest" and self.one_in(2) else ""
+        if weight:
+            hops = self.pick(("{1,2}", "*", "{1,4}"))
+        named = f"${edge}:" if weight or conditions else ""
+        word = f"<{edges}>{hops}" if undirected else f"{edges}{hops}"
+        where = f" where {' and '.join(conditions)}" if conditions else ""
+        head = f"${self.path(weighted=bool(weight))} = {kind} " if kind else ""
+        left, right = (far, start) if self.one_in(3) else (start, far)
+        way = f"${left} {named}{word} ${right}{f' via ${via}' if passed else ''}"
+        return f"{before}{head}{way}{weight}{where}{after}"
+
+    def path(self, *, weighted: bool) -> str:
+        name = self.query.new("w")
+        self.elements += [f"length(${name})", *([f"cost(${name})"] if weighted else [])]
+        self.lists += [f"nodes(${name})", f"edges(${name})"]
+        return name
 
     # Conditions
 
@@ -388,9 +436,14 @@ class Writer:
 
     def text(self) -> str:
         scope: Scope = {}
+        stage = self.stage(scope) if self.one_in(6) else ""
         clauses = self.pattern(scope, depth=2, inner=False)
         aggregated = self.one_in(3)
+        united = not aggregated and self.one_in(10)
         columns, keys = self.aggregates(scope) if aggregated else self.projections(scope)
+        if united:
+            nodes = [name for name, type_ in scope.items() if type_ in "PCN"]
+            columns, keys = [f"${self.pick(nodes)}.i as c0", f"${self.pick(nodes)}.s as c1"], ["c0"]
         distinct = "distinct " if self.one_in(4) else ""
         if distinct and not aggregated:
             keys = [key for key in keys if not key.startswith("$")]
@@ -400,9 +453,38 @@ class Writer:
         cut += f" offset {self.count((1, 2, 3))}" if self.one_in(6) else ""
         declared = ", ".join(f"${n}: {t}" for n, (t, _) in self.query.params.items())
         return (
-            f"query q({declared}) {{ match {{ {'  '.join(clauses)} }} "
-            f"return {distinct}{{ {', '.join(columns)} }}{order}{cut} }}"
+            f"query q({declared}) {{ {stage}match {{ {'  '.join(clauses)} }} "
+            f"return {distinct}{{ {', '.join(columns)} }}{order}{cut}{self.more(united)} }}"
         )
+
+    def stage(self, scope: Scope) -> str:
+        """A stage whose variables go on."""
+        clauses = "  ".join(self.pattern(scope, depth=1, inner=False))
+        nodes = [name for name, type_ in scope.items() if type_ in "PCN"]
+        kept = self.draw(st.lists(st.sampled_from(nodes), min_size=1, max_size=2, unique=True))
+        columns, value = [f"${name}" for name in kept], self.query.new("y")
+        if self.one_in(3):
+            columns.append(f"count(*) as {value}")
+        else:
+            columns.append(f"${kept[0]}.i as {value}")
+        order = f" order {{ {value} {self.pick(('asc', 'desc'))} }}" if self.one_in(2) else ""
+        cut = f" limit {self.count((1, 2, 5))}" if self.one_in(2) else ""
+        distinct = "distinct " if self.one_in(4) else ""
+        types = {name: scope[name] for name in kept}
+        scope.clear()
+        scope.update(types)
+        self.elements, self.lists = [f"${value}"], []
+        return f"match {{ {clauses} }} with {distinct}{{ {', '.join(columns)} }}{order}{cut} "
+
+    def more(self, united: bool) -> str:
+        """Other reads of the same shape."""
+        if not united:
+            return ""
+        kind = self.pick(("union", "union all"))
+        one = f" {kind} match {{ $z: {self.pick('PCN')} }} return {{ $z.i as a, $z.s as b }}"
+        if self.one_in(2):
+            one += " union match { $z: P } return { $z.big as a, $z.s as b } limit 2"
+        return one
 
     def count(self, counts: tuple[int, ...]) -> str:
         """A number of rows, written down or as a parameter, which may be null."""
@@ -425,6 +507,9 @@ class Writer:
                 columns.append(f"{self.pick(self.elements)} as c{place}")
                 keys.append(f"c{place}")
                 continue
+            if self.lists and self.one_in(2):
+                columns.append(f"{self.pick(self.lists)} as c{place}")
+                continue
             if self.one_in(12):
                 columns.append(f"${var}.*")
                 continue
@@ -432,7 +517,7 @@ class Writer:
                 columns.append(f"{self.expression(scope)} as c{place}")
                 keys.append(f"c{place}")
                 continue
-            if scope[var] in "PC" and self.one_in(3):
+            if scope[var] in "PCN" and self.one_in(3):
                 columns.append(f"${var} as c{place}")
             elif scope[var] == "P" and self.one_in(8):
                 columns.append(f"${var}.{self.pick('ln')} as c{place}")
@@ -467,7 +552,7 @@ class Writer:
 
     def measure(self, scope: Scope) -> str:
         var = self.pick(scope)
-        if scope[var] in "PC" and self.one_in(3):
+        if scope[var] in "PCN" and self.one_in(3):
             return f"count({self.pick(('', 'distinct '))}${var})"
         if self.one_in(4):
             return f"{self.pick(('count', 'min', 'max'))}({self.number(scope)})"

@@ -5,7 +5,7 @@ It is written from the docstrings of `omnigraph.plan.ir` and shares no code with
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cmp_to_key
 from typing import Any
 
@@ -13,7 +13,7 @@ from omnigraph.errors import LimitExceeded
 from omnigraph.language.moments import format_date, format_datetime
 from omnigraph.plan import ir
 from omnigraph.types import INTEGER_BOUNDS, Scalar, TableKey, ValueType
-from tests.exec.reference_functions import as_common, called
+from tests.exec.reference_functions import NoValue, as_common, called
 
 Entity = Mapping[str, Any]
 Data = Mapping[TableKey, Sequence[Entity]]
@@ -33,6 +33,27 @@ class Row:
         return Row(self.vars, {**self.slots, slot: value})
 
 
+Place = tuple[TableKey, str]
+"""A node, by its table and id."""
+
+
+@dataclass(frozen=True)
+class Path:
+    """Nodes and edges, from the source on."""
+
+    nodes: tuple[Place, ...]
+    edges: tuple[Place, ...]
+    cost: float = 0.0
+
+    @property
+    def order(self) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
+        return self.nodes, self.edges
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        return self.cost, len(self.edges), self.nodes, self.edges
+
+
 class Reference:
     """Runs plans over lists of dictionaries."""
 
@@ -43,6 +64,8 @@ class Reference:
 
     def rows(self, plan: ir.ReadPlan) -> list[dict[str, Any]]:
         """The rows of a plan without scores, as JSON has them."""
+        if plan.union is not None:
+            return self._united(plan, plan.union)
         assert not plan.scores
         for parameter in plan.parameters:
             if parameter.default is not None and parameter.name not in self.params:
@@ -50,6 +73,10 @@ class Reference:
         for computed in plan.computed:
             self.params[computed.name] = self.value(computed.value, Row())
         solved = list(self.solve(plan.pattern, [Row()]))
+        return [_json_row(plan, values) for values in self._tail(plan, solved)]
+
+    def _tail(self, plan: ir.ReadPlan, solved: list[Row]) -> list[Any]:
+        """The values of each row that a plan makes of those of its pattern."""
         if plan.aggregate is None:
             outputs = [
                 (
@@ -60,7 +87,18 @@ class Reference:
             ]
         else:
             outputs = self._aggregated(plan, plan.aggregate, solved)
-        return [_json_row(plan, values) for values in self._cut(plan, outputs)]
+        return self._cut(plan, outputs)
+
+    def _united(self, plan: ir.ReadPlan, union: ir.Union) -> list[dict[str, Any]]:
+        names = [column.name for column in plan.columns]
+        whole = list[list[Any]]()
+        for part, keeps in zip(union.parts, (True, *union.keeps_equal), strict=True):
+            columns = zip(part.columns, union.types, strict=True)
+            numbered = tuple(replace(c, name=str(n), type=t) for n, (c, t) in enumerate(columns))
+            whole += [list(row.values()) for row in self.rows(replace(part, columns=numbered))]
+            if not keeps:
+                whole = [row for n, row in enumerate(whole) if row not in whole[:n]]
+        return [dict(zip(names, row, strict=True)) for row in whole]
 
     def _cut(self, plan: ir.ReadPlan, outputs: list[tuple[list[Any], list[Any]]]) -> list[Any]:
         if plan.distinct:
@@ -86,13 +124,33 @@ class Reference:
         if not ops:
             yield from rows
             return
+        stages = [n for n, op in enumerate(ops) if isinstance(op, ir.Stage)]
+        if stages:
+            stage, before = ops[stages[0]], list(self.solve(ops[: stages[0]], rows))
+            assert isinstance(stage, ir.Stage)
+            yield from self.solve(ops[stages[0] + 1 :], list(self._staged(stage, before)))
+            return
         for row in rows:
             yield from self.solve(ops[1:], list(self.step(ops[0], row)))
+
+    def _staged(self, op: ir.Stage, rows: list[Row]) -> Iterator[Row]:
+        for values in self._tail(op.plan, rows):
+            after = Row()
+            for value, out in zip(values, op.outs, strict=True):
+                if out.source is None:
+                    after = after.put(out.out, value)
+                    continue
+                entities = [row.vars[out.source] for row in rows]
+                after = after.bind(
+                    out.out, next((e for e in entities if e is not None and e["id"] == value), None)
+                )
+            yield after
 
     def step(self, op: ir.PatternOp, row: Row) -> Iterator[Row]:
         match op:
             case ir.NodeScan():
-                for entity in self.data[op.table]:
+                tables = [op.table] if op.members is None else [m.table for m in op.members]
+                for entity in (entity for table in tables for entity in self.data[table]):
                     bound = row.bind(op.out, entity)
                     if op.where is None or self.value(op.where, bound) is True:
                         yield bound
@@ -106,6 +164,8 @@ class Reference:
                 yield from self._expand(op, row)
             case ir.ExpandEdges():
                 yield from self._expand_edges(op, row)
+            case ir.ExpandPaths():
+                yield from self._expand_paths(op, row)
             case ir.SemiJoin():
                 if any(True for _ in self.solve(op.inner, [row])) != op.anti:
                     yield row
@@ -119,7 +179,9 @@ class Reference:
                 if not found:
                     yield Row({**row.vars, **dict.fromkeys(op.binds)}, row.slots)
 
-    def _steps(self, op: ir.Expand | ir.ExpandEdges, at: str) -> Iterator[tuple[Entity, str]]:
+    def _steps(
+        self, op: ir.Expand | ir.ExpandEdges | ir.Leg, at: str
+    ) -> Iterator[tuple[Entity, str]]:
         """Edges at a node, each with the node at its other end."""
         for edge in self.data[op.edge]:
             forward = op.direction in (ir.Direction.OUT, ir.Direction.BOTH)
@@ -175,6 +237,110 @@ class Reference:
                 target = row.vars[op.out]
                 if target is not None and target["id"] == far:
                     yield bound
+
+    # ---- paths
+
+    def _expand_paths(self, op: ir.ExpandPaths, row: Row) -> Iterator[Row]:
+        source, bound = row.vars[op.source], row.vars.get(op.out)
+        if source is None or (op.closes and bound is None):
+            return
+        starts = [
+            (table, source["id"])
+            for table in sorted({leg.source for leg in op.legs})
+            if any(source is entity for entity in self.data[table])
+        ]
+        if not starts:
+            return
+        (start,) = starts
+        found = self._cheapest(op, start) if op.is_weighted else self._shortest(op, start)
+        for end in sorted(found):
+            if end[0] not in op.targets or (
+                bound is not None and op.closes and bound["id"] != end[1]
+            ):
+                continue
+            for number, path in enumerate(sorted(found[end], key=lambda p: p.order)):
+                reached = row if op.closes else row.bind(op.out, self._node(*end))
+                yield self._with_slots(op, reached, path, number)
+                if op.mode is ir.PathMode.ONE:
+                    break
+
+    def _with_slots(self, op: ir.ExpandPaths, row: Row, path: "Path", number: int) -> Row:
+        way = -1 if op.is_backward else 1
+        values = {
+            "length": len(path.edges),
+            "nodes": [id_ for _, id_ in path.nodes][::way],
+            "edges": [id_ for _, id_ in path.edges][::way],
+            "cost": path.cost,
+            "number": number,
+        }
+        for name, value in values.items():
+            slot = getattr(op.slots, name)
+            row = row if slot is None else row.put(slot, value)
+        return row
+
+    def _from(self, op: ir.ExpandPaths, path: "Path") -> Iterator["Path"]:
+        """The path with one more edge, in every way."""
+        table, id_ = path.nodes[-1]
+        if len(path.nodes) > 1 and not self._passable(op, table, id_):
+            return
+        for leg in op.legs:
+            if leg.source != table:
+                continue
+            for edge, far in self._steps(leg, id_):
+                seen = Row({op.edge_var or "": edge})
+                if leg.where is not None and self.value(leg.where, seen) is not True:
+                    continue
+                weight = 0 if leg.weight is None else self.value(leg.weight, seen)
+                if weight is None:
+                    continue
+                if weight < 0:
+                    raise NoValue
+                yield Path(
+                    (*path.nodes, (leg.target, far)),
+                    (*path.edges, (leg.edge, edge["id"])),
+                    path.cost + float(weight),
+                )
+
+    def _passable(self, op: ir.ExpandPaths, table: TableKey, id_: str) -> bool:
+        for of_table, where in op.via:
+            if of_table == table:
+                row = Row({op.via_var or "": self._node(table, id_)})
+                return self.value(where, row) is True
+        return True
+
+    def _shortest(self, op: ir.ExpandPaths, start: Place) -> dict[Place, list["Path"]]:
+        """Every shortest path to each place, hop by hop."""
+        visited, produced = {start}, dict[Place, list[Path]]()
+        frontier = [Path((start,), ())]
+        for hop in range(1, min(op.hops_max, sum(map(len, self.data.values())) + 2) + 1):
+            following = [longer for path in frontier for longer in self._from(op, path)]
+            loops = [path for path in following if path.nodes[-1] == path.nodes[-2]]
+            frontier = [path for path in following if path.nodes[-1] not in visited]
+            visited |= {path.nodes[-1] for path in frontier}
+            if hop < op.hops_min:
+                continue
+            before = set(produced)
+            for path in (*loops, *frontier):
+                if path.nodes[-1] not in before:
+                    produced.setdefault(path.nodes[-1], []).append(path)
+        return produced
+
+    def _cheapest(self, op: ir.ExpandPaths, start: Place) -> dict[Place, list["Path"]]:
+        """The cheapest of all paths that come to no place twice, and of those the shortest."""
+        best = dict[Place, list[Path]]()
+        waiting = [Path((start,), ())]
+        while waiting:
+            path = waiting.pop()
+            if len(path.edges) >= op.hops_max:
+                continue
+            for longer in self._from(op, path):
+                end = longer.nodes[-1]
+                if end not in path.nodes:
+                    waiting.append(longer)
+                    known = best.get(end)
+                    if known is None or longer.rank < known[0].rank:
+                        best[end] = [longer]
+        return best
 
     # ---- expressions
 

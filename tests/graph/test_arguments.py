@@ -26,9 +26,10 @@ FITTING: dict[str, Any] = {
     "kind": "node", "type": "Person", "id": "Ada", "property": "photo", "name": "work",
     "desired": SCHEMA, "schema": SCHEMA, "commit_id": "01X", "commit": "01X", "keep": 1,
     "statement": "select 1", "cursor": "x", "branch": "main", "data": b"x", "metadata": {"a": "b"},
+    "review_id": "01X", "title": "t", "text": "t",
 }  # fmt: skip
-LEFT_OUT = {"close", "sql", "tables"}
-"""Calls of Spark start a session, and a closed graph answers nothing."""
+LEFT_OUT = {"close", "sql", "tables", "embed_with"}
+"""Calls of Spark start a session, a closed graph answers nothing, and a provider is a program."""
 
 
 @pytest.fixture
@@ -82,6 +83,7 @@ OWNERS: dict[str, Callable[[Graph], Any]] = {
     "graph.changes": lambda graph: graph.changes,
     "graph.recoveries": lambda graph: graph.recoveries,
     "graph.schema": lambda graph: graph.schema,
+    "graph.reviews": lambda graph: graph.reviews,
     "graph.branch": lambda graph: graph.branch("main"),
 }
 

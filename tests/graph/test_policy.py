@@ -11,6 +11,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.graph.door import graph_for
+from omnigraph.graph.reviews import ReviewsView
 from omnigraph.graph.schema import SchemaView
 from omnigraph.graph.views import (
     BranchesView,
@@ -24,7 +25,7 @@ from tests.server.world import ADD, NAMES, PEOPLE, SCHEMA
 ADA = "act-ada"
 LINE = b'{"type":"Person","data":{"name":"Zed"}}\n'
 SCOPED = ("read", "export", "change")
-TARGETED = ("schema_apply", "branch_create", "branch_delete", "branch_merge")
+TARGETED = ("schema_apply", "branch_create", "branch_delete", "branch_merge", "review")
 
 
 def granting(*actions: str, scope: str | None = None, protected: str = "main") -> og.Policy:
@@ -57,6 +58,15 @@ class Verb:
 def _transaction(graph: og.Graph, branch: str) -> None:
     with graph.transaction(branch=branch) as block:
         block.mutate(ADD, {"n": "In"})
+
+
+REVIEWS: dict[str, str] = {}
+
+
+def _reviews(graph: og.Graph) -> None:
+    """A new review of each target, of somebody else."""
+    for target in ("main", "draft"):
+        REVIEWS[target] = graph.reviews.open("side", target, title="t", actor="act-author").id
 
 
 VERBS = {
@@ -159,6 +169,19 @@ VERBS = {
     "branches.merge": Verb(
         lambda g, b: g.branches.merge("side", b, dry_run=True), ("branch_merge",)
     ),
+    "reviews.open": Verb(lambda g, b: g.reviews.open("side", b, title="t"), ("review",)),
+    "reviews.list": Verb(lambda g, b: g.reviews.list(), ("read",), branched=False),
+    "reviews.get": Verb(lambda g, b: g.reviews.get(REVIEWS[b]), ("read",), before=_reviews),
+    "reviews.comment": Verb(
+        lambda g, b: g.reviews.comment(REVIEWS[b], "t"), ("review",), before=_reviews
+    ),
+    "reviews.approve": Verb(
+        lambda g, b: g.reviews.approve(REVIEWS[b]), ("review",), before=_reviews
+    ),
+    "reviews.close": Verb(lambda g, b: g.reviews.close(REVIEWS[b]), ("review",), before=_reviews),
+    "reviews.merge": Verb(
+        lambda g, b: g.reviews.merge(REVIEWS[b], dry_run=True), ("branch_merge",), before=_reviews
+    ),
     "tags.create": Verb(
         lambda g, b: g.tags.create(f"new-{b}", "draft"),
         ("branch_create",),
@@ -193,6 +216,8 @@ UNASKED = {
     "commits": "a view",
     "recoveries": "a view",
     "changes": "a view",
+    "reviews": "a view",
+    "check_merges": "what the program that opened the graph demands of merges",
 }
 
 
@@ -218,7 +243,7 @@ def state(graph: og.Graph) -> Any:
     """Everything that a verb could have written."""
     heads = {name: graph.snapshot(name).commit_id for name in graph.branches.list()}
     consumers = [(each.name, each.acknowledged) for each in graph.changes.consumers()]
-    return heads, [tag.name for tag in graph.tags.list()], consumers
+    return heads, [tag.name for tag in graph.tags.list()], consumers, graph.reviews.list()
 
 
 def test_every_verb_of_a_graph_is_in_the_table() -> None:
@@ -229,6 +254,7 @@ def test_every_verb_of_a_graph_is_in_the_table() -> None:
         "recoveries": RecoveriesView,
         "changes": ChangesView,
         "schema": SchemaView,
+        "reviews": ReviewsView,
     }
     every = {name for name, _ in inspect.getmembers(og.Graph) if not name.startswith("_")}
     for view, kind in views.items():

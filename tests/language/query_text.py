@@ -29,6 +29,10 @@ def _query(query: ast.Query) -> str:
     match query.body:
         case ast.Read() as read:
             body = _read(read)
+        case ast.Union(reads=reads, keeps_equal=keeps):
+            body = _read(reads[0])
+            for read, every in zip(reads[1:], keeps, strict=True):
+                body += ["union all" if every else "union", *_read(read)]
         case ast.Mutation(statements=statements):
             body = [line for statement in statements for line in _statement(statement)]
         case _:
@@ -42,10 +46,11 @@ def _parameter(parameter: ast.Parameter) -> str:
     return f"${parameter.name}: {parameter.type}{default}"
 
 
-def _read(read: ast.Read) -> list[str]:
+def _read(read: ast.Read, word: str = "return") -> list[str]:
     distinct = "distinct " if read.distinct else ""
     projections = ", ".join(map(_projection, read.projections))
-    lines = [*_block("match", read.clauses), f"return {distinct}{{ {projections} }}"]
+    lines = [line for stage in read.stages for line in _read(stage, "with")]
+    lines += [*_block("match", read.clauses), f"{word} {distinct}{{ {projections} }}"]
     if read.having is not None:
         lines.append(f"having {{ {_condition(read.having)} }}")
     if read.orderings:
@@ -73,6 +78,8 @@ def _clause(clause: ast.Clause) -> list[str]:
             return [f"${variable.name}: {type_name}" + (f" {{ {listed} }}" if listed else "")]
         case ast.Traversal():
             return [_traversal(clause)]
+        case ast.Path(variable=variable, kind=kind, traversal=traversal):
+            return [f"${variable.name} = {kind} {_traversal(traversal)}"]
         case ast.Negation(clauses=clauses):
             return _block("not", clauses)
         case ast.OptionalBlock(clauses=clauses):
@@ -86,14 +93,18 @@ def _clause(clause: ast.Clause) -> list[str]:
 
 
 def _traversal(traversal: ast.Traversal) -> str:
-    edge = f"<{traversal.edge}>" if traversal.undirected else str(traversal.edge)
+    edge = "|".join(map(str, traversal.edges))
+    edge = f"<{edge}>" if traversal.undirected else edge
     if traversal.edge_variable is not None:
         edge = f"${traversal.edge_variable.name}:{edge}"
     hops = ""
     if traversal.hops is not None:
         high = "" if traversal.hops.high is None else traversal.hops.high
         hops = f"{{{traversal.hops.low},{high}}}"
-    return f"${traversal.left.name} {edge}{hops} ${traversal.right.name}"
+    via = "" if traversal.via is None else f" via ${traversal.via.name}"
+    by = "" if traversal.by is None else f" by {_side(traversal.by)}"
+    where = "" if traversal.where is None else f" where {_condition(traversal.where)}"
+    return f"${traversal.left.name} {edge}{hops} ${traversal.right.name}{via}{by}{where}"
 
 
 def _condition(condition: ast.Expr) -> str:

@@ -1,6 +1,7 @@
 """Random syntax trees of query files, every one of which the grammar can write."""
 
 import re
+from dataclasses import replace
 from importlib import resources
 from typing import TypeVar
 
@@ -177,10 +178,25 @@ traversals = st.builds(
     st.booleans(),
     st.none() | hops,
 )
+_OPERATORS = ("contains", "starts_with", "ends_with", "matches", "in", "is")
+walks = st.builds(
+    ast.Traversal,
+    variables,
+    words("not", *_OPERATORS).map(ast.Name),
+    variables,
+    st.none() | variables,
+    st.booleans(),
+    st.none() | hops,
+    st.lists(words("not").map(ast.Name), max_size=2).map(tuple),
+    st.none() | variables,
+    st.none() | properties | variables,
+    st.none() | _comparisons(literals),
+)
+paths = st.builds(ast.Path, variables, st.sampled_from(ast.PathKind), walks)
 matches = st.lists(st.builds(ast.PropertyMatch, names, values), max_size=3).map(tuple)
 bindings = st.builds(ast.Binding, variables, types, matches)
 unwinds = st.builds(ast.Unwind, lists | variables | properties, names)
-clauses = st.recursive(bindings | traversals | unwinds, _clauses, max_leaves=8)
+clauses = st.recursive(bindings | traversals | walks | paths | unwinds, _clauses, max_leaves=8)
 
 
 # Queries
@@ -247,7 +263,11 @@ parameters = st.lists(
     st.builds(ast.Parameter, words(), parameter_types), max_size=3, unique_by=lambda p: p.name
 ).map(tuple)
 texts = st.none() | st.text(max_size=10)
-queries = st.builds(ast.Query, names, parameters, reads | mutations, texts, texts)
+staged = st.builds(lambda first, read: replace(read, stages=(first,)), reads, reads)
+unions = st.builds(
+    lambda first, second, keeps: ast.Union((first, second), (keeps,)), reads, reads, st.booleans()
+)
+queries = st.builds(ast.Query, names, parameters, reads | staged | unions | mutations, texts, texts)
 
 
 @st.composite

@@ -24,6 +24,11 @@ from omnigraph.language.query.parser import parse_queries
         ("match { $p: Person } return { $p } limit 3 order { $p }", "before limit"),
         ("match { $p: Person  $p.name like 3 } return { $p }", "contains"),
         ("match { $p: Person } return { $p ", "line 1 is not closed"),
+        ("match { $p: Person  $p.age > 3 return { $p } }", "before return is not closed"),
+        ("match { ($p:Person) } return { $p }", "without parentheses"),
+        ("match { $p-[:Knows]->$q } return { $p }", "$a knows $b"),
+        ("match { $p: Person  $p.age between 3 and 4 } return { $p }", ">= 3 and"),
+        ("match { $p: Person  $p.age is 3 } return { $p }", "compare with ="),
     ],
 )
 def test_what_other_languages_write_is_answered_with_what_to_write(body: str, hint: str) -> None:

@@ -66,6 +66,14 @@ QUERIES = {
     'order { bm25($p.about, "fish") desc } limit 5',
     "vector": "match { $p: Person $p worksAt $c } return { $p.name, $c.name } "
     "order { nearest($p.place, $near) } limit 5",
+    "walk": "match { $p: Person $p knows|worksAt{1,2} $c via $n where $n.age > 10 $c: Company } "
+    "return { $c.name, count($p) as n }",
+    "paths": "match { $p: Person $p.age < 3 $w = all shortest $p knows{1,4} $q $q.age < 2 } "
+    "return { $p.name, $q.name as other, nodes($w) as way, length($w) as steps }",
+    "stage": "match { $p: Person $p worksAt $c } with { $c, count($p) as n } order { n desc } "
+    "limit 2 match { $q worksAt $c } return { $c.name, $n, max($q.age) as oldest }",
+    "union": "match { $p: Person $p.age > 37 } return { $p.name as n } union "
+    "match { $c: Company } return { $c.name }",
     "words": 'match { $p: Person search($p.about, "birds") } return { $p.name }',
 }
 PARAMS = {

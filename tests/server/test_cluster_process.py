@@ -115,6 +115,7 @@ def test_a_graph_that_cannot_be_served_is_left_out_unless_all_are_required(tmp_p
     assert "cannot be served" in start_refused(*arguments, "--require-all-graphs")
 
 
+@pytest.mark.slow
 def test_a_graph_is_served_with_the_queries_of_a_folder(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, ONE_GRAPH)
     cluster.applied()

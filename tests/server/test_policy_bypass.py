@@ -12,6 +12,7 @@ import httpx
 import pytest
 import yaml
 
+import omnigraph as og
 from omnigraph.server.bearer import digest_of
 from omnigraph.server.policy_files import ReloadedFiles, policies_of
 from omnigraph.server.request_log import RequestLog
@@ -150,10 +151,15 @@ KNOWN = {"main", "draft", "side", "new-main", "new-draft"}
 
 def _job_failed(server: Served, response: httpx.Response) -> bool:
     job = response.json()
-    if "kind" not in job:
-        return False
-    ended = Sender(server, bearer("everything")).get(f"/jobs/{job['id']}").json()
-    return bool(ended["state"] == "failed")
+    return "kind" in job and bool(ended(server, job["id"])["state"] == "failed")
+
+
+def ended(server: Served, job_id: str) -> Any:
+    """A job once its end is stored."""
+    everything = Sender(server, bearer("everything"))
+    while (job := everything.get(f"/jobs/{job_id}").json())["state"] in ("queued", "running"):
+        pass
+    return job
 
 
 def test_an_encoded_name_in_a_path_is_the_name_it_stands_for(server: Served) -> None:
@@ -226,9 +232,8 @@ def test_a_load_forks_only_with_the_right_to_create_a_branch(server: Served) -> 
     source = f"{server.folder}/allowed/rows.jsonl"  # type: ignore[attr-defined]
     job = changer.post("/jobs", {"kind": "load", "source": source, **params})
     settled(server)
-    ended = Sender(server, bearer("everything")).get(f"/jobs/{job.json()['id']}").json()
-    assert ended["state"] == "failed"
-    assert ended["error"]["status"] == 403
+    assert ended(server, job.json()["id"])["state"] == "failed"
+    assert ended(server, job.json()["id"])["error"]["status"] == 403
     assert state(server)[:2] == was[:2]
 
 
@@ -252,8 +257,7 @@ def test_a_snapshot_is_read_as_the_branch_that_owns_it(server: Served) -> None:
     for selector in ({"snapshot": main}, {"branch": "main~0"}):
         job = exporter.post("/jobs", {"kind": "export", "target": target, **selector})
         settled(server)
-        ended = Sender(server, bearer("everything")).get(f"/jobs/{job.json()['id']}").json()
-        assert ended["state"] == "failed"
+        assert ended(server, job.json()["id"])["state"] == "failed"
     assert not Path(target).exists()
 
 
@@ -427,6 +431,17 @@ def test_the_branch_of_a_transaction_is_out_of_reach(server: Served) -> None:
         deleting = everything.request("DELETE", f"/branches/{quote(inner, safe='')}")
         assert deleting.status_code == 403
         block.query(NAMES)
+
+
+def test_the_transaction_of_a_client_asks_for_each_of_its_steps(server: Served) -> None:
+    for name, is_allowed in (("everything", True), ("lacks-branch_merge", False)):
+        with og.connect(server.url, "people", token=f"token-{name}") as client:
+            was = state(server)
+            with contextlib.suppress(og.Forbidden), client.transaction(branch="draft") as block:
+                block.mutate(ADD, {"n": f"Client {name}"})
+            names = {row["name"] for row in server.graph.query(NAMES, branch="draft").rows}
+            assert (f"Client {name}" in names) is is_allowed
+            assert is_allowed or state(server) == was
 
 
 def test_denials_are_counted_and_logged_without_data(

@@ -1,5 +1,6 @@
 """The server as processes: its start, its workers, its signals, and what a kill leaves."""
 
+import hashlib
 import json
 import os
 import signal
@@ -206,3 +207,43 @@ def test_SV4_a_supervisor_that_is_killed_takes_its_workers_along(graph: str) -> 
         (worker,) = server.workers()
         server.process.kill()
         until(lambda: not Path(f"/proc/{worker}").exists())
+
+
+@pytest.mark.slow
+def test_SV14_every_worker_takes_over_a_changed_policy_and_keeps_a_good_one(
+    graph: str, tmp_path: Path
+) -> None:
+    policy, tokens = tmp_path / "policy.yaml", tmp_path / "tokens.json"
+    reading = (
+        "version: 1\ngroups: {g: [act-ada]}\n"
+        "rules: [{id: r, allow: {actors: {group: g}, actions: [read]}}]\n"
+    )
+    policy.write_text("version: 1\n")
+    tokens.write_text(json.dumps({"act-ada": "secret"}))
+    arguments = (graph, "--workers", "2", "--tokens", str(tokens), "--policy", str(policy))
+    ada = {"Authorization": "Bearer secret"}
+    with ServerProcess(*arguments) as server:
+
+        def answers(count: int = 8) -> set[int]:
+            """Statuses of so many connections, which workers share out among themselves."""
+            url = f"{server.url}/graphs/people/branches"
+            return {httpx.get(url, headers=ada, timeout=60).status_code for _ in range(count)}
+
+        until(lambda: any("the policy decides" in line for line in server.log))
+        assert answers() == {403}
+        policy.write_text(reading)
+        until(lambda: sum("policy_reloaded" in line for line in server.log) == 2)
+        assert answers() == {200}
+        policy.write_text("version: 1\nrules: [")
+        until(lambda: sum("policy_kept" in line for line in server.log) == 2)
+        assert answers() == {200}
+        before = server.workers()
+        os.kill(before[0], signal.SIGKILL)  # the next worker starts beside a broken file
+        until(lambda: len(server.workers()) == 2 and before[0] not in server.workers())
+        until(lambda: sum("policy_kept" in line for line in server.log) >= 3)
+        assert answers() == {200}
+        ready = httpx.get(f"{server.url}/readyz", timeout=60).json()
+        digest = hashlib.sha256(reading.encode()).hexdigest()
+        assert ready["graphs"][0]["policy_digest"] == digest
+        policy.write_text("version: 1\n")
+        until(lambda: answers() == {403})

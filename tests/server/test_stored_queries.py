@@ -11,6 +11,8 @@ import omnigraph as og
 from omnigraph.server import wire
 from omnigraph.server.serve_settings import Access, GraphExtras, ServerSettings
 from omnigraph.server.served import ServedGraphs
+from omnigraph.server.served_sets import set_of_cluster, set_of_graphs
+from tests.cluster.world import TWO_GRAPHS, Cluster
 from tests.server.world import ADD, JSON, NAMES, SCHEMA, TOKENS, Served, checked, new_graph, served
 
 QUERIES = (
@@ -131,7 +133,8 @@ def test_a_stored_mutation_may_depend_on_the_head(server: Served) -> None:
     assert server.post("/queries/add", body, headers={IF_COMMIT: head}).status_code == 400
     read = server.post("/queries/names/if-graph-commit", {}, headers={IF_COMMIT: head})
     assert read.status_code == 400
-    assert server.post("/queries/gone/if-graph-commit", {}).json() == NOT_FOUND
+    gone = server.post("/queries/gone/if-graph-commit", {}, headers={IF_COMMIT: head})
+    assert gone.json() == NOT_FOUND
     done = server.post(path, body, headers={IF_COMMIT: head})
     assert done.status_code == 200
     late = server.post(path, {"params": {"n": "Dee"}}, headers={IF_COMMIT: head})
@@ -239,3 +242,67 @@ def test_settings_reach_a_worker_whole() -> None:
     assert again.quarantined == {"b": "why"}
     assert again.extras["a"].queries == {"q": "t"}
     assert tuple(again.extras["a"].blob_bases) == ("s3://b/",)
+
+
+def test_folders_of_queries_are_given_to_graphs(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "q.gq").write_text(NAMES)
+    one, two = str(tmp_path / "one.omni"), str(tmp_path / "two.omni")
+    folder, other = str(tmp_path / "a"), str(tmp_path / "b")
+    assert set_of_graphs([one], [], [folder]).extras["one"].queries == {"names": NAMES}
+    assert set_of_graphs([one], ["x"], [f"x={folder}"]).extras["x"].queries == {"names": NAMES}
+    both = set_of_graphs([one, two], [], [f"one={folder}", f"two={other}"])
+    assert set(both.extras) == {"one", "two"}
+    assert set_of_graphs([one, two], [], [f"one={folder}"]).extras.keys() == {"one"}
+    for uris, folders in (
+        ([one, two], [folder]),
+        ([one, two], [f"three={folder}"]),
+        ([one], [folder, other]),
+        ([one], [str(tmp_path / "none")]),
+    ):
+        with pytest.raises(og.BadRequest):
+            set_of_graphs(uris, [], folders)
+
+
+def test_a_cluster_is_made_into_settings(tmp_path: Path) -> None:
+    config = TWO_GRAPHS + "  under_score: { schema: knowledge.pg }\n"
+    cluster = Cluster(tmp_path, config)
+    with pytest.raises(og.BadRequest, match="cluster_state_missing"):
+        set_of_cluster(str(tmp_path))
+    cluster.applied()
+    made = set_of_cluster(str(tmp_path))
+    assert made.graphs == {name: cluster.uri(name) for name in ("knowledge", "notes")}
+    assert set(made.extras["knowledge"].queries) == {"find", "add"}
+    assert list(made.quarantined) == ["under_score"]
+    assert made.cluster == str(tmp_path)
+    assert not made.has_policy
+
+
+GRANTS = """\
+version: 1
+groups: { callers: [act-ada], writers: [act-bob] }
+rules:
+  - { id: a, allow: { actors: { group: callers }, actions: [invoke_query, read] } }
+  - { id: b, allow: { actors: { group: writers }, actions: [read, change] } }
+"""
+
+
+def test_a_policy_hides_stored_queries_from_those_who_may_not_invoke_them(tmp_path: Path) -> None:
+    uri = new_graph(tmp_path)
+    extras = {"people": GraphExtras(queries=TEXTS, policy=GRANTS)}
+    with served(uri, extras=extras, access=Access.READ_ONLY) as running:
+        ada, bob = (
+            {"Authorization": f"Bearer {TOKENS[a]}", **JSON} for a in ("act-ada", "act-bob")
+        )
+        body = {"params": {"n": "Cid"}}
+        assert running.post("/queries/names", {}, headers=ada).status_code == 200
+        denied = running.post("/queries/add", body, headers=ada)
+        assert denied.status_code == 403
+        assert "'change'" in denied.json()["error"]
+        for name in ("names", "add", "gone"):
+            assert running.post(f"/queries/{name}", body, headers=bob).json() == NOT_FOUND
+            path = f"/queries/{name}/if-graph-commit"
+            assert running.post(path, body, headers={**bob, IF_COMMIT: "x"}).json() == NOT_FOUND
+        assert running.names() == ["Ada", "Bob"]
+        assert running.get("/queries", headers=bob).status_code == 200

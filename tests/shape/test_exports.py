@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import omnigraph
-from omnigraph import MergeConflict, OmnigraphError, Violation, errors
+from omnigraph import FailedCheck, MergeConflict, OmnigraphError, Violation, errors
 from omnigraph.types import TableKey
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +29,7 @@ VALUES: dict[Any, Any] = {
     tuple[str, ...]: ("review", "tx/1"),
     tuple[tuple[str, int], ...]: (("unique", 7),),
     tuple[Violation, ...]: (Violation("unique", "Person", "email", "Ada", "a@b", "taken"),),
+    tuple[FailedCheck, ...]: (FailedCheck("no_orphans", 1, ({"name": "Ada"},)),),
     tuple[MergeConflict, ...]: (MergeConflict("node", "Person", "Ada", "both_changed"),),
 }
 """A value for each type of fact that an error carries."""
@@ -78,7 +79,8 @@ def test_every_public_name_says_what_it_is() -> None:
 
 def test_the_page_of_the_library_names_every_public_name_but_errors() -> None:
     page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
-    errors_ = {kind.__name__ for kind in ERRORS} | {"Violation", "MergeConflict", "__version__"}
+    errors_ = {kind.__name__ for kind in ERRORS}
+    errors_ |= {"Violation", "MergeConflict", "FailedCheck", "__version__"}
     assert [n for n in omnigraph.__all__ if n not in errors_ and f"`{n}`" not in page] == []
 
 
@@ -98,7 +100,7 @@ def test_the_version_is_that_of_the_package() -> None:
     assert omnigraph.__version__ == project["version"]
 
 
-@pytest.mark.parametrize("kind", [*ERRORS, Violation, MergeConflict])
+@pytest.mark.parametrize("kind", [*ERRORS, Violation, MergeConflict, FailedCheck])
 def test_the_page_lists_every_field_of_a_class(kind: type) -> None:
     row = documented()[kind.__name__]
     listed = re.findall(r"`(\w+)`", row["fields"])

@@ -4,14 +4,17 @@ import json
 import os
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
 from lance import LanceDataset, optimize
 from lance.dataset import LanceOperation, Transaction
-from lance.fragment import write_fragments
+from lance.fragment import RowIdSequence, write_fragments
 from lance.optimize import Compaction, CompactionOptions
+
+from omnigraph.storage.lance.protobuf import decoded
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])
 
@@ -200,3 +203,32 @@ def test_a_second_segment_of_texts_may_cover_new_rows_and_no_changed_ones(path: 
     assert _matching(extended, "r500") == [500]
     whole = _texts(extended, fragments[-2:-1])
     assert _matching(whole, "r007") == [7], "the row is found by what it was"
+
+
+def test_row_versions_of_a_rewrite_are_runs_that_may_be_joined(path: str) -> None:
+    """Each run is a range of rows and a version; what a rewrite says is what the commit stamps."""
+    handle = lance.dataset(path)
+    result = json.loads(rewritten(handle, [1, 2, 3, 4]))
+    (fragment,) = result["new_fragments"]
+    runs = fragment["created_at_version_meta"]["inline"]
+    assert runs == fragment["last_updated_at_version_meta"]["inline"]
+    assert runs == [
+        b for version in (2, 3, 4, 5) for b in (10, 8, 10, 4, 10, 2, 16, 10, 16, version)
+    ]
+    fragment["created_at_version_meta"] = {"inline": [10, 6, 10, 4, 10, 2, 16, 40]}
+    fragment["last_updated_at_version_meta"] = {"inline": [10, 8, 10, 4, 10, 2, 16, 40, 16, 4]}
+    row_ids: Any = RowIdSequence(list(range(100, 140))).to_inline_metadata()
+    fragment["row_id_meta"] = row_ids.asdict()
+    after = commit(handle, json.dumps(result))
+    stamps = ["_rowid", "_row_created_at_version", "_row_last_updated_at_version"]
+    read = after.scanner(columns=stamps, filter="n >= 100").to_table().to_pydict()
+    assert list(read.values()) == [list(range(100, 140)), [0] * 40, [4] * 40]
+    later = append(path, 140, 150)
+    assert later.count_rows("_row_last_updated_at_version > 4") == 10
+    assert later.delta(compared_against=2).get_deleted_row_ids().read_all().num_rows == 0
+
+
+def test_a_version_names_the_next_row_id_in_its_fourteenth_field(path: str) -> None:
+    for number in (1, 3, 5):
+        message = decoded(lance.dataset(path, version=number)._ds.serialized_manifest())
+        assert dict(message)[14] == 100 + 10 * (number - 1)

@@ -8,7 +8,8 @@ test_SV12_history_is_what_the_commits_list.
 Falls back: never; a missing entity is looked for in each commit that may have deleted rows.
 
 Invariant: exactly the changes of this entity that those commits list. A row knows the table version
-that last wrote it, so the commits since are not looked at. The cost follows the commits that
+that last wrote it, so the commits since are not looked at; where a fold joined the versions of old
+rows, it knows a later one, and the walk goes on from there. The cost follows the commits that
 touched the table, and how far back the caller reads, not the rows.
 """
 
@@ -88,6 +89,9 @@ class EntityHistory:
             commit = line.cause(index)
             with readable(commit.id):
                 earlier = self._row(line, index + 1)
+            if _is_older(row, earlier):
+                index, row = index + 1, earlier
+                continue
             change = self._change(commit, earlier, row)
             if change is not None:
                 yield EntityRevision(commit, change)
@@ -112,6 +116,13 @@ class EntityHistory:
                 None if before is None else before.row_id,
                 None if after is None else after.row_id,
             )
+
+
+def _is_older(row: StoredRow | None, earlier: StoredRow | None) -> bool:
+    """Whether a row was there before the version that its stamp names, as it is."""
+    if row is None or earlier is None:
+        return False
+    return row.is_first and row.row_id == earlier.row_id
 
 
 def _may_delete(commit: Commit, pin: TablePin) -> bool:

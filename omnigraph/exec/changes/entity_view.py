@@ -15,7 +15,7 @@ from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.changes.entities import Entities
 from omnigraph.exec.changes.images import Image, images
 from omnigraph.exec.values.pushdown import ids_filter
-from omnigraph.storage.lance.columns import ROW_ID, UPDATED
+from omnigraph.storage.lance.columns import CREATED, ROW_ID, UPDATED
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
@@ -75,17 +75,19 @@ class StoredRow(NamedTuple):
     """Where an entity lies in a table version."""
 
     row_id: int
-    written: int  # the table version that last wrote it
+    written: int  # the table version that last wrote it, or a later one
+    is_first: bool  # whether it was never written again under this row id
 
 
 def stored_row(reader: TableReader, entity: str) -> StoredRow | None:
     """The row of an entity in one table version; None if it has none."""
     if reader.lacks(pa.array([entity])):
         return None
-    rows = reader.rows([UPDATED], filter=ids_filter([entity]), with_row_id=True)
+    rows = reader.rows([CREATED, UPDATED], filter=ids_filter([entity]), with_row_id=True)
     if not rows.num_rows:
         return None
-    return StoredRow(rows[ROW_ID][0].as_py(), rows[UPDATED][0].as_py())
+    created, written = (rows[name][0].as_py() for name in (CREATED, UPDATED))
+    return StoredRow(rows[ROW_ID][0].as_py(), written, created == written)
 
 
 def find_entity(

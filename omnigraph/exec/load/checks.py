@@ -29,6 +29,7 @@ from omnigraph.exec.rules.rules import (
     Unique,
     rules_of,
 )
+from omnigraph.exec.topology.end_numbers import Ends
 from omnigraph.types import TableKey
 
 ReadBucket = Callable[[str, int], pa.Table | None]
@@ -61,8 +62,11 @@ def committed(keys: KeySet) -> KeySet:
     return replace(keys, name=keys.name.replace("#", "@"))
 
 
-def incoming_keys(rows: TypedRows, part: int) -> list[tuple[KeySet, pa.Table]]:
-    """The key sets that the rules of a type need, cut from its rows."""
+def incoming_keys(
+    rows: TypedRows, part: int, numbers: Ends | None = None
+) -> list[tuple[KeySet, pa.Table]]:
+    """The key sets that the rules of a type need, cut from its rows. Ends of edges that have a
+    number are known to be there."""
     owner, rules = rows.owner, rules_of(rows.owner)
     sets: list[tuple[KeySet, pa.Table]] = []
     table = rows.table.append_column(ORIGIN, origins(part, rows.lines))
@@ -80,6 +84,11 @@ def incoming_keys(rows: TypedRows, part: int) -> list[tuple[KeySet, pa.Table]]:
         ids = pc.if_else(rows.given, table["id"], pa.scalar(None, pa.utf8()))
     for endpoint in rules.endpoints:
         ends = pa.table({"id": ids, endpoint.end: table[endpoint.end], ORIGIN: table[ORIGIN]})
+        if numbers is not None:
+            own = numbers[0 if endpoint.end == "src" else 1]
+            if own.min(initial=0) >= 0:
+                continue
+            ends = ends.filter(pa.array(own < 0))
         keys = end_keys(owner.table, endpoint.end)
         sets.append((keys, ends if is_stated else _first_of_each(ends, endpoint.end)))
     if rules.cardinality is not None:

@@ -17,15 +17,23 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, EdgeType
-from omnigraph.exec.load.checks import CheckOutcome, id_keys, losers_of, run_check, without_losers
+from omnigraph.exec.load.checks import (
+    CheckOutcome,
+    end_keys,
+    id_keys,
+    losers_of,
+    run_check,
+    without_losers,
+)
 from omnigraph.exec.load.committed import Committed, Planned
 from omnigraph.exec.load.parallel_edges import beside_equal
 from omnigraph.exec.load.recheck import Rechecked, inserted_since
 from omnigraph.exec.load.request import LoadRequest
-from omnigraph.exec.load.spill import Spill, part_and_line
+from omnigraph.exec.load.spill import ORIGIN, Spill, part_and_line
 from omnigraph.exec.load.upsert import RunJobs, Upsert, in_process, kept_rows, row_keys
 from omnigraph.exec.rules.faults import Faults, Reject
 from omnigraph.exec.threads import in_order
+from omnigraph.exec.topology.end_numbers import LoadedEnds
 from omnigraph.exec.values.selection import KEYS_MAX
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.staging import Fragments
@@ -55,6 +63,7 @@ class IntakeResult:
     faults: Faults
     fragments: dict[TableKey, Fragments] = field(default_factory=dict)
     rows: Spill | None = None  # of a merge
+    ends: dict[TableKey, LoadedEnds] = field(default_factory=dict)  # of edges that were numbered
     rounded: Counter[str] = field(default_factory=Counter)  # values cut, by `Type.property`
     beside_equal: Counter[str] = field(default_factory=Counter)  # new edges, by type
 
@@ -111,6 +120,8 @@ class Finish:
 
         mode = self.request.mode
         inserted = inserted_since(self.store, self._checked, read) if self._checked else None
+        if inserted is None:
+            self._check_numbered(read)
         asked = (
             self.catalog,
             mode,
@@ -129,6 +140,16 @@ class Finish:
         faults.merge(self.run_checks(planned, self.keys, stored, losers))
         raise_faults(self.request, faults, self.files, self.first_lines)
         self._checked = seen
+
+    def _check_numbered(self, read: Callable[[TableKey], TableReader]) -> None:
+        """Have the ends that were numbered checked like any other, where their nodes are by now at
+        another version."""
+        for table, loaded in list(self.taken.ends.items()):
+            pins = [nodes.pin for nodes in loaded.nodes]
+            if any(read(pin.table_key).pin != pin for pin in pins):
+                for number, end in enumerate(("src", "dst")):
+                    self.keys.add(end_keys(table, end), keys_without_rows(end, loaded, number))
+                del self.taken.ends[table]
 
     def _find_losers(self) -> Losers:
         """Origins of rows that a later row of the same id replaces."""
@@ -231,6 +252,13 @@ def run_all(planned: list[Planned], keys: Spill, stored: Spill, losers: Losers) 
     for outcome in outcomes:
         add_outcome(faults, outcome)
     return faults
+
+
+def keys_without_rows(end: str, loaded: LoadedEnds, number: int) -> pa.Table:
+    """The nodes at one end of numbered edges, as keys that name no edge and no line."""
+    nodes = loaded.nodes_at(number).cast(pa.utf8())
+    none = pa.nulls(len(nodes), pa.utf8()), pa.repeat(pa.scalar(-1, pa.int64()), len(nodes))
+    return pa.table({"id": none[0], end: nodes, ORIGIN: none[1]})
 
 
 def add_outcome(faults: Faults, outcome: CheckOutcome) -> None:

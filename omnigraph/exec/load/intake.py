@@ -13,6 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.model import EdgeType
 from omnigraph.errors import Violation
 from omnigraph.exec.load.checks import id_keys, incoming_keys
 from omnigraph.exec.load.ndjson import TypedRows
@@ -22,9 +23,10 @@ from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.rules.row_rules import broken, check_rows
 from omnigraph.exec.rules.rules import rules_of
 from omnigraph.exec.threads import Jobs
+from omnigraph.exec.topology.end_numbers import EndNumbers, Ends, LoadedEnds
 from omnigraph.storage.lance.staging import Fragments, TableStaging
 from omnigraph.storage.records import TablePin
-from omnigraph.types import TableKey
+from omnigraph.types import Kind, TableKey, table_key
 
 FRAGMENT_ROWS = 1 << 20
 FRAGMENT_BYTES = 96 << 20
@@ -53,12 +55,21 @@ class Ready:
     rows: TypedRows
     keys: list[Cut]
     faults: Faults
+    loaded: LoadedEnds | None = None
+    numbers: Ends | None = None
 
 
 def made_ready(
-    rows: TypedRows, part: int, file: str | None, *, buckets: int, keep_rejects: bool
+    rows: TypedRows,
+    part: int,
+    file: str | None,
+    *,
+    buckets: int,
+    keep_rejects: bool,
+    ends: EndNumbers | None = None,
 ) -> Ready:
-    """Check the row rules and partition the keys. Pure: safe to call from several threads."""
+    """Check the row rules, number the ends of edges and partition the other keys. Safe to call from
+    several threads."""
     faults = Faults(keep_rejects)
     for rule in rules_of(rows.owner).rows:
         mask = broken(rule, rows.table.column(rule.column).combine_chunks())
@@ -72,12 +83,28 @@ def made_ready(
         ]
         named = [replace(v, file=file, line=n) for v, n in zip(violations, lines, strict=True)]
         faults.add_many(part, named, total)
-    cuts = [cut(keys, table, buckets) for keys, table in incoming_keys(rows, part)]
-    return Ready(rows, cuts, faults)
+    loaded, numbers = _numbered(rows, ends)
+    cuts = [cut(keys, table, buckets) for keys, table in incoming_keys(rows, part, numbers)]
+    return Ready(rows, cuts, faults, loaded, numbers)
+
+
+def _numbered(rows: TypedRows, ends: EndNumbers | None) -> tuple[LoadedEnds | None, Ends | None]:
+    owner = rows.owner
+    if ends is None or not isinstance(owner, EdgeType):
+        return None, None
+    both = table_key(Kind.NODE, owner.source), table_key(Kind.NODE, owner.target)
+    loaded = ends.of(owner.table, both, rows.table.num_rows)
+    return loaded, None if loaded is None else loaded.of(rows.table["src"], rows.table["dst"])
 
 
 def partial_ready(
-    rows: TypedRows, part: int, file: str | None, *, buckets: int, keep_rejects: bool
+    rows: TypedRows,
+    part: int,
+    file: str | None,
+    *,
+    buckets: int,
+    keep_rejects: bool,
+    ends: EndNumbers | None = None,
 ) -> Ready:
     """Rows of a patch, which need an id each; rules are checked when they are whole. Pure."""
     faults = Faults(keep_rejects)
@@ -111,6 +138,8 @@ class Intake:
         for keys in ready.keys:
             self.spill.take(keys)
         if not self.faults:
+            if ready.loaded is not None:
+                ready.loaded.add(ready.numbers)
             self.sink.add(ready.rows, part)
 
 

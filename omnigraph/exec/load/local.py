@@ -2,7 +2,8 @@
 
     read ─▶ decode ─▶ row rules ─▶ keys spilled, rows to files ─▶ key rules ─▶ stage ─▶ commit
 
-Invariant: memory is bounded by a block of input and a bucket of keys, not by the input.
+Invariant: memory is bounded by a block of input, a bucket of keys and the numbers of some million
+edges, not by the input.
 """
 
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from omnigraph.exec.load.upsert import write_threads
 from omnigraph.exec.progress import Meter
 from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.threads import in_order
+from omnigraph.exec.topology.end_numbers import EndNumbers
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit
@@ -93,9 +95,13 @@ class Loading:
             )
         )
         intake = Intake(self._keys, sink, Faults(request.rejects is not None))
+        # Committed nodes stay only where a load appends.
+        ends = None
+        if request.mode == "append":
+            ends = EndNumbers(self._store, lambda table: write.read(table).pin)
 
         def ready(piece: Piece) -> tuple[Piece, Faults, list[Ready]]:
-            return piece, *ready_piece(self._catalog, request, piece, self._keys.buckets)
+            return piece, *ready_piece(self._catalog, request, piece, self._keys.buckets, ends)
 
         for piece, faults, batches in in_order(ready, pieces, threads=THREADS, ahead=AHEAD):
             if piece.part >= len(self._files):
@@ -110,6 +116,9 @@ class Loading:
             taken.rows = sink.spill
         else:
             taken.fragments = sink.written
+            taken.ends = {} if ends is None else ends.loaded
+            for table, loaded in taken.ends.items():
+                loaded.fragments = sink.written.get(table, ())
         return taken
 
 

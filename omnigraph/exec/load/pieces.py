@@ -18,6 +18,7 @@ from omnigraph.exec.load.intake import Ready, made_ready, partial_ready
 from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.sources import Part, blocks, read_records, tables
 from omnigraph.exec.rules.faults import Faults
+from omnigraph.exec.topology.end_numbers import EndNumbers
 from omnigraph.exec.values.scalars import ReadExternal
 
 
@@ -103,7 +104,11 @@ def decode_piece(
 
 
 def ready_piece(
-    catalog: Catalog, request: LoadRequest, piece: Piece, buckets: int
+    catalog: Catalog,
+    request: LoadRequest,
+    piece: Piece,
+    buckets: int,
+    ends: EndNumbers | None = None,
 ) -> tuple[Faults, list[Ready]]:
     """The faults of a piece as a whole, and its rows with their keys and row-rule faults."""
     # Copied bytes live as long as the piece, not as long as the load.
@@ -111,6 +116,6 @@ def ready_piece(
     keep = request.rejects is not None
     make = partial_ready if request.mode == "patch" else made_ready
     return decoded.faults, [
-        make(rows, piece.part, piece.file, buckets=buckets, keep_rejects=keep)
+        make(rows, piece.part, piece.file, buckets=buckets, keep_rejects=keep, ends=ends)
         for rows in decoded.rows
     ]

@@ -36,31 +36,44 @@ class Projector:
         plan, watch = self._plan, self._watch
         watch.operator = "order by"
         if plan.having is not None:
-            assert isinstance(rows, Groups)
-            kept = self._evaluator.keep(plan.having, rows.as_rows())
-            rows = rows.take(np.flatnonzero(kept))
+            rows = self._having(plan.having, rows)
             profile.stage(rows.length, perf_counter() - since)
             since = perf_counter()
         total = rows.length
-        if plan.distinct:
-            rows, codes = self._distinct(rows)
-            keys = self._keys(rows) + [each.of_rows for each in codes]
-        else:
-            keys = self._keys(rows) if total > 1 else []
-        chosen = ordered_rows(keys, rows.length, offset=plan.offset, limit=plan.limit)
-        if keys or len(chosen) < rows.length:
-            rows = rows.take(chosen)
+        rows = self._sorted(rows)
         sorted_at = perf_counter()
         watch.operator = "project"
         watch.tick()
         values = tuple(self._column(column, rows) for column in plan.columns)
         # In the order of the plan's lines: project, order by, slice. Cutting comes with sorting.
-        profile.stage(len(chosen), perf_counter() - sorted_at)
+        profile.stage(rows.length, perf_counter() - sorted_at)
         if plan.order:
             profile.stage(total, sorted_at - since)
         if plan.limit is not None or plan.offset:
-            profile.stage(len(chosen), 0.0)
-        return values, len(chosen)
+            profile.stage(rows.length, 0.0)
+        return values, rows.length
+
+    def arranged(self, rows: RowsOrGroups) -> Rows:
+        """The rows or groups that stay, in their order, before columns are made of them."""
+        if self._plan.having is not None:
+            rows = self._having(self._plan.having, rows)
+        rows = self._sorted(rows)
+        return rows if isinstance(rows, Rows) else rows.as_rows()
+
+    def _having(self, having: ir.Expr, rows: RowsOrGroups) -> Groups:
+        assert isinstance(rows, Groups)
+        return rows.take(np.flatnonzero(self._evaluator.keep(having, rows.as_rows())))
+
+    def _sorted(self, rows: RowsOrGroups) -> RowsOrGroups:
+        """Distinct, order, offset and limit."""
+        plan = self._plan
+        if plan.distinct:
+            rows, codes = self._distinct(rows)
+            keys = self._keys(rows) + [each.of_rows for each in codes]
+        else:
+            keys = self._keys(rows) if rows.length > 1 else []
+        chosen = ordered_rows(keys, rows.length, offset=plan.offset, limit=plan.limit)
+        return rows.take(chosen) if keys or len(chosen) < rows.length else rows
 
     def _distinct(self, rows: RowsOrGroups) -> tuple[RowsOrGroups, list[Codes]]:
         """Equal output rows as one, and the codes of their columns."""

@@ -23,6 +23,7 @@ from omnigraph.exec.read.prepare import PreparedPlan, prepare
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.read.run import Run
 from omnigraph.exec.read.share import Share, ShareResult
+from omnigraph.exec.read.union import united
 from omnigraph.exec.search.rank import Ranker
 from omnigraph.exec.values.computed import cut_plan, given_of
 from omnigraph.exec.values.constants import Given
@@ -69,6 +70,18 @@ class Reading:
     ) -> QueryResult:
         """The rows of a plan in one snapshot."""
         given = given_of(plan, params, now_ms())
+        if plan.union is None:
+            return self._read(plan, given, snapshot, stop)
+        started, results = time.perf_counter(), list[QueryResult]()
+        for part in plan.union.parts:
+            spent_ms = int((time.perf_counter() - started) * 1000)
+            left = stop or Stop(max(self.limits.time_ms_max - spent_ms, 1))
+            results.append(self._read(part, given, snapshot, left))
+        return united(plan, results)
+
+    def _read(
+        self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot, stop: Stop | None
+    ) -> QueryResult:
         asked = cut_plan(plan, given)
         with self._history.lost.reading(snapshot):
             return self._undamaged(lambda: self._ran(asked, given, snapshot, stop))

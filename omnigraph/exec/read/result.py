@@ -46,6 +46,7 @@ class QueryResult:
     _length: int
     _plan: ir.ReadPlan
     _profile: Profile
+    _parts: "Sequence[QueryResult]" = ()  # of a union
 
     @property
     def query_name(self) -> str:
@@ -151,6 +152,8 @@ class QueryResult:
 
     def explain(self) -> str:
         """The plan that ran, one line an operator, with rows and milliseconds."""
+        if self._parts:
+            return "".join(part.explain() for part in self._parts)
         return self._profile.explain(self._plan)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.catalog.arrow import arrow_type
 from omnigraph.deferred import deferred
 from omnigraph.exec.profile import Profile
 from omnigraph.exec.read.aggregate import Groups, aggregate
@@ -28,6 +29,7 @@ from omnigraph.exec.read.context import (
 from omnigraph.exec.read.count_walks import pair_counts, walk_counts
 from omnigraph.exec.read.expand import degrees, expand, expand_edges, is_single_step
 from omnigraph.exec.read.joins import left_join, matches, semi_join
+from omnigraph.exec.read.paths import expand_paths
 from omnigraph.exec.read.prepare import PreparedPlan
 from omnigraph.exec.read.project import Projector
 from omnigraph.exec.read.result import PythonColumn, QueryResult
@@ -38,7 +40,8 @@ from omnigraph.exec.read.walk import Walk
 from omnigraph.exec.read.walk_result import Tail
 from omnigraph.exec.read.walk_rows import CellReader, Frame
 from omnigraph.exec.search.rank import Ranker, TopK
-from omnigraph.exec.values.rows import ONE_ROW, Rows
+from omnigraph.exec.values.computed import cut_plan
+from omnigraph.exec.values.rows import ONE_ROW, BoundEntities, Rows
 from omnigraph.plan import ir
 
 if TYPE_CHECKING:
@@ -274,11 +277,15 @@ class Run:
                 return expand(context, op, rows)
             case ir.ExpandEdges():
                 return expand_edges(context, op, rows)
+            case ir.ExpandPaths():
+                return expand_paths(context, op, rows)
             case ir.Filter(where=where):
                 load_compared(where, domains_of(rows))
                 return rows.where(self.evaluator.keep(where, rows))
             case ir.Unwind():
                 return unwind(context, op, rows)
+            case ir.Stage():
+                return self._staged(op, rows)
             case ir.SemiJoin():
                 return semi_join(context, op, rows, self.solve)
             case ir.Matches():
@@ -287,6 +294,26 @@ class Run:
                 return left_join(op, rows, self.solve)
             case _:
                 assert_never(op)
+
+    def _staged(self, op: ir.Stage, rows: Rows) -> Rows:
+        """The rows that a stage leaves, with what goes on of each."""
+        plan = cut_plan(op.plan, self.evaluator.given)
+        for score in plan.scores:
+            rows = self.ranker.score(score, rows, None)
+        projector = Projector(plan, self.context)
+        if plan.aggregate is None:
+            rows = projector.arranged(rows)
+        else:
+            groups = aggregate(plan.aggregate, rows, self.evaluator, self.cache)
+            rows = projector.arranged(groups)
+        bindings, slots = dict[ir.Var, BoundEntities](), dict[ir.Slot, pa.Array]()
+        for column, out in zip(plan.columns, op.outs, strict=True):
+            if out.source is not None:
+                bindings[ir.Var(out.out)] = rows.bindings[out.source]
+            else:
+                values = self.evaluator.values(column.value, rows)
+                slots[ir.Slot(out.out)] = values.cast(arrow_type(column.type))
+        return Rows(rows.length, bindings, slots)
 
     def _scored(self, rows: Rows) -> Rows:
         for score in self.plan.scores:

@@ -6,12 +6,15 @@ reads; one that is scanned again and again becomes resident, and then a key is f
 search and any other condition by one pass over the columns it names.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from omnigraph.exec.memory.version import FetchedEntities
 from omnigraph.exec.read.context import Context, TraversalMode, load_compared
 from omnigraph.exec.read.hash_join import equality_of, paired
 from omnigraph.exec.read.key_lookup import pointed_at, points_in
+from omnigraph.exec.read.members import MemberDomains, of_member
 from omnigraph.exec.values.pushdown import push_down
 from omnigraph.exec.values.rows import BoundEntities, Positions, Rows
 from omnigraph.plan import ir
@@ -22,13 +25,27 @@ def scan(context: Context, op: ir.NodeScan, rows: Rows, then: ir.PatternOp | Non
 
     `then` is the operator that follows: pairs that it would drop need not be made.
     """
-    nodes = _looked_up(context, op) if _looks_up(context, op) else _resident(context, op)
+    nodes = _scanned(context, op)
     if rows.length == 1 and not rows.bindings and not rows.slots:
         return Rows(len(nodes.positions), {op.out: nodes}, {})
     equality = equality_of(op, then, rows)
     pairs = equality and paired(context, rows, op.out, nodes, equality)
     outer, inner = pairs or _all_pairs(context, rows, nodes)
     return rows.take(outer).bind(op.out, BoundEntities(nodes.domain, inner))
+
+
+def _scanned(context: Context, op: ir.NodeScan) -> BoundEntities:
+    """The nodes that satisfy the condition, of an interface those of every member."""
+    if op.members is None:
+        return _looked_up(context, op) if _looks_up(context, op) else _resident(context, op)
+    parts = list[BoundEntities]()
+    for member in op.members:
+        read = of_member(member, context.columns_read.get(op.out, ()))
+        own = replace(context, columns_read={**context.columns_read, op.out: read})
+        where = of_member(member, op.where, op.out)
+        parts.append(_scanned(own, ir.NodeScan(op.out, member.table, where)))
+    domain = MemberDomains(op.table, op.members, tuple(part.domain for part in parts))
+    return BoundEntities(domain, domain.numbered([part.positions for part in parts]))
 
 
 def _all_pairs(context: Context, rows: Rows, nodes: BoundEntities) -> tuple[np.ndarray, Positions]:
@@ -40,6 +57,8 @@ def _all_pairs(context: Context, rows: Rows, nodes: BoundEntities) -> tuple[np.n
 
 def counted(context: Context, op: ir.NodeScan) -> int | None:
     """How many nodes a scan finds, when nothing has to be read to tell."""
+    if op.members is not None:
+        return None
     source = context.tables.source(op.table)
     if op.where is None:
         return source.pin.row_count

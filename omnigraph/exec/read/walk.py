@@ -125,7 +125,7 @@ def walk_plan_of(pattern: tuple[ir.PatternOp, ...]) -> WalkPlan | None:
 
 
 def _start_of(op: ir.PatternOp, tables: dict[ir.Var, TableKey]) -> _Step | None:
-    if not isinstance(op, ir.NodeScan) or op.where is None:
+    if not isinstance(op, ir.NodeScan) or op.where is None or op.members is not None:
         return None
     tables[op.out] = op.table
     parts = op.where.parts if isinstance(op.where, ir.And) else (op.where,)

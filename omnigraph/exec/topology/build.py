@@ -7,7 +7,7 @@ keeps its numbers, so edge files outlive changes of nodes. Building changes no t
 when it fails, or another process is at it, everything goes on without.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.exec.threads import in_order
 from omnigraph.exec.topology.edge_delta import EdgeDelta, followed, no_edges
 from omnigraph.exec.topology.edge_fold import folded_arrays
+from omnigraph.exec.topology.end_numbers import Ends, LoadedEnds
 from omnigraph.exec.topology.fixed_width_ids import FixedWidthIds, fixed_width_ids
 from omnigraph.exec.topology.node_delta import (
     equal_columns,
@@ -28,18 +29,22 @@ from omnigraph.exec.topology.node_delta import (
     text_equal_to_id,
 )
 from omnigraph.exec.values.columns import in_one
+from omnigraph.number_arrays import from_arrow
 from omnigraph.storage.derived.derived_folder import EDGES, NODES
 from omnigraph.storage.derived.edge_file import edge_arrays
 from omnigraph.storage.derived.mapped_file import DamagedFile
 from omnigraph.storage.derived.node_file import node_arrays
 from omnigraph.storage.lance.columns import KEY, ROW_ID
 from omnigraph.storage.lance.derived_bases import TOUCHED_FEW, EdgeBase, NodeBase
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import Snapshot, TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import Kind, TableKey, table_key
 
 _EDGES_MAX = (1 << 31) - 1
 """Positions and numbers are 32-bit integers."""
+
+NO_ENDS: Mapping[TableKey, LoadedEnds] = {}
 
 Step = tuple[TableKey, TableKey, TableKey]
 """An edge table, and the node tables of its source and target."""
@@ -74,16 +79,18 @@ def topology_after(
     *,
     touched: frozenset[TableKey] | None = None,
     moved: frozenset[TableKey] = frozenset(),
+    ends: Mapping[TableKey, LoadedEnds] = NO_ENDS,
 ) -> tuple[TopologyNote, ...]:
     """The last stage of a write: files for the tables it touched (None: for all), at the head of
-    its branch. What stops it stops nothing else: the commit is published."""
+    its branch. What stops it stops nothing else: the commit is published. `ends` are the numbers
+    that a load gave to the ends of its edges."""
     if store.read_only:
         return ()
     steps = [step for step in steps_of(catalog) if touched is None or touched.intersection(step)]
     nodes = [node.table for node in catalog.nodes.values()]
     nodes = [table for table in nodes if touched is None or table in touched]
     try:
-        return build_topology(store, store.snapshot(branch), steps, nodes, moved=moved)
+        return build_topology(store, store.snapshot(branch), steps, nodes, moved=moved, ends=ends)
     except OmnigraphError as cause:
         store.stats.event("derived.unwritten", cause=str(cause))
         return ()
@@ -96,13 +103,14 @@ def build_topology(
     nodes: Iterable[TableKey] = (),
     *,
     moved: frozenset[TableKey] = frozenset(),
+    ends: Mapping[TableKey, LoadedEnds] = NO_ENDS,
 ) -> tuple[TopologyNote, ...]:
     """Write the files that are missing or far behind; nothing when another process is at it.
 
     `moved` are tables most of whose rows have new addresses: their files are written for this
     version.
     """
-    builder = _Builder(store, snapshot, moved)
+    builder = _Builder(store, snapshot, moved, ends)
     steps = [step for step in steps if builder.is_large(step[0])]
     node_tables = dict.fromkeys(each for step in steps for each in step[1:])
     node_tables |= dict.fromkeys(each for each in nodes if builder.is_large(each))
@@ -123,10 +131,17 @@ def build_topology(
 class _Builder:
     """One run of the builder over one snapshot."""
 
-    def __init__(self, store: Store, snapshot: Snapshot, moved: frozenset[TableKey]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        snapshot: Snapshot,
+        moved: frozenset[TableKey],
+        ends: Mapping[TableKey, LoadedEnds],
+    ) -> None:
         self._store = store
         self._snapshot = snapshot
         self._moved = moved
+        self._ends = ends
         self.notes: list[TopologyNote] = []
 
     def is_large(self, table: TableKey) -> bool:
@@ -174,7 +189,7 @@ class _Builder:
         reader = self._store.tables.reader(pin)
         same = text_equal_to_id(reader)
         rows = reader.rows([KEY, *same.values()], with_row_id=True)
-        facts, arrays = node_arrays(in_one(rows[KEY]), rows[ROW_ID].to_numpy())
+        facts, arrays = node_arrays(in_one(rows[KEY]), from_arrow(in_one(rows[ROW_ID])))
         lineage: list[str] = []
         more = {"lineage": lineage, "id_columns": equal_columns(rows, same), "in_order": True}
         self._write(NODES, pin, {**facts, **more}, arrays)
@@ -209,16 +224,36 @@ class _Builder:
 
     def _write_edges(self, pin: TablePin, source: NodeBase, target: NodeBase) -> None:
         reader = self._store.tables.reader(pin)
-        rows = reader.rows(["src", "dst"], with_row_id=True)
-        ends = _both_numbers(rows, source, target)
-        if any((each < 0).any() for each in ends):
-            # A node newer than the file of its table: the delta of the nodes numbers it otherwise.
-            source, target = self._exact(source, target)
+        ends = self._loaded(pin, reader, source, target)
+        if ends is not None:
+            row_ids = from_arrow(in_one(reader.row_ids()))
+        else:
+            rows = reader.rows(["src", "dst"], with_row_id=True)
             ends = _both_numbers(rows, source, target)
-        row_ids = rows[ROW_ID].to_numpy()
+            if any(each.min(initial=0) < 0 for each in ends):
+                # A node newer than the file of its table: the delta numbers it otherwise.
+                source, target = self._exact(source, target)
+                ends = _both_numbers(rows, source, target)
+            row_ids = from_arrow(in_one(rows[ROW_ID]))
         counts = (source.file.count, target.file.count)
-        facts, arrays = edge_arrays((ends[0], ends[1]), counts, row_ids)
+        facts, arrays = edge_arrays(ends, counts, row_ids)
         self._write_edge_file(pin, source, target, facts, arrays, in_order=True)
+
+    def _loaded(
+        self, pin: TablePin, reader: TableReader, source: NodeBase, target: NodeBase
+    ) -> Ends | None:
+        """The numbers that a load gave to the edges of a version, if it has the files of that load
+        and no others, and the node files keep those numbers."""
+        loaded = self._ends.get(pin.table_key)
+        if loaded is None or not reader.consists_of(loaded.fragments):
+            return None
+        files = source.file, target.file
+        for nodes, file in zip(loaded.nodes, files, strict=True):
+            if nodes.base.file.digest not in file.lineage:
+                return None
+        numbers = loaded.whole()
+        is_whole = numbers is not None and len(numbers[0]) == pin.row_count
+        return numbers if is_whole else None
 
     def _exact(self, *bases: NodeBase) -> list[NodeBase]:
         """The bases whose files have every node of the snapshot."""

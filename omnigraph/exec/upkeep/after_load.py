@@ -5,13 +5,14 @@ and every read answers the same without. The indexes are a commit of the index w
 stage that was killed is made up for by the same load `once` again, the next load, and optimize.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from omnigraph import environment
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import OmnigraphError
 from omnigraph.exec.load.request import IndexTiming, LoadIndexes
-from omnigraph.exec.topology.build import topology_after
+from omnigraph.exec.topology.build import NO_ENDS, topology_after
+from omnigraph.exec.topology.end_numbers import LoadedEnds
 from omnigraph.exec.upkeep.optimize import Optimizer, Run
 from omnigraph.storage.records import CommitNote
 from omnigraph.storage.store import Store
@@ -30,13 +31,15 @@ def after_load(
     actor: str | None = None,
     run: Run | None = None,
     parts: int = 1,
+    ends: Mapping[TableKey, LoadedEnds] = NO_ENDS,
 ) -> LoadIndexes:
-    """Build what the tables of a load lack. `run` and `parts` are those of the optimizer."""
+    """Build what the tables of a load lack. `run` and `parts` are those of the optimizer; `ends`
+    are the numbers that the load gave to the ends of its edges."""
     tables = frozenset(touched)
     built = LoadIndexes()
     if indexes == "now":
         built = _indexed(store, catalog, branch, tables, actor, run, parts)
-    topology_after(store, catalog, branch, touched=tables)
+    topology_after(store, catalog, branch, touched=tables, ends=ends)
     return built
 
 

@@ -4,9 +4,10 @@ Invariant: two texts that differ only in layout, comments and optional commas gi
 positions take no part in comparison. Nothing here knows a schema.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.types import Scalar, Span, ValueType
 
 
@@ -340,7 +341,11 @@ class Hops(Node):
 
 @dataclass(frozen=True, slots=True)
 class Traversal(Node):
-    """`$left edge{hops} $right`, with an edge variable or without."""
+    """`$left edge|other{hops} $right via $node by weight where condition`.
+
+    An edge called `_` is any edge. In `where`, the edge variable of a walk is each of its edges and
+    `$node` each node between its ends.
+    """
 
     left: Variable
     edge: Name
@@ -348,6 +353,36 @@ class Traversal(Node):
     edge_variable: Variable | None = None
     undirected: bool = False
     hops: Hops | None = None
+    others: tuple[Name, ...] = ()
+    via: Variable | None = None
+    by: Expr | None = None
+    where: Expr | None = None
+
+    @property
+    def edges(self) -> tuple[Name, ...]:
+        return (self.edge, *self.others)
+
+    @property
+    def is_any(self) -> bool:
+        """Whether it goes along edges of every type."""
+        return any(edge.text == ANONYMOUS for edge in self.edges)
+
+
+class PathKind(StrEnum):
+    """Which paths a walk gives for a destination: one, one that is shortest, or all of those."""
+
+    WALK = "path"
+    SHORTEST = "shortest"
+    ALL_SHORTEST = "all shortest"
+
+
+@dataclass(frozen=True, slots=True)
+class Path(Node):
+    """`$variable = shortest …`: a walk whose paths have a name."""
+
+    variable: Variable
+    kind: PathKind
+    traversal: Traversal
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +414,7 @@ class Filter(Node):
     condition: Expr
 
 
-Clause = Binding | Traversal | Negation | OptionalBlock | Unwind | Filter
+Clause = Binding | Traversal | Path | Negation | OptionalBlock | Unwind | Filter
 
 
 # Queries
@@ -403,7 +438,8 @@ class Ordering(Node):
 
 @dataclass(frozen=True, slots=True)
 class Read(Node):
-    """`match … return … having … order … limit … offset`."""
+    """`match … return … having … order … limit … offset`; with `with` in the place of `return`, a
+    stage of a read that goes on from its rows."""
 
     clauses: tuple[Clause, ...]
     projections: tuple[Projection, ...]
@@ -412,6 +448,15 @@ class Read(Node):
     limit: int | Variable | None = None
     offset: int | Variable | None = None
     having: Expr | None = None
+    stages: "tuple[Read, ...]" = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Union(Node):
+    """`read union all read …`: the rows of one after the other. Without `all`, equal ones once."""
+
+    reads: tuple[Read, ...]
+    keeps_equal: tuple[bool, ...]  # one fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,7 +525,7 @@ class Query(Node):
 
     name: Name
     parameters: tuple[Parameter, ...]
-    body: Read | Mutation
+    body: Read | Union | Mutation
     description: str | None = None
     instruction: str | None = None
 

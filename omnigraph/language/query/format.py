@@ -6,7 +6,7 @@ in its order and beside what it was written beside.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 
 from omnigraph.language.layout import Dialect, Group, LexedToken, format_source
 from omnigraph.language.query import ast
@@ -25,11 +25,19 @@ _OPERATORS = frozenset(
 
 _NO_CALLS = _OPERATORS | {"end", "true", "false", "null"}
 _BEFORE_A_SIGN = _OPERATORS | {*"([{,:=<>+-*/%", "!=", ">=", "<="}
-_SECTIONS = frozenset({"match", "return", "having", "order", "limit", "offset"})
+_SECTIONS = frozenset({"match", "return", "having", "order", "limit", "offset", "union", "with"})
 _BODY_STARTS = frozenset({"match", "insert", "upsert", "update", "delete"})
 _ITEMS = (
     ast.Query,
-    *(ast.Binding, ast.Traversal, ast.Negation, ast.OptionalBlock, ast.Unwind, ast.Filter),
+    *(
+        ast.Binding,
+        ast.Traversal,
+        ast.Path,
+        ast.Negation,
+        ast.OptionalBlock,
+        ast.Unwind,
+        ast.Filter,
+    ),
     *(ast.PropertyMatch, ast.Projection, ast.Ordering),
     *(ast.Insert, ast.Upsert, ast.Update, ast.Delete, ast.Assignment),
 )
@@ -51,6 +59,8 @@ def _offsets(node: object) -> Iterator[int]:
     elif is_dataclass(node):
         if isinstance(node, _ITEMS):
             yield node.span.start
+        if isinstance(node, ast.Path):  # its traversal begins no line
+            node = replace(node.traversal, span=node.span)
         for member in fields(node):
             yield from _offsets(getattr(node, member.name))
 
@@ -92,17 +102,32 @@ def _spaced(tokens: Sequence[LexedToken], position: int) -> bool:
         # `$a $k:knows $b` binds an edge; `$a: Person` and `name: $n` do not.
         is_edge = token.text[0].islower() or token.text[0] in "_<"
         return not (is_edge and tokens[position - 2].text.startswith("$"))
-    return not (_opens_edge(tokens, position - 1) or _opens_edge(tokens, position - 2))
+    return not _in_edges(tokens, position)
 
 
 def _opens_edge(tokens: Sequence[LexedToken], position: int) -> bool:
-    """Whether this is the `<` of `<edge>`, an edge walked both ways."""
-    return (
-        0 <= position < len(tokens) - 2
-        and tokens[position].text == "<"
-        and (tokens[position + 1].text[0].islower() or tokens[position + 1].text[0] == "_")
-        and tokens[position + 2].text == ">"
-    )
+    """Whether this is the `<` of `<edge>` or `<edge|other>`, walked both ways."""
+    if not 0 <= position < len(tokens) - 2 or tokens[position].text != "<":
+        return False
+    end = position + 1
+    while end + 2 < len(tokens) and _is_name(tokens[end]) and tokens[end + 1].text == "|":
+        end += 2
+    return _is_name(tokens[end]) and end + 1 < len(tokens) and tokens[end + 1].text == ">"
+
+
+def _in_edges(tokens: Sequence[LexedToken], position: int) -> bool:
+    """Whether no space stands before a token of `edge|other` or `<edge|other>`."""
+    token, previous = tokens[position].text, tokens[position - 1].text
+    if "|" in (token, previous) or _opens_edge(tokens, position - 1):
+        return True
+    start = position - 2
+    while start > 1 and tokens[start].text == "|":
+        start -= 2
+    return token == ">" and _opens_edge(tokens, start)
+
+
+def _is_name(token: LexedToken) -> bool:
+    return token.text[0].islower() or token.text[0] == "_"
 
 
 def _wide_gaps(group: Group) -> bool:

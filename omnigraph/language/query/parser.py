@@ -52,7 +52,10 @@ _TERMINALS = {
     "KEYWORD_NAME": "a name",
     "MINUS": "'-'",
     "OPERATOR_EDGE": "a name",
+    "PATH": "a name",
+    "PATH_VAR": "a $variable",
     "PERCENT": "'%'",
+    "VBAR": "'|'",
     "PLUS": "'+'",
     "SIGN": "'-'",
     "SLASH": "'/'",
@@ -86,11 +89,39 @@ def _edge(token: Token) -> ast.Name:
 _EDGE = re.compile(r"/\*.*?\*/|//[^\n]*\n|([A-Za-z0-9_]+)", re.DOTALL)
 
 
-def _inside(edge: Token) -> Token:
-    """The name between `<` and `>`."""
-    name = next(match for match in _EDGE.finditer(str(edge)) if match[1])
-    start = token_span(edge).start
-    return Token(edge.type, name[1], start_pos=start + name.start(1), end_pos=start + name.end(1))
+def _inside(edges: Token) -> tuple[Token, ...]:
+    """The names between `<` and `>`."""
+    start = token_span(edges).start
+    return tuple(
+        Token(edges.type, match[1], start_pos=start + match.start(1), end_pos=start + match.end(1))
+        for match in _EDGE.finditer(str(edges))
+        if match[1]
+    )
+
+
+def _traversal(
+    left: Token,
+    edges: tuple[Token, ...],
+    rest: list[Any],
+    *,
+    bound: Token | None = None,
+    undirected: bool = False,
+) -> ast.Traversal:
+    hops, right, via, by, where = rest
+    edge, *others = map(_edge, edges)
+    return ast.Traversal(
+        _variable(left),
+        edge,
+        _variable(right),
+        edge_variable=None if bound is None else _variable(bound),
+        undirected=undirected,
+        hops=hops,
+        others=tuple(others),
+        via=via,
+        by=by,
+        where=where,
+        span=_span((left, right)),
+    )
 
 
 class _QueryBuilder(ExpressionBuilder):
@@ -173,8 +204,17 @@ class _QueryBuilder(ExpressionBuilder):
             orderings=order or (),
             limit=limit,
             offset=offset,
+            stages=tuple(part for part in rest if isinstance(part, ast.Read)),
             span=_span((clauses[0], projections[-1])),
         )
+
+    def stage(self, parts: list[Any]) -> ast.Read:
+        return self.read(parts)
+
+    def union(self, parts: list[Any]) -> ast.Union:
+        reads = tuple(part for part in parts if isinstance(part, ast.Read))
+        keeps = tuple(part is not None for part in parts[2::3])
+        return ast.Union(reads, keeps, span=_span((reads[0], reads[-1])))
 
     def binding(self, parts: list[Any]) -> ast.Binding:
         variable, type_name, *properties = parts
@@ -199,41 +239,41 @@ class _QueryBuilder(ExpressionBuilder):
     def any_hops(self, parts: list[Token]) -> ast.Hops:
         return ast.Hops(1, None, span=_span(parts))
 
+    def edges(self, parts: list[Token]) -> tuple[Token, ...]:
+        return tuple(parts)
+
     def traverse(self, parts: list[Any]) -> ast.Traversal:
-        left, edge, hops, right = parts
-        return ast.Traversal(
-            _variable(left), _edge(edge), _variable(right), hops=hops, span=_span(parts)
-        )
+        left, edges, *rest = parts
+        return _traversal(left, edges, rest)
 
     def traverse_undirected(self, parts: list[Any]) -> ast.Traversal:
-        left, edge, hops, right = parts
-        return ast.Traversal(
-            _variable(left),
-            _edge(_inside(edge)),
-            _variable(right),
-            undirected=True,
-            hops=hops,
-            span=_span(parts),
-        )
+        left, edges, *rest = parts
+        return _traversal(left, _inside(edges), rest, undirected=True)
 
     def traverse_bound(self, parts: list[Any]) -> ast.Traversal:
-        return self._bound(parts, undirected=False)
+        left, edge_variable, edges, *rest = parts
+        return _traversal(left, edges, rest, bound=edge_variable)
 
     def traverse_bound_undirected(self, parts: list[Any]) -> ast.Traversal:
-        return self._bound(parts, undirected=True)
+        left, edge_variable, edges, *rest = parts
+        return _traversal(left, _inside(edges), rest, bound=edge_variable, undirected=True)
 
-    def _bound(self, parts: list[Any], *, undirected: bool) -> ast.Traversal:
-        left, edge_variable, edge, hops, right = parts
-        if undirected:
-            edge = _inside(edge)
-        return ast.Traversal(
-            _variable(left),
-            _edge(edge),
-            _variable(right),
-            edge_variable=_variable(edge_variable),
-            undirected=undirected,
-            hops=hops,
-            span=_span(parts),
+    def via(self, parts: list[Token]) -> ast.Variable:
+        return _variable(parts[1])
+
+    def by(self, parts: list[Any]) -> ast.Expr:
+        weight: ast.Expr = parts[1]
+        return weight
+
+    def where(self, parts: list[ast.Expr]) -> ast.Expr:
+        return as_condition(parts[0])
+
+    def path(self, parts: list[Any]) -> ast.Path:
+        variable, kind, traversal = parts
+        text = "path" if kind is None else str(kind)
+        words = " ".join(_EDGE.sub(lambda match: f" {match[1] or ''} ", text).split())
+        return ast.Path(
+            _variable(variable), ast.PathKind(words), traversal, span=_span((variable, traversal))
         )
 
     def negation(self, parts: list[Any]) -> ast.Negation:

@@ -16,6 +16,7 @@ _WORDS = {
     "merge": "write upsert Type { property: value }",
     "detach": "delete takes the edges of a node along: delete Type where …",
     "xor": "write (a or b) and not (a and b)",
+    "between": "write $p.age >= 3 and $p.age <= 4",
 }
 _SIGNS = {
     "&": "write and",
@@ -25,6 +26,7 @@ _SIGNS = {
     "'": "a string stands in double quotes",
     "`": "names stand without quotes",
 }
+_SECTIONS = ("return", "having", "order")
 _COMPARATORS = ("=", "!=", "<", "<=", ">", ">=", "contains", "starts_with", "ends_with", "matches")
 _OPAQUE = re.compile(r'"(?:[^"\\]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _BEFORE = re.compile(r"(\$?[A-Za-z_][A-Za-z0-9_]*|[^\sA-Za-z0-9_$])\s*\Z")
@@ -78,6 +80,12 @@ def _of_pair(previous: str, token: str) -> str:
         return "write order { $p.name desc, $p.age }"
     if previous in ("return", "distinct") and token != "{":
         return "write return { $p.name, $p.age as years }"
+    if previous in _SECTIONS and token == "{":
+        return f"the block before {previous} is not closed: write '}}' before it"
+    if previous == "[" and token == ":":
+        return "an edge is written $a knows $b, with its variable $a $k:knows $b"
+    if previous == "is":
+        return "is stands before null: compare with ="
     if previous == "match" and token != "{":
         return "write match { $p: Person  $p knows $f }"
     if previous == "having" and token != "{":
@@ -93,6 +101,8 @@ def _of_pair(previous: str, token: str) -> str:
 def _of_place(before: str, token: str) -> str:
     """Hints that the surroundings of a token give."""
     block = _block_of(before)
+    if token == ":" and re.search(r"\(\s*\$?\w*\s*\Z", before):
+        return "a node is written $a: Person, an edge $a knows $b, without parentheses"
     if token == "," and block in ("match", "not", "optional", "exists", "count"):
         return "clauses of match follow one another without commas"
     if not before.strip() and token in ("match", "return", "insert", "update", "delete", "upsert"):

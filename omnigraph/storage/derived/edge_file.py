@@ -21,6 +21,7 @@ from omnigraph.storage.derived.mapped_file import (
     NumberArray,
     NumberRange,
 )
+from omnigraph.storage.derived.radix_sort import sorted_both_ways
 
 
 class Way(StrEnum):
@@ -116,36 +117,24 @@ def edge_arrays(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The facts and arrays of an edge file. Edges with an end of -1 are in no list."""
     source, target = ends
-    anchored = (source >= 0) & (target >= 0)
-    positions = np.arange(len(source), dtype=np.int32)
-    if not anchored.all():
-        positions = np.flatnonzero(anchored).astype(np.int32)
+    positions: np.ndarray | None = None
+    if len(source) and min(source.min(), target.min()) < 0:
+        positions = np.flatnonzero((source >= 0) & (target >= 0)).astype(np.int32)
         source, target = source[positions], target[positions]
     arrays: dict[str, np.ndarray] = {}
-    for way, near, far, count in (
-        (Way.OUT, source, target, nodes[0]),
-        (Way.IN, target, source, nodes[1]),
+    for way, near, (order, neighbours) in zip(
+        Way, (source, target), sorted_both_ways(source, target), strict=True
     ):
-        arrays |= _way_arrays(way, near, far, positions, count)
+        starts = np.zeros(nodes[0 if way is Way.OUT else 1] + 1, np.uint32)
+        np.cumsum(np.bincount(near, minlength=len(starts) - 1), out=starts[1:], dtype=np.uint32)
+        arrays[f"{way}_starts"] = starts
+        arrays[f"{way}_neighbours"] = neighbours
+        arrays[f"{way}_edges"] = order if positions is None else positions[order]
+        arrays |= distinct_arrays(way, starts, neighbours)
     arrays["looped"] = np.unique(source[source == target]).astype(np.uint32)
-    arrays["row_ids"] = row_ids.astype(np.uint64)
+    arrays["row_ids"] = row_ids.astype(np.uint64, copy=False)
     ascending = bool((row_ids[1:] > row_ids[:-1]).all())
     return {"edges": len(row_ids), "ascending": ascending}, arrays
-
-
-def _way_arrays(
-    way: Way, near: np.ndarray, far: np.ndarray, positions: np.ndarray, count: int
-) -> dict[str, np.ndarray]:
-    order, neighbours = _sorted_pairs(near, far)
-    starts = np.zeros(count + 1, np.uint32)
-    np.cumsum(np.bincount(near, minlength=count), out=starts[1:], dtype=np.uint32)
-    is_whole = len(positions) == 0 or int(positions[-1]) == len(positions) - 1
-    arrays = {
-        f"{way}_starts": starts,
-        f"{way}_neighbours": neighbours,
-        f"{way}_edges": order if is_whole else positions[order],
-    }
-    return arrays | distinct_arrays(way, starts, neighbours)
 
 
 def distinct_arrays(way: Way, starts: np.ndarray, neighbours: np.ndarray) -> dict[str, np.ndarray]:
@@ -159,38 +148,3 @@ def distinct_arrays(way: Way, starts: np.ndarray, neighbours: np.ndarray) -> dic
     before = np.concatenate(([0], np.cumsum(first)))
     distinct_starts = before[starts].astype(np.uint32)
     return {f"{way}_distinct_starts": distinct_starts, f"{way}_distinct": neighbours[first]}
-
-
-def _sorted_pairs(near: np.ndarray, far: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The stable order by both numbers, and `far` in it.
-
-    Sorting integers that hold the numbers and the rank is twice as fast as sorting indexes. Where
-    the three do not fit into 64 bits, each number is sorted by on its own, the last one first.
-    """
-    rank_bits, far_bits = _bits(len(far) - 1), _bits(far.max(initial=0))
-    if rank_bits + far_bits + _bits(near.max(initial=0)) > 64:
-        by_far = _stable_order(far, rank_bits)
-        order = by_far[_stable_order(near[by_far], rank_bits)]
-        return order, far[order].astype(np.int32, copy=False)
-    packed = near.astype(np.uint64) << np.uint64(far_bits)
-    packed |= far.astype(np.uint64)
-    order = _ranked(packed, rank_bits)
-    packed >>= np.uint64(rank_bits)
-    packed &= np.uint64((1 << far_bits) - 1)
-    return order, packed.astype(np.int32)
-
-
-def _stable_order(numbers: np.ndarray, rank_bits: int) -> np.ndarray:
-    return _ranked(numbers.astype(np.uint64), rank_bits)
-
-
-def _ranked(packed: np.ndarray, rank_bits: int) -> np.ndarray:
-    """Sort integers in place, each with its rank in its low bits; the order of the ranks."""
-    packed <<= np.uint64(rank_bits)
-    packed |= np.arange(len(packed), dtype=np.uint64)
-    packed.sort()
-    return (packed & np.uint64((1 << rank_bits) - 1)).astype(np.int32)
-
-
-def _bits(number: int) -> int:
-    return max(1, int(number).bit_length())

@@ -14,13 +14,14 @@ by one, until the index is built anew.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 import pyarrow.compute as pc
 from lance.dataset import Index, LanceOperation, Transaction
 from lance.fragment import LanceFragment
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.lance.columns import CREATED
 from omnigraph.storage.lance.datasets import Handle
 

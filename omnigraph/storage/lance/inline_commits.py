@@ -11,15 +11,23 @@ Invariant: each method is called with the lock held that its paragraph names.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
+import orjson
 from lance import optimize
 from lance.dataset import LanceOperation, Transaction
 from lance.optimize import Compaction, CompactionOptions
 
 from omnigraph.storage.lance.datasets import OPERATION_PROPERTY, Datasets, Handle
 from omnigraph.storage.lance.index_segments import inherited
+from omnigraph.storage.lance.row_versions import (
+    ROWS_REWRITTEN,
+    Joins,
+    has_old_runs,
+    has_recent_runs,
+    joining,
+)
 from omnigraph.storage.records import OperationId
 
 # The stubs of Lance do not know that these are read from text again.
@@ -39,8 +47,16 @@ class InlineResidual:
         transaction.transaction_properties = {OPERATION_PROPERTY: operation}
         return self._datasets.commit(head, transaction)
 
-    def compact(self, head: Handle, *, target_rows: int, folder: str | None = None) -> int:
-        """Rewrite runs of fragments smaller than `target_rows`; how many tasks that took.
+    def compact(
+        self,
+        head: Handle,
+        *,
+        target_rows: int,
+        folder: str | None = None,
+        joins: Joins | None = None,
+    ) -> int:
+        """Rewrite runs of fragments smaller than `target_rows`; how many tasks that took. `joins`
+        joins the row versions of old rows, by default as in a table.
 
         Fragments that the index of another branch covers stay as they are. With the `folder` of the
         dataset, what was written is flushed before a version names it: inside a sidecar that is
@@ -53,13 +69,18 @@ class InlineResidual:
         with self._datasets.lance_call("compact", head.uri):
             plan: Any = Compaction.plan(head, options)
             fixed = inherited(head)
-            tasks = [t for t in plan.tasks if fixed.isdisjoint(f.id for f in t.fragments)]
-            results = [task.execute(head) for task in tasks]
-            if results and folder is not None:
-                self.flush_rewritten(folder, (each.json() for each in results))
-            if results:
-                Compaction.commit(head, results, options)
-        return len(results)
+            planned = [json.loads(task.json()) for task in plan.tasks]
+            tasks = [each for each in planned if fixed.isdisjoint(_numbers(each))]
+            if target_rows > ROWS_REWRITTEN:
+                tasks = [_of_old_rows(each, int(head.version)) for each in tasks]
+            if tasks:
+                tasks = [*tasks, *_with_old_runs(head, tasks, fixed)]
+            rewrites = [str(_Task.from_json(json.dumps(t)).execute(head).json()) for t in tasks]
+            if rewrites and folder is not None:
+                self.flush_rewritten(folder, rewrites)
+            if rewrites:
+                Compaction.commit(head, _results(head, rewrites, joins), options)
+        return len(rewrites)
 
     def flush_rewritten(self, folder: str, rewrites: Iterable[str]) -> None:
         """Return when the files of rewritten fragments are on disk."""
@@ -100,19 +121,59 @@ class InlineResidual:
             )
             return str(task.execute(base).json())
 
-    def commit_rewrites(self, head: Handle, rewrites: Sequence[str]) -> Handle:
+    def commit_rewrites(
+        self, head: Handle, rewrites: Sequence[str], joins: Joins | None = None
+    ) -> Handle:
         """Make rewritten fragments the head. The caller vouches that `head` has the fragments they
         were made of as they were then."""
         with self._datasets.lance_call("commit_rewrites", head.uri):
-            results = [_Result.from_json(_based_on(head, text)) for text in rewrites]
-            Compaction.commit(head, results, CompactionOptions())
+            Compaction.commit(head, _results(head, rewrites, joins), CompactionOptions())
         return head
 
 
-def _based_on(head: Handle, rewrite: str) -> str:
-    """A rewrite as if it had been made of `head`. Lance would take the versions between for a
-    conflict, although they left these fragments alone."""
-    return json.dumps({**json.loads(rewrite), "read_version": int(head.version)})
+def _numbers(task: dict[str, Any]) -> set[int]:
+    """The fragments of a task."""
+    return {int(each["id"]) for each in task["task"]["fragments"]}
+
+
+def _of_old_rows(task: dict[str, Any], version: int) -> dict[str, Any]:
+    """A task without the last fragments whose row versions could not be joined yet: what is large
+    is rarely rewritten, and would keep them. If that leaves less than half, the whole task."""
+    fragments = task["task"]["fragments"]
+    kept = len(fragments)
+    while kept and has_recent_runs(fragments[kept - 1], version):
+        kept -= 1
+    rows = [int(each["physical_rows"]) for each in fragments]
+    return (
+        {**task, "task": {"fragments": fragments[:kept]}}
+        if 2 * sum(rows[:kept]) > sum(rows)
+        else task
+    )
+
+
+def _with_old_runs(
+    head: Handle, tasks: list[dict[str, Any]], fixed: Collection[int]
+) -> Iterator[dict[str, Any]]:
+    """Tasks that rewrite other small fragments by themselves, whose row versions are worth
+    joining."""
+    taken = set(fixed).union(*map(_numbers, tasks))
+    for fragment in head.get_fragments():
+        if fragment.fragment_id not in taken and fragment.physical_rows <= ROWS_REWRITTEN:
+            facts = fragment.metadata.to_json()
+            if has_old_runs(facts, int(head.version)):
+                yield {**tasks[0], "task": {"fragments": [facts]}}
+
+
+def _results(head: Handle, rewrites: Iterable[str], joins: Joins | None) -> list[Any]:
+    """Rewrites as if they had been made of `head`, with the row versions of old rows joined. Lance
+    would take the versions between for a conflict, although they left these fragments alone."""
+    join = joins or joining(head)
+    results = []
+    for text in rewrites:
+        rewrite = {**orjson.loads(text), "read_version": int(head.version)}
+        join(rewrite["new_fragments"], rewrite["original_fragments"])
+        results.append(_Result.from_json(orjson.dumps(rewrite).decode()))
+    return results
 
 
 def rewrite_counts(rewrites: Iterable[str]) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from lance.fragment import FragmentMetadata
 
 from omnigraph.storage.derived.node_file import NO_ROW
 from omnigraph.storage.lance import index_segments
@@ -25,7 +26,7 @@ from omnigraph.storage.lance.columns import (
     is_blob,
     updated_after,
 )
-from omnigraph.storage.lance.datasets import Datasets, Handle
+from omnigraph.storage.lance.datasets import Datasets, Handle, files_of
 from omnigraph.storage.lance.id_index import IdIndex
 from omnigraph.storage.lance.index_segments import IndexFacts, IndexLag
 from omnigraph.storage.lance.row_cache import RowCache
@@ -156,6 +157,15 @@ class TableReader:
         """The fragments of this version, each with the number of its rows."""
         with self._datasets.lance_call("fragments", self.pin.table_key):
             return {each.fragment_id: each.count_rows() for each in self._handle.get_fragments()}
+
+    def consists_of(self, fragments: Sequence[FragmentMetadata]) -> bool:
+        """Whether this version has the rows of these fragments in their order and no others."""
+        with self._datasets.lance_call("fragments", self.pin.table_key):
+            own = self._handle.get_fragments()
+            if any(each.deletion_file() is not None for each in own):
+                return False
+            written = [tuple(file._path for file in each.files) for each in fragments]
+            return [files_of(each) for each in own] == written
 
     def addresses(self, fragments: Sequence[int]) -> pa.Table:
         """The ids of some fragments' rows, each with its row id and its address."""

@@ -2,7 +2,8 @@
 
 Every row written since the low end of a span lies in a fragment the low end does not have and
 carries a newer stamp, and Lance lists the row ids that are gone, so the cost is that of what was
-written between.
+written between. Of a span that is longer than stamps are exact (`row_versions`) the rows of folded
+fragments are read as well, and those that are older than the span are left out by their row ids.
 
 Invariant: an id that is not listed has the same content at both ends, under the same row id. An id
 that is listed may still be equal: rows are written again without being changed.
@@ -18,6 +19,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.storage.lance.columns import ADDRESS, CREATED, KEY, ROW_ID, UPDATED, updated_after
 from omnigraph.storage.lance.datasets import Datasets, Handle, files_of
 from omnigraph.storage.lance.direct_read import DirectReader
+from omnigraph.storage.lance.row_versions import is_exact, next_row_id
 from omnigraph.storage.lance.rowids import rows_by_id
 from omnigraph.storage.records import TablePin
 
@@ -107,7 +109,7 @@ class Ends:
     def changes(self, gone: pa.Array, written: pa.Table, columns: Columns) -> SpanChanges:
         """What was touched, after a read of the low end's rows that are gone, and of those written
         again if rows are requested and few."""
-        existed = pc.less_equal(written[CREATED], int(self.low.version))
+        existed = _existed(self.low, self.high, written)
         before = pc.if_else(existed, written[ROW_ID], pa.scalar(None, pa.uint64())).combine_chunks()
         again = before.drop_null()
         if columns is None or not self._reads_rows(written, len(gone) + len(again)):
@@ -139,18 +141,29 @@ def _written(low: Handle, high: Handle, columns: Columns) -> pa.Table:
     known = {files_of(fragment) for fragment in low.get_fragments()}
     fresh = [fragment for fragment in high.get_fragments() if files_of(fragment) not in known]
     few = _is_few(high, sum(fragment.physical_rows for fragment in fresh))
-    stamps = [KEY, ROW_ID, CREATED]
+    stamps = [KEY, ROW_ID, CREATED, UPDATED]
     shared = {*low.schema.names} & {*high.schema.names}
     if few and columns is not None and shared.issuperset(columns):
         stamps += [ADDRESS, *columns]
     if not fresh:
         return high.scanner(columns=stamps).projected_schema.empty_table()
-    if not few:
-        newer = updated_after(int(low.version))
-        return high.scanner(columns=stamps, filter=newer, fragments=fresh).to_table()
     # Planning a filter takes longer than reading a few rows more.
-    rows = high.scanner(columns=[*stamps, UPDATED], fragments=fresh).to_table()
-    return rows.filter(pc.greater(rows[UPDATED], int(low.version)))
+    newer = None if few else updated_after(int(low.version))
+    rows = high.scanner(columns=stamps, filter=newer, fragments=fresh).to_table()
+    if few:
+        rows = rows.filter(pc.greater(rows[UPDATED], int(low.version)))
+    if is_exact(low, high):
+        return rows
+    # A stamp of old rows is that of the newest of them.
+    again = pc.not_equal(rows[CREATED], rows[UPDATED])
+    return rows.filter(pc.or_(again, pc.invert(_existed(low, high, rows))))
+
+
+def _existed(low: Handle, high: Handle, written: pa.Table) -> pa.ChunkedArray:
+    """Whether rows of the high end are rows of the low one, written again or not."""
+    if is_exact(low, high):
+        return pc.less_equal(written[CREATED], int(low.version))
+    return pc.less(written[ROW_ID], pa.scalar(next_row_id(low), pa.uint64()))
 
 
 def _gone(low: Handle, high: Handle) -> pa.Array:

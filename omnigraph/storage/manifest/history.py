@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from omnigraph.errors import NotFound, Reclaimed
 from omnigraph.lru import Lru
+from omnigraph.storage.lance import row_versions
 from omnigraph.storage.lance.datasets import Datasets, files_of
 from omnigraph.storage.lance.refs import ForkId
 from omnigraph.storage.manifest.lost_commits import LostCommits
@@ -58,11 +59,27 @@ class History:
         self, branch: str = MAIN, *, actor: str | None = None, limit: int | None = None
     ) -> tuple[Commit, ...]:
         """The commits a branch has and inherited, newest first."""
+        if limit is not None and actor is None:
+            newest = self._newest(branch, limit)
+            if newest is not None:
+                return newest
         return _listed(self.dag(branch).values(), _age, actor, limit)
 
     def list_all(self, *, actor: str | None = None, limit: int | None = None) -> tuple[Commit, ...]:
         """The commits of every live branch, newest first."""
         return _listed(self.everything().values(), _moment, actor, limit)
+
+    def _newest(self, branch: str, limit: int) -> tuple[Commit, ...] | None:
+        """The last commits of a branch, if they are among its last manifest versions: these are
+        read without the rest of the history."""
+        state = self._manifest.state(branch)
+        known = self._lineages.get(branch)
+        if known is not None and (known.identity, known.version) == (state.identity, state.version):
+            return None  # all of them are in memory
+        end = state.version + 1
+        last = range(max(0, end - row_versions.EXACT_VERSIONS), end)
+        commits = self._queries.commits_of_versions(state, last)
+        return _listed(commits, _age, None, limit) if len(commits) >= limit else None
 
     def dag(self, branch: str) -> dict[CommitId, Commit]:
         """Every commit a branch can reach, by id."""

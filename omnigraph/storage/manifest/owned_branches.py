@@ -39,6 +39,10 @@ class OwnedBranches:
             if not self._exists(name):
                 self._locks.discard([lock])
 
+    def is_owned(self, name: str) -> bool:
+        """Whether a process owns, or owned until it died, the branch of this name."""
+        return lock_name(_OWNER, name) in self._locks.known(lock_name(_OWNER, ""))
+
     def remove_ownerless(self) -> tuple[str, ...]:
         """Remove the branches whose owners are known to be dead; their names. Best effort: one that
         cannot be removed now is left for the next time."""

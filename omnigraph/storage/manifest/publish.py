@@ -173,8 +173,9 @@ class Publisher:
         rows: list[Row] = [head_row(state.branch, commit.id, change.schema or state.schema)]
         new = (pin for pin in change.new_tables if declaration(pin) not in state.declared)
         rows += (table_row(pin.table_key, pin.location) for pin in new)
-        rows += map(version_row, change.pins)
-        rows += map(tombstone_row, change.tombstones)
+        at = commit.manifest_version
+        rows += (version_row(pin, at) for pin in change.pins)
+        rows += (tombstone_row(stone, at) for stone in change.tombstones)
         rows.append(commit_row(commit))
         with self._datasets.lance_call("stage_publish", state.branch):
             fragments = write_fragments(manifest_batch(rows), state.handle, mode="append")
@@ -228,7 +229,7 @@ def create(
     )
     rows = [head_row(MAIN, genesis, schema)]
     for pin in pins:
-        rows += [table_row(pin.table_key, pin.location), version_row(pin)]
+        rows += [table_row(pin.table_key, pin.location), version_row(pin, 1)]
     rows.append(commit_row(commit))
     batch = manifest_batch(rows)
     metadata = {**batch.schema.metadata, **durability_metadata(durability)}

@@ -7,12 +7,15 @@ its files.
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from lance.fragment import LanceFragment
 
 from omnigraph.storage.lance.columns import ADDRESS, CREATED
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.marks import MarkIndex
+from omnigraph.storage.manifest.published_at import among, between, chosen, versions_of
 from omnigraph.storage.manifest.state import STATE_COLUMNS, State
 from omnigraph.storage.manifest.timeline import TableHistory
 from omnigraph.storage.records import (
@@ -52,15 +55,20 @@ class Queries:
 
     def commits_of_versions(self, state: State, versions: range) -> tuple[Commit, ...]:
         """The commits that a branch has from a range of its manifest versions."""
-        return self.commits(
-            state,
-            f"{ALL_COMMITS} AND {CREATED} >= {versions.start} AND {CREATED} < {versions.stop}",
+        rows = self._lineage(state, f"{ALL_COMMITS} AND {between(state.handle, versions)}")
+        first, end = pa.scalar(versions.start), pa.scalar(versions.stop)
+        return _commits(
+            chosen(rows, lambda at: pc.and_(pc.greater_equal(at, first), pc.less(at, end)))
         )
 
     def commits_at(self, state: State, versions: Iterable[int]) -> tuple[Commit, ...]:
         """The commits that these manifest versions of a branch published."""
-        listed = ", ".join(map(str, versions))
-        return self.commits(state, f"{ALL_COMMITS} AND {CREATED} IN ({listed})")
+        numbers = list(versions)
+        if not numbers:
+            return ()
+        rows = self._lineage(state, f"{ALL_COMMITS} AND {among(state.handle, numbers)}")
+        listed = pa.array(numbers, pa.int64())
+        return _commits(chosen(rows, lambda at: pc.is_in(at, value_set=listed)))
 
     def marked(self, state: State, mark: str) -> Commit | None:
         """The commit of a branch that carries a mark."""
@@ -83,7 +91,7 @@ class Queries:
                 filter=f"{ALL_COMMITS} AND contains(metadata, '\"mark\":')",
                 fragments=list(fragments),
             ).to_table()
-        marked = ((row, decode_mark(row)) for row in rows.to_pylist())
+        marked = ((row, decode_mark(row)) for row in _dated(rows).to_pylist())
         return [
             (row[ADDRESS] >> 32, mark, row[CREATED]) for row, mark in marked if mark is not None
         ]
@@ -92,14 +100,16 @@ class Queries:
         self, state: State, filter: str = ALL_COMMITS, limit: int | None = None
     ) -> tuple[Commit, ...]:
         """The commits that match, or the first of them."""
+        return _commits(_dated(self._lineage(state, filter, limit)))
+
+    def _lineage(self, state: State, filter: str, limit: int | None = None) -> pa.Table:
         with (
             self._manifest.reading(state.branch, state.identity),
             self._datasets.lance_call("scan_lineage", state.branch),
         ):
-            rows = state.handle.scanner(
+            return state.handle.scanner(
                 columns=["object_id", "metadata", CREATED], filter=filter, limit=limit
             ).to_table()
-        return tuple(decode_commit(row, row[CREATED]) for row in rows.to_pylist())
 
     def commits_by_fragment(
         self, state: State, fragments: Sequence[Fragment]
@@ -115,7 +125,7 @@ class Queries:
                 fragments=fragments,
             ).to_table()
         commits: dict[int, dict[CommitId, Commit]] = {f.fragment_id: {} for f in fragments}
-        for row in rows.to_pylist():
+        for row in _dated(rows).to_pylist():
             commit = decode_commit(row, row[CREATED])
             commits[row[ADDRESS] >> 32][commit.id] = commit
         return commits
@@ -133,9 +143,11 @@ class Queries:
                 columns=[*STATE_COLUMNS, CREATED],
                 filter=(
                     f"object_type = '{TABLE_VERSION}' AND location = '{_quoted(location)}' "
-                    f"AND {CREATED} >= {versions.start} AND {CREATED} < {versions.stop}"
+                    f"AND {between(state.handle, versions)}"
                 ),
             ).to_table()
+        first, end = pa.scalar(versions.start), pa.scalar(versions.stop)
+        rows = chosen(rows, lambda at: pc.and_(pc.greater_equal(at, first), pc.less(at, end)))
         pins = [(row[CREATED], decode_pin(row)) for row in rows.to_pylist()]
         return sorted(pins, key=lambda each: (each[0], each[1].version), reverse=True)
 
@@ -149,7 +161,16 @@ class Queries:
                 columns=[*STATE_COLUMNS, CREATED],
                 filter=f"object_type IN ('{TABLE_VERSION}', '{TABLE_TOMBSTONE}')",
             ).to_table()
-        return TableHistory(rows)
+        return TableHistory(_dated(rows))
+
+
+def _dated(rows: pa.Table) -> pa.Table:
+    """Rows with their manifest version in the place of the stamp."""
+    return rows.set_column(rows.column_names.index(CREATED), CREATED, versions_of(rows))
+
+
+def _commits(rows: pa.Table) -> tuple[Commit, ...]:
+    return tuple(decode_commit(row, row[CREATED]) for row in rows.to_pylist())
 
 
 def _quoted(text: str) -> str:

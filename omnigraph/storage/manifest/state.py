@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from lance.fragment import LanceFragment
 
 from omnigraph.errors import PreconditionFailed, SchemaChanged, StorageFailed, VersionMismatch
 from omnigraph.storage import stamp
-from omnigraph.storage.lance.columns import ADDRESS
+from omnigraph.storage.lance import row_versions
+from omnigraph.storage.lance.columns import ADDRESS, CREATED
 from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.lance.derived_bases import fingerprint
 from omnigraph.storage.lance.refs import ForkId
@@ -144,12 +146,7 @@ def read_state(
         rows = _copied(copies, handle)
     if rows is None:
         with datasets.lance_call("scan_manifest", branch):
-            rows = handle.scanner(
-                columns=STATE_COLUMNS,
-                filter=f"object_type <> '{GRAPH_COMMIT}'",
-                fragments=fresh,
-                with_row_address=True,
-            ).to_table()
+            rows = _state_rows(handle, fresh) if known is None else _rows(handle, fresh)
         if known is None and copies is not None:
             _copy(copies, handle, rows)
     pins = tuple(known.pins.values()) if known else ()
@@ -166,6 +163,34 @@ def read_state(
         (known.declared if known else frozenset()) | _declared(rows),
         _head_row(datasets, branch, heads),
     )
+
+
+def _rows(handle: Handle, fragments: list[LanceFragment], further: str = "true") -> pa.Table:
+    """The rows that make a state, of some fragments."""
+    return handle.scanner(
+        columns=STATE_COLUMNS,
+        filter=f"object_type <> '{GRAPH_COMMIT}' AND {further}",
+        fragments=fragments,
+        with_row_address=True,
+    ).to_table()
+
+
+def _state_rows(handle: Handle, fragments: list[LanceFragment]) -> pa.Table:
+    """The same of a whole manifest, without versions of tables that newer ones replaced: those of
+    the last publishes first, and then those of tables that they leave out. The versions of a table
+    count up, on its branches too, so what was published later is higher."""
+    version = int(handle.version)
+    if version <= row_versions.EXACT_VERSIONS:
+        return _rows(handle, fragments)
+    recent = f"{CREATED} > {version - row_versions.EXACT_VERSIONS}"
+    rows = _rows(handle, fragments, f"(object_type <> '{TABLE_VERSION}' OR {recent})")
+    recent_ones = rows.filter(pc.equal(rows["object_type"], TABLE_VERSION))
+    left_out = {folder for _, folder in _declared(rows)} - set(recent_ones["location"].to_pylist())
+    if not left_out:
+        return rows
+    listed = ", ".join("'" + folder.replace("'", "''") + "'" for folder in sorted(left_out))
+    older = f"object_type = '{TABLE_VERSION}' AND location IN ({listed})"
+    return pa.concat_tables([rows, _rows(handle, fragments, older)])
 
 
 def _copied(copies: LocalCopies, handle: Handle) -> pa.Table | None:

@@ -19,6 +19,7 @@ from omnigraph.storage.lance.inline_commits import InlineResidual, rewrite_count
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.lance.written_files import version_path
 from omnigraph.storage.locks.locks import NONE_KEPT, Kept, Locks, hold, hold_if_idle
+from omnigraph.storage.manifest import published_at
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.state import LOCATION, publish_lock
 from omnigraph.storage.names import owner_of
@@ -105,7 +106,9 @@ class Folding:
                 self._manifest.state(branch)
                 before = int(head.version)
                 folder = dataset_folder(LOCATION, owner_of(branch))
-                self._residual.compact(head, target_rows=target, folder=folder)
+                self._residual.compact(
+                    head, target_rows=target, folder=folder, joins=published_at.joining(head)
+                )
                 self._owe(folder, before, int(head.version))
                 self._manifest.state(branch, own=True)
                 self._stats.event("fold.manifest", branch=branch, version=head.version)
@@ -126,7 +129,9 @@ class Folding:
                 self._residual.flush_rewritten(folder, rewrites)
                 version = int(head.version)
                 try:
-                    head = self._residual.commit_rewrites(head, rewrites)
+                    head = self._residual.commit_rewrites(
+                        head, rewrites, published_at.joining(head)
+                    )
                 except CommitRaced as cause:
                     raise StorageFailed("folded __manifest", str(cause)) from cause
                 self._owe(folder, version, int(head.version))

@@ -10,8 +10,10 @@ from hypothesis import HealthCheck, given, settings
 
 import omnigraph as og
 from omnigraph.graph import Graph
+from omnigraph.storage.lance import row_versions
 from omnigraph.storage.manifest import manifest
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.protocol import auto_compaction
 from tests.exec.branching import copy_of, edit, knows, make_template, person
 
 Seen = list[tuple[str, str, Any, Any]]
@@ -166,15 +168,18 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_template(tmp_path_factory.mktemp("history") / "empty.omni")
 
 
-def compare(template: Path, folder: Path, steps: list[tuple[str, str, int]]) -> None:
-    with copy_of(template, folder) as graph:
+def compare(template: Path, folder: Path, steps: list[tuple[str, str, int]], exact: int) -> None:
+    with pytest.MonkeyPatch.context() as patched, copy_of(template, folder) as graph:
+        patched.setattr(row_versions, "EXACT_VERSIONS", exact)
+        patched.setattr(row_versions, "RUNS_FEW", 0)
+        patched.setattr(auto_compaction, "FRAGMENTS_MAX", 4)
         for number, step in enumerate(steps):
             do(graph, step, number)
         for name in NAMES:
             assert seen(graph, name) == listed(graph, name)
 
 
-@given(steps=st.lists(STEPS, min_size=3, max_size=7))
+@given(steps=st.lists(STEPS, min_size=3, max_size=7), exact=st.sampled_from([0, 2, 128]))
 @settings(
     max_examples=6,
     deadline=None,
@@ -182,15 +187,21 @@ def compare(template: Path, folder: Path, steps: list[tuple[str, str, int]]) -> 
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_SV12_history_is_what_the_commits_list(
-    template: Path, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, int]]
+    template: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple[str, str, int]],
+    exact: int,
 ) -> None:
-    compare(template, tmp_path_factory.mktemp("walk") / "g.omni", steps)
+    compare(template, tmp_path_factory.mktemp("walk") / "g.omni", steps, exact)
 
 
 @pytest.mark.slow
-@given(steps=st.lists(STEPS, min_size=5, max_size=40))
+@given(steps=st.lists(STEPS, min_size=5, max_size=40), exact=st.sampled_from([0, 2, 128]))
 @settings(max_examples=60, deadline=None)
 def test_SV12_history_is_what_the_commits_list_at_length(
-    template: Path, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, int]]
+    template: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple[str, str, int]],
+    exact: int,
 ) -> None:
-    compare(template, tmp_path_factory.mktemp("walk") / "g.omni", steps)
+    compare(template, tmp_path_factory.mktemp("walk") / "g.omni", steps, exact)

@@ -65,6 +65,8 @@ def answered_in_shares(
     graph: Graph, plan: ReadPlan, params: Mapping[str, Constant], count: int
 ) -> list[dict[str, Any]] | None:
     """The rows of a plan whose nodes are shared out; None for a plan that cannot be."""
+    if plan.union is not None:
+        return None
     reading, given, snapshot = graph._reading, given_of(plan, params, now_ms()), graph.snapshot()
     plan = cut_plan(plan, given)
     shares = in_shares(plan)

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from omnigraph.exec.topology.edge_delta import EdgeDelta
 from omnigraph.exec.topology.edge_fold import folded_arrays
-from omnigraph.storage.derived import edge_file
 from omnigraph.storage.derived.edge_file import EdgeFile, edge_arrays
 from omnigraph.storage.derived.mapped_file import MappedFile, write_file
 
@@ -54,17 +53,3 @@ def test_TP1_lists_that_are_merged_equal_those_sorted_anew(
     for name, array in expected[1].items():
         assert merged[1][name].tolist() == array.tolist(), name
         assert merged[1][name].dtype == array.dtype, name
-
-
-@settings(max_examples=60, deadline=None)
-@given(pairs=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=20))
-def test_TP1_pairs_that_do_not_fit_into_one_integer_are_sorted_alike(
-    pairs: list[tuple[int, int]],
-) -> None:
-    near, far = np.array(pairs, np.int32).reshape(-1, 2).T
-    wide = near.astype(np.int64) + ((1 << 31) - 8), far.astype(np.int64) + ((1 << 31) - 8)
-    expected = sorted(range(len(pairs)), key=lambda each: (*pairs[each], each))
-    for one, other, offset in ((near, far, 0), (*wide, (1 << 31) - 8)):
-        order, neighbours = edge_file._sorted_pairs(one, other)
-        assert order.tolist() == expected
-        assert neighbours.tolist() == [pairs[each][1] + offset for each in expected]

@@ -71,14 +71,16 @@ def test_TP4_files_lie_beside_the_graph_and_are_copied_by_digest(
 def test_TP4_a_repeated_query_is_one_call_and_a_first_hop_few(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A table without rows has no file, so that the load's own file is of the version it left.
+    monkeypatch.setenv("OMNIGRAPH_TOPOLOGY_ROWS_MIN", "1")
     where = server.place()
     with omnigraph.init(where.uri, SCHEMA, storage_options=where.options) as graph:
         graph.load(people(), "append", type="Person", engine="local")
         graph.load(friendships(), "append", edge="Knows", engine="local")
         graph.optimize()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
-    assert calls_to_first_hop(server, where) <= 20, "nothing of the graph is on this machine"
-    assert calls_to_first_hop(server, where) <= 15, "copies of everything are"
+    assert calls_to_first_hop(server, where) <= 18, "nothing of the graph is on this machine"
+    assert calls_to_first_hop(server, where) <= 12, "copies of everything are"
 
 
 def calls_to_first_hop(server: Server, where: Any) -> int:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import BadRequest, NotFound, RecoveryRequired, StorageFailed
 from omnigraph.storage import failpoints
-from omnigraph.storage.lance import direct_read, spans
+from omnigraph.storage.lance import direct_read, id_index, row_versions, spans
 from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol import auto_compaction
@@ -145,9 +145,17 @@ def patch(store: Store, write: Write, step: Act) -> None:
 
 
 @settings(max_examples=12, deadline=None)
-@given(acts=st.lists(ACTS, min_size=2, max_size=9))
-def test_every_difference_is_listed(acts: list[Act]) -> None:
+@given(
+    acts=st.lists(ACTS, min_size=2, max_size=9),
+    exact=st.sampled_from([0, 0, 3, 128]),
+    is_indexed=st.booleans(),
+)
+def test_every_difference_is_listed(acts: list[Act], exact: int, is_indexed: bool) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        if not is_indexed:  # then Lance replaces rows, under the row ids they have
+            patched.setattr(id_index, "READ_A_LOOKUP", 0)
+        patched.setattr(row_versions, "EXACT_VERSIONS", exact)  # so that folds join their runs
+        patched.setattr(row_versions, "RUNS_FEW", 0)
         patched.setattr(
             auto_compaction, "FRAGMENTS_MAX", 4
         )  # so that versions are folded on the way

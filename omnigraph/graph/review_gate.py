@@ -1,0 +1,104 @@
+"""Approval gate of merges: a policy may demand approvals of a review for merges into a branch.
+
+Invariant: an approval counts if it is of somebody else than the review's author, for the commit
+that the source is at now, by an actor whom the policy allows to review this target today. A merge
+that passes is bound to that commit, so approvals of it are approvals of what is published.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from omnigraph.errors import ApprovalsMissing, NotFound, OmnigraphError
+from omnigraph.graph.policy_guard import PolicyGuard
+from omnigraph.graph.review_records import MERGED, OPEN, Review, ReviewRecords
+from omnigraph.policy.actions import Action
+from omnigraph.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewGate:
+    """Decides whether merges have the approvals that they need, for one handle of a graph."""
+
+    store: Store
+    guard: PolicyGuard
+    records: ReviewRecords
+
+    def required(self, target: str) -> int:
+        """How many approvals a merge into a branch needs."""
+        policy = self.guard.policy
+        return 0 if policy is None else policy.file.merges.approvals_for(target.strip())
+
+    def require(self, source: str, target: str, actor: str | None) -> Review | None:
+        """The review whose approvals let a merge through, with the commit that they are for; None
+        where none is needed; else `ApprovalsMissing`."""
+        required = self.required(target)
+        if not required:
+            return None
+        head = self.store.snapshot(source.strip()).commit_id
+        branches = source.strip(), target.strip()
+        nearest: tuple[int, str | None] = (0, None)
+        for review in self.records.open():
+            if (review.source, review.target) != branches:
+                continue
+            count = self.count(review, head)
+            if count >= required:
+                return replace(review, source_commit=head)
+            nearest = max(nearest, (count, review.id), key=lambda each: (each[0], each[1] or ""))
+        approvals, review_id = nearest
+        raise ApprovalsMissing(
+            Action.BRANCH_MERGE,
+            actor,
+            *branches,
+            approvals=approvals,
+            required=required,
+            review=review_id,
+        )
+
+    def count(self, review: Review, head: str | None) -> int:
+        """How many approvals of a review count."""
+        actors = {each.actor for each in review.approvals if each.source_commit == head}
+        return sum(self._counts(review, actor) for actor in actors)
+
+    def _counts(self, review: Review, actor: str) -> bool:
+        if actor == review.author:
+            return False
+        policy = self.guard.policy
+        if policy is None:
+            return True
+        return policy.decide(actor, Action.REVIEW, review.source, review.target).allowed
+
+    def shown(self, review: Review) -> Review:
+        """A review as it stands now: lapsed approvals, and a merge whose end nobody noted."""
+        if review.state == OPEN:
+            review = self._settled(review)
+        head = None
+        with suppress(NotFound):
+            head = self.store.snapshot(review.source).commit_id
+        approvals = tuple(
+            replace(each, is_current=each.source_commit == head) for each in review.approvals
+        )
+        required = self.required(review.target)
+        return replace(review, source_commit=head, approvals=approvals, required_approvals=required)
+
+    def _settled(self, review: Review) -> Review:
+        """An open review, or a merged one if its merge was published before it was noted."""
+        commit = None
+        with suppress(NotFound):
+            commit = self.store.marked(review.target, review.mark)
+        if commit is None:
+            return review
+        return self.note_merged(review, commit.actor, commit.id, commit.created_at)
+
+    def note_merged(
+        self, review: Review, actor: str | None, commit_id: str | None, at: int | None = None
+    ) -> Review:
+        """Write down that a review is merged. The merge stands, whatever comes of the note."""
+
+        def merged(stored: Review) -> Review:
+            if stored.state == MERGED:
+                return stored
+            return stored.ended(MERGED, actor, commit_id, at)
+
+        with suppress(OmnigraphError):  # a read-only handle; the next one that writes notes it
+            return self.records.change(review.id, merged)
+        return merged(review)

@@ -1,0 +1,238 @@
+"""Dataclasses (`dataclasses.dataclass`) that are cheap to define: one generated method, not six.
+
+The standard library compiles `__init__`, `__repr__`, `__eq__`, `__hash__`, `__setattr__` and
+`__delattr__` for every class, which takes half a millisecond: a process that follows one step of a
+graph would spend a third of its start on it. Here only `__init__` is compiled, and the others
+are shared functions.
+
+Invariant: a class behaves as the standard library's would. What is not plain (class variables,
+ordering, slots or a method that the class has by itself) is left to the standard
+library. `fields`, `replace`, `asdict`, pickling, copying and `match` work as they do there.
+"""
+
+import dataclasses
+from abc import update_abstractmethods
+from collections.abc import Callable
+from inspect import get_annotations
+from operator import attrgetter
+from reprlib import recursive_repr
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as dataclass
+else:
+
+    def dataclass(cls=None, /, *, frozen=False, slots=False, eq=True, **more):
+        """Make a class a dataclass."""
+
+        def made(own):
+            if more or not _is_plain(own):
+                return dataclasses.dataclass(frozen=frozen, slots=slots, eq=eq, **more)(own)
+            return _made(own, frozen=frozen, slots=slots, eq=eq)
+
+        return made if cls is None else made(cls)
+
+
+_ODD = ("ClassVar", "InitVar", "KW_ONLY")
+_MISSING = dataclasses.MISSING
+_STATED = frozenset(
+    f"__{name}__"
+    for name in (
+        *("init", "repr", "eq", "hash", "setattr", "delattr"),
+        *("slots", "getstate", "setstate", "match_args"),
+    )
+)
+"""A class that has one of these by itself is not plain."""
+
+
+class _Params:
+    """What a dataclass that inherits from another asks of it."""
+
+    __slots__ = ("eq", "frozen", "init", "order", "repr", "unsafe_hash")
+
+    def __init__(self, *, eq: bool, frozen: bool) -> None:
+        self.eq, self.frozen = eq, frozen
+        self.init, self.repr, self.order, self.unsafe_hash = True, True, False, False
+
+
+def _is_plain(cls: type) -> bool:
+    for name, kind in get_annotations(cls).items():
+        default = cls.__dict__.get(name, _MISSING)
+        if isinstance(default, dataclasses.Field):
+            default = default.default
+        if any(word in str(kind) for word in _ODD) or type(default).__hash__ is None:
+            return False
+    return _STATED.isdisjoint(cls.__dict__)
+
+
+def _made(cls: Any, *, frozen: bool, slots: bool, eq: bool) -> Any:
+    fields: dict[str, Any] = {}
+    for base in reversed(cls.__mro__[1:]):
+        for field in getattr(base, "__dataclass_fields__", {}).values():
+            fields[field.name] = field
+    own = _own_fields(cls)
+    fields.update((field.name, field) for field in own)
+    if slots:
+        cls = _slotted(cls, [field.name for field in own])
+    cls.__dataclass_fields__ = fields
+    cls.__dataclass_params__ = _Params(eq=eq, frozen=frozen)
+    stated = [field for field in fields.values() if field.init and not field.kw_only]
+    cls.__init__ = _init(cls, list(fields.values()), frozen=frozen)
+    type.__setattr__(cls, "__match_args__", tuple(field.name for field in stated))
+    cls.__repr__ = _repr([field.name for field in fields.values() if field.repr])
+    if eq:
+        _compared(cls, fields, frozen=frozen)
+    if frozen:
+        _freeze(cls, frozenset(fields))
+        if slots:
+            cls.__getstate__, cls.__setstate__ = _state, _restore
+    update_abstractmethods(cls)
+    return cls
+
+
+def _own_fields(cls: Any) -> list[Any]:
+    own = []
+    for name, kind in get_annotations(cls).items():
+        default = cls.__dict__.get(name, _MISSING)
+        field: Any = default
+        if not isinstance(default, dataclasses.Field):
+            field = dataclasses.field(default=default)
+        elif field.default is _MISSING:
+            delattr(cls, name)
+        else:
+            setattr(cls, name, field.default)
+        field.name, field.type, field.kw_only = name, kind, field.kw_only is True
+        field._field_type = dataclasses._FIELD  # type: ignore[attr-defined]
+        own.append(field)
+    return own
+
+
+def _slotted(cls: Any, names: list[str]) -> Any:
+    """The class once more, with slots: a class cannot get them later."""
+    inherited = {slot for base in cls.__mro__[1:-1] for slot in base.__dict__.get("__slots__", ())}
+    content = dict(cls.__dict__)
+    for name in (*names, "__dict__", "__weakref__"):
+        content.pop(name, None)
+    content["__slots__"] = tuple(name for name in names if name not in inherited)
+    slotted: Any = type(cls)(cls.__name__, cls.__bases__, content)
+    slotted.__qualname__ = cls.__qualname__
+    return slotted
+
+
+def _init(cls: Any, fields: list[Any], *, frozen: bool) -> Any:
+    known: dict[str, Any] = {"_set": object.__setattr__, "_missing": _MISSING}
+    body = []
+    for field in fields:
+        value = _value(field, known, has_slots="__slots__" in cls.__dict__)
+        if value is not None:
+            name = field.name
+            body.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
+    if hasattr(cls, "__post_init__"):
+        body.append("self.__post_init__()")
+    text = f"def __init__({_parameters(fields)}):\n " + "\n ".join(body or ["pass"])
+    exec(text, known)
+    init = known["__init__"]
+    init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+    return init
+
+
+def _value(field: Any, known: dict[str, Any], *, has_slots: bool) -> str | None:
+    """The expression for a field's value; None for a field that `__init__` does not set."""
+    name: str = field.name
+    if field.default_factory is not _MISSING:
+        known[f"_make_{name}"] = field.default_factory
+        made = f"_make_{name}()"
+        return f"{made} if {name} is _missing else {name}" if field.init else made
+    if field.default is not _MISSING:
+        known[f"_default_{name}"] = field.default
+        if not field.init:
+            return f"_default_{name}" if has_slots else None  # else the class has it
+    return name if field.init else None
+
+
+def _parameters(fields: list[Any]) -> str:
+    stated = [field for field in fields if field.init]
+    given, named = (
+        [each for each in stated if each.kw_only is is_named] for is_named in (False, True)
+    )
+    optional = [_default(each) is not None for each in given]
+    if optional != sorted(optional):
+        late = given[len(optional) - 1 - optional[::-1].index(False)].name
+        raise TypeError(f"non-default argument {late!r} follows default argument")
+    texts = [f"{each.name}{_default(each) or ''}" for each in (*given, *named)]
+    return ", ".join(
+        ["self", *texts[: len(given)], *(["*"] if named else []), *texts[len(given) :]]
+    )
+
+
+def _default(field: Any) -> str | None:
+    if field.default_factory is not _MISSING:
+        return "=_missing"
+    return None if field.default is _MISSING else f"=_default_{field.name}"
+
+
+def _repr(names: list[str]) -> Callable[[Any], str]:
+    @recursive_repr()
+    def __repr__(self: Any) -> str:
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"{self.__class__.__qualname__}({values})"
+
+    return __repr__
+
+
+def _compared(cls: Any, fields: dict[str, Any], *, frozen: bool) -> None:
+    cls.__eq__ = _equal(_values([field.name for field in fields.values() if field.compare]))
+    hashed = [
+        field.name
+        for field in fields.values()
+        if (field.compare if field.hash is None else field.hash)
+    ]
+    cls.__hash__ = _hash(_values(hashed)) if frozen else None
+
+
+def _values(names: list[str]) -> Callable[[Any], Any]:
+    if not names:
+        return lambda self: ()
+    if len(names) == 1:
+        single = attrgetter(names[0])
+        return lambda self: (single(self),)
+    return attrgetter(*names)
+
+
+def _equal(values: Callable[[Any], Any]) -> Callable[[Any, object], Any]:
+    def __eq__(self: Any, other: object) -> Any:
+        if other.__class__ is self.__class__:
+            return values(self) == values(other)
+        return NotImplemented
+
+    return __eq__
+
+
+def _hash(values: Callable[[Any], Any]) -> Callable[[Any], int]:
+    def __hash__(self: Any) -> int:
+        return hash(values(self))
+
+    return __hash__
+
+
+def _freeze(cls: Any, names: frozenset[str]) -> None:
+    def __setattr__(self: Any, name: str, value: object) -> None:
+        if type(self) is cls or name in names:
+            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+        super(cls, self).__setattr__(name, value)
+
+    def __delattr__(self: Any, name: str) -> None:
+        if type(self) is cls or name in names:
+            raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+        super(cls, self).__delattr__(name)
+
+    cls.__setattr__, cls.__delattr__ = __setattr__, __delattr__
+
+
+def _state(self: Any) -> list[Any]:
+    return [getattr(self, field.name) for field in dataclasses.fields(self)]
+
+
+def _restore(self: Any, state: list[Any]) -> None:
+    for field, value in zip(dataclasses.fields(self), state, strict=True):
+        object.__setattr__(self, field.name, value)

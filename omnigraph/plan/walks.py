@@ -1,0 +1,320 @@
+"""Type checking of walks: the edges a traversal may take, and conditions on what lies on its way.
+
+Invariant: a walk knows the type of every node it can stop at before it starts, so each condition on
+its edges and nodes is checked once a type. What is not about the way is a condition of the row.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.language.query import ast
+from omnigraph.plan import ir
+from omnigraph.plan.conditions import condition_predicate, expression_value
+from omnigraph.plan.expressions import conjunction, needs, type_of
+from omnigraph.plan.scope import EdgeVar, Names, NodeVar, PathVar, Scope
+from omnigraph.plan.typed import TypedWalk
+from omnigraph.types import Span, TableKey
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """An edge type as a walk takes it: from a node of one type to one of another."""
+
+    edge: EdgeType
+    direction: ir.Direction
+    source: NodeType
+    target: NodeType
+
+    @property
+    def back(self) -> "Way":
+        back = {
+            ir.Direction.OUT: ir.Direction.IN,
+            ir.Direction.IN: ir.Direction.OUT,
+            ir.Direction.BOTH: ir.Direction.BOTH,
+        }
+        return Way(self.edge, back[self.direction], self.target, self.source)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The ways of a walk from left to right, and the types of its ends."""
+
+    ways: tuple[Way, ...]
+    left: NodeType
+    right: NodeType
+
+
+def is_walk(traversal: ast.Traversal) -> bool:
+    """Whether a traversal is more than a step or a plain hop range."""
+    on_the_way = traversal.where is not None or traversal.by is not None
+    return (
+        len(traversal.edges) > 1
+        or traversal.is_any
+        or traversal.via is not None
+        or traversal.by is not None
+        or (traversal.edge_variable is not None and traversal.hops is not None and on_the_way)
+    )
+
+
+# ---- which edges
+
+
+def ends_of(
+    names: Names,
+    traversal: ast.Traversal,
+    ends: tuple[NodeType | None, NodeType | None],
+    hops: tuple[int, int],
+) -> Ends:
+    """The ways along several edge types, and the type of an end that has none yet."""
+    left, right = ends
+    if left is None and right is None:
+        text = f"neither ${traversal.left.name} nor ${traversal.right.name} has a type"
+        hint = f"write ${traversal.left.name}: Type before the walk"
+        raise names.fail(traversal.span, text, code="T5", hint=hint)
+    ways = tuple(
+        way for edge in _edges(names, traversal) for way in _ways(names, traversal, edge, ends)
+    )
+    if left is not None:
+        reached, used = _reachable(ways, names.types_of(left), hops)
+        right = _end(names, traversal, traversal.right, reached, right, left)
+    else:
+        assert right is not None
+        backward = tuple(way.back for way in ways)
+        reached, used_back = _reachable(backward, names.types_of(right), hops)
+        left = _end(names, traversal, traversal.left, reached, None, right)
+        used = tuple(way.back for way in used_back)
+    if not traversal.is_any:
+        _require_used(names, traversal, used, (left, right))
+    return Ends(used, left, right)
+
+
+def _edges(names: Names, traversal: ast.Traversal) -> Iterator[EdgeType]:
+    if traversal.is_any:
+        yield from names.catalog.edges.values()
+        return
+    seen = set[str]()
+    for name in traversal.edges:
+        edge = names.edge(name, "T4")
+        if edge.name not in seen:
+            yield edge
+        seen.add(edge.name)
+
+
+def _ways(
+    names: Names,
+    traversal: ast.Traversal,
+    edge: EdgeType,
+    ends: tuple[NodeType | None, NodeType | None],
+) -> Iterator[Way]:
+    """Both ways, or the one that the types of the ends demand; forwards if they demand none."""
+    nodes = names.catalog.nodes
+    forward = Way(edge, ir.Direction.OUT, nodes[edge.source], nodes[edge.target])
+    if traversal.undirected and edge.source == edge.target:
+        yield Way(edge, ir.Direction.BOTH, forward.source, forward.target)
+    elif traversal.undirected:
+        yield from (forward, forward.back)
+    else:
+        yield forward if _is_forward(names, edge, *ends) else forward.back
+
+
+def _is_forward(
+    names: Names, edge: EdgeType, left: NodeType | None, right: NodeType | None
+) -> bool:
+    for bound, near, far in ((left, edge.source, edge.target), (right, edge.target, edge.source)):
+        types = set[str]() if bound is None else {each.name for each in names.types_of(bound)}
+        if near in types or far in types:
+            return near in types
+    return True
+
+
+def _reachable(
+    ways: tuple[Way, ...], starts: tuple[NodeType, ...], hops: tuple[int, int]
+) -> tuple[dict[str, NodeType], tuple[Way, ...]]:
+    """The types that a walk can end at, and the ways it can take."""
+    low, high = hops
+    types = {way.source.name for way in ways}
+    reached, used = dict[str, NodeType](), dict[Way, None]()
+    at = {start.name for start in starts}
+    for hop in range(1, min(high, low + (len(types) + 1) ** 2) + 1):
+        taken = [way for way in ways if way.source.name in at]
+        used.update(dict.fromkeys(taken))
+        at = {way.target.name for way in taken}
+        if hop >= low:
+            reached.update({way.target.name: way.target for way in taken})
+    return reached, tuple(way for way in ways if way in used)
+
+
+def _end(
+    names: Names,
+    traversal: ast.Traversal,
+    variable: ast.Variable,
+    reached: dict[str, NodeType],
+    bound: NodeType | None,
+    start: NodeType,
+) -> NodeType:
+    """The type at the other end of a walk."""
+    if bound is not None and any(each.name in reached for each in names.types_of(bound)):
+        return bound
+    if bound is None and len(reached) == 1:
+        return next(iter(reached.values()))
+    if bound is None and reached:
+        listed = " or ".join(f"a {name}" for name in sorted(reached))
+        hint = f"write ${variable.name}: {min(reached)}"
+        raise names.fail(variable.span, f"${variable.name} can be {listed}", code="T5", hint=hint)
+    goal = "anything" if bound is None else f"a {bound.name}"
+    text = f"no walk along these edges leads from a {start.name} to {goal}"
+    raise names.fail(traversal.span, text, code="T5")
+
+
+def _require_used(
+    names: Names, traversal: ast.Traversal, used: tuple[Way, ...], ends: tuple[NodeType, NodeType]
+) -> None:
+    """T5 for an edge among alternatives that no walk between the two ends can take."""
+    known = {way.edge.name for way in used}
+    for name in traversal.edges:
+        edge = names.edge(name, "T4")
+        if edge.name not in known:
+            text = (
+                f"{edge.name} goes from {edge.source} to {edge.target} and is never reached "
+                f"from a {ends[0].name}"
+            )
+            raise names.fail(name.span, text, code="T5", hint="leave it out")
+
+
+# ---- what lies on the way
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """The parts of `where` that are about the edges and nodes on the way, and the others."""
+
+    of_way: tuple[ast.Expr, ...]
+    of_row: tuple[ast.Expr, ...]
+
+
+def conditions_of(traversal: ast.Traversal, *, is_walk: bool) -> Conditions:
+    """The conjuncts of a traversal's condition."""
+    where = traversal.where
+    parts = where.conditions if isinstance(where, ast.And) else () if where is None else (where,)
+    local = set[str]()
+    if is_walk:
+        names = (traversal.edge_variable, traversal.via)
+        local = {each.name for each in names if each is not None}
+    of_way = tuple(part for part in parts if not local.isdisjoint(_variables(part)))
+    return Conditions(of_way, tuple(part for part in parts if part not in of_way))
+
+
+def typed_walk(
+    scope: Scope,
+    traversal: ast.Traversal,
+    ways: Iterable[Way],
+    of_way: tuple[ast.Expr, ...],
+    path: PathVar | None,
+    mode: ir.PathMode,
+) -> TypedWalk:
+    """A walk along ways that lead away from its anchor."""
+    edge_var = _local(scope, traversal.edge_variable)
+    via_var = _local(scope, traversal.via)
+    names = {v.name for v in (traversal.edge_variable, traversal.via) if v is not None}
+    of_edges = [part for part in of_way if not _mentions(part, traversal.via)]
+    of_nodes = [part for part in of_way if _mentions(part, traversal.via)]
+    for part in of_nodes:
+        if _mentions(part, traversal.edge_variable):
+            raise _mixed(scope, part, names)
+    legs = tuple(_leg(scope, traversal, way, edge_var, of_edges) for way in ways)
+    via = tuple(_via(scope, traversal, legs, via_var, of_nodes)) if of_nodes else ()
+    return TypedWalk(legs, edge_var, via_var, via, mode, path)
+
+
+def _local(scope: Scope, variable: ast.Variable | None) -> ir.Var | None:
+    if variable is None or variable.name == ast.ANONYMOUS:
+        return None
+    names, name = scope.names, variable.name
+    if scope.find(name) or scope.element(name) or scope.path(name) or name in names.parameters:
+        hint = "what is on the way needs a name of its own"
+        raise names.fail(variable.span, f"${name} is bound already", code="T23", hint=hint)
+    return ir.Var(name)
+
+
+def _leg(
+    scope: Scope,
+    traversal: ast.Traversal,
+    way: Way,
+    edge_var: ir.Var | None,
+    conditions: list[ast.Expr],
+) -> ir.Leg:
+    inner = scope.inner()
+    if edge_var is not None:
+        inner.bind(edge_var, EdgeVar(edge_var, way.edge))
+    where = _condition(inner, conditions, edge_var)
+    weight = None if traversal.by is None else _weight(inner, traversal.by, edge_var)
+    return ir.Leg(way.edge.table, way.direction, way.source.table, way.target.table, where, weight)
+
+
+def _via(
+    scope: Scope,
+    traversal: ast.Traversal,
+    legs: tuple[ir.Leg, ...],
+    via_var: ir.Var | None,
+    conditions: list[ast.Expr],
+) -> Iterator[tuple[TableKey, ir.Expr]]:
+    """The condition on the nodes of each type that a walk can pass."""
+    assert via_var is not None
+    passed = {leg.target for leg in legs} & {leg.source for leg in legs}
+    for node in scope.names.catalog.nodes.values():
+        if node.table in passed:
+            inner = scope.inner()
+            inner.bind(via_var, NodeVar(via_var, node))
+            where = _condition(inner, conditions, via_var)
+            assert where is not None
+            yield node.table, where
+
+
+def _condition(scope: Scope, parts: list[ast.Expr], own: ir.Var | None) -> ir.Expr | None:
+    typed = list[ir.Expr]()
+    for part in parts:
+        typed.append(condition_predicate(scope, part, _no_block))
+        if needs(typed[-1]) - {own}:
+            raise _mixed(scope, part, {own} if own else set())
+    return conjunction(typed)
+
+
+def _weight(scope: Scope, by: ast.Expr, own: ir.Var | None) -> ir.Expr:
+    weight = expression_value(scope, by, _no_block)
+    if not type_of(weight).is_numeric:
+        text = f"a weight is a number, this is {type_of(weight)}"
+        raise scope.names.fail(by.span, text, code="T7")
+    if needs(weight) != {own}:
+        text = "a weight is made of the edge on the way"
+        hint = "give the edge a name: $a $k:edge* $b by $k.property"
+        raise scope.names.fail(by.span, text, code="T7", hint=hint)
+    return weight
+
+
+def _mixed(scope: Scope, part: ast.Expr, own: Iterable[str]) -> Exception:
+    listed = " or ".join(f"${name}" for name in sorted(own))
+    text = f"a condition on the way of a walk reads one of its edges or nodes alone ({listed})"
+    hint = "write a condition of its own for each, joined by and"
+    return scope.names.fail(part.span, text, code="T23", hint=hint)
+
+
+def _no_block(scope: Scope, _clauses: tuple[ast.Clause, ...], span: Span, _exists: bool) -> ir.Slot:
+    text = "a condition on the way of a walk takes no pattern"
+    raise scope.names.fail(span, text, code="T23", hint="compare properties")
+
+
+def _mentions(part: ast.Expr, variable: ast.Variable | None) -> bool:
+    return variable is not None and variable.name in _variables(part)
+
+
+def _variables(part: Any) -> set[str]:
+    """The names of the variables that an expression mentions."""
+    if isinstance(part, ast.Variable):
+        return {part.name}
+    if isinstance(part, tuple):
+        return set[str]().union(*map(_variables, part))
+    if not is_dataclass(part):
+        return set()
+    return set[str]().union(*(_variables(getattr(part, f.name)) for f in fields(part)))

@@ -1,0 +1,137 @@
+"""Every reader knows the manifest version of every commit, also when folds took its stamp."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+
+from omnigraph.errors import Conflict, RecoveryRequired
+from omnigraph.storage import failpoints
+from omnigraph.storage.lance import row_versions
+from omnigraph.storage.lance.columns import CREATED
+from omnigraph.storage.manifest import publish as publish_module
+from omnigraph.storage.manifest.state import LOCATION
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.protocol import auto_compaction
+from omnigraph.storage.records import Commit, Row
+from omnigraph.storage.store import Store
+from tests.storage.world import CITY, PERSON, Where, append, content, heads_agree
+
+
+@pytest.fixture(autouse=True)
+def folds_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_versions, "EXACT_VERSIONS", 3)
+    monkeypatch.setattr(row_versions, "RUNS_FEW", 0)
+    monkeypatch.setattr(auto_compaction, "FRAGMENTS_MAX", 4)
+
+
+def without_stamp(store: Store, branch: str | None = None) -> int:
+    """How many rows of the manifest lost their stamp."""
+    handle = store.datasets.open(LOCATION, branch)
+    return int(handle.count_rows(f"{CREATED} = 0"))
+
+
+def agrees(store: Store, where: Where, commits: list[Commit], branch: str = MAIN) -> None:
+    """Every way to look a commit up, in a process that has seen nothing."""
+    other = where.open()
+    versions = {each.id: each.manifest_version for each in commits}
+    listed = other.history.list(branch)
+    assert {c.id: c.manifest_version for c in listed if c.id in versions} == versions
+    for limit in (0, 1, 2, 7, 1_000):
+        assert where.open().history.list(branch, limit=limit) == listed[:limit]
+    line = list(where.open().history.first_parents(listed[0]))
+    assert [each.id for each in line] == [each.id for each in listed]
+    state = other.manifest.state(branch)
+    assert state.pins == store.manifest.state(branch).pins
+    assert other.queries.commits_at(state, [commits[0].manifest_version]) == (commits[0],)
+    history = other.queries.table_history(state)
+    for commit in commits:
+        seen = {pin for pin in other.history.snapshot(commit.id).tables.values()}
+        assert history.pins_at([commit.manifest_version]) == seen
+    location = state.pins[PERSON].location
+    whole = range(state.version + 1)
+    pins = [pin for pin in history.all if pin.location == location]
+    assert [pin for _, pin in other.queries.versions_of_table(state, location, whole)] == sorted(
+        pins, key=lambda pin: pin.version, reverse=True
+    )
+
+
+def test_commits_and_tables_are_dated_without_stamps(store: Store, local: Where) -> None:
+    commits = [append(store, PERSON, f"r{number}") for number in range(9)]
+    commits += [append(store, CITY, f"c{number}") for number in range(9)]
+    assert without_stamp(store) > 10
+    agrees(store, local, commits)
+    store.branches.create("b")
+    own = [append(store, PERSON, f"b{number}", branch="b") for number in range(12)]
+    assert without_stamp(store, "b") > without_stamp(store)
+    agrees(store, local, commits + own, "b")
+
+
+def naming(change: Callable[[Row], Row], real: Callable[..., Row]) -> Callable[..., Row]:
+    return lambda *arguments: change(real(*arguments))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda row: {**row, "metadata": _other(row["metadata"])},
+        lambda row: {**row, "metadata": (row["metadata"] or "").replace("manifest_version", "mv")},
+    ],
+    ids=["rebased", "earlier program"],
+)
+def test_a_row_that_names_another_version_or_none_keeps_its_stamp(
+    store: Store,
+    local: Where,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Row], Row],
+) -> None:
+    for name in ("commit_row", "version_row"):
+        monkeypatch.setattr(publish_module, name, naming(change, getattr(publish_module, name)))
+    commits = [append(store, PERSON, f"r{number}") for number in range(12)]
+    agrees(store, local, commits)
+    assert store.stats.view().events["fold.manifest"] >= 2
+
+
+def _other(metadata: str) -> str:
+    """Names the version before the one that it named."""
+    head, mark, tail = metadata.partition('"manifest_version":')
+    digits = "".join(each for each in tail[:6] if each.isdigit())
+    return f"{head}{mark}{int(digits) - 1}{tail.removeprefix(digits)}"
+
+
+@pytest.mark.parametrize("name", failpoints.FOLD)
+def test_r2_a_fold_that_stops_anywhere_loses_no_commit_and_no_date(
+    store: Store, local: Where, name: str
+) -> None:
+    commits = [append(store, PERSON, f"r{number}") for number in range(8)]
+    for number in range(8, 24):
+        if number % 5 == 0:
+            with failpoints.armed(name, "raise", 1), suppress(RecoveryRequired, RuntimeError):
+                append(store, PERSON, f"r{number}")
+            store = local.open()
+        else:
+            commits.append(append(store, PERSON, f"r{number}"))
+    acknowledged = {each.id for each in commits}
+    assert acknowledged <= {each.id for each in store.history.list()}
+    agrees(store, local, commits)
+    assert heads_agree(store)
+
+
+def test_c4_writers_and_folds_of_two_processes_date_every_commit(local: Where) -> None:
+    stores = (local.create(), local.open())
+
+    def written(nth: int) -> list[Commit]:
+        commits = []
+        for number in range(15):
+            while True:
+                with suppress(Conflict):
+                    commits.append(append(stores[nth], (PERSON, CITY)[nth], f"r{number}"))
+                    break
+        return commits
+
+    with ThreadPoolExecutor(2) as pool:
+        commits = [each for part in pool.map(written, (0, 1)) for each in part]
+    assert without_stamp(stores[0]) > 10
+    assert len(content(local.open())[PERSON]) == 15
+    agrees(stores[0], local, commits)
