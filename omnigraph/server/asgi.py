@@ -47,7 +47,7 @@ from omnigraph.server.served import ServedGraphs
 from omnigraph.server.status import error_answer
 from omnigraph.server.stored_routes import in_lane
 from omnigraph.server.ui.ui_events import commit_events
-from omnigraph.server.ui.ui_front import ServerPages, address_of_page
+from omnigraph.server.ui.ui_front import ServerPages, address_of_page, kept_apart
 from omnigraph.server.ui.ui_table import EVENTS, PAGES
 from omnigraph.server.watchdog import Watchdog
 from omnigraph.storage.stamp import INTERNAL_SCHEMA_VERSION
@@ -180,7 +180,7 @@ class ServerApp:
             if error.is_fault:
                 self.log.fault(request_id, cause)
             if is_page:
-                answer = self._pages.refusal(error, headers, address, scope["method"])
+                answer = self._pages.refusal(error, address, scope["method"])
                 return await self._sender.send(answer, scope, receive, send, request_id)
             document = msgspec.to_builtins(error.body)
             if endpoint is not None and endpoint.flat:
@@ -288,12 +288,8 @@ class ServerApp:
             return Answer(media="text/event-stream", headers=dict(_UNBUFFERED), events=stream)
         if endpoint.lane is Lane.WRITE:
             stack.enter_context(self._admission.admitted(call.actor, len(call.body)))
-            answer = await self._run_write(endpoint, call)
-        else:
-            answer = await self._run_read(endpoint, call, receive)
-        if call.visit is not None and call.visit.cookie is not None:
-            answer.headers.setdefault("Set-Cookie", call.visit.cookie)
-        return answer
+            return kept_apart(await self._run_write(endpoint, call), call)
+        return kept_apart(await self._run_read(endpoint, call, receive), call)
 
     async def _denied(
         self,

@@ -116,9 +116,7 @@ class ServerPages:
         if endpoint.method == "POST":
             self.sessions.require_own_form(call.headers, form_fields(call.body), call.actor)
 
-    def refusal(
-        self, error: ErrorAnswer, headers: RequestHeaders, address: str, method: str
-    ) -> Answer:
+    def refusal(self, error: ErrorAnswer, address: str, method: str) -> Answer:
         """An error as a page; a browser that is not signed in is led to where it can."""
         if error.status == 401 and method == "GET":
             return moved(f"{_SIGN_IN}?next={quote(address, safe='')}")
@@ -138,6 +136,13 @@ class ServerPages:
             "live": None,
             "section": "",
         }
+
+
+def kept_apart(answer: Answer, call: RouteCall) -> Answer:
+    """An answer with the cookie that tells a new browser from others."""
+    if call.visit is not None and call.visit.cookie is not None:
+        answer.headers.setdefault("Set-Cookie", call.visit.cookie)
+    return answer
 
 
 def filled(query: QueryParams) -> QueryParams:
