@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.upkeep.index_states import IndexState
     from omnigraph.exec.upkeep.optimize import OptimizeReport
     from omnigraph.graph import Graph, backup, init, open
+    from omnigraph.graph.embed_verb import EmbedResult
     from omnigraph.graph.review_records import Review, ReviewApproval, ReviewComment
     from omnigraph.policy import Policy, TargetCheck
     from omnigraph.remote import connect
@@ -111,6 +112,7 @@ __all__ = [
     "ConstraintViolated",
     "ConsumerLapsed",
     "EdgeCount",
+    "EmbedResult",
     "EmbeddingFailed",
     "EntityHistory",
     "EntityRevision",
@@ -195,6 +197,7 @@ _LOADED_LATER = {
     "EdgeCount": "exec.changes.entity_view",
     "EntityHistory": "exec.changes.entity_history",
     "EntityRevision": "exec.changes.entity_history",
+    "EmbedResult": "graph.embed_verb",
     "EntityView": "exec.changes.entity_view",
     "ExportResult": "exec.changes.export",
     "FeedConsumer": "exec.changes.consumers",

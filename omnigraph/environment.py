@@ -62,6 +62,10 @@ class ChoiceVariable:
             raise _unusable(self.name, text, f"use {self.allowed}")
         return text
 
+    def is_set(self, env: Mapping[str, str] | None = None) -> bool:
+        """Whether somebody chose, be it the default."""
+        return bool(_stripped(self.name, env))
+
     @property
     def allowed(self) -> str:
         """The words."""

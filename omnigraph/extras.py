@@ -24,6 +24,9 @@ _SERVER = ("starlette", "uvicorn", "httptools", "msgspec", "jinja2")
 INSTALL_SERVER = "pip install 'omnigraph[server]'"
 INSTALL_DRAW = "pip install 'omnigraph[draw]'"
 
+_MCP = ("mcp", "mcp_types", *_SERVER)
+INSTALL_MCP = "pip install 'omnigraph[mcp]'"
+
 
 def has_spark() -> bool:
     """Whether everything that Spark needs of Python is installed. Loads nothing."""
@@ -48,6 +51,18 @@ def require_draw() -> None:
     """Raise `NotInstalled` unless the layout library of pictures is installed. Loads nothing."""
     if not _is_installed("rustworkx"):
         raise NotInstalled("the layout of pictures", "import rustworkx", INSTALL_DRAW)
+
+
+def has_mcp() -> bool:
+    """Whether the protocol of agents can be spoken. Loads nothing."""
+    return all(map(_is_installed, _MCP))
+
+
+def require_mcp() -> None:
+    """Raise `NotInstalled` unless the protocol of agents is installed. Loads nothing."""
+    missing = [name for name in _MCP if not _is_installed(name)]
+    if missing:
+        raise NotInstalled("MCP", f"import {missing[0]}", INSTALL_MCP)
 
 
 def optional(name: str) -> ModuleType:

@@ -219,6 +219,11 @@ class Catalog:
     def _edges_folded(self) -> dict[str, EdgeType]:
         return {name.lower(): edge for name, edge in self.edges.items()}
 
+    @cached_property
+    def embeds(self) -> bool:
+        """Whether a vector of a node type is made from a text."""
+        return any(p.embed is not None for node in self.nodes.values() for p in node.properties)
+
     @property
     def types(self) -> tuple[Type, ...]:
         """Every type that has a table, nodes first."""

@@ -12,6 +12,7 @@ import typer
 
 from omnigraph import __version__
 from omnigraph.cli import (
+    agents,
     backup,
     blob,
     branch,
@@ -109,6 +110,7 @@ app.add_typer(blob.app)
 app.command()(embed.embed)
 app.add_typer(cluster.app)
 app.command()(serve.serve)
+app.command("mcp")(agents.mcp)
 app.add_typer(token_commands.app)
 app.add_typer(policy_commands.app)
 app.command()(ui.ui)

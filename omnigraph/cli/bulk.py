@@ -29,6 +29,7 @@ from omnigraph.cli.options import (
     Branch,
     BranchOrMain,
     Data,
+    EmbedTiming,
     Engine,
     EngineOption,
     GraphPath,
@@ -38,6 +39,7 @@ from omnigraph.cli.options import (
     Quiet,
     Snapshot,
     Store,
+    Timing,
     Types,
     exclusive,
     metadata,
@@ -73,6 +75,7 @@ def load(
     ] = None,
     on_duplicate: Annotated[OnDuplicate | None, ON_DUPLICATE_OPTION] = None,
     indexes: Annotated[Indexes, INDEXES_OPTION] = Indexes.NOW,
+    embed: EmbedTiming = Timing.NOW,
     rejects: Annotated[
         str | None, typer.Option("--rejects", metavar="DIR", help="Where bad records go.")
     ] = None,
@@ -101,6 +104,7 @@ def load(
             engine=str(engine),
             on_duplicate=None if on_duplicate is None else str(on_duplicate),
             indexes=str(indexes),
+            embed=str(embed),
             rejects=rejects,
             actor=actor,
             message=message,

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.cli.options import Json, Types, exclusive
+from omnigraph.cli.engine import open_graph
+from omnigraph.cli.options import (
+    MAIN,
+    Actor,
+    Branch,
+    GraphPath,
+    Json,
+    Message,
+    Types,
+    exclusive,
+)
 from omnigraph.cli.terminal import plain_errors, read_text, show, show_json
 from omnigraph.errors import BadRequest
 from omnigraph.output_file import file_path
@@ -22,6 +32,7 @@ Seed = Annotated[
 
 
 def embed(
+    path: GraphPath = None,
     seed: Seed = None,
     input: Annotated[str | None, typer.Option("--input", metavar="FILE", help="Records.")] = None,
     output: Annotated[
@@ -37,13 +48,24 @@ def embed(
         list[str] | None,
         typer.Option("--select", metavar="[T:]FIELD=VALUE", help="Only records with this value."),
     ] = None,
+    branch: Branch = MAIN,
+    actor: Actor = None,
+    message: Message = None,
     json: Json = False,
 ) -> None:
-    """Add vectors to a file of records, with the provider that OMNIGRAPH_EMBED_* names."""
+    """Add the vectors that a graph lacks, or those of a file of records.
+
+    The provider is the one that OMNIGRAPH_EMBED_PROVIDER names; texts are sent to it.
+    """
     from omnigraph.exec.search.embed import provider_from_env
     from omnigraph.exec.search.embed_seed import Fill, SeedOrder, embed_seed
 
     with plain_errors():
+        if path is not None:
+            if seed or input or output or spec or clean or reembed_all or select:
+                raise typer.BadParameter("a graph is embedded by itself: pass no file and no mode")
+            _embed_graph(path, branch, types, actor, message, as_json=json)
+            return
         exclusive(clean=clean, **{"reembed-all": reembed_all})
         chosen = tuple(_choice(text) for text in select or ())
         source, target, recipe = _files(seed, input, output, spec)
@@ -75,6 +97,28 @@ def embed(
         counts = f"(selected {done.selected}, cleaned {done.cleaned})"
         how = f"[{fill} {recipe.dimension}d]"
         show(f"embedded {done.embedded} records {counts} from {source} -> {target} {how}")
+
+
+def _embed_graph(
+    uri: str,
+    branch: str,
+    types: list[str] | None,
+    actor: str | None,
+    message: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Make up for vectors that writes left out."""
+    with open_graph(uri) as graph:
+        done = graph.embed(branch, types, actor=actor, message=message)
+    if as_json:
+        document = {"embedded": done.embedded, "graph_commit_id": done.commit_id}
+        show_json({"uri": uri, "branch": branch, **document})
+        return
+    for name, count in done.embedded.items():
+        show(f"{name}: {count} vectors")
+    if not done.embedded:
+        show("no vector is missing")
 
 
 def _fill(kinds: type[Fill], *, clean: bool, everything: bool, selected: bool) -> Fill:

@@ -99,6 +99,18 @@ Retry = Annotated[
         "--retry", metavar="N", min=0, help="Prepare it again when another writer came first."
     ),
 ]
+
+
+class Timing(StrEnum):
+    """When vectors of texts are made: with the write, or by `omnigraph embed`."""
+
+    NOW = "now"
+    LATER = "later"
+
+
+EmbedTiming = Annotated[
+    Timing, typer.Option("--embed", help="Make vectors of texts now, or by embed later.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="As the storage has it.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Do not say where a write goes.")]

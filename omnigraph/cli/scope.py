@@ -65,6 +65,7 @@ _ALLOWED = {
     **dict.fromkeys(("optimize", "repair", "cleanup"), _DIRECT | {"--policy"}),
     **dict.fromkeys(("check", "lint"), _DIRECT),
     **dict.fromkeys(("policy", "queries"), _DIRECT),
+    "mcp": _ANY,
     "init": _OWN,
     "serve": frozenset({"--cluster"}),
     **dict.fromkeys(("graphs", "whoami"), frozenset({"--server", "--profile"})),

@@ -96,6 +96,10 @@ def serve(
     ui: Annotated[
         bool, typer.Option("--ui/--no-ui", help="Serve pages for people below /ui/.")
     ] = True,
+    mcp: Annotated[
+        bool | None,
+        typer.Option("--mcp/--no-mcp", help="Agents at /mcp; if installed, by default."),
+    ] = None,
     log: Annotated[LogForm, typer.Option("--log", help="Form of the log.")] = LogForm.TEXT,
     query_seconds: Annotated[
         float, typer.Option(min=0.001, help="Deadline of a read; a request may lower it.")
@@ -135,9 +139,11 @@ def serve(
     """
     with plain_errors():
         exclusive(unauthenticated=unauthenticated, tokens=tokens)
-        from omnigraph.extras import require_server
+        from omnigraph.extras import has_mcp, require_mcp, require_server
 
         require_server()
+        if mcp:
+            require_mcp()
         from omnigraph.server.job_addresses import checked_base
         from omnigraph.server.policy_arguments import files_by_graph
         from omnigraph.server.serve_settings import (
@@ -202,6 +208,7 @@ def serve(
             allow_origin=allow_origin,
             tls_cert=tls_cert,
             tls_key=tls_key,
+            mcp=has_mcp() if mcp is None else mcp,
             upkeep=_schedule(upkeep),
             ui=ui,
             job_sources=tuple(map(checked_base, job_source or ())),

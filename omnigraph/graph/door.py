@@ -22,7 +22,7 @@ from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas, seen_under, under_schema
 from omnigraph.graph.backup_verb import BackupVerb
-from omnigraph.graph.embedding_verb import EmbeddingVerb
+from omnigraph.graph.embed_verb import EmbedVerb
 from omnigraph.graph.entity_verbs import EntityVerbs
 from omnigraph.graph.export_verbs import ExportVerbs
 from omnigraph.graph.handles import BranchHandle, Transaction
@@ -88,7 +88,7 @@ class Graph(
     LookVerbs,
     UndoVerbs,
     IndexVerb,
-    EmbeddingVerb,
+    EmbedVerb,
     ChecksVerb,
     BackupVerb,
     UpkeepVerbs,
@@ -258,6 +258,7 @@ class Graph(
         metadata: Mapping[str, str] | None = None,
         once: str | None = None,
         coalesce: bool | None = None,
+        embed: str = "now",
     ) -> MutationResult:
         """Run a mutation as one commit; with `if_commit` only on that head of the branch.
 
@@ -266,6 +267,7 @@ class Graph(
         a map of texts, are kept with the commit. `once` names this mutation: if a commit of the
         branch has that name, it is returned and nothing is done. With `coalesce`, mutations of
         other threads that wait at the same time share the commit; by default as `open` was told.
+        With `embed="later"`, vectors of new texts wait for `graph.embed`.
         """
         note = noted(self._guard.changes(branch, actor), message, metadata)
         text = query_text(query)
@@ -286,11 +288,12 @@ class Graph(
                 retries=retries,
                 external=self._store.external_blobs(),
                 once=once,
+                fill=self._vector_fill(catalog, embed),
             )
             if coalesce:
                 require_sharing(asked)
             shares = self._coalesces if coalesce is None else coalesce
-            if shares and shares_commit(asked):
+            if shares and shares_commit(asked) and asked.fill is None:
                 return self._coalescer.run(catalog, asked)
             return run_mutation(self._store, catalog, asked)
 
@@ -334,6 +337,7 @@ class Graph(
         on_duplicate: str | None = None,
         order_by: str | Sequence[str] | None = None,
         indexes: str = "now",
+        embed: str = "now",
     ) -> LoadResult:
         """Load bulk data as one commit, of any size. `mode` is append, merge, patch or
         overwrite; a patch sets the properties that a row gives and keeps the others.
@@ -366,7 +370,8 @@ class Graph(
             order_by=order_by,
             indexes=indexes,
         )
-        return load(self._store, self._loaded_under(branch, from_branch), order)
+        catalog = self._loaded_under(branch, from_branch)
+        return load(self._store, catalog, replace(order, fill=self._vector_fill(catalog, embed)))
 
     def _loaded_under(self, branch: str, from_branch: str | None) -> Catalog:
         """The schema of a branch that a load may be about to create."""

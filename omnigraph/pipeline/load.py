@@ -7,13 +7,14 @@ refuse the same inputs and leave the same rows. What ran is in the result.
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from omnigraph import environment
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.load.files import Options
+from omnigraph.exec.load.filled_rows import row_filler
 from omnigraph.exec.load.inputs import Input, open_input, open_whole
 from omnigraph.exec.load.local import load_local
 from omnigraph.exec.load.ndjson import Owner
@@ -28,6 +29,7 @@ from omnigraph.exec.load.request import (
 )
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
+from omnigraph.exec.search.vector_fill import VectorFill
 from omnigraph.exec.topology.build import NO_ENDS
 from omnigraph.exec.topology.end_numbers import LoadedEnds
 from omnigraph.exec.upkeep.after_load import after_load
@@ -63,6 +65,7 @@ class Order:
     on_duplicate: str | None = None
     order_by: str | Sequence[str] | None = None
     indexes: str = "now"
+    fill: VectorFill | None = None  # of vectors that are made from texts
 
 
 def load(store: Store, catalog: Catalog, order: Order) -> LoadResult:
@@ -138,6 +141,8 @@ def _loaded(store: Store, catalog: Catalog, order: Order, request: LoadRequest) 
     input = Input(None, None, None) if is_frame else _opened(order, store.where.options)
     engine = choose_engine(order, input, is_frame=is_frame)
     created = _ready_branch(store, order)
+    if order.fill is not None and engine != "spark":
+        request = replace(request, fill=row_filler(store, order.fill, order.branch))
     if engine == "spark":
         # pyspark is imported only when it is used.
         from omnigraph.pipeline.spark_load import load_spark  # noqa: PLC0415

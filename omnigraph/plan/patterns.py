@@ -21,7 +21,7 @@ from omnigraph.plan.operands import (
     literal_operand,
     parameter_operand,
 )
-from omnigraph.plan.scope import EdgeVar, Names, NodeVar, PathVar, Scope
+from omnigraph.plan.scope import EdgeVar, Names, NodeVar, Scope
 from omnigraph.plan.typed import (
     Anchor,
     TypedMatches,
@@ -30,7 +30,18 @@ from omnigraph.plan.typed import (
     TypedSemiJoin,
     TypedStep,
 )
-from omnigraph.plan.walks import Ends, Way, conditions_of, ends_of, is_walk, typed_walk
+from omnigraph.plan.walks import (
+    EdgeWay,
+    WalkEnds,
+    bind_path,
+    conditions_of,
+    direction_of,
+    ends_of,
+    hops_of,
+    is_walk,
+    require_traversable,
+    typed_walk,
+)
 from omnigraph.types import ID_TYPE, Span, ValueType
 
 
@@ -202,7 +213,7 @@ class _Pattern:
 
     def _traversal(self, traversal: ast.Traversal, path: ast.Path | None = None) -> None:
         walks = is_walk(traversal) or path is not None or self._meets_interface(traversal)
-        hops = self._hops(traversal)
+        hops = hops_of(self.names, traversal)
         if path is not None and traversal.hops is None and path.kind is not ast.PathKind.WALK:
             hops = 1, ir.HOPS_ENDLESS
         conditions = conditions_of(traversal, is_walk=walks)
@@ -214,7 +225,7 @@ class _Pattern:
         walk = edge_var = None
         if walks:
             ways = ends.ways if anchor is Anchor.LEFT else tuple(way.back for way in ends.ways)
-            named, mode = self._path(path)
+            named, mode = bind_path(self.scope, path)
             walk = typed_walk(self.scope, traversal, ways, conditions.of_way, named, mode)
             far = ends.right if anchor is Anchor.LEFT else ends.left
             walk = replace(walk, members=self.names.members(far))
@@ -238,7 +249,7 @@ class _Pattern:
 
     def _ends(
         self, traversal: ast.Traversal, hops: tuple[int, int], *, walks: bool
-    ) -> tuple[Ends, Anchor]:
+    ) -> tuple[WalkEnds, Anchor]:
         """The edges of a traversal as it takes them, and the end that it starts from."""
         left, right = self._endpoint(traversal.left), self._endpoint(traversal.right)
         many = len(traversal.edges) > 1 or traversal.is_any
@@ -247,13 +258,13 @@ class _Pattern:
             bound = (self._type_of(traversal.left, left), self._type_of(traversal.right, right))
             return ends_of(self.names, traversal, bound, hops), anchor
         edge = self.names.edge(traversal.edge, "T4")
-        self._require_traversable(traversal, edge, walks=walks)
-        direction, anchor = self._direction(traversal, edge, left, right)
+        require_traversable(self.names, traversal, edge, walks=walks)
+        direction, anchor = direction_of(self.names, traversal, edge, left, right)
         nodes = self.names.catalog.nodes
-        way = Way(edge, ir.Direction.OUT, nodes[edge.source], nodes[edge.target])
+        way = EdgeWay(edge, ir.Direction.OUT, nodes[edge.source], nodes[edge.target])
         if direction is not ir.Direction.OUT:
             way = replace(way.back, direction=direction)
-        return Ends((way,), way.source, way.target), anchor
+        return WalkEnds((way,), way.source, way.target), anchor
 
     def _meets_interface(self, traversal: ast.Traversal) -> bool:
         """Whether an end of a traversal is of several types."""
@@ -272,63 +283,6 @@ class _Pattern:
         """The type of an end, also where its binding comes after the walk."""
         return self.declared.get(variable.name) if bound is None else bound.node
 
-    def _path(self, path: ast.Path | None) -> tuple[PathVar | None, ir.PathMode]:
-        """The variable of a path, bound in this block."""
-        if path is None:
-            return None, ir.PathMode.ONE
-        names, scope, name = self.names, self.scope, path.variable.name
-        if scope.outer is not None:
-            text = "a path has its name in match itself, in no block inside it"
-            raise names.fail(path.span, text, code="T7", hint="leave out the name of the path")
-        if name in names.parameters or scope.find(name) or scope.element(name) or scope.path(name):
-            hint = "give the path another name"
-            raise names.fail(path.variable.span, f"${name} is bound already", hint=hint)
-        self._require_path(path)
-        several = path.kind is ast.PathKind.ALL_SHORTEST
-        number = names.slot("path") if several else None
-        bound = PathVar(names, path.traversal.by is not None, ir.PathSlots(number=number))
-        scope.paths[name] = bound
-        return bound, ir.PathMode.ALL if several else ir.PathMode.ONE
-
-    def _require_path(self, path: ast.Path) -> None:
-        by, hops = path.traversal.by, path.traversal.hops
-        if by is None:
-            return
-        if path.kind is not ast.PathKind.SHORTEST:
-            text = f"weights choose one path, {path.kind} takes none"
-            raise self.names.fail(by.span, text, code="T15", hint="write shortest")
-        if hops is not None and hops.low > 1:
-            text = "a walk with weights starts at one hop"
-            raise self.names.fail(hops.span, text, code="T15", hint="write {1,6} or *")
-
-    def _require_traversable(
-        self, traversal: ast.Traversal, edge: EdgeType, *, walks: bool
-    ) -> None:
-        if traversal.undirected and edge.source != edge.target:
-            text = f"{edge.name} goes from {edge.source} to {edge.target}"
-            hint = f"write {traversal.edge} without < >: its direction follows from the types"
-            raise self.names.fail(traversal.span, text, code="T22", hint=hint)
-        if traversal.edge_variable is not None and traversal.hops is not None and not walks:
-            text = "an edge variable takes exactly one hop"
-            hint = "leave out the hop bounds or the edge variable, or ask for something of each "
-            hint += f"edge: where ${traversal.edge_variable.name}.property > 1"
-            raise self.names.fail(traversal.hops.span, text, code="T23", hint=hint)
-
-    def _hops(self, traversal: ast.Traversal) -> tuple[int, int]:
-        hops = traversal.hops
-        if hops is None:
-            return 1, 1
-        fault = ""
-        high = ir.HOPS_ENDLESS if hops.high is None else min(hops.high, ir.HOPS_ENDLESS)
-        if hops.low < 1:
-            fault = "hop bounds start at 1"
-        elif high < hops.low:
-            fault = "the maximum of hop bounds is less than the minimum"
-        if fault:
-            hint = f"write {traversal.edge}{{1,3}}"
-            raise self.names.fail(hops.span, fault, code="T15", hint=hint)
-        return hops.low, high
-
     def _endpoint(self, variable: ast.Variable) -> NodeVar | None:
         if variable.name == ast.ANONYMOUS:
             return None
@@ -338,31 +292,6 @@ class _Pattern:
             hint = f"use ${variable.name}.from or ${variable.name}.to"
             raise self.names.fail(variable.span, text, code="T23", hint=hint)
         return bound
-
-    def _direction(
-        self,
-        traversal: ast.Traversal,
-        edge: EdgeType,
-        left: NodeVar | None,
-        right: NodeVar | None,
-    ) -> tuple[ir.Direction, Anchor]:
-        """From what is bound: the left end decides, else the right one, else forward."""
-        both_ways = ir.Direction.BOTH if traversal.undirected else None
-        if left is not None:
-            bound, variable, anchor, declared = left, traversal.left, Anchor.LEFT, edge.source
-        elif right is not None:
-            bound, variable, anchor, declared = right, traversal.right, Anchor.RIGHT, edge.target
-        else:
-            return both_ways or ir.Direction.OUT, Anchor.LEFT
-        name = bound.node.name
-        if name not in (edge.source, edge.target):
-            text = (
-                f"{edge.name} goes from {edge.source} to {edge.target}, "
-                f"${variable.name} is a {name}"
-            )
-            raise self.names.fail(variable.span, text, code="T5")
-        directed = ir.Direction.OUT if name == declared else ir.Direction.IN
-        return both_ways or directed, anchor
 
     def _bind_endpoint(self, variable: ast.Variable, node: NodeType, edge: EdgeType) -> ir.Var:
         bound = self._endpoint(variable)

@@ -132,9 +132,9 @@ class Names:
         """The tables of an interface, and where each keeps its properties; None for a type."""
         if not self.is_interface(node):
             return None
-        wanted = [declared.name for declared in node.properties]
+        declared = {each.name for each in node.properties}
         return tuple(
-            Member(each.table, tuple((p.name, p.id) for p in each.properties if p.name in wanted))
+            Member(each.table, tuple((p.name, p.id) for p in each.properties if p.name in declared))
             for each in self.types_of(node)
         )
 

@@ -14,12 +14,12 @@ from omnigraph.plan import ir
 from omnigraph.plan.conditions import condition_predicate, expression_value
 from omnigraph.plan.expressions import conjunction, needs, type_of
 from omnigraph.plan.scope import EdgeVar, Names, NodeVar, PathVar, Scope
-from omnigraph.plan.typed import TypedWalk
+from omnigraph.plan.typed import Anchor, TypedWalk
 from omnigraph.types import Span, TableKey
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class EdgeWay:
     """An edge type as a walk takes it: from a node of one type to one of another."""
 
     edge: EdgeType
@@ -28,20 +28,20 @@ class Way:
     target: NodeType
 
     @property
-    def back(self) -> "Way":
+    def back(self) -> "EdgeWay":
         back = {
             ir.Direction.OUT: ir.Direction.IN,
             ir.Direction.IN: ir.Direction.OUT,
             ir.Direction.BOTH: ir.Direction.BOTH,
         }
-        return Way(self.edge, back[self.direction], self.target, self.source)
+        return EdgeWay(self.edge, back[self.direction], self.target, self.source)
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class WalkEnds:
     """The ways of a walk from left to right, and the types of its ends."""
 
-    ways: tuple[Way, ...]
+    ways: tuple[EdgeWay, ...]
     left: NodeType
     right: NodeType
 
@@ -66,7 +66,7 @@ def ends_of(
     traversal: ast.Traversal,
     ends: tuple[NodeType | None, NodeType | None],
     hops: tuple[int, int],
-) -> Ends:
+) -> WalkEnds:
     """The ways along several edge types, and the type of an end that has none yet."""
     left, right = ends
     if left is None and right is None:
@@ -87,7 +87,7 @@ def ends_of(
         used = tuple(way.back for way in used_back)
     if not traversal.is_any:
         _require_used(names, traversal, used, (left, right))
-    return Ends(used, left, right)
+    return WalkEnds(used, left, right)
 
 
 def _edges(names: Names, traversal: ast.Traversal) -> Iterator[EdgeType]:
@@ -107,12 +107,12 @@ def _ways(
     traversal: ast.Traversal,
     edge: EdgeType,
     ends: tuple[NodeType | None, NodeType | None],
-) -> Iterator[Way]:
+) -> Iterator[EdgeWay]:
     """Both ways, or the one that the types of the ends demand; forwards if they demand none."""
     nodes = names.catalog.nodes
-    forward = Way(edge, ir.Direction.OUT, nodes[edge.source], nodes[edge.target])
+    forward = EdgeWay(edge, ir.Direction.OUT, nodes[edge.source], nodes[edge.target])
     if traversal.undirected and edge.source == edge.target:
-        yield Way(edge, ir.Direction.BOTH, forward.source, forward.target)
+        yield EdgeWay(edge, ir.Direction.BOTH, forward.source, forward.target)
     elif traversal.undirected:
         yield from (forward, forward.back)
     else:
@@ -130,17 +130,17 @@ def _is_forward(
 
 
 def _reachable(
-    ways: tuple[Way, ...], starts: tuple[NodeType, ...], hops: tuple[int, int]
-) -> tuple[dict[str, NodeType], tuple[Way, ...]]:
+    ways: tuple[EdgeWay, ...], starts: tuple[NodeType, ...], hops: tuple[int, int]
+) -> tuple[dict[str, NodeType], tuple[EdgeWay, ...]]:
     """The types that a walk can end at, and the ways it can take."""
     low, high = hops
     types = {way.source.name for way in ways}
-    reached, used = dict[str, NodeType](), dict[Way, None]()
-    at = {start.name for start in starts}
+    reached, used = dict[str, NodeType](), dict[EdgeWay, None]()
+    current = {start.name for start in starts}
     for hop in range(1, min(high, low + (len(types) + 1) ** 2) + 1):
-        taken = [way for way in ways if way.source.name in at]
+        taken = [way for way in ways if way.source.name in current]
         used.update(dict.fromkeys(taken))
-        at = {way.target.name for way in taken}
+        current = {way.target.name for way in taken}
         if hop >= low:
             reached.update({way.target.name: way.target for way in taken})
     return reached, tuple(way for way in ways if way in used)
@@ -169,7 +169,10 @@ def _end(
 
 
 def _require_used(
-    names: Names, traversal: ast.Traversal, used: tuple[Way, ...], ends: tuple[NodeType, NodeType]
+    names: Names,
+    traversal: ast.Traversal,
+    used: tuple[EdgeWay, ...],
+    ends: tuple[NodeType, NodeType],
 ) -> None:
     """T5 for an edge among alternatives that no walk between the two ends can take."""
     known = {way.edge.name for way in used}
@@ -181,6 +184,91 @@ def _require_used(
                 f"from a {ends[0].name}"
             )
             raise names.fail(name.span, text, code="T5", hint="leave it out")
+
+
+def hops_of(names: Names, traversal: ast.Traversal) -> tuple[int, int]:
+    hops = traversal.hops
+    if hops is None:
+        return 1, 1
+    fault = ""
+    high = ir.HOPS_ENDLESS if hops.high is None else min(hops.high, ir.HOPS_ENDLESS)
+    if hops.low < 1:
+        fault = "hop bounds start at 1"
+    elif high < hops.low:
+        fault = "the maximum of hop bounds is less than the minimum"
+    if fault:
+        hint = f"write {traversal.edge}{{1,3}}"
+        raise names.fail(hops.span, fault, code="T15", hint=hint)
+    return hops.low, high
+
+
+def require_traversable(
+    names: Names, traversal: ast.Traversal, edge: EdgeType, *, walks: bool
+) -> None:
+    if traversal.undirected and edge.source != edge.target:
+        text = f"{edge.name} goes from {edge.source} to {edge.target}"
+        hint = f"write {traversal.edge} without < >: its direction follows from the types"
+        raise names.fail(traversal.span, text, code="T22", hint=hint)
+    if traversal.edge_variable is not None and traversal.hops is not None and not walks:
+        text = "an edge variable takes exactly one hop"
+        name = traversal.edge_variable.name
+        hint = "leave out the hop bounds or the edge variable, or put a condition on each edge "
+        hint += f"after the walk, where ${name}.property > 1"
+        raise names.fail(traversal.hops.span, text, code="T23", hint=hint)
+
+
+def direction_of(
+    names: Names,
+    traversal: ast.Traversal,
+    edge: EdgeType,
+    left: NodeVar | None,
+    right: NodeVar | None,
+) -> tuple[ir.Direction, Anchor]:
+    """From what is bound: the left end decides, else the right one, else forward."""
+    both_ways = ir.Direction.BOTH if traversal.undirected else None
+    if left is not None:
+        bound, variable, anchor, declared = left, traversal.left, Anchor.LEFT, edge.source
+    elif right is not None:
+        bound, variable, anchor, declared = right, traversal.right, Anchor.RIGHT, edge.target
+    else:
+        return both_ways or ir.Direction.OUT, Anchor.LEFT
+    name = bound.node.name
+    if name not in (edge.source, edge.target):
+        text = f"{edge.name} goes from {edge.source} to {edge.target}, ${variable.name} is a {name}"
+        raise names.fail(variable.span, text, code="T5")
+    directed = ir.Direction.OUT if name == declared else ir.Direction.IN
+    return both_ways or directed, anchor
+
+
+def bind_path(scope: Scope, path: ast.Path | None) -> tuple[PathVar | None, ir.PathMode]:
+    """The variable of a path, bound in this block."""
+    if path is None:
+        return None, ir.PathMode.ONE
+    names, name = scope.names, path.variable.name
+    if scope.outer is not None:
+        text = "a path has its name in match itself, in no block inside it"
+        raise names.fail(path.span, text, code="T7", hint="leave out the name of the path")
+    if name in names.parameters or scope.find(name) or scope.element(name) or scope.path(name):
+        hint = "give the path another name"
+        raise names.fail(path.variable.span, f"${name} is bound already", hint=hint)
+    _require_path(names, path)
+    several = path.kind is ast.PathKind.ALL_SHORTEST
+    number = names.slot("path") if several else None
+    bound = PathVar(names, path.traversal.by is not None, ir.PathSlots(number=number))
+    scope.paths[name] = bound
+    return bound, ir.PathMode.ALL if several else ir.PathMode.ONE
+
+
+def _require_path(names: Names, path: ast.Path) -> None:
+    by, hops = path.traversal.by, path.traversal.hops
+    if by is None:
+        return
+    if path.kind is not ast.PathKind.SHORTEST:
+        text = f"weights choose one path, {path.kind} takes none"
+        raise names.fail(by.span, text, code="T15", hint="write shortest")
+    if hops is not None and hops.low > 1:
+        text = "a walk with weights starts at one hop"
+        raise names.fail(hops.span, text, code="T15", hint="write {1,6} or *")
 
 
 # ---- what lies on the way
@@ -209,7 +297,7 @@ def conditions_of(traversal: ast.Traversal, *, is_walk: bool) -> Conditions:
 def typed_walk(
     scope: Scope,
     traversal: ast.Traversal,
-    ways: Iterable[Way],
+    ways: Iterable[EdgeWay],
     of_way: tuple[ast.Expr, ...],
     path: PathVar | None,
     mode: ir.PathMode,
@@ -241,7 +329,7 @@ def _local(scope: Scope, variable: ast.Variable | None) -> ir.Var | None:
 def _leg(
     scope: Scope,
     traversal: ast.Traversal,
-    way: Way,
+    way: EdgeWay,
     edge_var: ir.Var | None,
     conditions: list[ast.Expr],
 ) -> ir.Leg:

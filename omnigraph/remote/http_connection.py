@@ -156,6 +156,19 @@ class HttpConnection:
         is_safe = key is not None
         return self._send(method, path, params, {**headers, **named}, content, is_safe=is_safe)
 
+    def exchange(
+        self,
+        method: str,
+        path: str,
+        params: Params,
+        headers: Mapping[str, str],
+        content: Content = None,
+        *,
+        is_read: bool,
+    ) -> httpx.Response:
+        """The answer to a request as it is given; a read is sent again after a failure."""
+        return self._send(method, path, params, headers, content, is_safe=is_read)
+
     @contextmanager
     def stream(self, path: str, body: Any = None, params: Params = ()) -> Iterator[httpx.Response]:
         """An answer that is read while it arrives: to a JSON body, or to a GET without one."""

@@ -47,6 +47,7 @@ from omnigraph.remote.remote_views import (
 from omnigraph.remote.served_changes import ServedChanges
 from omnigraph.remote.served_rows import ARROW, result_of
 from omnigraph.remote.stored_queries import RemoteStoredQueries
+from omnigraph.remote.unserved_verbs import UnservedEmbedVerbs
 from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.records import CommitNote, Snapshot
 from omnigraph.storage.stats import StatsView
@@ -55,7 +56,7 @@ from omnigraph.storage.upkeep.repair import RepairReport
 _USE_SHELL = "run `omnigraph {} GRAPH` where the files of the graph are"
 
 
-class RemoteGraph(RemoteVerbs, RemoteEntityVerbs, RemoteLookVerbs):
+class RemoteGraph(RemoteVerbs, RemoteEntityVerbs, RemoteLookVerbs, UnservedEmbedVerbs):
     """One graph of a server, safe to share between threads."""
 
     def __init__(self, session: RemoteSession) -> None:
@@ -137,6 +138,7 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs, RemoteLookVerbs):
         metadata: Mapping[str, str] | None = None,
         once: str | None = None,
         coalesce: bool | None = None,
+        embed: str = "now",
     ) -> MutationResult:
         """Run a mutation as one commit; with `if_commit` only on that head of the branch. One that
         lost to another writer is sent again up to `retries` times."""
@@ -163,6 +165,7 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs, RemoteLookVerbs):
                 "branch": branch,
                 "message": message,
                 "metadata": metadata,
+                **({} if embed == "now" else {"embed": embed}),
             }
         )
         path, headers = "/mutate", dict(JSON)

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 import orjson
 
@@ -45,10 +45,6 @@ class RemoteVerbs(Graph):
         """None: texts are embedded by the server."""
         return None
 
-    def embed_with(self, provider: object) -> NoReturn:
-        """Texts are embedded by the server."""
-        raise NotServed("embed_with", self.uri, "declare the provider in its cluster.yaml")
-
     @checked
     def load(
         self,
@@ -72,6 +68,7 @@ class RemoteVerbs(Graph):
         on_duplicate: str | None = None,
         order_by: str | Sequence[str] | None = None,
         indexes: str = "now",
+        embed: str = "now",
     ) -> LoadResult:
         """Load bulk data as one commit. `mode` is append, merge, patch or overwrite."""
         session = self.session
@@ -106,6 +103,7 @@ class RemoteVerbs(Graph):
             meta=meta,
             on_duplicate=on_duplicate,
             indexes=None if indexes == "now" else indexes,
+            embed=None if embed == "now" else embed,
         )
         if body.path == "/load" and type is None and edge is None:
             raise BadRequest("the input holds columns", "say which with type= or edge=")

@@ -25,12 +25,13 @@ from omnigraph.exec.limits import Stop
 from omnigraph.policy import Action
 from omnigraph.server import feed_waiting, openapi, wire
 from omnigraph.server.access import METADATA_PATH, Gate, ServedPolicies
+from omnigraph.server.agent_endpoint import AgentEndpoint
 from omnigraph.server.answer_sender import AnswerSender
 from omnigraph.server.applied_sets import AppliedSets, worker_document
 from omnigraph.server.bearer import Tokens
 from omnigraph.server.body_reader import BodyReader
 from omnigraph.server.call import JSON, Answer, JobDesk, RouteCall, answered
-from omnigraph.server.connection import AnswerBroken, ClientGone, Receive, Scope, Send
+from omnigraph.server.connection import PROGRESS, AnswerBroken, ClientGone, Receive, Scope, Send
 from omnigraph.server.endpoint import ApiEndpoint, BodySize, Lane
 from omnigraph.server.job_runner import JobRunner
 from omnigraph.server.legacy import in_conflicts
@@ -118,6 +119,7 @@ class ServerApp:
             folder, self._gauges, self._totals, lambda: worker_document(self.sets)
         )
         self._document: bytes | None = None
+        self._agents = AgentEndpoint(self, settings, self.gate, self._default)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -158,6 +160,8 @@ class ServerApp:
         address = address_of_page(scope)
         is_page = self.settings.ui and address.startswith("/ui/")
         try:
+            if self._agents.serves(scope):
+                return await self._agents.answer(scope, headers, receive, send, request_id, facts)
             with ExitStack() as stack:
                 if scope["method"] == "OPTIONS" and self._sender.is_allowed_origin(headers):
                     answer = _preflight()
@@ -240,6 +244,7 @@ class ServerApp:
             limits=self._limits,
             facts=facts,
             jobs=self._desk,
+            progress=scope.get(PROGRESS),
             stored=self.graphs.stored(graph_id),
             is_clustered=self.settings.cluster is not None,
             require=partial(self.gate.require, graph_id, actor),

@@ -15,6 +15,7 @@ from starlette.datastructures import QueryParams
 from omnigraph.cluster.query_catalog import NO_QUERIES, StoredQueries
 from omnigraph.errors import BadRequest
 from omnigraph.exec.limits import Stop
+from omnigraph.exec.progress import OnProgress
 from omnigraph.graph import Graph
 from omnigraph.graph.door import graph_for
 from omnigraph.server.refusals import HttpRefusal
@@ -63,6 +64,7 @@ class RouteCall:
     limits: ServerLimits = field(default_factory=ServerLimits)
     facts: dict[str, Any] = field(default_factory=dict)
     jobs: "JobDesk | None" = None
+    progress: OnProgress | None = None  # of a load or merge, for a client that listens
     stored: StoredQueries = NO_QUERIES
     is_clustered: bool = False  # its schema is declared elsewhere
     require: "Require" = lambda action, branch=None, target=None: None

@@ -48,6 +48,7 @@ _LOAD = (
     Parameter("edge", "The edge type of rows that do not name theirs."),
     Parameter("meta", "A text kept with the commit: key=text.", repeated=True),
     Parameter("indexes", "When indexes are built: now or later."),
+    Parameter("embed", "When vectors of texts are made: now or later."),
     Parameter("on_duplicate", "An id that comes twice in a merge: last or refuse."),
 )
 _BLOB = (

@@ -97,6 +97,7 @@ class ServerSettings:
     job_sources: tuple[str, ...] = ()  # bases that jobs may load from
     job_targets: tuple[str, ...] = ()  # bases that jobs may export to
     upkeep: str = ""  # a schedule: 03:20 optimize; sun 04:00 cleanup keep=100
+    mcp: bool = True  # whether agents are served at /mcp
     run_folder: str = ""  # where workers leave their metrics
     cluster: str | None = None  # the storage of the cluster whose graphs these are
     extras: dict[str, GraphExtras] = field(default_factory=dict)  # by the id of the graph

@@ -230,6 +230,7 @@ class ChangeRequest(Body, kw_only=True):
     branch: str | None = None
     message: str | None = None
     metadata: dict[str, str] | None = None
+    embed: str | None = None
 
 
 class ChangeOutput(Body, kw_only=True):
@@ -253,6 +254,7 @@ class IngestRequest(Body, kw_only=True):
     mode: str | None = None
     message: str | None = None
     metadata: dict[str, str] | None = None
+    embed: str | None = None
 
 
 class TypeLoad(Body, kw_only=True):

@@ -71,6 +71,7 @@ def _mutate(call: RouteCall, if_commit: str | None) -> Answer:
             message=body.message,
             metadata=once.metadata(body.metadata),
             once=once.mark,
+            embed=body.embed or "now",
         )
     call.facts.update(commit=None if done.commit is None else done.commit.id)
     return once.replayed(answered(change_output(done)), done.commit, repeated=done.repeated)
@@ -98,7 +99,7 @@ def ingest(call: RouteCall) -> Answer:
 
 
 def _load(call: RouteCall, body: wire.IngestRequest, *, permissive: bool = False) -> Answer:
-    options = {"permissive": permissive, "message": body.message}
+    options = {"permissive": permissive, "message": body.message, "embed": body.embed or "now"}
     data = body.data.encode()
     done, once = _loaded(
         call, data, body.mode, body.branch, body.from_, body.metadata, options=options
@@ -130,6 +131,7 @@ def _loaded(
             actor=call.actor,
             metadata=once.metadata(metadata),
             once=once.mark,
+            progress=call.progress,
             **options,
         )
     call.facts.update(rows=done.total_entities, commit=done.commit.id)
@@ -159,6 +161,7 @@ def _loaded_as_asked(call: RouteCall, source: Any, **options: Any) -> tuple[Load
     """Load what the query parameters say of the body."""
     options |= {"message": call.one("message"), "on_duplicate": call.one("on_duplicate")}
     options["indexes"] = call.one("indexes") or "now"
+    options["embed"] = call.one("embed") or "now"
     mode, branch, base = call.one("mode"), call.one("branch"), call.one("from")
     return _loaded(call, source, mode, branch, base, _texts(call), options=options)
 
@@ -224,6 +227,7 @@ def merge(call: RouteCall) -> Answer:
             delete_source=body.delete_branch,
             by=body.by or "entity",
             resolve=resolved(body.resolutions),
+            progress=call.progress,
             dry_run=body.dry_run,
             if_source=body.if_source_commit,
             if_target=body.if_target_commit,

@@ -185,7 +185,8 @@ class Writer:
         return "  ".join(self.pattern(own, depth=depth, inner=True))
 
     def binding(self, scope: Scope) -> str:
-        type_ = self.pick("PPPCN" if scope else "PPPC")
+        has_type = any(type_ in ("P", "C") for type_ in scope.values())
+        type_ = self.pick("PPPCN" if has_type else "PPPC")
         name = self.query.new("v")
         scope[name] = type_
         if self.one_in(3):

@@ -152,6 +152,7 @@ VERBS = {
     "transaction": Verb(_transaction, ("change",)),
     "ensure_indices": Verb(lambda g, b: g.ensure_indices(b), ("change",)),
     "optimize": Verb(lambda g, b: g.optimize(b, engine="local"), ("change",)),
+    "embed": Verb(lambda g, b: (g.embed_with("mock"), g.embed(b)), ("change",)),
     "cleanup": Verb(lambda g, b: g.cleanup(keep=1), ("admin",), branched=False),
     "repair": Verb(lambda g, b: g.repair(), ("admin",), branched=False),
     "schema.apply": Verb(lambda g, b: g.schema.apply(SCHEMA, branch=b), ("schema_apply",)),

@@ -78,18 +78,43 @@ def test_the_readme_session_runs_and_prints_what_it_says(
     assert len(graph.query("query n() { match { $p: Person } return { $p } }")) == 3
 
 
-def test_agents_share_a_memory_and_settle_a_conflict(tmp_path: Path) -> None:
+def test_agents_research_on_branches_and_a_reviewer_settles_their_conflict(tmp_path: Path) -> None:
     script = ROOT / "examples" / "agents" / "agents.py"
     done = run(sys.executable, script, tmp_path / "memory.omni")
     assert done.returncode == 0, done.stdout + done.stderr
     shown = done.stdout.splitlines()
-    assert sorted(line.partition(":")[0] for line in shown[:3]) == ["agent-a", "agent-b", "agent-c"]
-    assert shown[3] == "conflict: Fact agent-a-1: main says 0.9, agent-b says 0.1"
-    assert shown[4:] == [
-        "recalled: agent-a-1 (engine, 0.9): The pump leaks oil when it is cold.",
-        "recalled: agent-c-1 (engine, 0.6): Cold starts wear the pump.",
-        "recalled: agent-a-2 (engine, 0.6): The spare pump is in bay two.",
-        "branches: main",
+    outcomes = [line.partition(": ")[2].partition(" ")[0] for line in shown[:3]]
+    assert sorted(outcomes) == ["left", "merged", "merged"]
+    assert shown[2] == "agent-c: merged"
+    assert shown[3:5] == ["conflict: Fact start: [0.2, 0.9]", "reviewer: merged what was left"]
+    merged = {"agent-a", "agent-b"} & {
+        line.partition(":")[0] for line in shown[:3] if "merg" in line
+    }
+    for agent, line in zip(("agent-a", "agent-b"), shown[5:7], strict=True):
+        own = f"{agent}: a fact, judged"
+        assert line == (f"{own}, merged by {agent}" if agent in merged else own)
+    assert shown[7:] == [
+        "agent-c: a fact, merged by agent-c",
+        "reviewer: between the two",
+        "changes of the shared fact: 3",
+        "sure of it now: 0.55",
+        "branches: agent-a/pump, agent-b/pump, agent-c/pump, main",
+    ]
+
+
+def test_a_memory_recalls_what_held_forgets_and_remembers_again(tmp_path: Path) -> None:
+    script = ROOT / "examples" / "memory" / "memory.py"
+    done = run(sys.executable, script, tmp_path / "memory.omni")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines() == [
+        "spring: The pump leaks oil in the cold. (bob)",
+        "spring: The spare pump is in bay two. (ada)",
+        "autumn: The pump leaks oil in the cold. (bob)",
+        "autumn: The spare pump is in bay five. (ada, beside bay five)",
+        "forgotten: 0 facts recalled",
+        "undone: 2 facts recalled",
+        "pat: that was too much",
+        "agent: asked to forget",
     ]
 
 
@@ -123,7 +148,7 @@ def test_a_company_is_searched_by_words_and_by_meaning(tmp_path: Path) -> None:
     assert "\nHarbour" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["agents/memory.gq", "company/queries.gq"])
+@pytest.mark.parametrize("name", ["agents/memory.gq", "company/queries.gq", "memory/memory.gq"])
 def test_queries_of_the_other_examples_give_lint_nothing_to_say(name: str) -> None:
     queries = ROOT / "examples" / name
     done = call("lint", "--schema", str(queries.parent / "schema.pg"), "--query", str(queries))

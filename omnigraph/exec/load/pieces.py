@@ -115,7 +115,8 @@ def ready_piece(
     decoded = decode_piece(catalog, request, piece, request.external.afresh().read)
     keep = request.rejects is not None
     make = partial_ready if request.mode == "patch" else made_ready
+    decoded_rows = decoded.rows if request.fill is None else map(request.fill, decoded.rows)
     return decoded.faults, [
         make(rows, piece.part, piece.file, buckets=buckets, keep_rejects=keep, ends=ends)
-        for rows in decoded.rows
+        for rows in decoded_rows
     ]

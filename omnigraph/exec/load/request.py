@@ -3,7 +3,7 @@
 Invariant: plain values. A request decides everything about a load but its engine.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -11,7 +11,7 @@ from typing import Literal
 from omnigraph.catalog.indexes import IndexNote
 from omnigraph.errors import BadRequest
 from omnigraph.exec.load.committed import Mode
-from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.load.ndjson import Owner, TypedRows
 from omnigraph.exec.progress import OnProgress
 from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.names import MAIN
@@ -25,6 +25,8 @@ BY_ID: frozenset[Mode] = frozenset({"merge", "patch"})
 OnDuplicate = Literal["last", "refuse"]
 """What an id that comes twice in the input means: the last row counts, or the load is refused."""
 
+FillRows = Callable[[TypedRows], TypedRows]
+"""Gives rows the vectors of their texts."""
 
 IndexTiming = Literal["now", "later"]
 """Whether the indexes of the schema are built right after the commit of a load, or by upkeep."""
@@ -66,6 +68,7 @@ class LoadRequest:
     is_ordered: bool = True  # false for a DataFrame, whose rows have no order of their own
     order_by: tuple[str, ...] = ()  # columns that order a DataFrame
     external: ExternalBlobs = field(default_factory=lambda: ExternalBlobs(()))
+    fill: FillRows | None = None  # makes vectors of texts, in a load of one process
 
 
 @dataclass(frozen=True, slots=True)

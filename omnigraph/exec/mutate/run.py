@@ -11,7 +11,7 @@ writer came first, unless `retries` asks for the whole query to run again as if 
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, assert_never
@@ -32,11 +32,13 @@ from omnigraph.errors import (
 )
 from omnigraph.exec.mutate.staging import Staging
 from omnigraph.exec.mutate.validate import validate
+from omnigraph.exec.search.vector_fill import VectorFill, embedded_properties
 from omnigraph.exec.values.computed import given_of
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.default_cells import default_values
 from omnigraph.exec.values.from_params import require_text, stored
 from omnigraph.exec.values.scalars import ReadExternal
+from omnigraph.exec.values.selection import rows_by_key
 from omnigraph.language.moments import cut_count
 from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.expressions import needs
@@ -86,6 +88,7 @@ class Request:
     retries: int = 0
     external: ExternalBlobs = field(default_factory=lambda: ExternalBlobs(()))
     once: str | None = None  # a name of this mutation: a branch has one commit of it at most
+    fill: VectorFill | None = None  # of vectors that are made from texts
 
 
 def request(
@@ -98,6 +101,7 @@ def request(
     retries: int | None = None,
     external: ExternalBlobs | None = None,
     once: str | None = None,
+    fill: VectorFill | None = None,
 ) -> Request:
     """A request with bound parameters; `now()` is the current time. Without `retries`, those of
     the environment."""
@@ -108,7 +112,7 @@ def request(
     if once is not None:
         require_plain("the name of a mutation `once`", once)
     blobs = external or ExternalBlobs(())
-    return Request(plan, given, branch, note, if_commit, again, blobs, once)
+    return Request(plan, given, branch, note, if_commit, again, blobs, once, fill)
 
 
 def _checked_retries(retries: int | None, if_commit: str | None) -> int:
@@ -296,15 +300,33 @@ def run_statements(staging: Staging, catalog: Catalog, asked: Request) -> Counte
     rounded: Counter[str] = Counter()
     values = partial(_stored, asked.given, asked.external.read, rounded)
     for statement in asked.plan.statements:
-        _run(staging, catalog, values, statement)
+        _run(staging, catalog, values, statement, makes_vectors=asked.fill is not None)
+    if asked.fill is not None:
+        fill_vectors(staging, asked.fill)
     return rounded
+
+
+def fill_vectors(staging: Staging, fill: VectorFill) -> None:
+    """Give the pending rows the vectors of their texts."""
+    for table in staging.touched():
+        rows = table.rows()
+        if not rows.num_rows or not embedded_properties(table.owner):
+            continue
+        reader = table.reader
+        committed = partial(rows_by_key, reader, "id") if reader.pin.row_count else None
+        table.put_columns(fill.filled(table.owner, rows, committed))
 
 
 # ---- statements
 
 
 def _run(
-    staging: Staging, catalog: Catalog, given: Stored, statement: mutation_ir.StatementOp
+    staging: Staging,
+    catalog: Catalog,
+    given: Stored,
+    statement: mutation_ir.StatementOp,
+    *,
+    makes_vectors: bool,
 ) -> None:
     """Run one statement into the pending rows."""
     match statement:
@@ -313,11 +335,14 @@ def _run(
         case mutation_ir.InsertEdge():
             _insert_edge(staging, catalog, given, statement)
         case mutation_ir.UpsertRow():
-            _upsert(staging, catalog, given, statement)
+            _upsert(staging, catalog, given, statement, makes_vectors=makes_vectors)
         case mutation_ir.UpdateRows(table=table, sets=sets, where=where):
             fixed = tuple(s for s in sets if not needs(s.value))
             read = tuple(s for s in sets if needs(s.value))
-            staging.table(table).update(where, _values(given, table, fixed), read)
+            values = _values(given, table, fixed)
+            if makes_vectors:
+                values |= _outdated(catalog.of(table), {each.name for each in sets})
+            staging.table(table).update(where, values, read)
         case mutation_ir.DeleteRows(table=table, where=where, cascades=cascades):
             staging.delete(table, where, cascades)
         case _:
@@ -362,11 +387,24 @@ def _insert_edge(
     staging.table(statement.table).insert(row, strict=derived is None)
 
 
+def _outdated(owner: Type, names: Collection[str]) -> dict[str, None]:
+    """The vectors of texts that a statement sets, which it does not set itself: made anew."""
+    pairs = embedded_properties(owner)
+    return {p.name: None for p, e in pairs if e.source in names and p.name not in names}
+
+
 def _upsert(
-    staging: Staging, catalog: Catalog, given: Stored, statement: mutation_ir.UpsertRow
+    staging: Staging,
+    catalog: Catalog,
+    given: Stored,
+    statement: mutation_ir.UpsertRow,
+    *,
+    makes_vectors: bool,
 ) -> None:
     owner = catalog.of(statement.table)
     values = _values(given, statement.table, statement.sets)
+    if makes_vectors:
+        values |= _outdated(owner, set(values))
     if statement.source is not None and statement.target is not None:
         values["src"] = given(statement.source, ID_TYPE, "from")
         values["dst"] = given(statement.target, ID_TYPE, "to")

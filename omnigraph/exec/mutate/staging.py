@@ -155,6 +155,12 @@ class PendingTable:
             self._inserted = {}
         return self._folded
 
+    def put_columns(self, columns: Mapping[str, pa.Array]) -> None:
+        """Give the pending rows other values in these columns."""
+        if columns:
+            self._folded = with_columns(self.rows(), columns)
+            self.changed.update(columns)
+
     def ids(self) -> pa.Array:
         """The ids of the pending rows."""
         return _ids(self.rows())

@@ -19,7 +19,7 @@ Flags = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class EdgeLane:
     """The edges of one leg, between nodes numbered from `source` and from `target` on."""
 
     adjacency: AdjacencyView
@@ -34,10 +34,10 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class SearchField:
     """Where a search goes: lanes, which nodes it may pass, and how nodes are ordered."""
 
-    lanes: tuple[Lane, ...]
+    lanes: tuple[EdgeLane, ...]
     width: int  # the nodes of all tables
     passable: Flags | None
     ranks: Callable[[np.ndarray], np.ndarray]
@@ -103,11 +103,11 @@ class Reached:
 
 
 def search(
-    watch: Watch, over: Field, places: np.ndarray, asked: Question, goals: np.ndarray | None
+    watch: Watch, over: SearchField, spots: np.ndarray, asked: Question, goals: np.ndarray | None
 ) -> Reached:
     """Every cell that is reached within the bounds; with `goals`, ascending cells, only those."""
-    layers = [Layer(np.arange(len(places)) * over.width + places)]
-    visited = np.zeros(len(places) * over.width, bool)
+    layers = [Layer(np.arange(len(spots)) * over.width + spots)]
+    visited = np.zeros(len(spots) * over.width, bool)
     reached = Reached()
     for hop in range(1, asked.hops_max + 1):
         layer = layers[-1]
@@ -115,13 +115,13 @@ def search(
         links = _links(watch, over, layer, asked, first=hop == 1)
         if hop == asked.hops_min:
             loops = links.take(np.flatnonzero(links.cells == layer.cells[links.parents]))
-            loops = loops.take(_wanted(loops.cells, goals))
+            loops = loops.take(_among_goals(loops.cells, goals))
             reached.add(_looped(watch, over, layers, loops, asked, hop))
         links = links.take(np.flatnonzero(~visited[links.cells]))
         layer = _layer(watch, over, links, asked, len(visited))
         layers.append(layer)
         if hop >= asked.hops_min:
-            ends = _wanted(layer.cells, goals)
+            ends = _among_goals(layer.cells, goals)
             reached.add(_paths(watch, over, layers, ends, asked, hop))
         if not asked.tracked:
             layers = [Layer(layer.cells)]
@@ -134,12 +134,12 @@ def search(
     return reached
 
 
-def _links(watch: Watch, over: Field, layer: Layer, asked: Question, *, first: bool) -> Links:
+def _links(watch: Watch, over: SearchField, layer: Layer, asked: Question, *, first: bool) -> Links:
     """The edges that may be walked from a layer."""
-    places = layer.cells % over.width
-    start = np.arange(len(places))
+    spots = layer.cells % over.width
+    start = np.arange(len(spots))
     if over.passable is not None and not first:
-        start = np.flatnonzero(over.passable(places))
+        start = np.flatnonzero(over.passable(spots))
     by_edge = asked.edges or asked.every
     parts = [
         _along(watch, over, layer, number, start, by_edge)
@@ -156,11 +156,11 @@ def _links(watch: Watch, over: Field, layer: Layer, asked: Question, *, first: b
 
 
 def _along(
-    watch: Watch, over: Field, layer: Layer, number: int, start: np.ndarray, by_edge: bool
+    watch: Watch, over: SearchField, layer: Layer, number: int, start: np.ndarray, by_edge: bool
 ) -> Links:
     lane = over.lanes[number]
-    owners, places = np.divmod(layer.cells[start], over.width)
-    local = places - lane.source
+    owners, spots = np.divmod(layer.cells[start], over.width)
+    local = spots - lane.source
     if lane.size < over.width:
         inside = np.flatnonzero((local >= 0) & (local < lane.size))
         start, owners, local = start[inside], owners[inside], local[inside]
@@ -181,7 +181,7 @@ def _along(
     return Links(start[spread], cells, np.full(len(cells), number), edges)
 
 
-def _layer(watch: Watch, over: Field, links: Links, asked: Question, size: int) -> Layer:
+def _layer(watch: Watch, over: SearchField, links: Links, asked: Question, size: int) -> Layer:
     """The cells that links lead to, in the order of their paths. `size` is more than any cell."""
     if not asked.tracked:
         return Layer(_distinct(links.cells, size))
@@ -222,7 +222,7 @@ def _first_parents(watch: Watch, links: Links, asked: Question, size: int) -> Li
     return links.take(np.flatnonzero(first == numbers))
 
 
-def _first_of_each(over: Field, links: Links, asked: Question) -> np.ndarray:
+def _first_of_each(over: SearchField, links: Links, asked: Question) -> np.ndarray:
     """The first link of each cell, of parallel edges that with the least id. Links come ordered by
     cells, then by parents."""
     count = len(links.cells)
@@ -242,7 +242,7 @@ def _first_of_each(over: Field, links: Links, asked: Question) -> np.ndarray:
     return best
 
 
-def edge_ranks(over: Field, lanes: np.ndarray, edges: np.ndarray) -> np.ndarray:
+def edge_ranks(over: SearchField, lanes: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Numbers that order edges by type and id; lanes are in the order of their edge types."""
     ranks = np.zeros(len(edges), np.int64)
     for number, lane in enumerate(over.lanes):
@@ -253,7 +253,7 @@ def edge_ranks(over: Field, lanes: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return lanes * base + ranks
 
 
-def _wanted(cells: np.ndarray, goals: np.ndarray | None) -> np.ndarray:
+def _among_goals(cells: np.ndarray, goals: np.ndarray | None) -> np.ndarray:
     """The indexes of the cells that are goals."""
     if goals is None:
         return np.arange(len(cells))
@@ -268,7 +268,7 @@ def _wanted(cells: np.ndarray, goals: np.ndarray | None) -> np.ndarray:
 
 def _paths(
     watch: Watch,
-    over: Field,
+    over: SearchField,
     layers: Sequence[Layer],
     ends: np.ndarray,
     asked: Question,
@@ -278,25 +278,25 @@ def _paths(
     last = layers[-1]
     if not asked.tracked:
         return _bare(last.cells[ends], length)
-    at = ends
-    nodes, lanes, edges = [last.cells[at] % over.width], list[np.ndarray](), list[np.ndarray]()
-    final = last.cells[at]
+    current = ends
+    nodes, lanes, edges = [last.cells[current] % over.width], list[np.ndarray](), list[np.ndarray]()
+    final = last.cells[current]
     for depth in range(length, 0, -1):
         layer = layers[depth]
         assert layer.links is not None
         assert layer.owners is not None
         if asked.every:
             starts = np.searchsorted(layer.owners, np.arange(len(layer.cells) + 1))
-            spread, chosen = NeighbourLists(starts, layer.owners).spread(at)
+            spread, chosen = NeighbourLists(starts, layer.owners).spread(current)
             watch.hold(24 * (length + 1) * len(chosen))
             nodes, lanes = [n[spread] for n in nodes], [n[spread] for n in lanes]
             edges, final = [n[spread] for n in edges], final[spread]
         else:
-            chosen = at
+            chosen = current
         lanes.append(layer.links.lanes[chosen])
         edges.append(layer.links.edges[chosen])
-        at = layer.links.parents[chosen]
-        nodes.append(layers[depth - 1].cells[at] % over.width)
+        current = layer.links.parents[chosen]
+        nodes.append(layers[depth - 1].cells[current] % over.width)
     count = len(final)
     return Paths(
         final, length, _columns(nodes, count), _columns(lanes, count), _columns(edges, count)
@@ -315,7 +315,7 @@ def _bare(cells: np.ndarray, length: int) -> Paths:
 
 
 def _looped(
-    watch: Watch, over: Field, layers: list[Layer], loops: Links, asked: Question, length: int
+    watch: Watch, over: SearchField, layers: list[Layer], loops: Links, asked: Question, length: int
 ) -> Paths:
     """The paths to cells one hop nearer than the bounds, which their self edges produce now."""
     if not asked.tracked:
@@ -345,11 +345,11 @@ def _looped(
 
 
 def cheapest(
-    watch: Watch, over: Field, places: np.ndarray, asked: Question, goals: np.ndarray | None
+    watch: Watch, over: SearchField, spots: np.ndarray, asked: Question, goals: np.ndarray | None
 ) -> Reached:
     """The path of the least cost to every cell (Bellman-Ford, a round a hop)."""
-    size = len(places) * over.width
-    start = np.arange(len(places)) * over.width + places
+    size = len(spots) * over.width
+    start = np.arange(len(spots)) * over.width + spots
     watch.hold(24 * size)
     best = np.full(size, np.inf)
     best[start] = 0.0
@@ -370,13 +370,13 @@ def cheapest(
     reached = Reached()
     for hop in range(1, len(layers)):
         cells = np.flatnonzero(depth == hop)
-        cells = cells[_wanted(cells, goals)]
+        cells = cells[_among_goals(cells, goals)]
         part = _paths(watch, over, layers[: hop + 1], index[cells], asked, hop)
         reached.add(Paths(part.cells, hop, part.nodes, part.lanes, part.edges, costs=best[cells]))
     return reached
 
 
-def _cheaper(over: Field, layer: Layer, links: Links) -> tuple[Links, np.ndarray]:
+def _cheaper(over: SearchField, layer: Layer, links: Links) -> tuple[Links, np.ndarray]:
     """The cheapest link to each cell and its cost, of equal ones that of the first path."""
     weights = np.full(len(links.cells), np.nan)
     for number, lane in enumerate(over.lanes):

@@ -16,11 +16,11 @@ from omnigraph.exec.memory.resident import Edges
 from omnigraph.exec.read.context import Context, positions_in
 from omnigraph.exec.read.members import MemberDomains, put_back
 from omnigraph.exec.read.path_search import (
-    Field,
-    Lane,
+    EdgeLane,
     Paths,
     Question,
     Reached,
+    SearchField,
     cheapest,
     edge_ranks,
     search,
@@ -40,21 +40,21 @@ def expand_paths(context: Context, op: ir.ExpandPaths, rows: Rows) -> Rows:
     """One row for each node reached, or each path to it; with `closes` only to the node bound."""
     rows = rows.where(rows.bindings[op.source].positions >= 0)
     walk = _Walk(context, op)
-    places = walk.places_of(rows.bindings[op.source])
-    if len(places) and places.min() < 0:  # of a member that no edge leads from
-        rows, places = rows.where(places >= 0), places[places >= 0]
-    goals = walk.places_of(rows.bindings[op.out]) if op.closes else None
-    sources, inverse = np.unique(places, return_inverse=True)
+    spots = walk.spots_of(rows.bindings[op.source])
+    if len(spots) and spots.min() < 0:  # of a member that no edge leads from
+        rows, spots = rows.where(spots >= 0), spots[spots >= 0]
+    goals = walk.spots_of(rows.bindings[op.out]) if op.closes else None
+    sources, inverse = np.unique(spots, return_inverse=True)
     parts = list[_Part]()
     block = max(1, (_CELLS_WEIGHED_MAX if op.is_weighted else _CELLS_MAX) // walk.field.width)
     for start in range(0, max(len(sources), 1), block):
         chosen = sources[start : start + block]
-        wanted = None
+        sought = None
         if goals is not None:
             inside = (inverse >= start) & (inverse < start + block) & (goals >= 0)
             cells = (inverse[inside] - start) * walk.field.width + goals[inside]
-            wanted = np.unique(cells)
-        parts.append(walk.part(chosen, wanted, start))
+            sought = np.unique(cells)
+        parts.append(walk.part(chosen, sought, start))
     return walk.rows(rows, inverse, goals, _joined(parts))
 
 
@@ -63,19 +63,19 @@ class _Part:
     """Destinations of some sources, in the order of sources, destinations and paths."""
 
     owners: np.ndarray
-    places: np.ndarray
+    spots: np.ndarray
     slots: dict[str, pa.Array]
 
 
 def _joined(parts: list[_Part]) -> _Part:
     if len(parts) == 1:
         return parts[0]
-    owners, places = (
-        np.concatenate(each) for each in zip(*((p.owners, p.places) for p in parts), strict=True)
+    owners, spots = (
+        np.concatenate(each) for each in zip(*((p.owners, p.spots) for p in parts), strict=True)
     )
     names = parts[0].slots
     slots = {name: pa.concat_arrays([part.slots[name] for part in parts]) for name in names}
-    return _Part(owners, places, slots)
+    return _Part(owners, spots, slots)
 
 
 class _Walk:
@@ -104,7 +104,7 @@ class _Walk:
             self.offsets[table] = width
             width += size
         lanes = tuple(
-            Lane(
+            EdgeLane(
                 adjacency,
                 self.offsets[leg.source],
                 sizes[leg.source],
@@ -116,7 +116,7 @@ class _Walk:
             for leg, adjacency, edges in zip(self.legs, adjacencies, self.edges, strict=True)
         )
         self.sizes = sizes
-        self.field = Field(lanes, max(width, 1), self._passable(), self._ranks)
+        self.field = SearchField(lanes, max(width, 1), self._passable(), self._ranks)
 
     # What may be walked
 
@@ -162,10 +162,10 @@ class _Walk:
             return None
         var, conditions = op.via_var, op.via
 
-        def passable(places: np.ndarray) -> np.ndarray:
-            flags = np.ones(len(places), bool)
+        def passable(spots: np.ndarray) -> np.ndarray:
+            flags = np.ones(len(spots), bool)
             for table, where in conditions:
-                mine, local = self._within(table, places)
+                mine, local = self._within(table, spots)
                 bound = BoundEntities(self.nodes[table], local)
                 flags[mine] = self._kept(where, var, bound)
             return flags
@@ -174,29 +174,29 @@ class _Walk:
 
     # Numbers of nodes
 
-    def _within(self, table: TableKey, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The indexes of places in one table, and their positions there."""
-        local = places - self.offsets[table]
+    def _within(self, table: TableKey, spots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The indexes of spots in one table, and their positions there."""
+        local = spots - self.offsets[table]
         mine = np.flatnonzero((local >= 0) & (local < self.sizes[table]))
         return mine, local[mine]
 
-    def _ranks(self, places: np.ndarray) -> np.ndarray:
+    def _ranks(self, spots: np.ndarray) -> np.ndarray:
         """Numbers that order nodes by type and id."""
-        ranks = np.empty(len(places), np.int64)
+        ranks = np.empty(len(spots), np.int64)
         for table, nodes in self.nodes.items():
-            mine, local = self._within(table, places)
+            mine, local = self._within(table, spots)
             ranks[mine] = nodes.ranks_at(local) + self.offsets[table]
         return ranks
 
-    def _ids(self, places: np.ndarray) -> pa.Array:
+    def _ids(self, spots: np.ndarray) -> pa.Array:
         if len(self.nodes) == 1:
             ((_, nodes),) = self.nodes.items()
-            return nodes.ids_at(places)
+            return nodes.ids_at(spots)
         parts = list[tuple[np.ndarray, pa.Array]]()
         for table, nodes in self.nodes.items():
-            mine, local = self._within(table, places)
+            mine, local = self._within(table, spots)
             parts.append((mine, nodes.ids_at(local)))
-        return put_back(len(places), parts, pa.string())
+        return put_back(len(spots), parts, pa.string())
 
     def _edge_ids(self, lanes: np.ndarray, positions: np.ndarray) -> pa.Array:
         parts = list[tuple[np.ndarray, pa.Array]]()
@@ -206,13 +206,13 @@ class _Walk:
                 parts.append((mine, edges.ids_at(positions[mine])))
         return put_back(len(lanes), parts, pa.string())
 
-    def places_of(self, bound: BoundEntities) -> np.ndarray:
-        """The places of nodes, -1 for one of a table that no walk comes to."""
+    def spots_of(self, bound: BoundEntities) -> np.ndarray:
+        """The spots of nodes, -1 for one of a table that no walk comes to."""
         if isinstance(bound.domain, MemberDomains):
-            places = np.full(len(bound.positions), -1, np.int64)
+            spots = np.full(len(bound.positions), -1, np.int64)
             for mine, own in bound.domain.split(bound.positions):
-                places[mine] = self.places_of(own)
-            return places
+                spots[mine] = self.spots_of(own)
+            return spots
         table = bound.domain.table
         if table not in self.nodes:
             return np.full(len(bound.positions), -1, np.int64)
@@ -242,8 +242,8 @@ class _Walk:
             return reached.parts
         kept = list[Paths]()
         for part in reached.parts:
-            places = part.cells % self.field.width
-            within = [self._within(table, places)[0] for table in self.op.targets]
+            spots = part.cells % self.field.width
+            within = [self._within(table, spots)[0] for table in self.op.targets]
             mine = np.sort(np.concatenate(within or [np.empty(0, np.int64)]))
             costs = None if part.costs is None else part.costs[mine]
             kept.append(
@@ -282,8 +282,8 @@ class _Walk:
         cells = cells[order]
         if slots.number is not None:
             columns[slots.number] = pa.array(_numbered(cells))
-        owners, places = np.divmod(cells, width)
-        return _Part(owners + offset, places, columns)
+        owners, spots = np.divmod(cells, width)
+        return _Part(owners + offset, spots, columns)
 
     def _order(self, parts: list[Paths], cells: np.ndarray) -> np.ndarray:
         """Paths by cell, then by nodes, then by edges. The paths to one cell have one length."""
@@ -321,24 +321,24 @@ class _Walk:
         indexes = np.arange(len(owners))
         indexes += np.repeat(starts[inverse] - (np.cumsum(counts) - counts), counts)
         if goals is not None:
-            closing = np.flatnonzero(part.places[indexes] == goals[owners])
+            closing = np.flatnonzero(part.spots[indexes] == goals[owners])
             owners, indexes = owners[closing], indexes[closing]
         going = rows.take(owners)
         for name, values in part.slots.items():
             going = going.put(ir.Slot(name), values.take(pa.array(indexes)))
         if goals is not None:
             return going
-        return going.bind(self.op.out, self._bound(part.places[indexes]))
+        return going.bind(self.op.out, self._bound(part.spots[indexes]))
 
-    def _bound(self, places: np.ndarray) -> BoundEntities:
+    def _bound(self, spots: np.ndarray) -> BoundEntities:
         op = self.op
         if op.members is None:
-            return BoundEntities(self.nodes[op.target], places - self.offsets[op.target])
+            return BoundEntities(self.nodes[op.target], spots - self.offsets[op.target])
         domain = MemberDomains(
             op.target, op.members, tuple(self.nodes[table] for table in op.targets)
         )
-        positions = np.empty(len(places), np.int64)
-        split = [self._within(table, places) for table in op.targets]
+        positions = np.empty(len(spots), np.int64)
+        split = [self._within(table, spots) for table in op.targets]
         if split:
             numbers = domain.numbered([local for _, local in split])
             positions[np.concatenate([mine for mine, _ in split])] = numbers

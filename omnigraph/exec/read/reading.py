@@ -36,6 +36,7 @@ from omnigraph.storage.store import Store
 
 if TYPE_CHECKING:
     from omnigraph.exec.search import embed
+    from omnigraph.exec.search.vector_fill import TextVectors
     from omnigraph.plan.shares import Shares
 else:
     Shares = deferred("omnigraph.plan.shares", "Shares")
@@ -55,6 +56,7 @@ class Reading:
         self.limits = limits or Limits.from_environment()
         self.holdings = Holdings(store, self.limits.cache_bytes_max)
         self.embedder: embed.Provider | None = None
+        self.text_vectors: TextVectors | None = None  # that writes made
         self.few_rows_max = _FEW_ROWS_MAX
         self._history = store.history
         self._prepared: dict[int, PreparedPlan] = {}

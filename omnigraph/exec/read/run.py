@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.catalog.arrow import arrow_type
 from omnigraph.deferred import deferred
 from omnigraph.exec.profile import Profile
 from omnigraph.exec.read.aggregate import Groups, aggregate
@@ -35,13 +34,13 @@ from omnigraph.exec.read.project import Projector
 from omnigraph.exec.read.result import PythonColumn, QueryResult
 from omnigraph.exec.read.scan import counted, scan
 from omnigraph.exec.read.share import Share, put_together
+from omnigraph.exec.read.stage import staged
 from omnigraph.exec.read.unwind import unwind
 from omnigraph.exec.read.walk import Walk
 from omnigraph.exec.read.walk_result import Tail
 from omnigraph.exec.read.walk_rows import CellReader, Frame
 from omnigraph.exec.search.rank import Ranker, TopK
-from omnigraph.exec.values.computed import cut_plan
-from omnigraph.exec.values.rows import ONE_ROW, BoundEntities, Rows
+from omnigraph.exec.values.rows import ONE_ROW, Rows
 from omnigraph.plan import ir
 
 if TYPE_CHECKING:
@@ -285,7 +284,7 @@ class Run:
             case ir.Unwind():
                 return unwind(context, op, rows)
             case ir.Stage():
-                return self._staged(op, rows)
+                return staged(context, self.ranker, op, rows)
             case ir.SemiJoin():
                 return semi_join(context, op, rows, self.solve)
             case ir.Matches():
@@ -294,26 +293,6 @@ class Run:
                 return left_join(op, rows, self.solve)
             case _:
                 assert_never(op)
-
-    def _staged(self, op: ir.Stage, rows: Rows) -> Rows:
-        """The rows that a stage leaves, with what goes on of each."""
-        plan = cut_plan(op.plan, self.evaluator.given)
-        for score in plan.scores:
-            rows = self.ranker.score(score, rows, None)
-        projector = Projector(plan, self.context)
-        if plan.aggregate is None:
-            rows = projector.arranged(rows)
-        else:
-            groups = aggregate(plan.aggregate, rows, self.evaluator, self.cache)
-            rows = projector.arranged(groups)
-        bindings, slots = dict[ir.Var, BoundEntities](), dict[ir.Slot, pa.Array]()
-        for column, out in zip(plan.columns, op.outs, strict=True):
-            if out.source is not None:
-                bindings[ir.Var(out.out)] = rows.bindings[out.source]
-            else:
-                values = self.evaluator.values(column.value, rows)
-                slots[ir.Slot(out.out)] = values.cast(arrow_type(column.type))
-        return Rows(rows.length, bindings, slots)
 
     def _scored(self, rows: Rows) -> Rows:
         for score in self.plan.scores:

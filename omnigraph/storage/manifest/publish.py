@@ -173,9 +173,9 @@ class Publisher:
         rows: list[Row] = [head_row(state.branch, commit.id, change.schema or state.schema)]
         new = (pin for pin in change.new_tables if declaration(pin) not in state.declared)
         rows += (table_row(pin.table_key, pin.location) for pin in new)
-        at = commit.manifest_version
-        rows += (version_row(pin, at) for pin in change.pins)
-        rows += (tombstone_row(stone, at) for stone in change.tombstones)
+        version = commit.manifest_version
+        rows += (version_row(pin, version) for pin in change.pins)
+        rows += (tombstone_row(stone, version) for stone in change.tombstones)
         rows.append(commit_row(commit))
         with self._datasets.lance_call("stage_publish", state.branch):
             fragments = write_fragments(manifest_batch(rows), state.handle, mode="append")

@@ -58,7 +58,7 @@ class Queries:
         rows = self._lineage(state, f"{ALL_COMMITS} AND {between(state.handle, versions)}")
         first, end = pa.scalar(versions.start), pa.scalar(versions.stop)
         return _commits(
-            chosen(rows, lambda at: pc.and_(pc.greater_equal(at, first), pc.less(at, end)))
+            chosen(rows, lambda each: pc.and_(pc.greater_equal(each, first), pc.less(each, end)))
         )
 
     def commits_at(self, state: State, versions: Iterable[int]) -> tuple[Commit, ...]:
@@ -68,7 +68,7 @@ class Queries:
             return ()
         rows = self._lineage(state, f"{ALL_COMMITS} AND {among(state.handle, numbers)}")
         listed = pa.array(numbers, pa.int64())
-        return _commits(chosen(rows, lambda at: pc.is_in(at, value_set=listed)))
+        return _commits(chosen(rows, lambda each: pc.is_in(each, value_set=listed)))
 
     def marked(self, state: State, mark: str) -> Commit | None:
         """The commit of a branch that carries a mark."""
@@ -147,7 +147,7 @@ class Queries:
                 ),
             ).to_table()
         first, end = pa.scalar(versions.start), pa.scalar(versions.stop)
-        rows = chosen(rows, lambda at: pc.and_(pc.greater_equal(at, first), pc.less(at, end)))
+        rows = chosen(rows, lambda each: pc.and_(pc.greater_equal(each, first), pc.less(each, end)))
         pins = [(row[CREATED], decode_pin(row)) for row in rows.to_pylist()]
         return sorted(pins, key=lambda each: (each[0], each[1].version), reverse=True)
 

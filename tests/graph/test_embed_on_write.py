@@ -1,0 +1,253 @@
+"""Vectors of `@embed` properties, made by writes when a provider is named, and by `embed` later."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+from omnigraph.exec.search.embed import Mock, Purpose, mock_vector
+from omnigraph.exec.search.vector_fill import BATCH_CHARACTERS, BATCH_TEXTS
+from tests.cli.program import run as call
+
+SCHEMA = """
+node Doc {
+  slug: String @key
+  text: String?
+  stars: I32?
+  embedding: Vector(4)? @embed(text)
+}
+node Note { text: String  embedding: Vector(4)? @embed(text, model="mock") }
+node Must { slug: String @key  text: String  embedding: Vector(4) @embed(text) }
+edge Cites: Doc -> Doc
+"""
+VECTORS = (
+    "query v() { match { $d: Doc } return { $d.slug as slug, $d.text as text, "
+    "$d.embedding as embedding } order { slug } }"
+)
+PUT = "query put($s: String, $t: String?) { insert Doc { slug: $s, text: $t } }"
+SET = "query set($s: String, $t: String?) { update Doc set { text: $t } where slug = $s }"
+STARS = "query stars($s: String) { update Doc set { stars: 5 } where slug = $s }"
+
+
+class Counting:
+    """The mock provider, which keeps what it was sent."""
+
+    model = "mock"
+
+    def __init__(self) -> None:
+        self.sent: list[list[str]] = []
+        self.fails = False
+
+    def embed(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> list[list[float]]:
+        self.sent.append(list(texts))
+        if self.fails:
+            raise og.EmbeddingFailed("http://nowhere", "gave no answer")
+        assert purpose is Purpose.DOCUMENT
+        return Mock().embed(texts, dimension, purpose)
+
+    @property
+    def texts(self) -> list[str]:
+        return [text for batch in self.sent for text in batch]
+
+
+@pytest.fixture
+def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[og.Graph]:
+    for name in ("OMNIGRAPH_EMBED_PROVIDER", "OMNIGRAPH_EMBEDDINGS_MOCK"):
+        monkeypatch.delenv(name, raising=False)
+    with og.init(tmp_path / "docs.omni", schema=SCHEMA) as made:
+        yield made
+
+
+@pytest.fixture
+def provider(graph: og.Graph) -> Counting:
+    counting = Counting()
+    graph._reading.embedder = counting
+    return counting
+
+
+def vectors(graph: og.Graph, branch: str = "main") -> dict[str, Any]:
+    """Whether each document has the vector of its text: True, None without one, else False."""
+    rows = graph.query(VECTORS, branch=branch).rows
+    return {row["slug"]: _fits(row["text"], row["embedding"]) for row in rows}
+
+
+def _fits(text: str | None, vector: list[float] | None) -> bool | None:
+    if vector is None:
+        return None
+    return text is not None and vector == pytest.approx(mock_vector(text, 4))
+
+
+def test_a_key_alone_sends_nothing(graph: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENROUTER_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.setenv(name, "sk-secret")
+    monkeypatch.setenv("OMNIGRAPH_EMBED_BASE_URL", "http://127.0.0.1:9")  # nobody listens there
+    graph.mutate(PUT, {"s": "a", "t": "hello"})
+    graph.load([{"type": "Doc", "data": {"slug": "b", "text": "hello"}}], "merge")
+    assert vectors(graph) == {"a": None, "b": None}
+    with pytest.raises(og.BadRequest, match="no embedding provider is named"):
+        graph.embed()
+
+
+def test_the_environment_names_a_provider(graph: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "mock")
+    graph.mutate(PUT, {"s": "a", "t": "hello"})
+    monkeypatch.delenv("OMNIGRAPH_EMBED_PROVIDER")
+    graph.embed_with("mock")
+    graph.mutate(PUT, {"s": "b", "t": "again"})
+    graph.embed_with(None)
+    graph.mutate(PUT, {"s": "c", "t": "not sent"})
+    assert vectors(graph) == {"a": True, "b": True, "c": None}
+
+
+def test_every_writer_fills_vectors_and_sends_no_text_twice(
+    graph: og.Graph, provider: Counting
+) -> None:
+    graph.mutate(PUT, {"s": "a", "t": "one"})
+    graph.load(
+        [
+            {"type": "Doc", "data": {"slug": "b", "text": "two"}},
+            {"type": "Doc", "data": {"slug": "c", "text": "one"}},
+            {"type": "Doc", "data": {"slug": "d"}},
+            {"type": "Doc", "data": {"slug": "e", "text": "  "}},
+            {"type": "Note", "data": {"text": "a note"}},
+            {"edge": "Cites", "from": "b", "to": "c", "data": {}},
+        ],
+        "append",
+    )
+    assert provider.texts == ["one", "two", "a note"]
+    graph.mutate(STARS, {"s": "a"})
+    graph.mutate(SET, {"s": "a", "t": "one"})  # as it was
+    graph.mutate(SET, {"s": "b", "t": "three"})
+    upsert = 'query u() { upsert Doc { slug: "c", text: "four" } }'
+    graph.mutate(upsert)
+    graph.load([{"type": "Doc", "data": {"slug": "b", "text": "three"}}], "merge")
+    graph.load([{"type": "Doc", "data": {"slug": "d", "text": "five"}}], "patch")
+    graph.load([{"type": "Doc", "data": {"slug": "b", "stars": 1}}], "patch")
+    with graph.transaction() as block:
+        block.mutate(PUT, {"s": "f", "t": "six"})
+    assert provider.texts[3:] == ["three", "four", "five", "six"]
+    expected = {"a": True, "b": True, "c": True, "d": True, "e": None, "f": True}
+    assert vectors(graph) == expected
+    graph.mutate(SET, {"s": "a", "t": None})
+    assert vectors(graph)["a"] is None, "a text that is gone takes its vector along"
+    assert graph.check().ok
+
+
+def test_texts_of_committed_rows_are_not_sent_by_a_new_process(
+    graph: og.Graph, provider: Counting
+) -> None:
+    rows = [{"type": "Doc", "data": {"slug": f"d{n}", "text": f"text {n}"}} for n in range(200)]
+    graph.load(rows, "merge")
+    assert len(provider.texts) == 200
+    assert max(map(len, provider.sent)) == BATCH_TEXTS
+    with og.open(graph.uri) as other:
+        fresh = Counting()
+        other._reading.embedder = fresh
+        rows[7]["data"]["text"] = "changed"  # type: ignore[index]
+        other.load(rows, "merge")
+        assert fresh.texts == ["changed"]
+        assert set(vectors(other).values()) == {True}
+
+
+def test_a_batch_of_long_texts_is_bounded(graph: og.Graph, provider: Counting) -> None:
+    long = "word " * 10_000
+    rows = [{"type": "Doc", "data": {"slug": f"l{n}", "text": f"{n} {long}"}} for n in range(6)]
+    graph.load(rows, "merge")
+    assert all(sum(map(len, batch)) <= BATCH_CHARACTERS for batch in provider.sent)
+
+
+def test_vectors_that_are_given_are_kept(graph: og.Graph, provider: Counting) -> None:
+    given = 'query g($v: Vector(4)) { insert Doc { slug: "g", text: "mine", embedding: $v } }'
+    graph.mutate(given, {"v": [1, 0, 0, 0]})
+    sets = '{ text: "other", embedding: $v }'
+    both = f'query b($v: Vector(4)) {{ update Doc set {sets} where slug = "g" }}'
+    graph.mutate(both, {"v": [0, 1, 0, 0]})
+    row = {"slug": "h", "text": "mine too", "embedding": [0, 0, 1, 0]}
+    graph.load([{"type": "Doc", "data": row}], "merge")
+    shown = {each["slug"]: each["embedding"] for each in graph.query(VECTORS).rows}
+    assert shown == {"g": [0, 1, 0, 0], "h": [0, 0, 1, 0]}
+    assert provider.sent == []
+
+
+def test_a_failing_provider_refuses_the_write(graph: og.Graph, provider: Counting) -> None:
+    provider.fails = True
+    head = graph.snapshot().commit_id
+    row = [{"type": "Doc", "data": {"slug": "b", "text": "y"}}]
+    with pytest.raises(og.EmbeddingFailed, match=r"nothing was written.*embed='later'"):
+        graph.mutate(PUT, {"s": "a", "t": "x"})
+    with pytest.raises(og.EmbeddingFailed, match="omnigraph embed"):
+        graph.load(row, "merge")
+    assert graph.snapshot().commit_id == head
+
+    provider.sent.clear()
+    graph.mutate(PUT, {"s": "a", "t": "x"}, embed="later")
+    graph.load(row, "merge", embed="later")
+    assert provider.sent == []
+    assert vectors(graph) == {"a": None, "b": None}
+    with pytest.raises(og.EmbeddingFailed):
+        graph.embed()
+    provider.fails = False
+    done = graph.embed(actor="act-e", message="made up for")
+    assert done.embedded == {"Doc.embedding": 2}
+    assert graph.commits.get(str(done.commit_id)).actor == "act-e"
+    assert vectors(graph) == {"a": True, "b": True}
+    assert graph.embed().embedded == {}
+    with pytest.raises(og.BadRequest, match="now or later"):
+        graph.mutate(PUT, {"s": "a", "t": "x"}, embed="never")
+
+
+def test_a_changed_text_that_waits_has_no_old_vector(graph: og.Graph, provider: Counting) -> None:
+    graph.mutate(PUT, {"s": "a", "t": "old"})
+    graph.mutate(SET, {"s": "a", "t": "new"}, embed="later")
+    assert vectors(graph) == {"a": None}
+    graph.mutate(SET, {"s": "a", "t": "new"}, embed="later")
+    graph.embed(types=["Doc"])
+    assert vectors(graph) == {"a": True}
+    graph.mutate(SET, {"s": "a", "t": "new"}, embed="later")
+    assert vectors(graph) == {"a": True}, "an unchanged text keeps its vector"
+
+
+def test_a_required_vector_is_made_or_the_row_refused(graph: og.Graph, provider: Counting) -> None:
+    must = 'query m() { insert Must { slug: "a", text: "x" } }'
+    graph.mutate(must)
+    graph.load([{"type": "Must", "data": {"slug": "b", "text": "y"}}], "merge")
+    assert graph.snapshot().tables["node:Must"].row_count == 2
+    with pytest.raises(og.ConstraintViolated):
+        graph.load([{"type": "Must", "data": {"slug": "c", "text": "z"}}], "merge", embed="later")
+    with pytest.raises(og.BadRequest, match="no node type 'None'"):
+        graph.embed(types=["None"])
+
+
+def test_another_model_than_the_property_names_is_refused(graph: og.Graph) -> None:
+    graph.embed_with("mock", model="other")
+    with pytest.raises(og.BadRequest, match="'mock', the provider uses 'other'"):
+        graph.load([{"type": "Note", "data": {"text": "x"}}], "append")
+
+
+def test_mutations_that_would_share_a_commit_are_embedded_each(tmp_path: Path) -> None:
+    og.init(tmp_path / "c.omni", schema=SCHEMA).close()
+    with og.open(tmp_path / "c.omni", coalesce_ms=1) as graph:
+        graph.embed_with("mock")
+        graph.mutate(PUT, {"s": "a", "t": "x"})
+        assert vectors(graph) == {"a": True}
+
+
+def test_the_command_makes_up_for_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "mock")
+    uri = str(tmp_path / "cli.omni")
+    og.init(uri, schema=SCHEMA).close()
+    data = tmp_path / "d.jsonl"
+    data.write_text('{"type":"Doc","data":{"slug":"a","text":"x"}}\n')
+    load = call("load", uri, "--data", str(data), "--mode", "merge", "--embed", "later")
+    assert load.returncode == 0, load.stderr
+    done = call("embed", uri, "--as", "act-e", "--json")
+    assert json.loads(done.stdout)["embedded"] == {"Doc.embedding": 1}
+    assert call("embed", uri).stdout == "no vector is missing\n"
+    assert call("embed", uri, "--clean").returncode == 2
+    with og.open(uri) as graph:
+        assert vectors(graph) == {"a": True}

@@ -1,0 +1,135 @@
+"""The official client of the protocol, called from tests that are not asynchronous."""
+
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from jsonschema import Draft202012Validator
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CallToolResult, Tool
+
+import omnigraph as og
+
+SCHEMA = """
+node Person {
+  name: String @key
+  age: I32?
+  photo: Blob?
+  @range(age, 0..150)
+}
+node Doc {
+  slug: String @key
+  text: String @index
+  embedding: Vector(4)? @embed(text)
+}
+edge Knows: Person -> Person { since: I32? }
+edge Wrote: Person -> Doc
+"""
+RECORDS = (
+    '{"type":"Person","data":{"name":"Ada","age":36,"photo":"base64:aGVsbG8gd29ybGQ="}}\n'
+    '{"type":"Person","data":{"name":"Bob","age":25}}\n'
+    '{"type":"Person","data":{"name":"Cyd"}}\n'
+    '{"type":"Doc","data":{"slug":"d1","text":"The pump leaks","embedding":[1,0,0,0]}}\n'
+    '{"type":"Doc","data":{"slug":"d2","text":"Paint on the hull","embedding":[0,1,0,0]}}\n'
+    '{"edge":"Knows","from":"Ada","to":"Bob","data":{"since":2020}}\n'
+    '{"edge":"Knows","from":"Ada","to":"Cyd","data":{}}\n'
+    '{"edge":"Knows","from":"Cyd","to":"Ada","data":{}}\n'
+    '{"edge":"Wrote","from":"Ada","to":"d1","data":{}}\n'
+)
+NAMES = "query names() { match { $p: Person } return { $p.name as name } order { name } }"
+ADD = "query add($n: String) { insert Person { name: $n } }"
+AGE = "query set_age($n: String, $a: I32) { update Person set { age: $a } where name = $n }"
+STORED = """
+query by_name($name: String, $limit_to: I32?)
+  @description("A person by name.")
+  @instruction("Use it before you add somebody.")
+{ match { $p: Person { name: $name } } return { $p.name as name, $p.age as age } }
+
+query hire($name: String, $age: I32?) @description("Add a person.")
+{ insert Person { name: $name, age: $age } }
+
+query near($v: Vector(4), $branch: String?)
+{ match { $d: Doc } return { $d.slug as slug } order { nearest($d.embedding, $v) } limit 1 }
+"""
+PROGRAM = ["-c", "from omnigraph.cli.start import program; program()", "mcp"]
+
+
+def new_graph(folder: Path, name: str = "people") -> str:
+    """A small graph; where it is."""
+    uri = str(folder / f"{name}.omni")
+    with og.init(uri, schema=SCHEMA) as graph:
+        graph.load(RECORDS.encode(), "merge")
+    return uri
+
+
+class AgentClient:
+    """One session of the official client."""
+
+    def __init__(self, portal: BlockingPortal, client: Client) -> None:
+        self.portal = portal
+        self.client = client
+        self._schemas: dict[str, Draft202012Validator] = {}
+
+    def tools(self) -> dict[str, Tool]:
+        """Every tool, by name."""
+        return {tool.name: tool for tool in self.portal.call(self.client.list_tools).tools}
+
+    def call(self, name: str, /, **arguments: Any) -> CallToolResult:
+        """Call a tool."""
+        return self.portal.call(self.client.call_tool, name, arguments)
+
+    def done(self, name: str, /, **arguments: Any) -> Any:
+        """The document of a call that succeeds, checked against the schema of its tool."""
+        result = self.call(name, **arguments)
+        assert not result.is_error, result.content
+        if not self._schemas:
+            schemas = {each.name: each.output_schema for each in self.tools().values()}
+            self._schemas = {name: Draft202012Validator(schema) for name, schema in schemas.items()}
+        self._schemas[name].validate(result.structured_content)
+        return result.structured_content
+
+    def failed(self, name: str, /, **arguments: Any) -> Any:
+        """The error of a call that fails."""
+        result = self.call(name, **arguments)
+        assert result.is_error, result.structured_content
+        error = result.structured_content
+        assert error.keys() == {"error", "status", "code", "requestId", "body"}
+        return error
+
+    def resource(self, uri: str) -> str:
+        """The text of a resource."""
+        (content,) = self.portal.call(self.client.read_resource, uri).contents
+        text: str = content.text  # type: ignore[union-attr]
+        return text
+
+
+@contextlib.contextmanager
+def connected(server: Any, **options: Any) -> Iterator[AgentClient]:
+    """A session with a server: a URL, a command, or an object of this process."""
+    with start_blocking_portal() as portal:
+        client = Client(server, **options)
+        with portal.wrap_async_context_manager(client):
+            yield AgentClient(portal, client)
+
+
+def command(*arguments: str, env: dict[str, str] | None = None) -> StdioServerParameters:
+    """`omnigraph mcp` as a client starts it."""
+    whole = {**os.environ, **(env or {})}
+    return StdioServerParameters(command=sys.executable, args=[*PROGRAM, *arguments], env=whole)
+
+
+@contextlib.asynccontextmanager
+async def with_token(url: str, token: str) -> AsyncIterator[Any]:
+    """A transport that sends a bearer token."""
+    headers = {"Authorization": f"Bearer {token}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
+        streamable_http_client(url, http_client=http) as streams,
+    ):
+        yield streams
