@@ -20,8 +20,9 @@ from omnigraph.errors import NotInstalled
 
 _SPARK = ("pyspark", "py4j", "pandas")
 INSTALL_SPARK = "pip install 'omnigraph[spark]'"
-_SERVER = ("starlette", "uvicorn", "httptools", "msgspec")
+_SERVER = ("starlette", "uvicorn", "httptools", "msgspec", "jinja2")
 INSTALL_SERVER = "pip install 'omnigraph[server]'"
+INSTALL_DRAW = "pip install 'omnigraph[draw]'"
 
 _MCP = ("mcp", "mcp_types", *_SERVER)
 INSTALL_MCP = "pip install 'omnigraph[mcp]'"
@@ -44,6 +45,12 @@ def require_server() -> None:
     missing = [name for name in _SERVER if not _is_installed(name)]
     if missing:
         raise NotInstalled("the web server", f"import {missing[0]}", INSTALL_SERVER)
+
+
+def require_draw() -> None:
+    """Raise `NotInstalled` unless the layout library of pictures is installed. Loads nothing."""
+    if not _is_installed("rustworkx"):
+        raise NotInstalled("the layout of pictures", "import rustworkx", INSTALL_DRAW)
 
 
 def has_mcp() -> bool:

@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.cli.change_text import value_text
-from omnigraph.cli.lanes import drawn, in_order, reachable
+from omnigraph.cli.lanes import drawn
 from omnigraph.cli.render import Format, QueryRows, TableStyle, lines_of
+from omnigraph.draw.commit_order import in_order, reachable
 from omnigraph.grid import WIDTH_MIN, cell_width, fitted, flat, grid
 
 patient = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)

@@ -25,6 +25,7 @@ from omnigraph.cli import (
     data,
     demo,
     diff,
+    draw,
     embed,
     entity_log,
     feed_consumers,
@@ -44,6 +45,7 @@ from omnigraph.cli import (
     stored_query_commands,
     tag,
     token_commands,
+    ui,
     undo_commands,
     upkeep,
 )
@@ -84,6 +86,7 @@ app.add_typer(branch.app)
 app.add_typer(review.app)
 app.add_typer(tag.app)
 app.command()(diff.diff)
+app.add_typer(draw.app)
 app.command()(undo_commands.revert)
 app.command()(undo_commands.restore)
 app.add_typer(history.commit_app)
@@ -110,6 +113,7 @@ app.command()(serve.serve)
 app.command("mcp")(agents.mcp)
 app.add_typer(token_commands.app)
 app.add_typer(policy_commands.app)
+app.command()(ui.ui)
 app.command()(server_commands.login)
 app.command()(server_commands.logout)
 app.command()(server_commands.whoami)

@@ -30,6 +30,7 @@ from omnigraph.extras import has_spark
 _PROGRAM = (sys.executable, "-c", "from omnigraph.cli.start import program; program()")
 # The write dies when one of its two tables has moved and the other has not.
 _CRASH = {environment.FAILPOINTS.name: "commit.table_after=kill"}
+_COMMITS, _COMMITS_FEW, _COMMITS_EDGES = 240, 24, 10_000
 _HERO, _OTHER, _COMPANY = "Ada Ash 0", "Bob Ash 1", "Company 0"
 
 
@@ -81,6 +82,7 @@ class _DemoRun:
         self._branch()
         self._crash()
         self._travel(first)
+        self._history(edges)
         self._end()
 
     def _data(self, edges: int) -> None:
@@ -179,6 +181,19 @@ class _DemoRun:
         self._do(f"{asked} --snapshot {first}")
         self._say("Every commit can be read again, and tells the same as on the day it was made.")
 
+    def _history(self, edges: int) -> None:
+        from omnigraph.cli import demo_history
+
+        self._step("A history to look at")
+        commits = _COMMITS if edges >= _COMMITS_EDGES else _COMMITS_FEW
+        demo_history.write_history(self.folder, commits, _HERO)
+        self._do(f"branch merge {demo_history.WAITING} --dry-run graph.omni", status=1)
+        self._say(
+            f"{commits} more commits by four actors, branches reviewed and merged, and one "
+            "that conflicts with main, and waits for a decision.",
+            f"omnigraph ui graph.omni, then Merge and {demo_history.WAITING}",
+        )
+
     def _end(self) -> None:
         seconds = time.monotonic() - self.started
         programs = Path(sys.executable).parent
@@ -188,6 +203,7 @@ class _DemoRun:
             f"\n{painted('Done', 'bold')} in {seconds:.0f} seconds. The graph stays in "
             f"{self.folder}. Try next:\n{path}"
             f"  cd {shlex.quote(str(self.folder))}\n"
+            "  omnigraph ui graph.omni       # look at it in the browser\n"
             "  omnigraph shell graph.omni    # then: match { $p: Person } return { $p } limit 5\n"
             "  omnigraph branch list graph.omni\n"
             "  omnigraph export graph.omni | head -3"

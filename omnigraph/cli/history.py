@@ -23,6 +23,7 @@ from omnigraph.cli.options import (
 )
 from omnigraph.cli.shapes import commit_document, recovery_document, snapshot_document
 from omnigraph.cli.terminal import plain_errors, show, show_json
+from omnigraph.draw.commit_order import in_order, reachable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,8 +110,8 @@ def _draw(graph: Graph, branch: str | None, limit: int | None) -> None:
             break  # what was merged is here too, so no other branch need be read
     if branch is not None:
         newest = graph.commits.list(branch, limit=1)
-        commits = lanes.reachable(commits, [commit.id for commit in newest])
-    order = lanes.in_order(commits)
+        commits = reachable(commits, [commit.id for commit in newest])
+    order = in_order(commits)
     labels, short = graph.commits.names(), short_chars(order)
     for row, commit in lanes.drawn(order[:limit]):
         text = "" if commit is None else commit_line(commit, labels.get(commit.id, ()), short)

@@ -93,6 +93,9 @@ def serve(
     allow_origin: Annotated[
         str | None, typer.Option("--allow-origin", metavar="ORIGIN", help="One origin for CORS.")
     ] = None,
+    ui: Annotated[
+        bool, typer.Option("--ui/--no-ui", help="Serve pages for people below /ui/.")
+    ] = True,
     mcp: Annotated[
         bool | None,
         typer.Option("--mcp/--no-mcp", help="Agents at /mcp; if installed, by default."),
@@ -207,6 +210,7 @@ def serve(
             tls_key=tls_key,
             mcp=has_mcp() if mcp is None else mcp,
             upkeep=_schedule(upkeep),
+            ui=ui,
             job_sources=tuple(map(checked_base, job_source or ())),
             job_targets=tuple(map(checked_base, job_target or ())),
         )

@@ -21,9 +21,9 @@ from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import MAIN, Actor, Branch, GraphPath, Store, Uri
 from omnigraph.cli.render import Format, QueryRows
 from omnigraph.cli.shapes import rounded_lines
-from omnigraph.cli.shell_words import is_whole
 from omnigraph.cli.terminal import painted, plain_errors, show
 from omnigraph.errors import BadRequest, OmnigraphError
+from omnigraph.plan.query_words import is_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,8 +18,8 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from omnigraph.cli.config import home
 from omnigraph.cli.shell import Finished, is_finished, show_failure
-from omnigraph.cli.shell_words import Suggester
 from omnigraph.errors import OmnigraphError
+from omnigraph.plan.query_words import Suggester
 
 if TYPE_CHECKING:
     from omnigraph.cli.shell import Session

@@ -46,6 +46,7 @@ from omnigraph.graph.later_rooms import (
     run_mutation,
     shares_commit,
 )
+from omnigraph.graph.look_verbs import LookVerbs
 from omnigraph.graph.merge_rules import ChecksVerb, MergeRules
 from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.graph.review_records import ReviewRecords
@@ -84,6 +85,7 @@ USE_QUERY = "in Python, graph.query"
 class Graph(
     ExportVerbs,
     EntityVerbs,
+    LookVerbs,
     UndoVerbs,
     IndexVerb,
     EmbedVerb,

@@ -30,6 +30,7 @@ from omnigraph.pipeline.frames import Frames
 from omnigraph.remote.from_wire import mutation_of, snapshot_of
 from omnigraph.remote.http_connection import IF_COMMIT, JSON, REPLAY, encoded, given
 from omnigraph.remote.remote_entities import RemoteEntityVerbs
+from omnigraph.remote.remote_looks import RemoteLookVerbs
 from omnigraph.remote.remote_reviews import RemoteReviews
 from omnigraph.remote.remote_schema import RemoteSchema
 from omnigraph.remote.remote_session import RemoteSession, key_of
@@ -54,7 +55,7 @@ from omnigraph.storage.upkeep.repair import RepairReport
 _USE_SHELL = "run `omnigraph {} GRAPH` where the files of the graph are"
 
 
-class RemoteGraph(RemoteVerbs, RemoteEntityVerbs, UnservedEmbedVerbs):
+class RemoteGraph(RemoteVerbs, RemoteEntityVerbs, RemoteLookVerbs, UnservedEmbedVerbs):
     """One graph of a server, safe to share between threads."""
 
     def __init__(self, session: RemoteSession) -> None:

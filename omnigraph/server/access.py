@@ -101,6 +101,12 @@ class Gate:
         elif self.access is Access.READ_ONLY and action != Action.READ:
             raise Forbidden(action, actor)
 
+    def require_ever(self, graph_id: str, actor: str | None, action: str) -> None:
+        """Pass if the actor may do the action on any branch; the graph asks about the one."""
+        policy = self.policies.graphs.get(graph_id)
+        if policy is None or not policy.may_ever(actor, Action(action)):
+            self.require(graph_id, actor, action)
+
     def denial(self, endpoint: ApiEndpoint, call: RouteCall) -> Forbidden | None:
         """Ask what can be asked before a body is read. What no branch could allow is raised, or,
         where the body is small and names the branch, is the denial that the request ends with."""

@@ -47,6 +47,9 @@ from omnigraph.server.serve_settings import Access, ServerSettings
 from omnigraph.server.served import ServedGraphs
 from omnigraph.server.status import error_answer
 from omnigraph.server.stored_routes import in_lane
+from omnigraph.server.ui.ui_events import commit_events
+from omnigraph.server.ui.ui_front import ServerPages, address_of_page, kept_apart
+from omnigraph.server.ui.ui_table import EVENTS, PAGES
 from omnigraph.server.watchdog import Watchdog
 from omnigraph.storage.stamp import INTERNAL_SCHEMA_VERSION
 
@@ -97,7 +100,9 @@ class ServerApp:
         self.gate = Gate(settings.access, self.tokens, policies or ServedPolicies(), trust)
         self._default = settings.default_graph or graphs.only
         flat = FLAT if self._default is not None else ()
-        self._router = Router((*server_endpoints(), *NESTED, *flat))
+        self._pages = ServerPages(settings, graphs, self.gate)
+        pages = PAGES if settings.ui else ()
+        self._router = Router((*server_endpoints(), *NESTED, *flat, *pages))
         limits = self._limits = settings.limits
         self.reads = BoundedPool("read", limits.read_threads, limits.read_queue)
         self.writes = BoundedPool("write", limits.write_threads, limits.write_queue)
@@ -152,6 +157,8 @@ class ServerApp:
     ) -> int:
         """Answer one request; the status that was sent."""
         endpoint: ApiEndpoint | None = None
+        address = address_of_page(scope)
+        is_page = self.settings.ui and address.startswith("/ui/")
         try:
             if self._agents.serves(scope):
                 return await self._agents.answer(scope, headers, receive, send, request_id, facts)
@@ -176,6 +183,9 @@ class ServerApp:
             self._count_denial(cause, facts)
             if error.is_fault:
                 self.log.fault(request_id, cause)
+            if is_page:
+                answer = self._pages.refusal(error, address, scope["method"])
+                return await self._sender.send(answer, scope, receive, send, request_id)
             document = msgspec.to_builtins(error.body)
             if endpoint is not None and endpoint.flat:
                 in_conflicts(document)
@@ -206,6 +216,8 @@ class ServerApp:
         stack: ExitStack,
     ) -> Answer:
         _require_api(headers)
+        if endpoint.is_page:
+            return await self._page(endpoint, path, scope, headers, receive, facts, stack)
         if endpoint.action is None:
             return await self._own(endpoint)
         actor = self.gate.actor(headers)
@@ -260,6 +272,29 @@ class ServerApp:
             stack.enter_context(self._admission.admitted(call.actor, size))
             return await self._run_write(endpoint, call)
         return await self._run_feed(endpoint, call, receive)
+
+    async def _page(
+        self,
+        endpoint: ApiEndpoint,
+        path: dict[str, str],
+        scope: Scope,
+        headers: RequestHeaders,
+        receive: Receive,
+        facts: dict[str, Any],
+        stack: ExitStack,
+    ) -> Answer:
+        """A page for people: known by a cookie, and its forms by a token of their own."""
+        call = self._pages.call(endpoint, path, scope, headers, facts, self._limits)
+        if endpoint.size is not BodySize.NONE:
+            await self._bodies.read(endpoint, call, receive, stack)
+        self._pages.admit(endpoint, call)
+        if endpoint.operation == EVENTS:
+            stream = commit_events(self.reads.submit, call, self.stopping)
+            return Answer(media="text/event-stream", headers=dict(_UNBUFFERED), events=stream)
+        if endpoint.lane is Lane.WRITE:
+            stack.enter_context(self._admission.admitted(call.actor, len(call.body)))
+            return kept_apart(await self._run_write(endpoint, call), call)
+        return kept_apart(await self._run_read(endpoint, call, receive), call)
 
     async def _denied(
         self,

@@ -112,6 +112,10 @@ class Tokens:
             raise HttpRefusal(401, "invalid bearer token", ASK)
         return actor
 
+    def digests_of(self, actor: str) -> tuple[str, ...]:
+        """The digests of an actor's tokens; none for an actor that is not known."""
+        return tuple(digest.decode() for digest, name in self._digests if name == actor)
+
 
 def bearer_of(header: str | None, ask: Mapping[str, str] | None = None) -> str:
     """The token of an `Authorization` header, or 401."""

@@ -25,6 +25,7 @@ from omnigraph.server.wire import Body, decoded, encoded
 
 if TYPE_CHECKING:
     from omnigraph.server.job_runner import JobRunner
+    from omnigraph.server.ui.ui_front import PageVisit
 
 B = TypeVar("B", bound=Body)
 JSON, NDJSON = "application/json", "application/x-ndjson"
@@ -67,6 +68,7 @@ class RouteCall:
     stored: StoredQueries = NO_QUERIES
     is_clustered: bool = False  # its schema is declared elsewhere
     require: "Require" = lambda action, branch=None, target=None: None
+    visit: "PageVisit | None" = None  # of a page
 
     def whole_graph(self) -> Graph:
         """The graph without a policy, for work that was asked about."""

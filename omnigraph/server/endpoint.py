@@ -62,12 +62,13 @@ class ApiEndpoint:
     flat: bool = False
     other_media: tuple[str, ...] = ()  # that the `Accept` header may ask for
     other_bodies: tuple[str, ...] = ()  # content types of bodies that are spooled
+    is_page: bool = False  # HTML for people, no part of the API
     also: tuple[str, ...] = ()  # actions that a request may be about instead
 
     @cached_property
     def segments(self) -> tuple[str, ...]:
         """The parts of the path; `{name}` for a parameter."""
-        return tuple(self.path.strip("/").split("/"))
+        return tuple(self.path.removeprefix("/").split("/"))
 
     @property
     def names(self) -> tuple[str, ...]:

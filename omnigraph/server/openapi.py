@@ -43,7 +43,8 @@ _TEXTS = {
 
 
 def document(endpoints: Sequence[ApiEndpoint], *, with_tokens: bool) -> dict[str, Any]:
-    """The document of some endpoints."""
+    """The document of some endpoints; pages are not described."""
+    endpoints = [each for each in endpoints if not each.is_page]
     shapes = _shapes(endpoints)
     _, schemas = msgspec.json.schema_components(shapes, ref_template=_REF)
     paths: dict[str, Any] = {}

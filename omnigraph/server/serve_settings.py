@@ -5,6 +5,7 @@ when the settings are made, before a port is opened.
 """
 
 import re
+import secrets
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import PurePath
@@ -102,6 +103,9 @@ class ServerSettings:
     extras: dict[str, GraphExtras] = field(default_factory=dict)  # by the id of the graph
     quarantined: dict[str, str] = field(default_factory=dict)  # graphs that are not served, and why
     cluster_policy: str | None = None  # the text of the policy that grants graph_list
+    ui: bool = True
+    # What cookies of the pages are signed with, in every worker.
+    ui_secret: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
 
     @property
     def has_policy(self) -> bool:

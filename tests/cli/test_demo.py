@@ -22,6 +22,7 @@ def walked(shown: list[str]) -> None:
         "The difference, then the merge",
         "A writer is killed half-way",
         "Back in time",
+        "A history to look at",
     ]
     assert "~ node Person Ada Ash 0" in shown
     assert "main → review/hire: 2 inserted, 1 updated" in shown
@@ -44,11 +45,13 @@ def test_the_demo_on_a_small_graph(
     out, err = capfd.readouterr()
     assert end.value.code == 0, out + err
     walked(out.splitlines())
+    assert "omnigraph ui graph.omni" in out
+    assert "review/relocation" in document("branch", "list", "graph.omni", cwd=folder)["branches"]
     counts = document("snapshot", "graph.omni", cwd=folder)["datasets"]
     size = demo_data.size_of(500)
     entities = {one["type_name"]: one["entity_count"] for one in counts}
     assert entities["Knows"] == size.friendships
-    assert entities["Person"] == size.people + 2, "two were hired, one of three was lost"
+    assert entities["Person"] == size.people + 26, "two were hired, and 24 came later"
     lint = run("lint", "graph.omni", "--query", "queries.gq", cwd=folder)
     assert "0 error(s), 0 warning(s)" in lint.stdout
 

@@ -13,7 +13,7 @@ import pytest
 
 from omnigraph.catalog.accept import accept
 from omnigraph.cli.shell import is_finished
-from omnigraph.cli.shell_words import Suggester, is_whole
+from omnigraph.plan.query_words import Suggester, is_whole
 from tests.cli.program import PEOPLE, PROGRAM, document, lines, run
 
 NAMES = Suggester(accept((PEOPLE / "schema.pg").read_text("utf-8")))

@@ -91,9 +91,15 @@ def stored_row(reader: TableReader, entity: str) -> StoredRow | None:
 
 
 def find_entity(
-    store: Store, catalog: Catalog, snapshot: Snapshot, owner: Type, entity: str
+    store: Store,
+    catalog: Catalog,
+    snapshot: Snapshot,
+    owner: Type,
+    entity: str,
+    *,
+    counts: bool = True,
 ) -> EntityView:
-    """An entity as a snapshot has it, or `NotFound`."""
+    """An entity as a snapshot has it, or `NotFound`; without `counts` its edges are not counted."""
     missing = NotFound(f"{owner.kind} {owner.name}", entity)
     if owner.table not in snapshot.tables:
         raise missing
@@ -105,7 +111,7 @@ def find_entity(
         row_ids = pa.array([row.row_id], pa.uint64())
         picked = Entities(owner, reader).pick(row_ids, pa.array([entity]))
         (image,) = images(owner, picked.rows)
-        edges = tuple(_edge_counts(store, catalog, snapshot, owner, entity))
+        edges = tuple(_edge_counts(store, catalog, snapshot, owner, entity)) if counts else ()
     assert image is not None
     return EntityView(
         str(owner.kind), owner.name, str(owner.id), entity, image, edges, str(snapshot.commit_id)

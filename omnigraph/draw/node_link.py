@@ -1,0 +1,140 @@
+"""Node-link diagram: circles and arrows, labelled, with marks for what was added or removed.
+
+Invariant: a node stands where its key and its links put it, at every visit. No more is drawn than
+is passed in: budgets belong to whoever reads the graph.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from omnigraph.draw.spring import Point, positions, separated
+from omnigraph.draw.svg import Picture, element, number, shortened, text
+
+_RADIUS, _SPACE, _MARGIN = 11.0, 92.0, 70.0
+_LABEL_CHARS = 20
+_EDGES_SAID = 24  # of more edges, names would lie over each other
+_LABEL_BOX = (96.0, 44.0)
+
+
+@dataclass(frozen=True, slots=True)
+class PictureNode:
+    """A circle. `mark` is focus, added, removed, changed or beside; `href` where a click leads."""
+
+    key: str
+    label: str
+    colour: str
+    about: str = ""
+    mark: str = ""
+    href: str | None = None
+    round: int = 0
+    pinned: Point | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PictureEdge:
+    """An arrow from one node to another, by their keys."""
+
+    source: str
+    target: str
+    label: str = ""
+    mark: str = ""
+
+
+def node_link_picture(
+    title: str, nodes: Sequence[PictureNode], edges: Sequence[PictureEdge]
+) -> Picture:
+    """The nodes with the edges between them; an edge of which an end is not there is left out."""
+    if not nodes:
+        return _empty(title)
+    keys = {node.key for node in nodes}
+    edges = [edge for edge in edges if edge.source in keys and edge.target in keys]
+    points = _arranged(nodes, edges)
+    left = min(x for x, _ in points.values()) - _MARGIN
+    top = min(y for _, y in points.values()) - _MARGIN / 1.6
+    width = max(x for x, _ in points.values()) + _MARGIN - left
+    height = max(y for _, y in points.values()) + _MARGIN - top
+    body = element("defs", _tip()) + "".join(_drawn_edges(edges, points))
+    body += "".join(_drawn_node(node, points[node.key]) for node in nodes)
+    scene = element("g", body, class_="scene")
+    return Picture(title, max(width, 240), max(height, 120), scene, (left, top))
+
+
+def _empty(title: str) -> Picture:
+    said = element("text", text("Nothing to draw."), x=120, y=60, class_="label dim")
+    return Picture(title, 240, 120, element("g", said, class_="scene"))
+
+
+def _arranged(nodes: Sequence[PictureNode], edges: Sequence[PictureEdge]) -> dict[str, Point]:
+    """Centres, no label over another. A pinned node is where it was put, and the others are where
+    they would be without it."""
+    last = max(node.round for node in nodes)
+    rounds = [[n.key for n in nodes if n.round == each] for each in range(last + 1)]
+    laid = positions(rounds, [(edge.source, edge.target) for edge in edges])
+    points = {key: (x * _SPACE, y * _SPACE) for key, (x, y) in laid.items()}
+    pins = {node.key: node.pinned for node in nodes if node.pinned is not None}
+    boxes = {key: (*point, *_LABEL_BOX) for key, point in (points | pins).items()}
+    return separated(boxes, 4.0, frozenset(pins))
+
+
+def _tip() -> str:
+    arrow = element("path", d="M0,0 L8,4 L0,8 z", class_="tip")
+    return element(
+        "marker", arrow, id="tip", refX=8, refY=4, markerWidth=8, markerHeight=8, orient="auto"
+    )
+
+
+def _drawn_edges(edges: Sequence[PictureEdge], points: dict[str, Point]) -> list[str]:
+    seen: dict[tuple[str, str], int] = {}
+    drawn = []
+    for edge in edges:
+        pair = min(edge.source, edge.target), max(edge.source, edge.target)
+        nth = seen[pair] = seen.get(pair, -1) + 1
+        is_said = len(edges) <= _EDGES_SAID
+        drawn.append(_drawn_edge(edge, points[edge.source], points[edge.target], nth, is_said))
+    return drawn
+
+
+def _drawn_edge(edge: PictureEdge, start: Point, end: Point, nth: int, is_said: bool) -> str:
+    (x, y), (u, v) = start, end
+    if edge.source == edge.target:
+        path = f"M{number(x - 6)},{number(y - 9)} c-26,-36 38,-36 13,-1"
+        middle = (x, y - 36)
+    else:
+        length = math.hypot(u - x, v - y) or 1.0
+        along, across = ((u - x) / length, (v - y) / length), nth * 16 * (-1) ** nth
+        middle = (x + u) / 2 - along[1] * across, (y + v) / 2 + along[0] * across
+        path = (
+            f"M{_xy(x + along[0] * _RADIUS, y + along[1] * _RADIUS)} "
+            f"Q{_xy(*middle)} {_xy(u - along[0] * (_RADIUS + 2), v - along[1] * (_RADIUS + 2))}"
+        )
+    named = f"edge {edge.mark}".strip()
+    title = element("title", text(edge.label)) if edge.label else ""
+    line = element("path", title, d=path, class_=named, marker_end="url(#tip)")
+    if not edge.label or not is_said:
+        return line
+    said = text(shortened(edge.label, _LABEL_CHARS))
+    named = f"label dim {edge.mark}".strip()
+    return line + element("text", said, x=middle[0], y=middle[1] - 3, class_=named, font_size="10")
+
+
+def _xy(x: float, y: float) -> str:
+    return f"{number(x)},{number(y)}"
+
+
+def _drawn_node(node: PictureNode, point: Point) -> str:
+    x, y = point
+    title = element("title", text(node.about or node.label))
+    mark = f" {node.mark}" if node.mark else ""
+    circle = element("circle", cx=x, cy=y, r=_RADIUS, class_=f"dot {node.colour}{mark}")
+    label = element(
+        "text",
+        text(shortened(node.label, _LABEL_CHARS)),
+        x=x,
+        y=y + _RADIUS + 14,
+        class_="label beside" if node.mark == "beside" else "label",
+    )
+    content = title + circle + label
+    if node.href is None:
+        return element("g", content, class_="node", data_key=node.key)
+    return element("a", content, href=node.href, class_="node", data_key=node.key)

@@ -1,0 +1,108 @@
+"""Overview of a graph: branches, types, recoveries, upkeep; and branches made and deleted.
+
+Invariant: nothing is counted by scanning: sizes are those that the manifest keeps, and a branch's
+distance from main follows from the commits that differ.
+"""
+
+from typing import Any
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.server.call import Answer, RouteCall
+from omnigraph.server.ui.ui_forms import fields, required
+from omnigraph.server.ui.ui_points import ahead_behind, branch_names
+from omnigraph.server.ui.ui_render import link, moved, page
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import Commit
+
+_BRANCHES = 30
+
+
+def overview(call: RouteCall) -> Answer:
+    """What a graph holds and where its branches stand."""
+    call.only("after", "notice")
+    return overview_page(call)
+
+
+def overview_page(call: RouteCall, problem: str | None = None, status: int = 200) -> Answer:
+    """The overview, with what went wrong on it."""
+    graph = call.graph
+    names = branch_names(graph)
+    after = call.one("after")
+    rest = names if after is None else [n for n in names if (n != MAIN, n) > (after != MAIN, after)]
+    head = graph.snapshot(MAIN)
+    return page(
+        call,
+        "overview.html",
+        status=status,
+        problem=problem,
+        section="overview",
+        branches=_branches(call, rest[:_BRANCHES]),
+        all_branches=names,
+        more=rest[_BRANCHES - 1] if len(rest) > _BRANCHES else None,
+        tags=graph.tags.list(),
+        types=_types(call, {key: pin.row_count for key, pin in head.tables.items()}),
+        recoveries=graph.recoveries.list()[:3],
+        waiting=[
+            each for each in graph.indexes(snapshot=head.commit_id) if each.state != "current"
+        ],
+        topology={key: state for key, state in head.topology.items() if state.rows_behind},
+        live={"branch": "", "head": head.commit_id},
+    )
+
+
+def _branches(call: RouteCall, names: list[str]) -> list[dict[str, Any]]:
+    commits: dict[str, Commit] = {
+        commit.id: commit for commit in call.graph.commits.list(all_branches=True)
+    }
+    heads: dict[str, Commit] = {}
+    for commit_id, labels in call.graph.commits.names().items():
+        heads |= {label: commits[commit_id] for label in labels if commit_id in commits}
+    main = heads.get(MAIN)
+    rows = []
+    for name in names:
+        head = heads.get(name)
+        if head is None or main is None:
+            continue  # it was deleted meanwhile
+        ahead, behind = (0, 0) if name == MAIN else ahead_behind(commits, head.id, main.id)
+        rows.append({"name": name, "head": head, "ahead": ahead, "behind": behind})
+    return rows
+
+
+def _types(call: RouteCall, counts: dict[Any, int]) -> list[dict[str, Any]]:
+    catalog = call.graph.schema.catalog
+    return [
+        {
+            "kind": str(owner.kind),
+            "name": owner.name,
+            "id": int(owner.id),
+            "count": counts.get(owner.table, 0),
+            "type": owner,
+        }
+        for owner in catalog.types
+    ]
+
+
+def new_branch(call: RouteCall) -> Answer:
+    """Create a branch."""
+    form = fields(call)
+    try:
+        name = call.graph.branches.create(
+            required(form, "name", "the name of the branch"), from_=form.get("from") or MAIN
+        )
+    except OmnigraphError as cause:
+        return overview_page(call, str(cause), 400)
+    call.facts.update(branch=name)
+    if form.get("next") == "commits":
+        return moved(link(call.graph_id, "commits", branch=name))
+    return moved(link(call.graph_id, notice=f"created branch {name}"))
+
+
+def delete_branch(call: RouteCall) -> Answer:
+    """Delete a branch."""
+    name = required(fields(call), "name", "the name of the branch")
+    call.facts.update(branch=name)
+    try:
+        call.graph.branches.delete(name)
+    except OmnigraphError as cause:
+        return overview_page(call, str(cause), 400)
+    return moved(link(call.graph_id, notice=f"deleted branch {name}"))

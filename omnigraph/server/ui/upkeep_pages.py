@@ -1,0 +1,46 @@
+"""Recoveries and upkeep: audit rows, health of tables and indexes, storage counters.
+
+Invariant: looking starts nothing. What a cleanup would remove is worked out only when asked for.
+"""
+
+from omnigraph.server.call import Answer, RouteCall
+from omnigraph.server.ui.ui_render import page
+from omnigraph.storage.names import MAIN
+from omnigraph.types import parse_table_key
+
+_RECOVERIES = 50
+
+
+def upkeep(call: RouteCall) -> Answer:
+    """What was recovered, how the tables are, and what storage was asked for."""
+    call.only("cleanup", "before", "notice")
+    head = call.graph.snapshot(MAIN)
+    recoveries = call.graph.recoveries.list()
+    start = min(call.number("before") or 0, len(recoveries))
+    stats = call.graph.stats()
+    keep = call.number("cleanup", least=1)
+    return page(
+        call,
+        "upkeep.html",
+        section="upkeep",
+        recoveries=recoveries[start : start + _RECOVERIES],
+        older=start + _RECOVERIES if len(recoveries) > start + _RECOVERIES else None,
+        tables=[
+            {
+                "kind": str(parse_table_key(key)[0]),
+                "type": parse_table_key(key)[1],
+                "rows": pin.row_count,
+                "version": pin.version,
+                "topology": head.topology.get(key),
+            }
+            for key, pin in sorted(head.tables.items())
+        ],
+        indexes=[
+            {"reason": "", **each.to_json()} for each in call.graph.indexes(snapshot=head.commit_id)
+        ],
+        events=sorted(stats.events.items()),
+        calls=sorted(stats.calls.items()),
+        cache_bytes=call.graph.cache_bytes,
+        cleanup=None if keep is None else call.graph.cleanup(keep=keep),
+        keep=keep,
+    )
