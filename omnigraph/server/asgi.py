@@ -24,13 +24,13 @@ from omnigraph.errors import Forbidden
 from omnigraph.exec.limits import Stop
 from omnigraph.policy import Action
 from omnigraph.server import feed_waiting, openapi, wire
-from omnigraph.server.access import METADATA_PATH, Gate, ServedPolicies
+from omnigraph.server.access import Gate, ServedPolicies
 from omnigraph.server.agent_endpoint import AgentEndpoint
 from omnigraph.server.answer_sender import AnswerSender
 from omnigraph.server.applied_sets import AppliedSets, worker_document
 from omnigraph.server.bearer import Tokens
 from omnigraph.server.body_reader import BodyReader
-from omnigraph.server.call import JSON, Answer, JobDesk, RouteCall, answered
+from omnigraph.server.call import Answer, JobDesk, RouteCall, answered
 from omnigraph.server.connection import PROGRESS, AnswerBroken, ClientGone, Receive, Scope, Send
 from omnigraph.server.endpoint import ApiEndpoint, BodySize, Lane
 from omnigraph.server.job_runner import JobRunner
@@ -45,6 +45,7 @@ from omnigraph.server.route_table import FLAT, NESTED
 from omnigraph.server.router import Router
 from omnigraph.server.serve_settings import Access, ServerSettings
 from omnigraph.server.served import ServedGraphs
+from omnigraph.server.server_endpoints import server_endpoints
 from omnigraph.server.status import error_answer
 from omnigraph.server.stored_routes import in_lane
 from omnigraph.server.ui.ui_events import commit_events
@@ -60,26 +61,6 @@ _LATE_S = 1.0
 _GONE = 499
 _NO_PARAMETERS = QueryParams()
 _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-
-
-def server_endpoints() -> tuple[ApiEndpoint, ...]:
-    """The endpoints that are about no graph; the application answers them itself."""
-
-    def none(call: RouteCall) -> Answer:
-        raise HttpRefusal(404, "there is no such route")
-
-    def row(path: str, operation: str, about: str, answers: Any, action: str | None) -> ApiEndpoint:
-        return ApiEndpoint("GET", path, operation, action, none, about, answers)
-
-    return (
-        row("/healthz", "health", "That the server answers.", wire.HealthOutput, None),
-        row("/readyz", "ready", "Whether every graph is open.", wire.ReadyOutput, None),
-        row("/metrics", "metrics", "Prometheus metrics of all workers.", "text/plain", None),
-        row("/openapi.json", "openapi", "This document.", JSON, None),
-        row(METADATA_PATH, "oauthProtectedResource", "Who gives out tokens.", JSON, None),
-        row("/graphs", "listGraphs", "The served graphs, by id.", wire.GraphList, "graph_list"),
-        row("/whoami", "whoami", "Who a token belongs to.", wire.WhoamiOutput, "read"),
-    )
 
 
 class ServerApp:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from omnigraph.server import openapi
-from omnigraph.server.asgi import server_endpoints
 from omnigraph.server.route_table import FLAT, NESTED
+from omnigraph.server.server_endpoints import server_endpoints
 from tests.golden import UPDATE
 from tests.server.world import Served
 

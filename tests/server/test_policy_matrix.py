@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from omnigraph.server.asgi import server_endpoints
 from omnigraph.server.route_table import FLAT, NESTED
+from omnigraph.server.server_endpoints import server_endpoints
 from tests.server.policy_world import CELLS, Cell, Sender, bearer, served_policy
 from tests.server.world import Served
 
