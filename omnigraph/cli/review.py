@@ -57,7 +57,7 @@ ReviewName = Annotated[
 _ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 
 
-class State(StrEnum):
+class ReviewState(StrEnum):
     """State of a review."""
 
     OPEN = "open"
@@ -93,7 +93,7 @@ def open_(
 def list_(
     path: GraphPath = None,
     state: Annotated[
-        State | None, typer.Option("--state", help="Only those; all by default.")
+        ReviewState | None, typer.Option("--state", help="Only those; all by default.")
     ] = None,
     json: Json = False,
     uri: Uri = None,
@@ -159,7 +159,7 @@ def comment(
 def approve(
     name: ReviewName,
     path: GraphPath = None,
-    at: Annotated[
+    commit: Annotated[
         str | None,
         typer.Option("--at", metavar="COMMIT", help="Only if the source is at this commit."),
     ] = None,
@@ -174,7 +174,7 @@ def approve(
         where = graph_uri(path, uri, store)
         write_target("review approve", where, quiet=quiet)
         with open_graph(where) as graph:
-            review = graph.reviews.approve(_id(graph, name), if_source=at, actor=actor)
+            review = graph.reviews.approve(_id(graph, name), if_source=commit, actor=actor)
         _tell(review, f"approved review {review.id} at {review.source_commit}", as_json=json)
 
 
@@ -251,7 +251,7 @@ def _id(graph: Graph, name: str) -> str:
     if _ULID.fullmatch(name):
         return name
     named = graph.reviews.list(source=name)
-    still = [review for review in named if review.state == State.OPEN]
+    still = [review for review in named if review.state == ReviewState.OPEN]
     if len(still) > 1:
         ids = ", ".join(review.id for review in still)
         raise BadRequest(f"several reviews of '{name}' are open: {ids}", "give an id")
@@ -285,9 +285,9 @@ def _lines(review: Review) -> list[str]:
     ]
     lines += [review.text] if review.text else []
     if review.ended_at is not None:
-        at = "" if review.commit_id is None else f" as {review.commit_id}"
+        merge = "" if review.commit_id is None else f" as {review.commit_id}"
         ended = _when(review.ended_at)
-        lines.append(f"{review.state}{at} by {review.ended_by or 'somebody'} at {ended}")
+        lines.append(f"{review.state}{merge} by {review.ended_by or 'somebody'} at {ended}")
     if review.required_approvals:
         lines.append(f"needs {review.required_approvals} approval(s)")
     for approval in review.approvals:

@@ -59,7 +59,7 @@ _ALLOWED = {
         ("query", "mutate", "load", "ingest", "blob", "branch", "snapshot", "export", "commit"),
         _ANY,
     ),
-    **dict.fromkeys(("changes", "diff", "schema", "shell", "recoveries", "tag"), _ANY),
+    **dict.fromkeys(("changes", "diff", "schema", "shell", "recoveries", "tag", "review"), _ANY),
     "explain": _UNASKED,
     **dict.fromkeys(("revert", "restore", "log"), _ANY),
     **dict.fromkeys(("optimize", "repair", "cleanup"), _DIRECT | {"--policy"}),
@@ -147,6 +147,7 @@ _WRITERS = (
     *((name,) for name in ("mutate", "change", "load", "ingest", "shell", "revert", "restore")),
     *((name,) for name in ("optimize", "repair")),
     *(("branch", name) for name in ("create", "delete", "merge")),
+    *(("review", name) for name in ("open", "comment", "approve", "merge", "close")),
     *(("tag", name) for name in ("create", "delete")),
     ("schema", "apply"),
 )

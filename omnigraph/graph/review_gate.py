@@ -90,14 +90,14 @@ class ReviewGate:
         return self.note_merged(review, commit.actor, commit.id, commit.created_at)
 
     def note_merged(
-        self, review: Review, actor: str | None, commit_id: str | None, at: int | None = None
+        self, review: Review, actor: str | None, commit_id: str | None, moment: int | None = None
     ) -> Review:
         """Write down that a review is merged. The merge stands, whatever comes of the note."""
 
         def merged(stored: Review) -> Review:
             if stored.state == MERGED:
                 return stored
-            return stored.ended(MERGED, actor, commit_id, at)
+            return stored.ended(MERGED, actor, commit_id, moment)
 
         with suppress(OmnigraphError):  # a read-only handle; the next one that writes notes it
             return self.records.change(review.id, merged)

@@ -117,14 +117,14 @@ class Review:
         }
 
     def ended(
-        self, state: str, actor: str | None, commit_id: str | None = None, at: int | None = None
+        self, state: str, actor: str | None, commit_id: str | None = None, moment: int | None = None
     ) -> "Review":
         """This review, merged or closed."""
         return replace(
             self,
             state=state,
             ended_by=actor,
-            ended_at=now_us() if at is None else at,
+            ended_at=now_us() if moment is None else moment,
             commit_id=commit_id,
         )
 

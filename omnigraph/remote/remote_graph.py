@@ -5,7 +5,7 @@ instead; a test compares the two. Nothing is kept between calls but connections 
 """
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NoReturn, cast
 
 import orjson
@@ -27,7 +27,6 @@ from omnigraph.graph.door import Graph
 from omnigraph.graph.handles import BranchHandle
 from omnigraph.graph.source_text import query_text
 from omnigraph.pipeline.frames import Frames
-from omnigraph.policy import TargetCheck
 from omnigraph.remote.from_wire import mutation_of, snapshot_of
 from omnigraph.remote.http_connection import IF_COMMIT, JSON, REPLAY, encoded, given
 from omnigraph.remote.remote_entities import RemoteEntityVerbs
@@ -301,12 +300,6 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs, RemoteLookVerbs, UnservedEmbed
     def cache_bytes(self) -> int:
         """Zero: nothing is kept in memory between queries here."""
         return 0
-
-    def check_merges(
-        self, checks: Iterable[TargetCheck] = (), queries: Mapping[str, str] | None = None
-    ) -> NoReturn:
-        """Refused: the server has its own checks."""
-        raise NotServed("check_merges", self.uri, "declare the checks where it is served")
 
     def _refuse(self, verb: str, command: str) -> NoReturn:
         raise NotServed(verb, self.uri, _USE_SHELL.format(command))

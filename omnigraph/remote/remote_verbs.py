@@ -24,6 +24,7 @@ from omnigraph.exec.merge.undo import UndoOutcome
 from omnigraph.exec.progress import Meter, Progress
 from omnigraph.graph import Graph
 from omnigraph.output_file import folder_path, local_path, whole_file, writing
+from omnigraph.policy import TargetCheck
 from omnigraph.remote.answers import settled
 from omnigraph.remote.from_wire import load_of, undo_of
 from omnigraph.remote.http_connection import JSON, REPLAY, Content, Params, encoded, given
@@ -44,6 +45,12 @@ class RemoteVerbs(Graph):
     def embedder(self) -> None:
         """None: texts are embedded by the server."""
         return None
+
+    def check_merges(
+        self, checks: Iterable[TargetCheck] = (), queries: Mapping[str, str] | None = None
+    ) -> NoReturn:
+        """Refused: the server has its own checks."""
+        raise NotServed("check_merges", self.uri, "declare the checks where it is served")
 
     @checked
     def load(

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2] / "omnigraph"
 STORAGE = "omnigraph.storage"
 
 DOORS = {
-    "beside": {"has_ended", "own_process"},
+    "beside": {"BesideObjects", "has_ended", "own_process"},
     "cluster_objects": {"ClusterObjects", "step"},
     "derived.column_file": {
         "ColumnFile",
@@ -75,7 +75,16 @@ DOORS = {
         "TablePin",
         "TopologyState",
     },
-    "retry": {"ENSURE_INDICES", "MERGE", "OPTIMIZE", "SCHEMA", "change_budget", "retried"},
+    "retry": {
+        "CHECKED_MERGE",
+        "ENSURE_INDICES",
+        "MERGE",
+        "OPTIMIZE",
+        "REVIEW",
+        "SCHEMA",
+        "change_budget",
+        "retried",
+    },
     "stamp": {"INTERNAL_SCHEMA_VERSION"},
     "stats": {"StatsView"},
     "opening": {"create", "first_snapshot", "open_store"},

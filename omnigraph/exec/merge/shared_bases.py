@@ -1,4 +1,4 @@
-"""Merge bases of many commits at once: every commit that a merge of two of them starts from.
+"""Fast path of: `ancestry.meeting`, for many commits at once: the merge bases of all their pairs.
 
 The pairs are not walked one by one: each commit is marked with the set of those that descend from
 it, once, from the newest to the oldest. A commit is a merge base of two that descend from it when
