@@ -129,6 +129,18 @@ class AnswerSender:
             gone.cancel()
 
 
+def preflight() -> Answer:
+    """What a page of the allowed origin may send."""
+    headers = {
+        "Access-Control-Allow-Methods": "GET, HEAD, POST, PUT, DELETE",
+        "Access-Control-Allow-Headers": (
+            "Authorization, Content-Type, Idempotency-Key, Omnigraph-If-Graph-Commit, X-Request-Id"
+        ),
+        "Access-Control-Max-Age": "600",
+    }
+    return Answer(status=204, media=None, headers=headers)
+
+
 def _nothing() -> None:
     pass
 

@@ -26,7 +26,7 @@ from omnigraph.policy import Action
 from omnigraph.server import feed_waiting, openapi, wire
 from omnigraph.server.access import Gate, ServedPolicies
 from omnigraph.server.agent_endpoint import AgentEndpoint
-from omnigraph.server.answer_sender import AnswerSender
+from omnigraph.server.answer_sender import AnswerSender, preflight
 from omnigraph.server.applied_sets import AppliedSets, worker_document
 from omnigraph.server.bearer import Tokens
 from omnigraph.server.body_reader import BodyReader
@@ -145,7 +145,7 @@ class ServerApp:
                 return await self._agents.answer(scope, headers, receive, send, request_id, facts)
             with ExitStack() as stack:
                 if scope["method"] == "OPTIONS" and self._sender.is_allowed_origin(headers):
-                    answer = _preflight()
+                    answer = preflight()
                 else:
                     raw = scope.get("raw_path") or scope["path"].encode()
                     endpoint, path = self._router.find(scope["method"], raw)
@@ -446,17 +446,6 @@ def _require_api(headers: RequestHeaders) -> None:
     version = headers.get("omnigraph-http-api")
     if version is not None and version.strip() != API_VERSION:
         raise HttpRefusal(400, f"this server speaks Omnigraph-Http-Api {API_VERSION} and no other")
-
-
-def _preflight() -> Answer:
-    headers = {
-        "Access-Control-Allow-Methods": "GET, HEAD, POST, PUT, DELETE",
-        "Access-Control-Allow-Headers": (
-            "Authorization, Content-Type, Idempotency-Key, Omnigraph-If-Graph-Commit, X-Request-Id"
-        ),
-        "Access-Control-Max-Age": "600",
-    }
-    return Answer(status=204, media=None, headers=headers)
 
 
 def _give_up(stop: Stop, future: "asyncio.Future[Answer]") -> None:
