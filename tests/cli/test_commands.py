@@ -113,7 +113,7 @@ def test_lint_with_an_error_exits_with_1(written: Writer) -> None:
         "ERROR query `a`: type error: T1: unknown node type 'Robot' (line 1, column 25)",
         "      1 | query a() { match { $p: Robot } return { $p } }",
         "        |                         ^^^^^",
-        "      help: known: Company, Doc, Person",
+        "      help: known: Company, Doc, Named, Person",
     ]
     assert "WARN  query `b`: mutation declares no params" in done.stdout
 
