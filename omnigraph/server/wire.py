@@ -58,7 +58,8 @@ class ReadyOutput(Body, kw_only=True):
 
 
 class WhoamiOutput(Body, kw_only=True):
-    """The actor of a token, and what the server lets actors do: open, trusted or read_only."""
+    """The actor of a token, and what the server lets actors do: open, trusted, read_only or
+    policy."""
 
     actor_id: str | None
     access: str
