@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
+from omnigraph.exec.load.request import LoadIndexes
+from omnigraph.server import wire
 from omnigraph.server.serve_settings import Access
 from tests.server.world import (
     ADD,
@@ -13,6 +15,7 @@ from tests.server.world import (
     SCHEMA,
     TOKENS,
     Served,
+    checked,
     new_graph,
     refused,
     served,
@@ -142,3 +145,30 @@ def test_a_stored_query_is_described_with_both_of_its_answers(server: Served) ->
     names = [shape["$ref"].rpartition("/")[2] for shape in shapes]
     assert names == ["ReadOutput", "ChangeOutput"]
     assert set(names) <= document["components"]["schemas"].keys()
+
+
+def test_a_load_says_which_indexes_it_built_and_a_client_reads_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_INDEX_ROWS_MIN", "20")
+    schema = "node Person { name: String @key  age: I32? @index }"
+    lines = [f'{{"type":"Person","data":{{"name":"p{n}","age":{n}}}}}\n' for n in range(60)]
+    og.init(tmp_path / "wide.omni", schema=schema).close()
+    with served(str(tmp_path / "wide.omni")) as server:
+        body = {"data": "".join(lines[:30])}
+        document = checked(server.post("/load", body), wire.IngestOutput)
+        built = document["indexes"]["built"]
+        assert {"table": "node:Person", "property": "age", "kind": "ordered"} in built
+        newest = server.graph.commits.list()[0]
+        assert (
+            document["indexes"]["graph_commit_id"]
+            == newest.id
+            != document["commit"]["graph_commit_id"]
+        )
+        with og.connect(server.url) as client:
+            done = client.load("".join(lines[30:]).encode(), "append")
+            assert done.indexes.commit_id == server.graph.commits.list()[0].id
+            assert "age" in {note.column for note in done.indexes.built}
+            later = client.load(b"", "append")
+            assert later.indexes == LoadIndexes()
+        assert "indexes" not in server.post("/load", {"data": ""}).json()
