@@ -7,11 +7,12 @@ server leaves out has the value that says "nothing known".
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from omnigraph.catalog.indexes import IndexKind, IndexNote
 from omnigraph.errors import NotServed
 from omnigraph.exec.changes.diff import DELETE, INSERT, UPDATE, Change, ChangedType
 from omnigraph.exec.changes.feed import FeedBlock, FeedPage
 from omnigraph.exec.changes.images import Values
-from omnigraph.exec.load.request import LoadResult
+from omnigraph.exec.load.request import LoadIndexes, LoadResult
 from omnigraph.exec.merge.kept_edges import KeptEdge
 from omnigraph.exec.merge.planned_changes import ChangeCounts, PlannedChange, PlannedChanges
 from omnigraph.exec.merge.run import MergeOutcome
@@ -200,7 +201,19 @@ def load_of(document: Document, *, repeated: bool) -> LoadResult:
         repeated=repeated,
         rounded=document.get("rounded", {}),
         beside_equal=document.get("beside_equal", {}),
+        indexes=_indexes_of(document.get("indexes")),
     )
+
+
+def _indexes_of(document: Document | None) -> LoadIndexes:
+    """The indexes that a load built."""
+    if document is None:
+        return LoadIndexes()
+    notes = (
+        IndexNote(TableKey(each["table"]), each["property"], IndexKind(each["kind"]))
+        for each in document["built"]
+    )
+    return LoadIndexes(tuple(notes), document["graph_commit_id"], document.get("missing"))
 
 
 class ServedPlannedChanges(PlannedChanges):

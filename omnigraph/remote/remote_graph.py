@@ -44,6 +44,7 @@ from omnigraph.remote.remote_views import (
     change_params,
 )
 from omnigraph.remote.served_changes import ServedChanges
+from omnigraph.remote.served_jobs import RemoteJobs
 from omnigraph.remote.served_rows import ARROW, result_of
 from omnigraph.remote.stored_queries import RemoteStoredQueries
 from omnigraph.remote.unserved_verbs import UnservedEmbedVerbs
@@ -69,6 +70,7 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs, RemoteLookVerbs, UnservedEmbed
         self.changes = RemoteChangeFeed(session)
         self.reviews = RemoteReviews(session)
         self.stored_queries = RemoteStoredQueries(session)
+        self.jobs = RemoteJobs(session)
         self.spark = cast(Frames, _NoFrames(self.uri))
 
     def _in_transaction(

@@ -113,8 +113,12 @@ class Gate:
         assert endpoint.action is not None
         policy = self.policies.graphs.get(call.graph_id)
         if policy is None:
-            if not endpoint.also:
+            try:
                 self.require(call.graph_id, call.actor, endpoint.action)
+            except Forbidden as denied:
+                if endpoint.also and _is_small(endpoint, call):
+                    return denied  # the body says which of its actions it is
+                raise
             return None
         action = Action(endpoint.action)
         branch = (call.one("branch") or _MAIN) if _is_in_query(endpoint, call.headers) else None

@@ -13,6 +13,7 @@ from starlette.datastructures import QueryParams
 from omnigraph.deferred import deferred
 from omnigraph.extras import has_mcp
 from omnigraph.server.access import Gate
+from omnigraph.server.answer_sender import origin_fields
 from omnigraph.server.connection import AnswerBroken, Receive, Scope, Send
 from omnigraph.server.mcp.agent_session import session_of
 from omnigraph.server.refusals import HttpRefusal
@@ -64,7 +65,10 @@ class AgentEndpoint:
         facts["actor"] = self._gate.actor(headers)
         session_of(QueryParams(scope["query_string"]))
         door = await self._opened()
-        door.require_origin(headers.get("origin"))
+        origin = headers.get("origin")
+        door.require_origin(origin)
+        is_allowed = origin is not None and origin == self._settings.allow_origin
+        added = origin_fields(origin or "") if is_allowed else []
         status = 0
 
         async def noting(message: MutableMapping[str, Any]) -> None:
@@ -72,7 +76,7 @@ class AgentEndpoint:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 named = (b"x-request-id", request_id.encode())
-                message = {**message, "headers": [*message.get("headers", ()), named]}
+                message = {**message, "headers": [*message.get("headers", ()), named, *added]}
             await send(message)
 
         try:

@@ -21,6 +21,17 @@ _STREAM_SECONDS = 5
 _EVENT_STREAMS_MAX = 256
 _PIECE_BYTES = 1 << 18
 
+_SENT = (
+    "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "If-Range",
+    "Last-Event-ID", "Mcp-Protocol-Version", "Mcp-Session-Id", "Omnigraph-Http-Api",
+    "Omnigraph-If-Graph-Commit", "Omnigraph-Timeout-Ms", "Range", "X-Request-Id",
+)  # fmt: skip
+_READ = (
+    "Accept-Ranges", "Content-Range", "Deprecation", "ETag", "Idempotent-Replay", "Link",
+    "Mcp-Session-Id", "Omnigraph-Query-Name", "Omnigraph-Snapshot-Id", "Retry-After",
+    "WWW-Authenticate", "X-Request-Id",
+)  # fmt: skip
+
 
 class AnswerSender:
     """Sends the answers of one worker."""
@@ -46,8 +57,7 @@ class AnswerSender:
         """Send an answer; its status."""
         fields = _fields(answer, request_id)
         if self._origin is not None and self.is_allowed_origin(RequestHeaders(scope["headers"])):
-            origin = (self._origin or "").encode()
-            fields += [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
+            fields += origin_fields(self._origin)
         if answer.events is not None:
             await self._send_events(answer.events, fields, receive, send, request_id)
             return answer.status
@@ -133,12 +143,19 @@ def preflight() -> Answer:
     """What a page of the allowed origin may send."""
     headers = {
         "Access-Control-Allow-Methods": "GET, HEAD, POST, PUT, DELETE",
-        "Access-Control-Allow-Headers": (
-            "Authorization, Content-Type, Idempotency-Key, Omnigraph-If-Graph-Commit, X-Request-Id"
-        ),
+        "Access-Control-Allow-Headers": ", ".join(_SENT),
         "Access-Control-Max-Age": "600",
     }
     return Answer(status=204, media=None, headers=headers)
+
+
+def origin_fields(origin: str) -> list[tuple[bytes, bytes]]:
+    """The header fields that let a page of the allowed origin read an answer."""
+    return [
+        (b"access-control-allow-origin", origin.encode()),
+        (b"access-control-expose-headers", ", ".join(_READ).encode()),
+        (b"vary", b"Origin"),
+    ]
 
 
 def _nothing() -> None:

@@ -153,9 +153,7 @@ class ServerApp:
                     answer = await self._answer(
                         endpoint, path, scope, headers, receive, facts, stack
                     )
-            if endpoint is not None and endpoint.successor is not None:
-                answer.headers["Deprecation"] = "true"
-                answer.headers["Link"] = f'<{endpoint.successor}>; rel="successor-version"'
+            answer.headers.update(_succession(endpoint))
             return await self._sender.send(answer, scope, receive, send, request_id)
         except (ClientGone, AnswerBroken):
             raise
@@ -171,7 +169,7 @@ class ServerApp:
             if endpoint is not None and endpoint.flat:
                 in_conflicts(document)
             body = wire.encoded(document)
-            answer = Answer(body, error.status, headers=dict(error.headers))
+            answer = Answer(body, error.status, headers={**error.headers, **_succession(endpoint)})
             if error.status in (408, 413):
                 answer.headers["Connection"] = "close"
             return await self._sender.send(answer, scope, receive, send, request_id)
@@ -440,6 +438,13 @@ class ServerApp:
 def _request_id(headers: RequestHeaders) -> str:
     given = headers.get("x-request-id")
     return given if given and _REQUEST_ID.fullmatch(given) else os.urandom(8).hex()
+
+
+def _succession(endpoint: ApiEndpoint | None) -> dict[str, str]:
+    """The header fields of a deprecated route, whatever it answers."""
+    if endpoint is None or endpoint.successor is None:
+        return {}
+    return {"Deprecation": "true", "Link": f'<{endpoint.successor}>; rel="successor-version"'}
 
 
 def _require_api(headers: RequestHeaders) -> None:

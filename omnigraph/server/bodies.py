@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from omnigraph.errors import MergeConflict
 from omnigraph.exec.changes.diff import Changes
 from omnigraph.exec.changes.feed import FeedBlock, cause_document
-from omnigraph.exec.load.request import LoadResult
+from omnigraph.exec.load.request import LoadIndexes, LoadResult
 from omnigraph.exec.merge.run import MergeOutcome
 from omnigraph.exec.merge.undo import UndoOutcome
 from omnigraph.exec.mutate.run import MutationResult
@@ -100,10 +100,30 @@ def load_output(done: LoadResult, uri: str | None = None) -> wire.GraphBatchLoad
         "commit": commit_output(done.commit),
         "rounded": done.rounded or UNSET,
         "beside_equal": done.beside_equal or UNSET,
+        "indexes": _load_indexes(done.indexes),
     }
     if uri is None:
         return wire.GraphBatchLoadOutput(**facts)
     return wire.IngestOutput(uri=uri, **facts)
+
+
+_UNBUILT = (
+    "indexes could not be built; `omnigraph optimize` builds them, and queries scan until then"
+)
+
+
+def _load_indexes(indexes: LoadIndexes) -> wire.LoadIndexesOutput | UnsetType:
+    """The indexes that a load built. Why others are missing names the storage, and stays here."""
+    if not indexes.built and indexes.missing is None:
+        return UNSET
+    return wire.LoadIndexesOutput(
+        built=[
+            wire.BuiltIndex(table=note.table, property=note.column, kind=str(note.kind))
+            for note in indexes.built
+        ],
+        graph_commit_id=indexes.commit_id,
+        missing=UNSET if indexes.missing is None else _UNBUILT,
+    )
 
 
 _PREVIEW = ("kept_edges", "dry_run", "statistics", "merge_conflicts", "changes")

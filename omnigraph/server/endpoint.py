@@ -60,6 +60,7 @@ class ApiEndpoint:
     refusals: tuple[int, ...] = ()
     successor: str | None = None  # of a deprecated route
     flat: bool = False
+    other_answers: tuple[type[Body], ...] = ()  # shapes that the answer may have instead
     other_media: tuple[str, ...] = ()  # that the `Accept` header may ask for
     other_bodies: tuple[str, ...] = ()  # content types of bodies that are spooled
     is_page: bool = False  # HTML for people, no part of the API

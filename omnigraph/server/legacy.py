@@ -75,7 +75,7 @@ def in_ingest(document: Document) -> None:
 
 
 def in_merge(document: Document) -> None:
-    """Old keys of a merge."""
+    """Old keys of the commit of a merge, if it made one."""
     if "commit" in document:
         in_commit(document["commit"])
 
@@ -83,6 +83,7 @@ def in_merge(document: Document) -> None:
 def in_schema_apply(document: Document) -> None:
     """Old keys of a schema change."""
     document["manifest_version"] = document["graph_manifest_version"]
+    in_merge(document)
 
 
 def in_conflicts(document: Document) -> None:

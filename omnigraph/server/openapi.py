@@ -70,7 +70,7 @@ def document(endpoints: Sequence[ApiEndpoint], *, with_tokens: bool) -> dict[str
 def _shapes(endpoints: Sequence[ApiEndpoint]) -> list[type[Body]]:
     shapes: dict[str, type[Body]] = {"ErrorOutput": wire_errors.ErrorOutput}
     for endpoint in endpoints:
-        for shape in (endpoint.request, endpoint.answers):
+        for shape in (endpoint.request, endpoint.answers, *endpoint.other_answers):
             if isinstance(shape, type):
                 shapes[shape.__name__] = shape
     return [shapes[name] for name in sorted(shapes)]
@@ -114,9 +114,13 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 
 
 def _content(shape: type[Body] | str) -> dict[str, Any]:
+    return {shape if isinstance(shape, str) else JSON: {"schema": _schema(shape)}}
+
+
+def _schema(shape: type[Body] | str) -> dict[str, Any]:
     if isinstance(shape, str):
-        return {shape: {"schema": {} if shape == JSON else {"type": "string"}}}
-    return {JSON: {"schema": {"$ref": _REF.format(name=shape.__name__)}}}
+        return {} if shape == JSON else {"type": "string"}
+    return {"$ref": _REF.format(name=shape.__name__)}
 
 
 def _contents(shape: type[Body] | str, others: tuple[str, ...]) -> dict[str, Any]:
@@ -131,7 +135,11 @@ def _responses(endpoint: ApiEndpoint) -> dict[str, Any]:
     for status in endpoint.statuses:
         responses[str(status)] = {"description": _TEXTS[status]}
         if status in (200, 206):
-            responses[str(status)]["content"] = _contents(endpoint.answers, endpoint.other_media)
+            content = _contents(endpoint.answers, endpoint.other_media)
+            if endpoint.other_answers:
+                shapes = (endpoint.answers, *endpoint.other_answers)
+                content[JSON] = {"schema": {"anyOf": [_schema(each) for each in shapes]}}
+            responses[str(status)]["content"] = content
     if endpoint.operation == "ready":
         responses["503"] = {"description": _TEXTS[503], "content": _content(endpoint.answers)}
     error = {JSON: {"schema": {"$ref": _REF.format(name="ErrorOutput")}}}

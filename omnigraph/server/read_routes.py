@@ -15,6 +15,7 @@ from omnigraph.server.bodies import commit_output, read_output, snapshot_output
 from omnigraph.server.call import Answer, RouteCall, answered
 from omnigraph.server.refusals import too_large
 from omnigraph.server.row_formats import ARROW, arrow_bytes, chosen, csv_bytes
+from omnigraph.server.status import reworded
 
 _ROWS_UNMEASURED = 1_000
 PAGE_COMMITS_MAX = 8_192
@@ -79,7 +80,7 @@ def _run(
     except BadRequest as cause:
         if cause.hint != USE_MUTATE:
             raise
-        raise BadRequest(cause.text, "use POST /mutate for write queries") from None
+        raise reworded(cause, f"{cause.text}; use POST /mutate for write queries") from None
     call.facts.update(rows=len(result), commit=result.commit_id)
     if len(result) > _ROWS_UNMEASURED:
         size = result.to_arrow().nbytes

@@ -134,6 +134,7 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         request=wire.InvokeStoredQueryRequest,
         body_required=False,
         answers=wire.ReadOutput,
+        other_answers=(wire.ChangeOutput,),
         other_media=(ARROW, CSV),
         refusals=WRITES,
     ),

@@ -37,10 +37,17 @@ def _diagnostic(cause: e.SourceError) -> Members:
         code=cause.code,
         line=cause.line,
         column=cause.column,
-        expected=cause.text if cause.text.startswith("expected") else None,
+        expected=_expected(cause.text),
         suggestion=cause.hint or None,
     )
     return {"diagnostic": shown}
+
+
+def _expected(text: str) -> str | None:
+    """What the parser could have gone on with, if it says so."""
+    if not text.startswith("unexpected "):
+        return None
+    return text.rpartition("; expected ")[2] if "; expected " in text else None
 
 
 def _limit(cause: e.LimitExceeded) -> Members:
@@ -224,6 +231,12 @@ def error_answer(cause: BaseException) -> ErrorAnswer:
     members = {**row.members(cause), "fault": _fault(cause, is_named=row.text is None)}
     body = _body(text, CODES.get(status), members)
     return ErrorAnswer(status, body, {}, status in (500, 503))
+
+
+def reworded(cause: e.OmnigraphError, text: str) -> HttpRefusal:
+    """An error in the words of HTTP; a client makes the error of the library of it, as ever."""
+    fault = _fault(cause, is_named=True)
+    return HttpRefusal(TABLE[type(cause)].status, text, members={"fault": fault})
 
 
 _IMAGES_MAX = 1_000

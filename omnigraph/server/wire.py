@@ -58,7 +58,8 @@ class ReadyOutput(Body, kw_only=True):
 
 
 class WhoamiOutput(Body, kw_only=True):
-    """The actor of a token, and what the server lets actors do: open, trusted or read_only."""
+    """The actor of a token, and what the server lets actors do: open, trusted, read_only or
+    policy."""
 
     actor_id: str | None
     access: str
@@ -264,6 +265,22 @@ class TypeLoad(Body, kw_only=True):
     entities_loaded: int
 
 
+class BuiltIndex(Body, kw_only=True):
+    """One index that a load built or extended."""
+
+    table: str
+    property: str
+    kind: str
+
+
+class LoadIndexesOutput(Body, kw_only=True):
+    """Indexes that a load built after its commit, in a commit of their own."""
+
+    built: list[BuiltIndex]
+    graph_commit_id: str | None
+    missing: str | UnsetType = UNSET  # that some could not be built, and what to do
+
+
 class GraphBatchLoadOutput(Body, kw_only=True):
     """Result of a load."""
 
@@ -278,6 +295,7 @@ class GraphBatchLoadOutput(Body, kw_only=True):
     commit: CommitOutput | None
     rounded: dict[str, int] | UnsetType = UNSET
     beside_equal: dict[str, int] | UnsetType = UNSET
+    indexes: LoadIndexesOutput | UnsetType = UNSET
 
 
 class IngestOutput(GraphBatchLoadOutput, kw_only=True):

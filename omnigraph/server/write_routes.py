@@ -4,6 +4,8 @@ Invariant: a route is one call on the graph and one rendering. Its body is whole
 so that no slow client holds a lock.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec import UNSET
@@ -11,6 +13,7 @@ from msgspec import UNSET
 from omnigraph.errors import BadRequest
 from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.merge.resolve import Resolve
+from omnigraph.graph.door import USE_QUERY
 from omnigraph.server import wire
 from omnigraph.server.bodies import change_output, commit_output, load_output, merge_output
 from omnigraph.server.call import JSON, Answer, RouteCall, answered, require_media
@@ -18,6 +21,7 @@ from omnigraph.server.idempotency import WriteOnce, write_once
 from omnigraph.server.read_routes import MAIN
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.row_formats import ARROW, PARQUET, column_batches
+from omnigraph.server.status import reworded
 
 IF_COMMIT = "Omnigraph-If-Graph-Commit"
 
@@ -60,7 +64,7 @@ def _mutate(call: RouteCall, if_commit: str | None) -> Answer:
         raise HttpRefusal(400, "the request body is not as expected: it has no `query`")
     branch = body.branch or MAIN
     call.facts.update(branch=branch)
-    with write_once(call, branch) as once:
+    with write_once(call, branch) as once, _reads_elsewhere():
         done = call.graph.mutate(
             text,
             body.params,
@@ -75,6 +79,18 @@ def _mutate(call: RouteCall, if_commit: str | None) -> Answer:
         )
     call.facts.update(commit=None if done.commit is None else done.commit.id)
     return once.replayed(answered(change_output(done)), done.commit, repeated=done.repeated)
+
+
+@contextmanager
+def _reads_elsewhere() -> Iterator[None]:
+    """Say of a read where HTTP has it, not where the shell and Python do."""
+    try:
+        yield
+    except BadRequest as cause:
+        if cause.hint != USE_QUERY:
+            raise
+        said = cause.text.partition(" — ")[0]
+        raise reworded(cause, f"{said}; use POST /query for read queries") from None
 
 
 def _either(new: str | None, old: str | None, *names: str) -> str | None:
