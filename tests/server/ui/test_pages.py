@@ -93,7 +93,7 @@ def test_UI3_pages_carry_their_security_headers(site: Served) -> None:
 def test_the_overview_has_branches_types_and_distances(site: Served) -> None:
     page = look(site, G)
     assert "review/conflict" in page
-    assert "1 ahead, 1 behind" in page
+    assert "2 ahead, 1 behind" in page
     assert ">WorksAt</a>" in page
     assert ">v1</a>" in page
 
