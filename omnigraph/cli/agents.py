@@ -100,11 +100,16 @@ def _local(uri: str, session: AgentSession, queries: list[str], actor: str | Non
     """Tools on the files of a graph."""
     from pathlib import PurePath
 
+    from omnigraph.cluster.query_catalog import required_queries, texts_of_paths
     from omnigraph.server.mcp.local_desk import LocalDesk
-    from omnigraph.server.mcp.query_files import FiledQueries
     from omnigraph.server.mcp.stdio_door import serve_stdio
 
-    stored = FiledQueries(queries)
+    texts = texts_of_paths(queries)
+    if queries and not texts:
+        raise BadRequest(
+            f"{', '.join(queries)} declares no query", "name a .gq file, or its folder"
+        )
     name = PurePath(uri.rstrip("/")).name.removesuffix(".omni") or "graph"
     with open_graph(uri, read_only=session.read_only and session.branch is None) as graph:
+        stored = required_queries(texts, graph.schema.catalog)
         serve_stdio(LocalDesk(graph, name, actor, stored), session)

@@ -4,7 +4,7 @@ Invariant: a catalog that exists holds only queries that type-check, and no two 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from omnigraph.catalog.model import Catalog
@@ -36,8 +36,12 @@ class StoredQuery:
 
     @property
     def params(self) -> tuple[Field, ...]:
-        """Its parameters, by kind."""
-        return tuple(typed_field(each.name, each.type) for each in self.declaration.parameters)
+        """Its parameters, by kind. One with a default may be left out."""
+        return tuple(
+            replace(field, nullable=True) if each.default is not None else field
+            for each in self.declaration.parameters
+            for field in (typed_field(each.name, each.type),)
+        )
 
     @property
     def signature(self) -> str:
@@ -128,19 +132,32 @@ def require_checks(queries: StoredQueries, checks: Iterable[TargetCheck]) -> Non
 
 def texts_of_folder(folder: str) -> dict[str, str]:
     """The texts of every query in the `*.gq` files right below a folder."""
-    path = Path(folder)
-    try:
-        files = sorted(each for each in path.iterdir() if each.suffix == ".gq" and each.is_file())
-        contents = {each.name: each.read_text(encoding="utf-8") for each in files}
-    except (OSError, ValueError) as cause:
-        raise BadRequest(f"cannot read the stored queries of {folder}: {cause}") from None
+    return texts_of_paths([folder])
+
+
+def texts_of_paths(paths: Iterable[str]) -> dict[str, str]:
+    """The texts of every query in some files, and in the `*.gq` files right below some folders."""
     texts: dict[str, str] = {}
     homes: dict[str, str] = {}
-    for name, content in contents.items():
-        for query in parse_queries(content).queries:
-            declared = query.name.text
-            if declared in homes:
-                text = f"query '{declared}' is declared in {homes[declared]} and in {name}"
-                raise BadRequest(text, "keep one of them")
-            texts[declared], homes[declared] = content, name
+    for path in paths:
+        for name, content in _contents(path).items():
+            for query in parse_queries(content).queries:
+                declared = query.name.text
+                if declared in homes:
+                    text = f"query '{declared}' is declared in {homes[declared]} and in {name}"
+                    raise BadRequest(text, "keep one of them")
+                texts[declared], homes[declared] = content, name
     return texts
+
+
+def _contents(path: str) -> dict[str, str]:
+    """The texts of a file, or of the files right below a folder."""
+    root = Path(path)
+    try:
+        files = sorted(root.iterdir()) if root.is_dir() else [root]
+        chosen = (
+            file for file in files if file == root or (file.suffix == ".gq" and file.is_file())
+        )
+        return {file.name: file.read_text(encoding="utf-8") for file in chosen}
+    except (OSError, ValueError) as cause:
+        raise BadRequest(f"cannot read the stored queries of {path}: {cause}") from None

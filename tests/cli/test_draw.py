@@ -14,13 +14,13 @@ from tests.server.ui.seeded import seeded_graph
 def test_pictures_are_written_to_standard_output(tmp_path: Path) -> None:
     seeded_graph(str(tmp_path / "people.omni"), 2, 1)
     for words in (
-        ("commits",),
-        ("commits", "--branch", "review/move"),
-        ("schema",),
-        ("entity", "Person", "Ada"),
-        ("diff", "main~1", "main"),
+        ("draw", "commits"),
+        ("draw", "commits", "--branch", "review/move"),
+        ("draw", "schema"),
+        ("draw", "entity", "Person", "Ada"),
+        ("draw", "diff", "main~1", "main"),
     ):
-        done = run("draw", *words, "--store", "people.omni", cwd=tmp_path)
+        done = run(*words, "--store", "people.omni", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         ElementTree.fromstring(done.stdout)
     wrong = run("draw", "entity", "Person", "Zed", "people.omni", cwd=tmp_path)

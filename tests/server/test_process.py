@@ -50,7 +50,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> str:
         (["GRAPH", "--unauthenticated", "--tls-cert", "c"], "--tls-cert and --tls-key"),
         (["GRAPH", "--unauthenticated", "--default-graph", "x"], "is not served"),
         (["http://x", "--unauthenticated"], "is a server, not a graph"),
-        (["--cluster", "c", "--unauthenticated"], "clusters come with a later release"),
+        (["--cluster", "c", "--unauthenticated"], "cluster_state_missing"),
     ],
 )
 def test_a_server_that_cannot_be_meant_does_not_start(

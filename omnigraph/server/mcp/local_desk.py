@@ -7,8 +7,6 @@ status and body. There are no tokens: whoever started the process writes as its 
 import asyncio
 import os
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 import anyio.to_thread
 import msgspec
@@ -16,6 +14,7 @@ import orjson
 from starlette.datastructures import QueryParams
 
 from omnigraph import __version__
+from omnigraph.cluster.query_catalog import NO_QUERIES, StoredQueries
 from omnigraph.exec.limits import Stop
 from omnigraph.exec.progress import OnProgress, Progress
 from omnigraph.graph import Graph
@@ -23,7 +22,6 @@ from omnigraph.server import feed_waiting, wire
 from omnigraph.server.call import Answer, RouteCall, answered
 from omnigraph.server.endpoint import Lane
 from omnigraph.server.mcp.api_desk import ENDPOINTS, OWN_PATHS, ApiAnswer, ApiRequest
-from omnigraph.server.mcp.query_files import FiledQueries
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_headers import RequestHeaders
 from omnigraph.server.status import error_answer
@@ -38,12 +36,12 @@ class LocalDesk:
     """Does operations on one open graph."""
 
     def __init__(
-        self, graph: Graph, graph_id: str, actor: str | None, stored: FiledQueries | None = None
+        self, graph: Graph, graph_id: str, actor: str | None, stored: StoredQueries = NO_QUERIES
     ) -> None:
         self._graph = graph
         self._graph_id = graph_id
         self._actor = actor
-        self._stored = stored or FiledQueries(())
+        self._stored = stored
         self._stopping = asyncio.Event()
 
     async def default_graph(self) -> str | None:
@@ -95,12 +93,12 @@ class LocalDesk:
             RequestHeaders(headers),
             body=b"" if request.body is None else wire.encoded(request.body),
             stop=stop,
+            stored=self._stored,
             progress=stoppable(progress, stop),
         )
-        route = self._stored_route(request.operation) or endpoint.route
 
         async def run(call: RouteCall) -> Answer:
-            return await _in_thread(route, call, stop)
+            return await _in_thread(endpoint.route, call, stop)
 
         if request.operation != "cluster_pollChanges" or endpoint.lane is Lane.WRITE:
             return await run(call)
@@ -110,35 +108,6 @@ class LocalDesk:
             return await anyio.to_thread.run_sync(lambda: self._graph.snapshot(branch).commit_id)
 
         return await feed_waiting.long_poll(run, head, call, self._stopping)
-
-    def _stored_route(self, operation: str) -> Callable[[RouteCall], Answer] | None:
-        """The route of a stored query: a store has those of the files that were named."""
-        match operation:
-            case "cluster_list_queries":
-                return lambda call: answered(self._stored.catalog())
-            case "cluster_invoke_query" | "cluster_invoke_query_if_graph_commit":
-                return self._invoked
-            case _:
-                return None
-
-    def _invoked(self, call: RouteCall) -> Answer:
-        asked = call.json(wire.InvokeStoredQueryRequest)
-        stored = self._stored.get(call.path["name"])
-        if stored is None:
-            raise HttpRefusal(404, "stored query not found")
-        if stored.entry.mutation and asked.snapshot is not None:
-            raise HttpRefusal(400, "a stored mutation has no snapshot")
-        body: dict[str, Any] = {"query": stored.text, "name": stored.entry.name}
-        body |= {"params": asked.params, "branch": asked.branch}
-        if stored.entry.mutation:
-            body |= {"message": asked.message, "metadata": asked.metadata}
-        else:
-            body["snapshot"] = asked.snapshot
-        name = "cluster_query"
-        if stored.entry.mutation:
-            is_conditional = "omnigraph-if-graph-commit" in call.headers
-            name = "cluster_mutate_if_graph_commit" if is_conditional else "cluster_mutate"
-        return ENDPOINTS[name].route(replace(call, path={}, body=wire.encoded(body)))
 
 
 def stoppable(progress: OnProgress | None, stop: Stop) -> OnProgress:

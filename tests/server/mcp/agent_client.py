@@ -15,6 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, Tool
 
 import omnigraph as og
+from omnigraph.cluster.query_catalog import StoredQueries, required_queries, texts_of_paths
 
 SCHEMA = """
 node Person {
@@ -58,6 +59,11 @@ query near($v: Vector(4), $branch: String?)
 { match { $d: Doc } return { $d.slug as slug } order { nearest($d.embedding, $v) } limit 1 }
 """
 PROGRAM = ["-c", "from omnigraph.cli.start import program; program()", "mcp"]
+
+
+def stored_in(graph: og.Graph, path: Path) -> StoredQueries:
+    """The stored queries of a file or folder, for a graph."""
+    return required_queries(texts_of_paths([str(path)]), graph.schema.catalog)
 
 
 def new_graph(folder: Path, name: str = "people") -> str:

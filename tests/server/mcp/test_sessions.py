@@ -10,10 +10,10 @@ import pytest
 from mcp import MCPError
 
 import omnigraph as og
+from omnigraph.cluster.query_catalog import NO_QUERIES, StoredQueries, texts_of_paths
 from omnigraph.server.mcp.agent_server import AgentSeat, AgentServer
 from omnigraph.server.mcp.agent_session import AgentSession
 from omnigraph.server.mcp.local_desk import LocalDesk
-from omnigraph.server.mcp.query_files import FiledQueries
 from omnigraph.server.serve_settings import Access
 from tests.server.mcp.agent_client import (
     ADD,
@@ -21,6 +21,7 @@ from tests.server.mcp.agent_client import (
     STORED,
     connected,
     new_graph,
+    stored_in,
     with_token,
 )
 from tests.server.mcp.test_tools import READS, WRITES
@@ -47,7 +48,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[og.Graph]:
         yield opened
 
 
-def session(graph: og.Graph, stored: FiledQueries | None = None, **facts: Any) -> Any:
+def session(graph: og.Graph, stored: StoredQueries = NO_QUERIES, **facts: Any) -> Any:
     """A session in this process, without a transport."""
     seat = AgentSeat(LocalDesk(graph, "people", "act-t", stored), AgentSession(**facts))
     return connected(AgentServer(lambda context: seat).server())
@@ -63,7 +64,7 @@ def test_a_read_only_session_offers_and_runs_no_writing_tool(graph: og.Graph) ->
 
 def test_a_stored_only_session_runs_no_text_of_the_agent(graph: og.Graph, tmp_path: Path) -> None:
     (tmp_path / "q.gq").write_text(STORED)
-    with session(graph, FiledQueries([str(tmp_path)]), stored_only=True) as agent:
+    with session(graph, stored_in(graph, tmp_path), stored_only=True) as agent:
         tools = agent.tools()
         assert tools.keys() == (READS | WRITES | {"by_name", "hire", "near"}) - FREE
         assert agent.failed("query", query=NAMES)["status"] == 403
@@ -72,7 +73,7 @@ def test_a_stored_only_session_runs_no_text_of_the_agent(graph: og.Graph, tmp_pa
 
 def test_stored_queries_are_tools_with_typed_parameters(graph: og.Graph, tmp_path: Path) -> None:
     (tmp_path / "q.gq").write_text(STORED)
-    with session(graph, FiledQueries([str(tmp_path / "q.gq")]), branch="agent/s") as agent:
+    with session(graph, stored_in(graph, tmp_path / "q.gq"), branch="agent/s") as agent:
         tool = agent.tools()["by_name"]
         assert tool.description == "A person by name. Use it before you add somebody."
         shown = tool.input_schema
@@ -105,7 +106,7 @@ def test_many_stored_queries_are_searched_instead_of_listed(
         about = f'@description("Names of kind {number}.")'
         texts.append(f"query names_{number}() {about} {{ match {{ $p: Person }} return {{ $p }} }}")
     (tmp_path / "many.gq").write_text("\n".join(texts))
-    stored = FiledQueries([str(tmp_path)])
+    stored = stored_in(graph, tmp_path)
     with session(graph, stored) as agent:
         tools = agent.tools()
         assert {"queries_find", "query_run"} <= tools.keys()
@@ -255,14 +256,14 @@ def test_a_server_of_several_graphs_asks_which_one(tmp_path: Path) -> None:
 
 
 def test_query_files_refuse_what_cannot_be_a_tool(tmp_path: Path) -> None:
-    with pytest.raises(og.BadRequest, match=r"no \.gq file"):
-        FiledQueries([str(tmp_path)])
     (tmp_path / "a.gq").write_text(STORED)
     (tmp_path / "b.gq").write_text(STORED)
-    with pytest.raises(og.BadRequest, match="two stored queries are called 'by_name'"):
-        FiledQueries([str(tmp_path)])
+    with pytest.raises(og.BadRequest, match=r"query 'by_name' is declared in a\.gq and in b\.gq"):
+        texts_of_paths([str(tmp_path)])
+    with pytest.raises(og.BadRequest, match=r"query 'by_name' is declared in a\.gq and in a\.gq"):
+        texts_of_paths([str(tmp_path / "a.gq")] * 2)
     (tmp_path / "b.gq").write_text("query {")
     with pytest.raises(og.ParseError):
-        FiledQueries([str(tmp_path)])
+        texts_of_paths([str(tmp_path)])
     with pytest.raises(og.BadRequest, match="cannot read"):
-        FiledQueries([str(tmp_path / "none.gq")])
+        texts_of_paths([str(tmp_path / "none.gq")])

@@ -13,7 +13,6 @@ from omnigraph.server.mcp.agent_server import AgentSeat, AgentServer
 from omnigraph.server.mcp.agent_session import AgentSession
 from omnigraph.server.mcp.agent_tools import FIXED
 from omnigraph.server.mcp.local_desk import LocalDesk
-from omnigraph.server.mcp.query_files import FiledQueries
 from omnigraph.server.mcp.tool_arguments import input_schema
 from tests.server.mcp.agent_client import (
     ADD,
@@ -22,6 +21,7 @@ from tests.server.mcp.agent_client import (
     AgentClient,
     connected,
     new_graph,
+    stored_in,
 )
 
 STORED_TOOLS = ("by_name", "hire", "near")
@@ -97,7 +97,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentClient]:
     folder = tmp_path_factory.mktemp("fuzz")
     (folder / "q.gq").write_text(STORED)
     with og.open(new_graph(folder)) as graph:
-        desk = LocalDesk(graph, "people", "act-f", FiledQueries([str(folder / "q.gq")]))
+        desk = LocalDesk(graph, "people", "act-f", stored_in(graph, folder / "q.gq"))
         seat = AgentSeat(desk, AgentSession(branch="agent/f"))
         with connected(AgentServer(lambda context: seat).server()) as client:
             client.tools()  # results are validated by the client from here on
