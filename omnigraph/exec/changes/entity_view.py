@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, NodeType, Type
@@ -129,7 +130,14 @@ def _edge_counts(
         for direction, node in ((OUT, edge.source), (IN, edge.target)):
             if node != owner.name:
                 continue
-            end = _ENDS[direction]
-            reader = store.reader(snapshot, edge.table)
-            if count := reader.count(ids_filter([entity], end)):
+            reader, end = store.reader(snapshot, edge.table), _ENDS[direction]
+            known = known_edges(reader, end, entity)
+            count = reader.count(ids_filter([entity], end)) if known is None else len(known)
+            if count:
                 yield EdgeCount(edge.name, direction, count)
+
+
+def known_edges(reader: TableReader, end: str, entity: str) -> np.ndarray | None:
+    """The row ids of a node's edges as a topology file has them; None when none can tell."""
+    finder = reader.finder
+    return None if finder is None else finder.edge_row_ids(reader.pin, end, pa.array([entity]))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Type
 from omnigraph.errors import BadRequest
 from omnigraph.exec.changes.entities import Entities
-from omnigraph.exec.changes.entity_view import IN, OUT, stored_row
+from omnigraph.exec.changes.entity_view import IN, OUT, known_edges, stored_row
 from omnigraph.exec.values.pushdown import ids_filter
 from omnigraph.storage.lance.columns import ROW_ID
 from omnigraph.storage.lance.reader import TableReader
@@ -98,6 +98,7 @@ class Surroundings:
         self._store = store
         self._catalog = catalog
         self._snapshot = snapshot
+        self._rows: dict[tuple[str, str, str], np.ndarray] = {}
 
     def neighbourhood(
         self,
@@ -177,11 +178,13 @@ class Surroundings:
     def _edge_rows(self, edge: EdgeType, direction: str, entity: str) -> np.ndarray:
         """The row ids of a node's edges, in the order of the table."""
         reader, end = self._reader(edge), _ENDS[direction][0]
-        ids = pa.array([entity])
-        known = None if reader.finder is None else reader.finder.edge_row_ids(reader.pin, end, ids)
-        if known is None:
-            known = reader.row_ids(ids_filter([entity], end)).to_numpy()
-        return np.sort(known)
+        key = edge.name, direction, entity
+        if key not in self._rows:  # an expansion and an offer ask for the same
+            known = known_edges(reader, end, entity)
+            if known is None:
+                known = reader.row_ids(ids_filter([entity], end)).to_numpy()
+            self._rows[key] = np.sort(known)
+        return self._rows[key]
 
     def _page(
         self, edge: EdgeType, direction: str, entity: str, limit: int

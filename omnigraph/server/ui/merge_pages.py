@@ -4,25 +4,13 @@ Invariant: the page names the two commits that it looked at, and its merge is ma
 at all. Looking writes nothing.
 """
 
-import json
-from collections import defaultdict
-from itertools import islice
-from typing import Any, NamedTuple
-
-from omnigraph.errors import BadRequest, MergeConflict, MergeConflicts, OmnigraphError
-from omnigraph.exec.changes.images import Image
-from omnigraph.exec.merge.planned_changes import PlannedChange
-from omnigraph.exec.merge.resolve import Resolve
+from omnigraph.errors import OmnigraphError
 from omnigraph.server.call import Answer, RouteCall
-from omnigraph.server.ui.change_rows import change_rows
-from omnigraph.server.ui.entity_forms import typed_value
+from omnigraph.server.ui.merge_previews import NOTHING, form_answers, merge_preview
 from omnigraph.server.ui.ui_forms import fields, required
 from omnigraph.server.ui.ui_points import branch_names
-from omnigraph.server.ui.ui_render import link, moved, page, readable
+from omnigraph.server.ui.ui_render import link, moved, page
 from omnigraph.storage.names import MAIN
-
-_SHOWN, _CONFLICTS = 50, 200
-_TAKEN = {"source": "theirs", "target": "ours"}
 
 
 def merge_review(call: RouteCall) -> Answer:
@@ -40,18 +28,7 @@ def _review(
     problem: str | None = None,
     status: int = 200,
 ) -> Answer:
-    values: dict[str, Any] = {
-        "outcome": None,
-        "conflicts": [],
-        "summary": [],
-        "changes": [],
-        "more": False,
-        "heads": ("", ""),
-        "kept": 0,
-        "compare": None,
-    }
-    if source:
-        values |= _preview(call, source, target, by)
+    values = merge_preview(call, source, target, by) if source else NOTHING
     return page(
         call,
         "merge.html",
@@ -64,93 +41,6 @@ def _review(
         branches=branch_names(call.graph),
         **values,
     )
-
-
-def _preview(call: RouteCall, source: str, target: str, by: str) -> dict[str, Any]:
-    ours, theirs = (call.graph.commits.get(each).id for each in (target, source))
-    done = call.graph.branches.merge(
-        source, target, by=by, dry_run=True, if_source=theirs, if_target=ours
-    )
-    first = list(islice(done.changes, _SHOWN + 1))
-    return {
-        "outcome": done.kind,
-        "heads": (theirs, ours),
-        "conflicts": [_shown(call, target, each) for each in done.conflicts[:_CONFLICTS]],
-        "conflicts_left": max(0, len(done.conflicts) - _CONFLICTS),
-        "summary": done.changes.statistics(),
-        "changes": change_rows(call, _imaged(call, first[:_SHOWN], ours, theirs, by), ours, theirs),
-        "more": len(first) > _SHOWN,
-        "kept": len(done.kept_edges),
-        "compare": link(call.graph_id, "compare", from_=target, to=source),
-    }
-
-
-class _ImagedChange(NamedTuple):
-    """A planned change with the entity as the target and the source have it."""
-
-    kind: str
-    type: str
-    id: str
-    op: str
-    before: Image | None
-    after: Image | None
-
-
-def _imaged(
-    call: RouteCall, changes: list[PlannedChange], ours: str, theirs: str, by: str
-) -> list[_ImagedChange]:
-    """Planned changes with what they change. A merge by property makes entities that neither side
-    has, so there the values are left to the page of its commit."""
-    if by != "entity":
-        return [_ImagedChange(*change, None, None) for change in changes]
-    ids: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for change in changes:
-        ids[change.kind, change.type].append(change.id)
-    images: dict[tuple[str, str, str, str], Image] = {}
-    for (kind, name), named in ids.items():
-        for point in (ours, theirs):
-            for each in call.graph.listed(kind, name, named, snapshot=point):
-                images[point, kind, name, each.id] = each.image
-    return [
-        _ImagedChange(
-            *change,
-            images.get((ours, change.kind, change.type, change.id)),
-            images.get((theirs, change.kind, change.type, change.id)),
-        )
-        for change in changes
-    ]
-
-
-def _shown(call: RouteCall, target: str, conflict: MergeConflict) -> dict[str, Any]:
-    """A conflict with the values of its three sides, property by property."""
-    catalog = call.graph.schema.on(target).catalog
-    owners = {(str(owner.kind), owner.name): owner for owner in catalog.types}
-    owner = owners.get((conflict.entity_kind, conflict.type_name))
-    images = {"base": conflict.base, "ours": conflict.ours, "theirs": conflict.theirs}
-    sides = {side: _values(image) for side, image in images.items()}
-    rows = []
-    for name in dict.fromkeys(key for side in sides.values() for key in side):
-        prop = None if owner is None else owner.property(name)
-        cells = {side: readable(values.get(name), prop) for side, values in sides.items()}
-        differs = len({json.dumps(v.get(name), default=str) for v in sides.values() if v}) > 1
-        can_type = prop is not None and not prop.type.is_blob
-        rows.append({"name": name, "differs": differs, "can_type": can_type, **cells})
-    return {
-        "kind": conflict.entity_kind,
-        "type": conflict.type_name,
-        "id": conflict.entity_id,
-        "why": conflict.message or conflict.kind.replace("_", " "),
-        "present": {side: image is not None for side, image in images.items()},
-        "rows": rows,
-        "named": json.dumps([conflict.entity_kind, conflict.type_name, conflict.entity_id]),
-    }
-
-
-def _values(image: dict[str, Any] | None) -> dict[str, Any]:
-    """The values of one side of a conflict; none where it is not there."""
-    if image is None:
-        return {}
-    return {**image.get("endpoints", {}), **image.get("properties", {})}
 
 
 def merge(call: RouteCall) -> Answer:
@@ -169,12 +59,10 @@ def merge(call: RouteCall) -> Answer:
             message=form.get("message") or None,
             delete_source=deletes,
             by=by,
-            resolve=_answers(call, target, form),
+            resolve=form_answers(call, target, form),
             if_source=form.get("source_commit") or None,
             if_target=form.get("target_commit") or None,
         )
-    except MergeConflicts as cause:
-        return _review(call, source, target, by, f"not merged: {cause}", 409)
     except OmnigraphError as cause:
         return _review(call, source, target, by, f"not merged: {cause}", 409)
     notice = f"merged {source} into {target}: {done.kind.replace('_', ' ')}"
@@ -184,31 +72,3 @@ def merge(call: RouteCall) -> Answer:
         return moved(link(call.graph_id, notice=notice))
     call.facts.update(commit=done.commit.id)
     return moved(link(call.graph_id, "commits", done.commit.id, notice=notice))
-
-
-def _answers(call: RouteCall, target: str, form: dict[str, str]) -> Resolve:
-    """How the form settles each conflict."""
-    catalog = call.graph.schema.on(target).catalog
-    owners = {(str(owner.kind), owner.name): owner for owner in catalog.types}
-    answers: dict[tuple[str, str], str | dict[str, Any]] = {}
-    for key, take in form.items():
-        if not key.startswith("take."):
-            continue
-        number = key.removeprefix("take.")
-        try:
-            kind, type_name, entity = json.loads(form.get(f"conflict.{number}", ""))
-        except ValueError:
-            raise BadRequest("the form names no conflict") from None
-        if take in _TAKEN:
-            answers[type_name, entity] = _TAKEN[take]
-        elif take == "values":
-            owner = owners.get((kind, type_name))
-            prefix = f"value.{number}."
-            answers[type_name, entity] = {
-                name.removeprefix(prefix): typed_value(
-                    None if owner is None else owner.property(name.removeprefix(prefix)), text
-                )
-                for name, text in form.items()
-                if name.startswith(prefix)
-            }
-    return answers or None

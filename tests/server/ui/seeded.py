@@ -47,6 +47,15 @@ def seeded_graph(uri: str, people: int = 70, more_commits: int = 46) -> None:
         graph.mutate(MOVE, {"n": "Cy", "c": "Oslo"}, branch="review/conflict", actor="act-cy")
         graph.mutate(MOVE, {"n": "Cy", "c": "Paris"}, actor="act-dee", message="Cy goes to Paris")
         graph.branches.create("empty")
+        review = graph.reviews.open("review/conflict", title="Cy moves", actor="act-cy")
+        graph.reviews.comment(
+            review.id, "To Oslo?", entity=("node", "Person", "Cy"), actor="act-bob"
+        )
+        graph.reviews.comment(review.id, "Who?", entity=("node", "Person", "Nobody"))
+        graph.reviews.approve(review.id, actor="act-dee")
+        graph.mutate(MOVE, {"n": "Eve", "c": "Oslo"}, branch="review/conflict", actor="act-cy")
+        ended = graph.reviews.open("empty", title="Nothing", actor="act-cy")
+        graph.reviews.close(ended.id, actor="act-bob")
 
 
 def _lines(people: int) -> str:

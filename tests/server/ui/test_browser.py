@@ -138,6 +138,16 @@ def test_UI8_a_person_signs_in_branches_edits_resolves_merges_and_asks(
     page.get_by_text("merged review/dee into main").wait_for()
     assert site.graph.entity("node", "Person", "Cy").image.properties["city"] == "Tromsø"
     walk.keep_all("commit")
+    # A review that somebody else opened.
+    walk.open(f"{G}/reviews")
+    walk.keep_all("reviews")
+    page.get_by_role("link", name="Cy moves").click()
+    page.get_by_label("Comment", exact=True).fill("Why Oslo?")
+    page.get_by_role("button", name="Comment", exact=True).click()
+    page.get_by_text("commented", exact=True).wait_for()
+    page.get_by_role("button", name="Approve review/conflict").click()
+    page.get_by_text("You have approved it as it is now").wait_for()
+    walk.keep_all("review")
     # A question.
     walk.open(f"{G}/query")
     text = page.get_by_label("Text", exact=True)

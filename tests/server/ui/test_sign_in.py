@@ -161,6 +161,13 @@ def test_UI3_markup_is_escaped_wherever_a_value_can_appear(tmp_path: Path) -> No
         graph.branches.create("side")
         graph.mutate(change, {"t": f"1{BAD}"}, branch="side", actor=BAD, message=BAD)
         graph.mutate(change, {"t": f"2{BAD}"}, message=BAD)
+        review = graph.reviews.open("side", title=BAD, text=BAD, actor=BAD).id
+        graph.reviews.comment(review, BAD, entity=("node", "Thing", BAD), actor=BAD)
+        graph.reviews.comment(review, BAD, entity=("edge", BAD, BAD))
+        graph.reviews.approve(review, actor=f"2{BAD}")
+        graph.mutate(change, {"t": f"3{BAD}"}, branch="side")
+        ended = graph.reviews.open("side", title=BAD, actor=BAD).id
+        graph.reviews.close(ended, actor=BAD)
     text = (
         "query q($p: String) { match { $x: Thing } "
         f'return {{ $x, $x.text as t, "{BAD[:20]}" as lit }} }}'
@@ -181,6 +188,13 @@ def test_UI3_markup_is_escaped_wherever_a_value_can_appear(tmp_path: Path) -> No
             (f"{G}/compare", {"from": BAD}),
             (f"{G}/merge", {"source": "side"}),
             (f"{G}/merge", {"source": BAD}),
+            (f"{G}/reviews", {}),
+            (f"{G}/reviews", {"source": BAD, "target": BAD, "state": "all"}),
+            (f"{G}/reviews", {"state": BAD}),
+            (f"{G}/reviews/{review}", {"kind": BAD, "type": BAD, "id": BAD}),
+            (f"{G}/reviews/{review}", {"by": BAD}),
+            (f"{G}/reviews/{ended}", {"notice": BAD}),
+            (f"{G}/reviews/{bad}", {}),
             (f"{G}/query", {"q": text, "p.p": BAD}),
             (f"{G}/query", {"q": text, "p.p": BAD, "view": "picture"}),
             (f"{G}/query", {"q": text, "p.p": BAD, "view": "chart"}),
@@ -200,6 +214,17 @@ def test_UI3_markup_is_escaped_wherever_a_value_can_appear(tmp_path: Path) -> No
             (f"/ui/graphs/{bad}", {}),
         ]
         pages += [(f"{G}/commits/{c.id}", {}) for c in site.graph.commits.list("side")]
+        seen = site.client.get(f"{G}/reviews/{review}").text
+        for name in ("", f"/{review}/comments", f"/{review}/merge"):
+            form = {"source": BAD, "title": BAD, "text": BAD, "kind": BAD, "type": BAD, "by": BAD}
+            sent = site.client.post(
+                f"{G}/reviews{name}",
+                data={"csrf": csrf(seen), **form},
+                headers={"Origin": site.url},
+            )
+            assert sent.status_code in (400, 404), sent.text
+            assert "<script>alert" not in sent.text
+            assert escape(BAD) in sent.text.replace("&#34;", "&quot;").replace("&#39;", "&#x27;")
         shown = 0
         for path, query in pages:
             answer = site.client.get(path, params=query)
