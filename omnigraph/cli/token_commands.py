@@ -137,6 +137,8 @@ def _read(path: str) -> dict[str, Any]:
 @contextlib.contextmanager
 def _changed(path: str) -> Iterator[dict[str, Any]]:
     """A tokens file to change: written at the end of the block, while no other command does."""
+    if "\0" in path:
+        raise BadRequest(f"the tokens file {path!r} cannot be one", "name it without a null byte")
     folder = os.path.dirname(os.path.abspath(path))
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -31,6 +31,7 @@ from omnigraph.cluster.graph_intents import (
     GraphIntent,
     GraphStep,
     delete_intent,
+    keep_intents,
     read_intents,
     write_intent,
 )
@@ -316,6 +317,7 @@ class ApplyRun:
                 self.seen = write_ledger(self.root, self.seen, self.ledger)
             except ClusterRefusal as refusal:
                 self.findings.add(refusal.code, refusal.path, refusal.message)
+                keep_intents(self.root, self._intents)
                 self._tell_pending(bool(settled))
                 return
             self.is_written = True

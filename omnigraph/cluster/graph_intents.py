@@ -6,7 +6,7 @@ Invariant: a graph is created, migrated or deleted by an apply only while an int
 intent is deleted only after the ledger says what became of it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -75,10 +75,20 @@ def write_intent(
 ) -> GraphIntent:
     """Note a step before it is made."""
     intent = GraphIntent(str(ULID()), operation, graph, before, after, actor, moment(), approval)
-    data = orjson.dumps(intent.to_json(), option=orjson.OPT_INDENT_2)
-    objects.create(intent.path, data)
+    objects.create(intent.path, _written(intent))
     step("cluster.intent_written")
     return intent
+
+
+def keep_intents(objects: ClusterObjects, intents: Iterable[GraphIntent]) -> None:
+    """Write again what another apply took for settled: without a lock it may sweep while a step of
+    this one is under way."""
+    for intent in intents:
+        objects.create(intent.path, _written(intent))
+
+
+def _written(intent: GraphIntent) -> bytes:
+    return orjson.dumps(intent.to_json(), option=orjson.OPT_INDENT_2)
 
 
 def read_intents(objects: ClusterObjects) -> list[GraphIntent]:

@@ -164,12 +164,14 @@ class EmbedVerb:
             ]
             try:
                 with Transaction(self, note, branch, head) as block:  # type: ignore[arg-type]
-                    block.load(records, "patch")
+                    block.load(records, "patch", engine="local")
             except PreconditionFailed:
                 if attempt == _ATTEMPTS - 1:
                     raise
                 continue
             outcome = block.outcome
             commit = None if outcome is None else outcome.commit
-            return len(rows), None if commit is None else str(commit.id)
+            if commit is None:  # rows that stay without a vector would be read again for ever
+                raise BadRequest(f"the provider gave no vector for {owner.name}.{names[0]}")
+            return len(rows), str(commit.id)
         raise AssertionError("every attempt returns or raises")

@@ -96,6 +96,8 @@ class LookVerbs:
         snapshot: str | None = None,
     ) -> tuple[ListedEntity, ...]:
         """These nodes or edges of a type, in this order; those that are not there are left out."""
+        for each in ids:
+            require_text("an id", each)
         pinned = self._guard.pinned(branch, snapshot)
         owner = require_type(self._schemas.of(pinned).catalog, kind, type)
         return _by_id(self._store, pinned, owner, ids)
@@ -114,6 +116,13 @@ class LookVerbs:
         """A node, the edges that the expansions ask for, and the nodes at their other ends: at most
         300. Its offers are how else it, or the node `offers_of`, can be expanded."""
         require_text("an id", id)
+        for each in expand or ():
+            if not isinstance(each, Expansion):
+                raise BadRequest(f"{each!r} is no expansion", "give Expansion(type, id, edge, …)")
+        for text in offers_of or ():
+            require_text("a type or an id of offers_of", text)
+        if offers_of is not None and len(offers_of) != 2:
+            raise BadRequest(f"offers_of has {len(offers_of)} parts", "give a type and an id")
         pinned = self._guard.pinned(branch, snapshot)
         catalog = self._schemas.of(pinned).catalog
         owner = require_type(catalog, "node", type)

@@ -140,8 +140,16 @@ def _loaded(store: Store, catalog: Catalog, order: Order, request: LoadRequest) 
     is_frame = is_spark_frame(order.source)
     input = Input(None, None, None) if is_frame else _opened(order, store.where.options)
     engine = choose_engine(order, input, is_frame=is_frame)
+    if order.fill is not None and engine == "spark":
+        if order.engine == "auto" and not is_frame:
+            engine = "local"
+        elif order.fill.provider is not None:
+            raise BadRequest(
+                "a load on Spark makes no vectors of texts",
+                'use engine="local", or embed="later" and then `omnigraph embed`',
+            )
     created = _ready_branch(store, order)
-    if order.fill is not None and engine != "spark":
+    if order.fill is not None and engine == "local":
         request = replace(request, fill=row_filler(store, order.fill, order.branch))
     if engine == "spark":
         # pyspark is imported only when it is used.

@@ -67,9 +67,9 @@ class Supervisor:
         """Serve until told to stop; the status to end with."""
         try:
             (self._folder / SETTINGS_FILE).write_bytes(self._settings.to_json())
-            self._socket = _listening(self._settings.host, self._settings.port)
-            self._catch_signals()
-            return self._watch()
+            with _listening(self._settings.host, self._settings.port) as self._socket:
+                self._catch_signals()
+                return self._watch()
         finally:
             self._kill_all()
             shutil.rmtree(self._folder, ignore_errors=True)

@@ -21,7 +21,7 @@ ODD: tuple[Any, ...] = (
     Path("nowhere"), 1 << 70, "x" * 5_000,
 )  # fmt: skip
 FITTING: dict[str, Any] = {
-    "point": "main",
+    "point": "main", "what": "entity", "ids": ["Ada"],
     "query": READ, "before": "main", "after": "main", "source": b"", "mode": "append",
     "kind": "node", "type": "Person", "id": "Ada", "property": "photo", "name": "work",
     "desired": SCHEMA, "schema": SCHEMA, "commit_id": "01X", "commit": "01X", "keep": 1,
@@ -40,6 +40,9 @@ def graph(tmp_path: Path) -> Iterator[Graph]:
         yield made
 
 
+VARIABLE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+
+
 def methods(owner: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
     for name, method in inspect.getmembers(owner, callable):
         if not name.startswith("_") and name not in LEFT_OUT:
@@ -52,7 +55,7 @@ def required(method: Callable[..., Any], folder: Path) -> dict[str, Any]:
     return {
         name: chosen[name]
         for name, parameter in inspect.signature(method).parameters.items()
-        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+        if parameter.default is parameter.empty and parameter.kind not in VARIABLE
     }
 
 
@@ -67,7 +70,10 @@ def raw_failures(method: Callable[..., Any], folder: Path) -> list[str]:
             if name == "engine" and odd == "spark":
                 continue
             try:
-                method(**{**given, name: odd})
+                if parameter.kind is parameter.VAR_POSITIONAL:
+                    method(FITTING["what"], odd, odd)
+                else:
+                    method(**{**given, name: odd})
             except og.OmnigraphError:
                 continue
             except Exception as raw:  # noqa: BLE001  # they are what is looked for
