@@ -43,7 +43,11 @@ WRITES = {"branches_create", "branches_delete", "branches_merge", "mutate", "loa
 SAFE_TWICE = {"branches_create", "branches_delete", "branches_merge"}
 
 
-@pytest.fixture(scope="module", params=["http", "http-legacy", "stdio", "stdio-server"])
+OTHERS = ("http-legacy", "stdio-server")
+TRANSPORTS = ["http", *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS), "stdio"]
+
+
+@pytest.fixture(scope="module", params=TRANSPORTS)
 def agent(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AgentClient]:
