@@ -192,6 +192,7 @@ def agent(
     )
 
 
+@pytest.mark.slow
 def test_two_agents_work_at_once_and_both_are_merged(folder: Path) -> None:
     agents = [agent(folder, name, AGENT) for name in ("agent-a", "agent-b")]
     outputs = [process.communicate() for process in agents]

@@ -42,7 +42,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(params=thinned(CASES, every=2))
+@pytest.fixture(params=thinned(CASES, every=4))
 def name(request: pytest.FixtureRequest) -> str:
     """The name of a case."""
     return str(request.param)

@@ -119,7 +119,7 @@ def work_and_die(uri: str, name: str, place: str) -> None:
     WORK[name](graph)
 
 
-@pytest.mark.parametrize(("name", "place"), thinned(CASES, every=2))
+@pytest.mark.parametrize(("name", "place"), thinned(CASES, every=4))
 def test_r2_c4_kill_9_leaves_schema_and_rows_of_every_branch_before_or_after(
     begun: Path, afters: dict[str, Seen], tmp_path: Path, name: str, place: str
 ) -> None:

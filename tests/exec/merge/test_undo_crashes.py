@@ -112,7 +112,7 @@ def child(uri: str, verb: str, onto: str, place: str, nth: int, fragments_max: i
 
 
 @pytest.mark.parametrize(
-    ("verb", "onto", "fragments", "case"), thinned(MATRIX, every=2), ids=lambda x: str(x)
+    ("verb", "onto", "fragments", "case"), thinned(MATRIX, every=4), ids=lambda x: str(x)
 )
 def test_r2_c4_kill_9_of_a_revert_or_restore(
     begun: tuple[Path, State],

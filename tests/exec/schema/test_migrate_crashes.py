@@ -166,7 +166,7 @@ def _options(graph: Graph) -> dict[str, dict[str, str]]:
     return {"storage_options": dict(options)} if options else {}
 
 
-@pytest.mark.parametrize("case", thinned(CASES, every=4), ids=str)
+@pytest.mark.parametrize("case", thinned(CASES, every=8), ids=str)
 def test_r2_c4_an_error_anywhere_leaves_a_schema_change_done_or_undone(
     tmp_path: Path, case: Case
 ) -> None:

@@ -166,7 +166,7 @@ def test_f1_a_crash_of_the_first_write_on_a_branch(local: Where, case: Case, how
 
 
 @pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("case", thinned(ONE_TABLE, every=2), ids=str)
+@pytest.mark.parametrize("case", thinned(ONE_TABLE, every=4), ids=str)
 def test_c4_a_crash_on_s3(s3: Where, case: Case, how: str) -> None:
     crash(how, s3, begin(s3), ONE, MAIN, case)
     settles(s3, ONE, MAIN, case)
