@@ -15,6 +15,7 @@ from typing import Any
 from omnigraph import environment
 from omnigraph.cli.terminal import warn
 from omnigraph.errors import BadRequest, NotFound
+from omnigraph.yaml_document import YamlFault, read_yaml
 
 FORMATS = ("table", "kv", "csv", "jsonl", "json")
 LAYOUTS = ("truncate", "wrap")
@@ -122,13 +123,10 @@ def _read(path: Path, written: int) -> Config:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as cause:
         raise BadRequest(f"cannot read {path}: {cause}", "correct or remove it") from None
-    import yaml
-
     try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as cause:
-        fault = " ".join(str(cause).split())
-        raise BadRequest(f"{path} is not YAML: {fault}", "correct or remove it") from None
+        document = read_yaml(text)
+    except YamlFault as cause:
+        raise BadRequest(f"{path} is not YAML: {cause}", "correct or remove it") from None
     return _ConfigReader(path).config({} if document is None else document)
 
 

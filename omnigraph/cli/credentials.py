@@ -42,6 +42,17 @@ def is_same_url(one: str, other: str) -> bool:
 
 def store_token(server: str, token: str) -> Path:
     """Keep the token of a server; the file it is kept in."""
+    if "://" in server:
+        # Nothing would ever look for it there: a URL alone has the token for all.
+        names = [name for name, url in config().servers.items() if is_same_url(url, server)]
+        name = names[0] if names else "NAME"
+        declare = (
+            "" if names else f"write servers: {{ {name}: {{ url: {server} }} }} in config.yaml, "
+        )
+        raise BadRequest(
+            f"'{server}' is a URL, and tokens are stored by the name of a server",
+            f"{declare}omnigraph login {name}, or set {environment.BEARER_TOKEN.name}",
+        )
     if not server.strip() or not server.isprintable() or set(server) & set("[]"):
         raise BadRequest(f"'{server}' cannot name a server", "use a name of config.yaml")
     if not token or not token.isascii() or not token.isprintable() or " " in token:

@@ -22,6 +22,7 @@ from omnigraph.cli.options import (
 from omnigraph.cli.terminal import plain_errors, read_text, show, show_json
 from omnigraph.errors import BadRequest
 from omnigraph.output_file import file_path
+from omnigraph.yaml_document import YamlFault, read_yaml
 
 if TYPE_CHECKING:
     from omnigraph.exec.search.embed_seed import Choice, Fill, Spec
@@ -150,14 +151,12 @@ def _json(path: str) -> Any:
 
 def _manifest(path: str) -> tuple[Path, Path, Spec]:
     """A manifest; what it names lies beside it."""
-    import yaml
-
     from omnigraph.exec.search.embed_seed import spec_of
 
     try:
-        document = yaml.safe_load(read_text(path))
-    except yaml.YAMLError as cause:
-        raise BadRequest(f"{path} is not YAML: {' '.join(str(cause).split())}") from None
+        document = read_yaml(read_text(path))
+    except YamlFault as cause:
+        raise BadRequest(f"{path} is not YAML: {cause}") from None
     raw = _member(document, "sources", "raw_seed") or _member(document, "seed", "data")
     if raw is None:
         raise BadRequest(f"{path} names no records", "set sources.raw_seed, or seed.data")

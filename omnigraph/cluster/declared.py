@@ -22,7 +22,8 @@ from omnigraph.cluster.resources import (
     is_address,
     provider_address,
 )
-from omnigraph.cluster.yaml_mapping import DuplicateKey, YamlMapping, strict_yaml
+from omnigraph.cluster.yaml_mapping import YamlMapping
+from omnigraph.yaml_document import DuplicateKey, YamlFault, read_yaml
 
 CONFIG_FILE = "cluster.yaml"
 _TOP = ("version", "metadata", "storage", "state", "providers", "graphs", "policies")
@@ -129,11 +130,11 @@ def _document(file: Path, findings: Diagnostics) -> YamlMapping | None:
         findings.add("invalid_cluster_yaml", CONFIG_FILE, "it is not UTF-8")
         return None
     try:
-        document = strict_yaml(text)
+        document = read_yaml(text, aliases=False)
     except DuplicateKey as cause:
         findings.add("duplicate_yaml_key", CONFIG_FILE, str(cause))
         return None
-    except ValueError as cause:
+    except YamlFault as cause:
         findings.add("invalid_cluster_yaml", CONFIG_FILE, str(cause))
         return None
     if not isinstance(document, Mapping):

@@ -1,67 +1,16 @@
-"""YAML mappings that are read strictly: no key twice, no key that nobody knows.
+"""YAML mappings that are read strictly: no key that nobody knows.
 
 Invariant: a member is read with its path from the top of the document, and whatever is wrong with
 it is one diagnostic at that path. Nothing of a document is repeated in a message but its keys.
 """
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
-
-import yaml
 
 from omnigraph.cluster.diagnostics import Diagnostics
 from omnigraph.cluster.resources import RESOURCE_ID
 
 _KEY_CHARACTERS = 80
-_FAULT_CHARACTERS = 300
-
-
-class DuplicateKey(Exception):
-    """A key that a mapping has twice."""
-
-    def __init__(self, key: str, line: int) -> None:
-        super().__init__(f"the key '{key[:_KEY_CHARACTERS]}' is given twice (line {line})")
-
-
-class _StrictLoader(yaml.SafeLoader):  # type: ignore[misc]
-    """Reads plain values; refuses a key that is given twice, and aliases, which could make a small
-    text a huge document."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not read: write the value out")
-        return super().compose_node(parent, index)
-
-
-def _strict_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[Hashable] = set()
-    for key_node, _ in node.value:
-        key = loader.construct_object(key_node, deep=True)
-        if not isinstance(key, Hashable):
-            raise yaml.constructor.ConstructorError(
-                None, None, "a key is a list or a mapping", key_node.start_mark
-            )
-        if key in seen:
-            raise DuplicateKey(str(key), key_node.start_mark.line + 1)
-        seen.add(key)
-    loader.flatten_mapping(node)
-    return {
-        loader.construct_object(key, deep=True): loader.construct_object(value, deep=True)
-        for key, value in node.value
-    }
-
-
-_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _strict_mapping)
-
-
-def strict_yaml(text: str) -> Any:
-    """The document of a text; `DuplicateKey`, or `ValueError` that says what is wrong and where."""
-    try:
-        return yaml.load(text, Loader=_StrictLoader)
-    except yaml.YAMLError as cause:
-        raise ValueError(" ".join(str(cause).split())[:_FAULT_CHARACTERS]) from None
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
 
 
 class YamlMapping:

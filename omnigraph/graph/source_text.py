@@ -18,7 +18,7 @@ def _file_text(kind: str, path: str | os.PathLike[str]) -> str:
         return Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise NotFound(kind, os.fspath(path)) from None
-    except (OSError, UnicodeDecodeError) as cause:
+    except (OSError, ValueError) as cause:  # also a text that is no UTF-8, a path with a NUL
         raise BadRequest(f"cannot read the {kind} '{os.fspath(path)}': {cause}") from cause
 
 

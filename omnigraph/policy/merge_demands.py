@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.errors import PolicyInvalid
+from omnigraph.policy.document_members import Members, plain_text
 from omnigraph.policy.protected_branches import ProtectedBranches
-from omnigraph.policy.strict_yaml import Members, plain_text
 
 _APPROVALS_MAX = 100
 

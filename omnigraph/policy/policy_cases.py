@@ -9,7 +9,7 @@ from typing import Any
 from omnigraph.errors import PolicyInvalid
 from omnigraph.policy.actions import Action
 from omnigraph.policy.decisions import Policy
-from omnigraph.policy.strict_yaml import Members, plain_text, read_document, require_version
+from omnigraph.policy.document_members import Members, plain_text, read_document, require_version
 
 _CASE = ("id", "actor", "action", "branch", "target_branch", "expect")
 _EXPECTED = {"allow": True, "deny": False}

@@ -18,8 +18,8 @@ from omnigraph.policy.actions import (
     PolicyKind,
     kind_of,
 )
+from omnigraph.policy.document_members import Members, plain_text, read_document, require_version
 from omnigraph.policy.merge_demands import NO_DEMANDS, MergeDemands, read_demands
-from omnigraph.policy.strict_yaml import Members, plain_text, read_document, require_version
 
 _FILE = ("version", "groups", "protected_branches", "rules", "required_approvals", "checks")
 _RULE = ("id", "allow")

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from omnigraph.errors import BadRequest, NotInstalled, OmnigraphError, PolicyInvalid
-from omnigraph.policy.strict_yaml import Members, plain_text, read_document, require_version
+from omnigraph.policy.document_members import Members, plain_text, read_document, require_version
 from omnigraph.storage.protocol.intent import noted
 
 _ALGORITHMS = frozenset(

@@ -13,8 +13,8 @@ from omnigraph.cluster.query_catalog import texts_of_folder
 from omnigraph.cluster.served_state import ServedGraphState, served_state
 from omnigraph.errors import BadRequest
 from omnigraph.policy.decisions import policy_file_text
+from omnigraph.policy.document_members import Members, read_document, require_version
 from omnigraph.policy.merge_demands import TargetCheck, read_checks
-from omnigraph.policy.strict_yaml import Members, read_document, require_version
 from omnigraph.server.serve_settings import (
     GRAPH_ID,
     RESERVED_IDS,

@@ -254,6 +254,11 @@ def test_a_token_is_stored_used_and_forgotten(
     ("words", "said"),
     [
         (("login", "a]b", "--token", "t"), "cannot name a server"),
+        (
+            ("login", "http://127.0.0.1:9/", "--token", "t"),
+            "omnigraph login prod, or set OMNIGRAPH",
+        ),
+        (("login", "http://x", "--token", "t"), "write servers: { NAME: { url: http://x } }"),
         (("login", "prod", "--token", ""), "the token is empty"),
         (("login", "prod", "--token", "two words"), "more than one word"),
         (("alias", "nothing"), "alias 'nothing' not found"),

@@ -98,6 +98,7 @@ class Served:
         self.client.close()
         self._server.should_exit = True
         self._thread.join(20)
+        self.app.jobs.close(20)
         self.graphs.close()
 
     @property

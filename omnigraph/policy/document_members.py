@@ -1,59 +1,27 @@
-"""YAML documents read strictly: every mapping has text keys, each once, and only known ones.
+"""Members of a YAML document, read strictly: every mapping has known keys alone.
 
 Invariant: what cannot be read is `PolicyInvalid` that says where, before anything is decided.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from omnigraph.errors import PolicyInvalid
+from omnigraph.yaml_document import DuplicateKey, YamlFault, read_yaml
 
 _BYTES_MAX = 64 << 20
 
 
 def read_document(text: str, where: str) -> Any:
     """The one document of a YAML text, without tags or repeated keys."""
-    import yaml  # noqa: PLC0415  a process without a policy reads no YAML
-
     if len(text) > _BYTES_MAX:
         raise PolicyInvalid("unreadable", where, f"it is larger than {_BYTES_MAX} bytes")
     try:
-        return yaml.load(text, _loader())
-    except yaml.YAMLError as cause:
-        fault = " ".join(str(cause).split())
-        code = "duplicate_member" if "is given twice" in fault else "unreadable"
-        raise PolicyInvalid(code, where, f"it is not readable as YAML: {fault[:300]}") from None
-    except (RecursionError, ValueError) as cause:  # nested too deep; a date that is none
-        fault = "nested too deep" if isinstance(cause, RecursionError) else str(cause)
-        raise PolicyInvalid("unreadable", where, f"it is not readable as YAML: {fault}") from None
-
-
-@cache
-def _loader() -> Any:
-    """A safe loader, in C where there is one, that refuses a key given twice."""
-    import yaml  # noqa: PLC0415
-
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-    class StrictLoader(base):  # type: ignore[misc]
-        """Refuses keys that repeat."""
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-            keys: set[str] = set()
-            for key, _ in node.value:
-                if key.tag == "tag:yaml.org,2002:merge":
-                    raise yaml.YAMLError("merge keys are not read")
-                if not isinstance(key, yaml.ScalarNode):
-                    raise yaml.YAMLError("a key is a text")
-                if key.value in keys:
-                    raise yaml.YAMLError(f"'{key.value}' is given twice")
-                keys.add(key.value)
-            constructed: dict[Any, Any] = super().construct_mapping(node, deep=deep)
-            return constructed
-
-    return StrictLoader
+        return read_yaml(text)
+    except YamlFault as cause:
+        code = "duplicate_member" if isinstance(cause, DuplicateKey) else "unreadable"
+        raise PolicyInvalid(code, where, f"it is not readable as YAML: {cause}") from None
 
 
 @dataclass(frozen=True, slots=True)
