@@ -93,6 +93,7 @@ class ServerPages:
             headers,
             limits=limits,
             facts=facts,
+            stored=self.graphs.stored(graph_id),
             require=partial(self.gate.require, graph_id, actor),
             visit=self.visit(headers, graph_id, actor),
         )

@@ -166,6 +166,11 @@ def test_a_compare_lists_filters_and_draws(site: Served) -> None:
     page = look(site, f"{G}/compare", **{"from": "main", "to": "review/conflict"})
     assert "Oslo" in page
     assert "Paris" in page
+    assert re.findall(r'title="(\w+)">([^<]*)<', page) == [
+        ("added", "+0"),
+        ("changed", "~2"),
+        ("removed", "−0"),
+    ]
     assert "Merge review/conflict into main" in page
     drawn = look(
         site, f"{G}/compare", **{"from": "main", "to": "review/conflict", "view": "picture"}
@@ -192,7 +197,9 @@ def test_a_conflict_is_shown_side_by_side_resolved_and_merged(site: Served) -> N
     named = '["node", "Person", "Cy"]'
     stale = fields | {"target_commit": site.graph.commits.list()[-1].id}
     moved = send(site, f"{G}/merge", page, **stale, **{"take.1": "source", "conflict.1": named})
-    assert moved.status_code == 409
+    assert moved.status_code == 412
+    answers = {"take.1": "values", "conflict.1": named, "value.1.age": "old"}
+    assert send(site, f"{G}/merge", page, **fields, **answers).status_code == 400
     done = send(
         site,
         f"{G}/merge",
@@ -215,7 +222,7 @@ def test_a_merge_without_conflicts_shows_what_would_change(site: Served) -> None
     for by in ("entity", "property"):
         page = look(site, f"{G}/merge", source="review/plain", by=by)
         assert "What would change on main" in page
-        assert "Person update 1" in page
+        assert '<span class="changed" title="changed">~1</span>' in page
         assert ("Kyiv" in page) == (by == "entity")
     assert site.graph.entity("node", "Person", "Gus").image.properties["city"] is None
     done = send(site, f"{G}/merge", page, source="review/plain", target="main")
