@@ -201,7 +201,14 @@ def graphs(call: RouteCall) -> Answer:
 
 def sign_in_form(call: RouteCall) -> Answer:
     """Where a token is typed in."""
-    return html("sign_in.html", _values(call, next=_next(call.one("next")), failed=False))
+    return _sign_in_page(call, _next(call.one("next")), failed=False)
+
+
+def _sign_in_page(call: RouteCall, target: str, *, failed: bool) -> Answer:
+    trust = _front(call).gate.trust
+    issuers = [] if trust is None else sorted(trust.issuers)
+    values = _values(call, next=target, failed=failed, issuers=issuers)
+    return html("sign_in.html", values, 401 if failed else 200)
 
 
 def sign_in(call: RouteCall) -> Answer:
@@ -211,7 +218,7 @@ def sign_in(call: RouteCall) -> Answer:
     try:
         actor, cookie = _front(call).sessions.sign_in(form.get("token", "").strip())
     except HttpRefusal:
-        return html("sign_in.html", _values(call, next=target, failed=True), 401)
+        return _sign_in_page(call, target, failed=True)
     call.facts.update(actor=actor)
     return moved(target, cookie)
 
