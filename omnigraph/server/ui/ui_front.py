@@ -25,6 +25,7 @@ from omnigraph.server.status import ErrorAnswer
 from omnigraph.server.ui.ui_forms import form_fields
 from omnigraph.server.ui.ui_render import html, link, moved, static_file
 from omnigraph.server.ui.ui_session import UiSessions
+from omnigraph.server.upkeep_schedule import parse_schedule
 from omnigraph.storage.names import MAIN
 
 _HOME = "/ui/"
@@ -56,6 +57,7 @@ class ServerPages:
         self.sessions = UiSessions(settings, gate)
         self.gate = gate
         self.graphs = graphs
+        self.upkeep = parse_schedule(settings.upkeep)
 
     def actor(self, endpoint: ApiEndpoint, headers: RequestHeaders) -> str | None:
         """Who asks for a page, or 401; nobody is asked at the door."""

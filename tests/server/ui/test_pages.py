@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from html import unescape
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
@@ -9,8 +10,9 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 import pytest
 
+from omnigraph.server.upkeep_schedule import UpkeepClock, parse_schedule
 from tests.server.ui.seeded import seeded_graph
-from tests.server.world import Served, served
+from tests.server.world import Served, new_graph, served
 
 G = "/ui/graphs/people"
 
@@ -261,6 +263,19 @@ def test_the_editor_is_told_faults_and_completions(site: Served) -> None:
     words = site.client.get(f"{G}/suggest", params={"q": "query x() { match { $p: Pe"}).json()
     assert words["typed"] == "Pe"
     assert "Person" in [word["text"] for word in words["words"]]
+
+
+def test_SV16_the_upkeep_page_shows_the_schedule_and_its_jobs(tmp_path: Path) -> None:
+    schedule = "03:20 optimize; sun 04:00 cleanup keep=100"
+    with served(new_graph(tmp_path), upkeep=schedule) as running:
+        page = look(running, f"{G}/upkeep")
+        assert "<code>03:20 optimize</code>" in page
+        assert "<code>sun 04:00 cleanup keep=100</code>" in page
+        assert page.count("next ") == 2
+        clock = UpkeepClock(parse_schedule(schedule), running.app.jobs.start)
+        assert clock.look(running.graphs.opened(), datetime.now() + timedelta(days=1)) >= 1
+        page = look(running, f"{G}/upkeep")
+        assert '<th scope="row">optimize</th>' in page
 
 
 def test_rows_of_a_type_are_paged_without_loss(site: Served) -> None:
