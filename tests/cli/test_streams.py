@@ -124,7 +124,8 @@ from omnigraph.cli import app, start
 from omnigraph.cli.interrupts import heard_interrupts
 def main():
     with heard_interrupts(patience_s=0.1):
-        for wait in [lambda: signal.raise_signal(signal.SIGINT)] + {more} * [lambda: time.sleep(60)]:
+        first, later = (lambda: signal.raise_signal(signal.SIGINT)), (lambda: time.sleep(60))
+        for wait in [first] + {more} * [later]:
             try:
                 wait()
             except KeyboardInterrupt:
