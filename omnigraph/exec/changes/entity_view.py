@@ -46,6 +46,11 @@ class EntityView:
     edges: tuple[EdgeCount, ...]
     commit_id: str
 
+    @property
+    def properties(self) -> dict[str, Any]:
+        """The values by name, as those of its image."""
+        return self.image.properties
+
     def to_json(self) -> dict[str, Any]:
         """The entity as a server sends it."""
         return {
