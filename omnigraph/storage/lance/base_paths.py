@@ -44,6 +44,11 @@ def rebased(data: bytes, location: str, root: Root) -> bytes:
     return data[:start] + _LENGTH.pack(len(body)) + body + footer
 
 
+def version_file(version: int) -> str:
+    """The name of a version's file: numbers count down, so that the newest is listed first."""
+    return f"{2**64 - 1 - version:020d}.manifest"
+
+
 def is_whole(data: bytes) -> bool:
     """Whether the file of a version ends as its writer ended it and has no sector of zeros: a power
     cut may leave a name, and even a size, without the content."""

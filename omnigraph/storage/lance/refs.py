@@ -95,9 +95,12 @@ def _folder(location: str) -> str:
 
 def _read(objects: Objects, path: str) -> Ref | None:
     file = objects.get(path)
-    if file is None:
-        return None
-    facts = orjson.loads(file.data)
+    return None if file is None else decoded_ref(file.data)
+
+
+def decoded_ref(data: bytes) -> Ref:
+    """A branch as its file describes it."""
+    facts = orjson.loads(data)
     return Ref(
         facts["parentBranch"],
         int(facts["parentVersion"]),
