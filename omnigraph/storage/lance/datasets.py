@@ -60,6 +60,7 @@ class Datasets:
         """Whether the newest versions may be torn: the machine was restarted, and nothing was
         opened for writing since."""
         self._handles: Lru[_VersionKey, Handle] = Lru(_HANDLES_MAX)
+        self._refs: Lru[tuple[str, str], Ref] = Lru(_HANDLES_MAX)
 
     @property
     def is_remote(self) -> bool:
@@ -130,10 +131,12 @@ class Datasets:
     def forget(self, location: str) -> None:
         """Forget the handles of one dataset."""
         self._handles.discard(lambda key: key[0] == location)
+        self._refs.discard(lambda key: key[0] == location)
 
     def close(self) -> None:
         """Forget every handle."""
         self._handles.clear()
+        self._refs.clear()
 
     # Versions
 
@@ -206,6 +209,21 @@ class Datasets:
             # Lance lists names and then reads each; one that was deleted in between fails it.
             return read_refs(self.objects, location)
         return {name: listed_ref(facts) for name, facts in listed.items()}
+
+    def fork_ref(self, location: str, branch: str, fork: str) -> Ref | None:
+        """The same of one incarnation of a branch, whose ref never changes: on an object store it
+        is read once."""
+        known = self._refs.get((location, branch))
+        if known is not None and known.identity == fork:
+            return known
+        ref = self.ref(location, branch)
+        if ref is not None and self.is_remote:
+            self.learn_ref(location, branch, ref)
+        return ref
+
+    def learn_ref(self, location: str, branch: str, ref: Ref) -> None:
+        """Remember a ref that this process wrote or read."""
+        self._refs.put((location, branch), ref)
 
     def ref(self, location: str, branch: str) -> Ref | None:
         """One Lance branch, by one small read: listing would read them all."""

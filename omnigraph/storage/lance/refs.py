@@ -16,7 +16,8 @@ from omnigraph.storage.objects import Objects
 
 ForkId = NewType("ForkId", str)
 
-BRANCH_REFS, TAG_REFS = "_refs/branches", "_refs/tags"
+REFS = "_refs"
+BRANCH_REFS, TAG_REFS = f"{REFS}/branches", f"{REFS}/tags"
 """The folders of a dataset's refs, below its own."""
 
 _SEGMENT_MAX = 240

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import lance
@@ -58,20 +59,22 @@ class FreshHandle(lance.LanceDataset):
         self._storage_options = storage_options
         self._base_store_params = None
         self._session = session
+        self._turn = Lock()
         self._opened: lance.LanceDataset | None = None
         self._default_scan_options = None
         self._read_params = None
 
     def _open(self) -> lance.LanceDataset:
-        if self._opened is None:
-            self._opened = lance.LanceDataset(
-                self._uri,
-                self.version,
-                storage_options=self._storage_options,
-                serialized_manifest=self.known._ds.serialized_manifest(),
-                session=self._session,
-            )
-        return self._opened
+        with self._turn:
+            if self._opened is None:
+                self._opened = lance.LanceDataset(
+                    self._uri,
+                    self.version,
+                    storage_options=self._storage_options,
+                    serialized_manifest=self.known._ds.serialized_manifest(),
+                    session=self._session,
+                )
+            return self._opened
 
     def __getattr__(self, name: str) -> Any:
         """Whatever is not known by heart, the store knows."""
@@ -80,7 +83,7 @@ class FreshHandle(lance.LanceDataset):
         return getattr(self._open(), name)
 
     def __reduce__(self) -> Any:
-        return self._open().__reduce__()
+        return lance.LanceDataset.__reduce__(self._open())  # type: ignore[no-untyped-call]
 
     @property
     def uri(self) -> str:
@@ -109,7 +112,12 @@ class FreshHandle(lance.LanceDataset):
 def known_fragments(handle: lance.LanceDataset) -> list[LanceFragment]:
     """The fragments of a version, for what is written about them and not for their rows, which
     costs no call. A scanner takes them too."""
-    return (handle.known if isinstance(handle, FreshHandle) else handle).get_fragments()
+    return known_handle(handle).get_fragments()
+
+
+def known_handle(handle: lance.LanceDataset) -> lance.LanceDataset:
+    """A handle that knows what is written about a version; its rows may lie elsewhere."""
+    return handle.known if isinstance(handle, FreshHandle) else handle
 
 
 def writer_of(handle: lance.LanceDataset) -> lance.LanceDataset:

@@ -246,9 +246,9 @@ class Branches:
             if self._datasets.is_remote and pin.branch is None:
                 made = forked(self._datasets, self._datasets.handle(pin), pin.location, owner)
                 if made is not None:
-                    fork = replace(pin, branch=owner, fork=made[1].identity)
-                    self._datasets.keep(fork, made[0])
-                    return fork
+                    own = replace(pin, branch=owner, fork=made[1].identity)
+                    self._datasets.keep(own, made[0])
+                    return own
             now = self._manifest.state(owner).pins.get(pin.table_key)
             if now is None or now.version != pin.version:
                 raise VersionMismatch(pin.table_key, pin.version, 0 if now is None else now.version)

@@ -34,7 +34,7 @@ from omnigraph.storage.manifest.branches import BRANCHES_LOCK
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.publish import Publisher
 from omnigraph.storage.manifest.queries import Queries
-from omnigraph.storage.manifest.state import publish_lock
+from omnigraph.storage.manifest.state import State, publish_lock
 from omnigraph.storage.names import MAIN, lock_name, owner_of
 from omnigraph.storage.protocol.auto_compaction import Folding
 from omnigraph.storage.protocol.intent import AlreadyMarked, Intent, change_of
@@ -182,12 +182,15 @@ class Committer:
         run = together if self._tables.is_remote else in_turn
         # What was staged may build on a state that is seconds old. Lance would rebase the publish
         # over whatever came since, the stamp of a newer program included.
-        heads = run([lambda: self._require_published(prepared), *looks])[1:]
+        _, *heads = run([partial(self._published_version, prepared), *looks])
         for base, head in zip(watched, heads, strict=True):
             if head != base.version:
                 # Left by a writer that died: what is published was looked at above.
                 raise HeadAhead(base.table_key, base.version, head)
         failpoints.hit("commit.checked")
+
+    def _published_version(self, prepared: Prepared) -> int:
+        return self._require_published(prepared).version
 
     def _watched(self, prepared: Prepared, now: float) -> dict[TableKey, TablePin]:
         """The tables whose heads are looked at before anything is durable."""
@@ -206,7 +209,7 @@ class Committer:
             return False
         return self._tables.is_strict(prepared.writes[0].staged, now)
 
-    def _require_published(self, prepared: Prepared) -> None:
+    def _require_published(self, prepared: Prepared) -> State:
         """The manifest still shows the branch and the versions this write was prepared on."""
         intent = prepared.intent
         state = self._manifest.state(intent.branch)
@@ -225,6 +228,7 @@ class Committer:
         except VersionMismatch:
             state.require_schema(prepared.base_schema)  # a schema change moved the table
             raise
+        return state
 
     def _note(self, prepared: Prepared) -> Sidecar:
         intent = prepared.intent
@@ -254,8 +258,11 @@ class Committer:
     def _commit_tables(
         self, prepared: Prepared, sidecar: Sidecar, guard: Guard, seen_at: float
     ) -> tuple[TablePin, ...]:
+        each = partial(self._commit_table, sidecar=sidecar, guard=guard, seen_at=seen_at)
+        # The note names every table, so it does not matter which of them move before a crash.
+        run = together if self._tables.is_remote and not sidecar.multi_step else in_turn
         try:
-            pins = tuple(self._commit_table(w, sidecar, guard, seen_at) for w in prepared.writes)
+            pins = tuple(run([partial(each, write) for write in prepared.writes]))
         except VersionTaken as cause:
             if not self._is_refused_alone(prepared, seen_at):
                 raise
