@@ -25,7 +25,7 @@ from lance.dataset import LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, LanceFragment
 from lance.lance import _Session as Session
 
-from omnigraph.storage.lance.base_paths import rebased, version_file
+from omnigraph.storage.lance.base_paths import cloned, version_file
 from omnigraph.storage.lance.refs import BRANCH_REFS
 from omnigraph.storage.names import encode
 from omnigraph.storage.objects import Objects, Root, StorageOptions
@@ -180,7 +180,7 @@ class StrictCommits:
         with _scratch(location, version, base) as beside:
             lance.dataset(str(beside), version=version).create_branch(name, (None, version))
             made = _version_path(beside / "tree" / name, version)
-            data = rebased(made.read_bytes(), location, self._where)
+            data = cloned(made.read_bytes(), location, self._where)
             made.write_bytes(data)
             known = lance.dataset(str(beside / "tree" / name), version=version)
             ref = (beside / BRANCH_REFS / f"{name}.json").read_bytes()
