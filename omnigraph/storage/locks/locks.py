@@ -26,7 +26,9 @@ import orjson
 
 from omnigraph.errors import OmnigraphError, StorageFailed
 from omnigraph.light_dataclass import dataclass
+from omnigraph.lru import Lru
 from omnigraph.storage.locks.process_mark import is_dead, own_mark
+from omnigraph.storage.names import BRANCH_MARK, branch_mark
 from omnigraph.storage.objects import Objects, Root, Stored
 from omnigraph.storage.stats import Stats
 
@@ -34,6 +36,7 @@ FOLDER = "__locks"
 LEASE_TERM_S = 10.0
 LOCK_WAIT_S = 60.0
 _DEAD_SHARE = 0.2
+_NEW_MAX = 1_000
 _POLL_FIRST_S, _POLL_MAX_S = 0.001, 0.01
 
 
@@ -65,6 +68,9 @@ class Locks(Protocol):
 
     def discard(self, names: Iterable[str]) -> None:
         """Remove what is kept of locks that the caller holds and nobody will ask for again."""
+
+    def presume_new(self, branch: str) -> None:
+        """A branch is new, so most likely nobody has taken a lock of it yet."""
 
 
 def make_locks(where: Root, objects: Objects, stats: Stats, *, term_s: float) -> Locks:
@@ -197,6 +203,9 @@ class FileLocks:
             with suppress(OSError):
                 os.unlink(self._folder / f"{name}.lock")
 
+    def presume_new(self, branch: str) -> None:
+        """A file lock is opened and made by one call."""
+
     def _open(self, name: str) -> int:
         self._stats.call("lock.acquire")
         path = self._folder / f"{name}.lock"
@@ -242,6 +251,7 @@ class LeaseLocks:
         self._term_s = term_s
         self._free_tags: dict[str, str] = {}
         self._seen: dict[str, tuple[str, float]] = {}  # leases of others: tag, since when
+        self._new: Lru[str, None] = Lru(_NEW_MAX)  # ends of names that nobody seems to have taken
 
     def acquire(self, name: str, *, wait_s: float) -> Lock | None:
         return self._take(name, wait_s=wait_s, until_alive=False)
@@ -263,11 +273,19 @@ class LeaseLocks:
     def discard(self, names: Iterable[str]) -> None:
         """A lease that somebody takes this moment cannot be told from a free one by deleting it."""
 
+    def presume_new(self, branch: str) -> None:
+        self._new.put(branch_mark(branch), None)
+
     def _take(self, name: str, *, wait_s: float, until_alive: bool) -> Lock | None:
         self._stats.call("lock.acquire")
         path, owner = _path(name), uuid.uuid4().hex
         known = self._free_tags.pop(path, None)
         tag = self._objects.put_if_match(path, _lease(owner), known) if known else None
+        mark = name[name.rfind(BRANCH_MARK) :]
+        if tag is None and self._new.get(mark, "") is None:
+            tag = self._objects.put_if_absent(path, _lease(owner))
+            if tag is None:
+                self._new.pop(mark)
         deadline = time.monotonic() + wait_s
         first = ""
         while tag is None:
