@@ -33,7 +33,7 @@ def explain(plan: "mutation_ir.Plan") -> str:
                 f"mutation {plan.name}({declared})",
                 *_indented(_computed_lines(plan.computed)),
             ]
-            lines += _indented(_statement_line(statement) for statement in plan.statements)
+            lines += _indented(line for each in plan.statements for line in _statement_lines(each))
         case _:
             assert_never(plan)
     return "\n".join(lines) + "\n"
@@ -190,7 +190,14 @@ def _sort_key(key: ir.SortKey) -> str:
     return f"{expression(key.value)}{' desc' if key.descending else ''}"
 
 
-def _statement_line(statement: "mutation_ir.StatementOp") -> str:
+def _statement_lines(statement: "mutation_ir.StatementOp") -> list[str]:
+    if not isinstance(statement, mutation_ir.MatchedRows):
+        return [_statement_line(statement)]
+    line = f"{_statement_line(statement.statement)} for each"
+    return [line, *_indented(_read_lines(statement.read))]
+
+
+def _statement_line(statement: "mutation_ir.PlainStatement") -> str:
     match statement:
         case mutation_ir.InsertNode(table=table, sets=sets, key=key):
             how = f"upsert by ({', '.join(key)})" if key else "insert"
