@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import TYPE_CHECKING, assert_never
 
+from omnigraph.catalog.indexes import Metric
 from omnigraph.deferred import deferred
 from omnigraph.language.moments import format_date, format_datetime
 from omnigraph.plan import ir
@@ -164,7 +165,8 @@ def _ranking(ranking: ir.Ranking) -> str:
     match ranking:
         case ir.Nearest(column=column, query=query, model=model):
             embedded = f", model {json.dumps(model)}" if model is not None else ""
-            return f"nearest({expression(column)}, {expression(query)}{embedded})"
+            by = "" if ranking.metric is Metric.L2 else f", {ranking.metric}"
+            return f"nearest({expression(column)}, {expression(query)}{embedded}{by})"
         case ir.Bm25(column=column, query=query):
             return f"bm25({expression(column)}, {expression(query)})"
         case ir.Rrf(first=first, second=second, k=k, depth=depth):

@@ -186,8 +186,9 @@ def are_by_key(asked: Request) -> bool:
 
 
 def _plain(statement: mutation_ir.StatementOp) -> mutation_ir.PlainStatement:
-    is_matched = isinstance(statement, mutation_ir.MatchedRows)
-    return statement.statement if is_matched else statement
+    if isinstance(statement, mutation_ir.MatchedRows):
+        return statement.statement
+    return statement
 
 
 def _insert(store: Store, catalog: Catalog, asked: Request) -> MutationResult:

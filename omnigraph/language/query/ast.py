@@ -112,10 +112,11 @@ class TextCall(Node):
 
 @dataclass(frozen=True, slots=True)
 class Nearest(Node):
-    """`nearest($variable.property, query)`."""
+    """`nearest($variable.property, query, metric)`."""
 
     subject: PropertyRef
     query: "Expr"
+    metric: "Expr | None" = None
 
 
 @dataclass(frozen=True, slots=True)
