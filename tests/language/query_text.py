@@ -201,8 +201,8 @@ def _expression(expression: ast.Expr) -> str:
             return alias
         case ast.TextCall(function=function, subject=subject, query=query, edits=edits):
             return _call(str(function), subject, query, edits)
-        case ast.Nearest(subject=subject, query=query):
-            return _call("nearest", subject, query)
+        case ast.Nearest(subject=subject, query=query, metric=metric):
+            return _call("nearest", subject, query, *([] if metric is None else [metric]))
         case ast.Bm25(subject=subject, query=query):
             return _call("bm25", subject, query)
         case ast.Rrf(first=first, second=second, k=k):

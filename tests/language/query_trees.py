@@ -73,7 +73,7 @@ properties = short(st.builds(ast.PropertyRef, variables, names))
 def _calls(argument: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.Expr]:
     """Calls whose arguments are `argument`."""
     argument = short(argument)
-    nearest = st.builds(ast.Nearest, properties, argument)
+    nearest = st.builds(ast.Nearest, properties, argument, st.none() | argument)
     bm25 = st.builds(ast.Bm25, argument, argument)
     plain_text = st.sampled_from([ast.TextFunction.SEARCH, ast.TextFunction.MATCH_TEXT])
     percentile = ast.AggregateFunction.PERCENTILE

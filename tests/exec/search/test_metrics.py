@@ -113,7 +113,7 @@ def test_a_column_too_large_to_keep_uses_an_index_of_its_metric_alone(
     names = [index.name for index in reader.indexes() if index.column == "round"]
     assert [name.split(":")[1:] for name in names] == [["cosine", "vector"]]
     monkeypatch.setattr(search, "_VECTOR_BYTES_ALWAYS", 0)
-    monkeypatch.setenv("OMNIGRAPH_CACHE", "0")
+    monkeypatch.setenv("OMNIGRAPH_CACHE_BYTES_MAX", "0")
     with og.open(graph.uri) as other:
         for metric in ("cosine", "l2"):
             found = asked(other, f"nearest($d.round, {QUERY}, {metric})", 10)
