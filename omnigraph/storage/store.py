@@ -206,6 +206,10 @@ class Store:
         """What a read saw a moment ago, without a look if this process has just had one."""
         return self.manifest.snapshot(self.manifest.recent(branch))
 
+    def seen_by(self, write: Write) -> Snapshot:
+        """What a write sees: the state of its branch that it builds on."""
+        return self.manifest.snapshot(write.state)
+
     def reader(
         self, snapshot: Snapshot, table_key: TableKey, arriving: Arriving = uncounted
     ) -> TableReader:
