@@ -49,8 +49,10 @@ from omnigraph.cli import (
     undo_commands,
     upkeep,
 )
+from omnigraph.cli.failure_document import failure_document
 from omnigraph.cli.options import Json
 from omnigraph.cli.terminal import (
+    flush_output,
     leave_output,
     plain_errors,
     prepare_streams,
@@ -168,9 +170,18 @@ def main() -> None:
         if isinstance(end.__context__, BrokenPipeError):  # the reader of a help text has gone
             leave_output()
             sys.exit(0)
+        _show_usage_failure(end.__context__)
         raise
     finally:
         scope.forget()
+
+
+def _show_usage_failure(cause: BaseException | None) -> None:
+    """A wrong call of a command that was to print JSON is a document too."""
+    message = getattr(cause, "format_message", None)
+    if message is not None and scope.scope().json:
+        show_json(failure_document(message(), cause))
+        flush_output()
 
 
 def _main(words: list[str]) -> None:
@@ -179,7 +190,7 @@ def _main(words: list[str]) -> None:
         arguments = scope.take(words)
     except typer.BadParameter as cause:
         sys.stderr.write(f"Error: {cause.message}\n")
-        sys.exit(2)
+        sys.exit(2)  # whose context is the cause
     if _VERSION.intersection(takewhile(lambda word: word != "--", arguments)):
         arguments = ["--version"]
     arguments = compat.current_spelling(arguments)

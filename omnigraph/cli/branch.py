@@ -235,25 +235,19 @@ def show_merge(outcome: MergeOutcome, *, as_json: bool) -> None:
 
 def show_refusal(refused: MergeConflicts, ours: str, theirs: str, *, as_json: bool) -> NoReturn:
     """Show every conflict and exit: as the server's JSON document, or side by side for a person."""
-    if as_json:
-        conflicts = [conflict.to_json() for conflict in refused.conflicts]
-        show_json({"error": str(refused), "code": "conflict", "merge_conflicts": conflicts})
-        raise typer.Exit(1)
-    for line in conflict_lines(refused, ours, theirs):
-        sys.stderr.write(f"{line}\n")
-    fail(str(refused))
+    if not as_json:
+        for line in conflict_lines(refused, ours, theirs):
+            sys.stderr.write(f"{line}\n")
+    fail(str(refused), refused)
 
 
 def show_failed_checks(refused: ChecksFailed, *, as_json: bool) -> NoReturn:
     """Show the rows of checks that must give none and exit."""
     checks = [check.to_json() for check in refused.checks]
-    if as_json:
-        show_json({"error": str(refused), "code": "conflict", "failed_checks": checks})
-        raise typer.Exit(1)
-    for check in checks:
+    for check in () if as_json else checks:
         for row in check["rows"]:
             sys.stderr.write(f"{check['query']}: {json_.dumps(row, ensure_ascii=False)}\n")
-    fail(str(refused))
+    fail(str(refused), refused)
 
 
 def resolution(answers: Sequence[str]) -> Resolve:

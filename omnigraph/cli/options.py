@@ -64,11 +64,14 @@ def _duration(given: str | None) -> str | None:
 
 
 # Which graph, and where in it.
-GraphPath = Annotated[str | None, typer.Argument(metavar="URI", help="Where the graph lives.")]
-Store = Annotated[
-    str | None, typer.Option("--store", metavar="URI", help="The graph, as an option.")
+GraphPath = Annotated[
+    str | None,
+    typer.Argument(metavar="URI", help="The graph: a path, s3://bucket/prefix or a server's URL."),
 ]
-Uri = Annotated[str | None, typer.Option("--uri", metavar="URI", help="The graph, as an option.")]
+Store = Annotated[
+    str | None, typer.Option("--store", metavar="URI", help="The graph, instead of the last word.")
+]
+Uri = Annotated[str | None, typer.Option("--uri", metavar="URI", hidden=True)]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="Which branch.")]
 BranchOrMain = Annotated[
     str | None,
@@ -110,6 +113,19 @@ class Timing(StrEnum):
 
 EmbedTiming = Annotated[
     Timing, typer.Option("--embed", help="Make vectors of texts now, or by embed later.")
+]
+
+
+class DatesForm(StrEnum):
+    """Form of dates and moments in JSON."""
+
+    NUMBERS = "numbers"
+    ISO = "iso"
+
+
+Dates = Annotated[
+    DatesForm,
+    typer.Option("--dates", help="Dates in JSON: days and milliseconds since 1970, or ISO text."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="As the storage has it.")]

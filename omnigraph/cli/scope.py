@@ -9,6 +9,7 @@ Invariant: `GlobalFlags` are set before the command runs, read anywhere below it
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise, takewhile
 
 import typer
 
@@ -32,6 +33,7 @@ class GlobalFlags:
     actor: str | None = None  # of `--as`, where a policy asks about it
     yes: bool = False
     debug: bool = False
+    json: bool = False  # a failure is a document too
 
 
 _current = GlobalFlags()
@@ -77,6 +79,7 @@ _ALLOWED = {
 def take(arguments: list[str]) -> list[str]:
     """Set the scope from the flags; the arguments that are left for the command."""
     global _current
+    _current = GlobalFlags(json=_asks_for_json(arguments))  # for what is refused below
     rest: list[str] = []
     switches: set[str] = set()
     targets: dict[str, str] = {}
@@ -108,8 +111,16 @@ def take(arguments: list[str]) -> list[str]:
         actor=actor,
         yes="--yes" in switches,
         debug="--debug" in switches,
+        json=_asks_for_json(rest),
     )
     return rest
+
+
+def _asks_for_json(words: list[str]) -> bool:
+    """Whether the result of a command is one JSON document."""
+    options = list(takewhile(lambda word: word != "--", words))
+    formats = ("--format", "json") in pairwise(options) or "--format=json" in options
+    return "--json" in options or formats
 
 
 def _mode(durability: str | None) -> str | None:

@@ -19,7 +19,7 @@ from omnigraph.cli.commit_text import commit_lines
 from omnigraph.cli.data import show_answer
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import MAIN, Actor, Branch, GraphPath, Store, Uri
-from omnigraph.cli.render import Format, QueryRows
+from omnigraph.cli.render import BINARY, Format, QueryRows
 from omnigraph.cli.shapes import rounded_lines
 from omnigraph.cli.terminal import painted, plain_errors, show
 from omnigraph.errors import BadRequest, OmnigraphError
@@ -175,7 +175,7 @@ def _format(text: str) -> Format:
     try:
         return Format(text)
     except ValueError:
-        known = ", ".join(str(format) for format in Format)
+        known = ", ".join(str(format) for format in Format if format not in BINARY)
         raise BadRequest(f"'{text}' is no format", f"use {known}") from None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.catalog.regex import regex_error
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
@@ -24,7 +25,7 @@ from omnigraph.plan.operands import (
     nullable_if,
     require_comparable,
 )
-from omnigraph.plan.scope import Names, did_you_mean
+from omnigraph.plan.scope import Names
 from omnigraph.types import INTEGERS, Scalar, Span, ValueType
 
 Leaf = Callable[[ast.Expr], ir.Expr]
