@@ -30,6 +30,7 @@ from omnigraph.cli import (
     entity_log,
     feed_consumers,
     fmt,
+    help_pages,
     history,
     policy_commands,
     profile,
@@ -49,10 +50,8 @@ from omnigraph.cli import (
     undo_commands,
     upkeep,
 )
-from omnigraph.cli.failure_document import failure_document
 from omnigraph.cli.options import Json
 from omnigraph.cli.terminal import (
-    flush_output,
     leave_output,
     plain_errors,
     prepare_streams,
@@ -71,6 +70,7 @@ app = typer.Typer(
     name="omnigraph",
     help="A typed property-graph database with branches, commits and merges.",
     epilog=_EPILOG,
+    cls=help_pages.GroupedHelp,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -155,6 +155,7 @@ def version(json: Json = False) -> None:
     show(f"internal-schema {INTERNAL_SCHEMA_VERSION}")
 
 
+help_pages.add_to(app)
 _VERSION = frozenset({"-v", "--version"})
 
 
@@ -170,18 +171,9 @@ def main() -> None:
         if isinstance(end.__context__, BrokenPipeError):  # the reader of a help text has gone
             leave_output()
             sys.exit(0)
-        _show_usage_failure(end.__context__)
         raise
     finally:
         scope.forget()
-
-
-def _show_usage_failure(cause: BaseException | None) -> None:
-    """A wrong call of a command that was to print JSON is a document too."""
-    message = getattr(cause, "format_message", None)
-    if message is not None and scope.scope().json:
-        show_json(failure_document(message(), cause))
-        flush_output()
 
 
 def _main(words: list[str]) -> None:
@@ -190,7 +182,7 @@ def _main(words: list[str]) -> None:
         arguments = scope.take(words)
     except typer.BadParameter as cause:
         sys.stderr.write(f"Error: {cause.message}\n")
-        sys.exit(2)  # whose context is the cause
+        sys.exit(2)
     if _VERSION.intersection(takewhile(lambda word: word != "--", arguments)):
         arguments = ["--version"]
     arguments = compat.current_spelling(arguments)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli import completing
 from omnigraph.cli.address import graph_uri
 from omnigraph.cli.compat import OlderJsonl, OlderTables, export_types
 from omnigraph.cli.engine import open_graph
@@ -78,6 +79,7 @@ def load(
             "--node",
             metavar="TYPE",
             help="The rows are nodes of this type; for CSV, Parquet and JSON without a type.",
+            autocompletion=completing.node_types,
         ),
     ] = None,
     edge: Annotated[
@@ -86,10 +88,17 @@ def load(
             "--edge",
             metavar="TYPE",
             help="The rows are edges of this type, with the columns from and to.",
+            autocompletion=completing.edge_types,
         ),
     ] = None,
     type_: Annotated[
-        str | None, typer.Option("--type", metavar="TYPE", help="As --node or --edge, whichever.")
+        str | None,
+        typer.Option(
+            "--type",
+            metavar="TYPE",
+            help="As --node or --edge, whichever.",
+            autocompletion=completing.types,
+        ),
     ] = None,
     column: Annotated[
         list[str] | None,

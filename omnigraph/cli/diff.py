@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, assert_never
 
 import typer
 
+from omnigraph.cli import completing
 from omnigraph.cli.address import graph_uri
 from omnigraph.cli.change_text import diff_lines, preview_lines
 from omnigraph.cli.engine import open_graph
@@ -33,8 +34,20 @@ class DiffFormat(StrEnum):
 
 
 def diff(
-    before: Annotated[str, typer.Argument(metavar="BEFORE", help="A branch or any point: main~3.")],
-    after: Annotated[str, typer.Argument(metavar="AFTER", help="A branch or any point: a tag.")],
+    before: Annotated[
+        str,
+        typer.Argument(
+            metavar="BEFORE",
+            help="A branch or any point: main~3.",
+            autocompletion=completing.points,
+        ),
+    ],
+    after: Annotated[
+        str,
+        typer.Argument(
+            metavar="AFTER", help="A branch or any point: a tag.", autocompletion=completing.points
+        ),
+    ],
     path: GraphPath = None,
     kind: Kinds = None,
     type_: Types = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli import completing
 from omnigraph.cli.address import graph_uri
 from omnigraph.cli.change_text import diff_lines
 from omnigraph.cli.commit_text import commit_lines
@@ -20,7 +21,12 @@ if TYPE_CHECKING:
 
 
 def log(
-    type_: Annotated[str, typer.Argument(metavar="TYPE", help="Its node or edge type.")],
+    type_: Annotated[
+        str,
+        typer.Argument(
+            metavar="TYPE", help="Its node or edge type.", autocompletion=completing.types
+        ),
+    ],
     id_: Annotated[str, typer.Argument(metavar="ID", help="Its id; of a keyed node, the key.")],
     path: GraphPath = None,
     branch: BranchOrMain = None,

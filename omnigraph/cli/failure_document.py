@@ -1,7 +1,8 @@
 """Failures as JSON, for commands whose result would have been JSON: an error and its fields.
 
 Invariant: the document is the error body that a server sends for the same failure, with the facts
-of the error whole: `error` is the message, `fault` the class and its fields. It needs no server.
+of the error whole: `error` is the message, `fault` the class and its fields; of a merge the
+conflicts are all of them. It needs no server. A wrong call has no document: its status says it.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def failure_document(text: str, cause: BaseException | None) -> dict[str, Any]:
     match cause:
         case e.MergeConflicts():
             document["merge_conflicts"] = [conflict_document(each) for each in cause.conflicts]
-            return {**document, "fault": {"name": type(cause).__name__}}
+            return document
         case e.ChecksFailed():
             document["failed_checks"] = [check.to_json() for check in cause.checks]
         case e.PreconditionFailed():

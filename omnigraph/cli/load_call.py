@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from omnigraph.catalog.near_names import did_you_mean, nearest
+from omnigraph.cli import completing
 from omnigraph.cli.address import confirm_destructive, write_target
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.progress import following
@@ -57,7 +58,12 @@ MODE_OPTION = typer.Option("--mode", help="What becomes of rows that are there a
 ON_DUPLICATE_OPTION = typer.Option(
     "--on-duplicate", help="An id that comes twice in a merge or patch: the last counts, or none."
 )
-BASE_OPTION = typer.Option("--from", metavar="BASE", help="Create the branch from this one.")
+BASE_OPTION = typer.Option(
+    "--from",
+    metavar="BASE",
+    help="Create the branch from this one.",
+    autocompletion=completing.branches,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,7 @@ class RowsType:
     edge: str | None = None
     either: str | None = None
 
-    def named(self, graph: Graph, branch: str, base: str | None) -> dict[str, str | None]:
+    def named(self, graph: Graph, branch: str, base: str | None) -> dict[str, Any]:
         """The arguments of `Graph.load`."""
         if self.either is None:
             return {"type": self.node, "edge": self.edge}

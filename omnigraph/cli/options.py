@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.cli import completing
 from omnigraph.cli.config import config
 from omnigraph.cli.terminal import plain_errors
 
@@ -72,17 +73,37 @@ Store = Annotated[
     str | None, typer.Option("--store", metavar="URI", help="The graph, instead of the last word.")
 ]
 Uri = Annotated[str | None, typer.Option("--uri", metavar="URI", hidden=True)]
-Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="Which branch.")]
+Branch = Annotated[
+    str,
+    typer.Option(
+        "--branch", metavar="NAME", help="Which branch.", autocompletion=completing.branches
+    ),
+]
 BranchOrMain = Annotated[
     str | None,
-    typer.Option("--branch", metavar="POINT", help="A branch or point (main~3), else main."),
+    typer.Option(
+        "--branch",
+        metavar="POINT",
+        help="A branch or point (main~3), else main.",
+        autocompletion=completing.points,
+    ),
 ]
 Snapshot = Annotated[
     str | None,
-    typer.Option("--snapshot", metavar="POINT", help="As it was: a commit, tag, main~3, main@{t}."),
+    typer.Option(
+        "--snapshot",
+        metavar="POINT",
+        help="As it was: a commit, tag, main~3, main@{t}.",
+        autocompletion=completing.points,
+    ),
 ]
 CommitId = Annotated[
-    str, typer.Argument(metavar="COMMIT", help="Its id, or a point: a tag, main~3, main@{t}.")
+    str,
+    typer.Argument(
+        metavar="COMMIT",
+        help="Its id, or a point: a tag, main~3, main@{t}.",
+        autocompletion=completing.points,
+    ),
 ]
 
 # How a command behaves.
@@ -136,7 +157,11 @@ Confirm = Annotated[bool, typer.Option("--confirm", help="Do it; without, only t
 # Queries.
 Words = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[NAME] [URI]", help="Which query of the file, and the graph."),
+    typer.Argument(
+        metavar="[NAME] [URI]",
+        help="Which query of the file, and the graph.",
+        autocompletion=completing.queries,
+    ),
 ]
 QueryFile = Annotated[
     str | None, typer.Option("--query", metavar="FILE", help="The query file (.gq); - for input.")
@@ -155,7 +180,12 @@ Data = Annotated[
 ]
 Types = Annotated[
     list[str] | None,
-    typer.Option("--type", metavar="TYPE", help="Only this type; may be repeated."),
+    typer.Option(
+        "--type",
+        metavar="TYPE",
+        help="Only this type; may be repeated.",
+        autocompletion=completing.types,
+    ),
 ]
 NextSchema = Annotated[str, typer.Option("--schema", metavar="FILE", help="The next schema (.pg).")]
 OlderThan = Annotated[

@@ -79,7 +79,6 @@ _ALLOWED = {
 def take(arguments: list[str]) -> list[str]:
     """Set the scope from the flags; the arguments that are left for the command."""
     global _current
-    _current = GlobalFlags(json=_asks_for_json(arguments))  # for what is refused below
     rest: list[str] = []
     switches: set[str] = set()
     targets: dict[str, str] = {}

@@ -54,6 +54,7 @@ OPS = (INSERT, UPDATE, DELETE)
 
 PAGE_BYTES = 4 << 20
 _FEW_ROWS = 2_000
+_FIRST_ROWS = 256
 
 Rows = TypeVar("Rows", pa.Table, pa.Array)
 
@@ -281,9 +282,12 @@ class Changes:
             touched = self._store.deltas.compared(before, after, columns=new.read_by())
         if after_id is not None:
             touched = touched.filter(pc.greater(touched["id"], after_id))
-        rows = rows_a_chunk(owner)
-        for start in range(0, touched.num_rows, rows):
+        # A small page reads few rows: chunks begin small and grow.
+        start, rows, rows_max = 0, _FIRST_ROWS, rows_a_chunk(owner)
+        while start < touched.num_rows:
+            rows = min(rows, rows_max)
             yield from self._of_rows(owner, old, new, touched.slice(start, rows))
+            start, rows = start + rows, rows * 8
 
     def of_entity(
         self, type_id: TypeId, entity: str, before: int | None, after: int | None
