@@ -279,6 +279,8 @@ TERM = TextVariable("TERM", "dumb: no colours")
 # Ours, for tests and shells.
 FAILPOINTS = TextVariable("OMNIGRAPH_FAILPOINTS", "for tests: where the program stops, `name=kill`")
 COMPLETE = TextVariable("_OMNIGRAPH_COMPLETE", "set by a shell that completes a command")
+COMPLETE_WORDS = TextVariable("COMP_WORDS", "set by bash: the words of the command so far")
+COMPLETE_ARGUMENTS = TextVariable("_TYPER_COMPLETE_ARGS", "set by zsh and fish: the same")
 
 TABLE: tuple[Variable, ...] = (
     HOME, PROFILE, BEARER_TOKEN,
@@ -293,7 +295,7 @@ TABLE: tuple[Variable, ...] = (
     *AWS.values(),
     JAVA_HOME, PYSPARK_PYTHON, GATEWAY_PORT,
     PATH, CACHE_HOME, USER_HOME, NO_COLOR, TERM,
-    FAILPOINTS, COMPLETE,
+    FAILPOINTS, COMPLETE, COMPLETE_WORDS, COMPLETE_ARGUMENTS,
 )  # fmt: skip
 """Every variable, in the order in which they are listed."""
 

@@ -49,14 +49,16 @@ class ExportVerbs:
         engine: str = "local",
         spark: Any = None,
         progress: Callable[[Progress], None] | None = None,
+        dates: str = "numbers",
     ) -> ExportResult:
-        """Write one snapshot as NDJSON that loads again, or as Parquet; how many rows of what.
+        """Write one snapshot as NDJSON that loads again, as Parquet or as CSV; how many rows of
+        what. `dates="iso"` writes dates and moments of NDJSON as text instead of numbers.
 
         On Spark, and to `s3://`, a type becomes many files, each in id order.
         """
         if self._guard.policy is not None:
             snapshot = self._pinned_export(branch, snapshot).commit_id
-        order = ExportOrder(target, format, types, branch, snapshot, engine, spark, progress)
+        order = ExportOrder(target, format, types, branch, snapshot, engine, spark, progress, dates)
         return export(self._store, self._schemas, order)
 
     @checked

@@ -163,7 +163,7 @@ def diff(call: RouteCall) -> Answer:
         raise BadRequest("a diff is between two points", "give the query parameters from and to")
     changes = call.graph.diff(before, after, **listing_filters(call))
     old, new = changes.between
-    page = changes_page(changes, listing_limit(call), call.one("page_token"))
+    page = changes_page(call, changes, listing_limit(call))
     return answered({"from_commit_id": old, "to_commit_id": new, **page})
 
 
