@@ -145,12 +145,9 @@ def test_a_spill_with_fine_buckets_is_read_by_coarse_ones(
 # A map task that runs again
 
 
-def lose_the_output(spark: SparkSession) -> None:
-    """Forget where the output of every map task is, as when executors are lost."""
-    jvm: Any = spark.sparkContext._jvm
-    tracker = jvm.org.apache.spark.SparkEnv.get().mapOutputTracker()
-    for shuffle in tracker.shuffleStatuses().keys().toSeq().toList().mkString(",").split(","):
-        tracker.unregisterAllMapAndMergeOutput(int(shuffle))
+def lose_the_output(blocks: Any) -> None:
+    """Remove the output of its map tasks, and of those before, as when executors are lost."""
+    blocks.pairs.rdd().cleanShuffleDependencies(True)
 
 
 def from_file(path: str, number: int, out: Spill) -> None:
@@ -166,7 +163,7 @@ def test_SX3_output_that_is_lost_is_made_again_and_must_be_the_same(
     exchange = ShuffleExchange(spark, 3, "tried it")
     _, blocks = exchange.put(partial(from_file, str(tmp_path / "what")), [0, 1])
     _, forwarded = exchange.forward([by_tag], [blocks], "rows")
-    lose_the_output(spark)
+    lose_the_output(forwarded)
     if changed:
         (tmp_path / "what").write_text("b")
         with pytest.raises(InputChanged):
