@@ -1,7 +1,7 @@
 """Exchange of a load through Spark's shuffle, where tasks share no disk.
 
     map task     ─▶ its blocks, each to the partition of its lane and bucket, and its result
-    reduce task  ─▶ one bucket, or several small ones, of everything that was put
+    reduce task  ─▶ one bucket, or several small ones as one, of everything that was put
 
 A block is Arrow IPC bytes, opaque to the JVM. The result of a map task (fragment metadata, counts)
 travels as one more block, in a partition of its own that the driver reads first: it and the blocks
@@ -257,6 +257,7 @@ def _records(
                 place = bucket if lane == "keys" else buckets + bucket
                 yield place, pickle.dumps([(name, bucket, data.to_pybytes())])
         counts, size = out.counts(), out.bytes
+        digest.update(repr(sorted(counts.items())).encode())
     result = (number, digest.digest(), pickle.dumps(done), counts, size)
     yield 2 * buckets, pickle.dumps([result])
 
@@ -306,9 +307,9 @@ def _read_task(
     with scratch_folder(None if scratch is None else Path(scratch)) as folder:
         inbox = Inbox(folder)
         inbox.take(records)
-        for bucket in inbox.buckets:
-            results = [work(bucket, partial(inbox.read, bucket)) for work in works]
-            yield pickle.dumps((bucket, results))
+        if inbox.number is not None:
+            results = [work(inbox.number, inbox.read) for work in works]
+            yield pickle.dumps((inbox.number, results))
 
 
 def _forward_task(
@@ -323,50 +324,55 @@ def _forward_task(
         inbox.take(records)
 
         def job(out: Spill) -> list[tuple[int, list[Any]]]:
-            return [
-                (bucket, [work(bucket, partial(inbox.read, bucket), out) for work in works])
-                for bucket in inbox.buckets
-            ]
+            if inbox.number is None:
+                return []
+            return [(inbox.number, [work(inbox.number, inbox.read, out) for work in works])]
 
         yield from _pairs(_records(partition, job, buckets, scratch))
 
 
 class Inbox:
-    """Blocks of some buckets, in memory while they are few and else in files that are mapped."""
+    """Blocks of the buckets of a task, which are as good as one: equal keys are in it together. In
+    memory while they are few, else in files that are mapped."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._in_memory: list[tuple[str, int, bytes]] = []
-        self._blocks: dict[tuple[str, int], list[pa.Buffer]] = {}
+        self._in_memory: list[tuple[str, bytes]] = []
+        self._blocks: dict[str, list[pa.Buffer]] = {}
+        self._buckets: set[int] = set()
 
     def take(self, records: Iterable[tuple[str, int, bytes]]) -> None:
         """Take all blocks of a task."""
         size = 0
-        for record in records:
-            self._in_memory.append(record)
-            size += len(record[2])
+        for name, bucket, data in records:
+            self._buckets.add(bucket)
+            self._in_memory.append((name, data))
+            size += len(data)
             if size > _INBOX_BYTES:
                 self._spill()
                 size = 0
-        for name, bucket, data in self._in_memory:
-            self._blocks.setdefault((name, bucket), []).append(pa.py_buffer(data))
+        for name, data in self._in_memory:
+            self._blocks.setdefault(name, []).append(pa.py_buffer(data))
 
     def _spill(self) -> None:
         path = str(self._folder / uuid4().hex)
         with pa.OSFile(path, "wb") as file:
-            for _, _, data in self._in_memory:
+            for _, data in self._in_memory:
                 file.write(data)
         mapped = pa.memory_map(path)
-        for name, bucket, data in self._in_memory:
-            self._blocks.setdefault((name, bucket), []).append(mapped.read_buffer(len(data)))
+        for name, data in self._in_memory:
+            self._blocks.setdefault(name, []).append(mapped.read_buffer(len(data)))
         self._in_memory.clear()
 
     @property
-    def buckets(self) -> list[int]:
-        """The buckets that have rows."""
-        return sorted({bucket for _, bucket in self._blocks})
+    def number(self) -> int | None:
+        """A number for the buckets that have rows, the same for the same buckets; None for none."""
+        if not self._buckets:
+            return None
+        named = repr(sorted(self._buckets)).encode()
+        return int.from_bytes(hashlib.blake2b(named, digest_size=7).digest(), "big")
 
-    def read(self, bucket: int, name: str) -> pa.Table | None:
-        """A key set of one bucket."""
-        blocks = self._blocks.get((name, bucket))
+    def read(self, name: str) -> pa.Table | None:
+        """A key set of these buckets."""
+        blocks = self._blocks.get(name)
         return None if blocks is None else pa.concat_tables([read_block(each) for each in blocks])

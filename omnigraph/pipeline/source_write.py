@@ -102,6 +102,7 @@ class _LoadWriter:
             catalog=catalog,
             request=request,
             pins={} if self._mode in BY_ID else {table: write.base(table)},
+            are_joined=True,
         )
 
     def _written(self, batches: Iterator[pa.RecordBatch]) -> Message:
@@ -141,7 +142,7 @@ class _LoadWriter:
         files = fetched([file for message in delivered for file in message.files], folder)
         blocks = Spill(folder, BUCKETS, files=files)
         exchange = ThreadExchange(folder, blocks.coarsened())
-        taken.rows = blocks if request.mode in BY_ID else None
+        taken.rows = blocks
         finish_kind = PatchFinish if request.mode == "patch" else Finish
         finish = finish_kind(store, catalog, request, blocks, taken, exchange)
         write = store.begin(

@@ -145,9 +145,10 @@ class SparkLoad:
         write = self._store.begin(
             request.branch, kind=WriterKind.LOAD, **request.note.stated, schema=schema
         )
-        results, blocks = self._read(self._job(write), parts, frame)
+        job = replace(self._job(write), are_joined=len(parts) != 1)
+        results, blocks = self._read(job, parts, frame)
         taken = gathered(results, keep_rejects=request.rejects is not None)
-        taken.rows = blocks if request.mode in BY_ID else None
+        taken.rows = blocks
         self._progress("read", sum(taken.counts.values()))
         finish_kind = PatchFinish if request.mode == "patch" else Finish
         finish = finish_kind(

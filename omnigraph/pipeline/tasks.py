@@ -15,7 +15,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.errors import OmnigraphError, StorageFailed
 from omnigraph.exec.load.decode import LineBlock
 from omnigraph.exec.load.finish import IntakeResult
-from omnigraph.exec.load.intake import FragmentSink, Intake, RowSink
+from omnigraph.exec.load.intake import FragmentSink, Intake, JoiningSink, RowSink
 from omnigraph.exec.load.lines import line_count
 from omnigraph.exec.load.pieces import Piece, pieces_of_part, ready_piece
 from omnigraph.exec.load.request import BY_ID, LoadRequest
@@ -38,6 +38,7 @@ class LoadJob:
     catalog: Catalog
     request: LoadRequest
     pins: dict[TableKey, TablePin]
+    are_joined: bool = False  # whether parts with few rows are written together
     series: int = field(default_factory=new_series)  # of the ids that are minted
 
 
@@ -64,7 +65,7 @@ def run_part(job: LoadJob, part: Part | Piece, out: Spill) -> PartDone:
 def run_pieces(job: LoadJob, index: int, pieces: Iterator[Piece], out: Spill) -> PartDone:
     """Decode and check pieces, put their keys, and write or put their rows."""
     done = PartDone(index, faults=Faults(job.request.rejects is not None))
-    sink = _sink(job, out)
+    sink = _sink(job, index, out)
     intake = Intake(out, sink, done.faults, done.counts, done.rounded)
     try:
         with minted_in_series(job.series, index):
@@ -86,13 +87,17 @@ def run_pieces(job: LoadJob, index: int, pieces: Iterator[Piece], out: Spill) ->
     return done
 
 
-def _sink(job: LoadJob, out: Spill) -> FragmentSink | RowSink:
+def _sink(job: LoadJob, index: int, out: Spill) -> FragmentSink | RowSink:
     if job.request.mode in BY_ID:
         return RowSink(out, are_partial=job.request.mode == "patch")
     store = open_store(job.uri, read_only=True, storage_options=job.storage_options)
-    replacing = job.request.mode == "overwrite"
+    replacing, base = job.request.mode == "overwrite", job.pins.__getitem__
     # Tasks are what runs at once on Spark, and each has the memory for one fragment.
-    return FragmentSink(store.tables, job.pins.__getitem__, replacing=replacing, threads=1)
+    if job.are_joined:
+        return JoiningSink(
+            store.tables, base, replacing=replacing, threads=1, spill=out, part=index
+        )
+    return FragmentSink(store.tables, base, replacing=replacing, threads=1)
 
 
 def run_batches(job: LoadJob, batches: Iterator[pa.RecordBatch], out: Spill) -> PartDone:

@@ -82,7 +82,8 @@ def test_SX1_what_is_put_is_read_by_bucket_and_forwarded(exchange: Exchange) -> 
     )
     assert sorted(name for _, names in ids for name in names) == sorted([*NAMES, "k1", "k1"])
     assert [bucket for bucket, _ in ids] == sorted({bucket for bucket, _ in ids}), "in order"
-    assert sum(len(names) > 0 for _, names in ids) > 2, "spread over buckets"
+    if not isinstance(exchange, ShuffleExchange) or shuffle_exchange.TASK_BYTES == 1:
+        assert sum(len(names) > 0 for _, names in ids) > 2, "spread over buckets"
     assert sum("k1" in names for _, names in ids) == 1, "equal keys meet"
     assert not any(names for _, names in none)
 
@@ -117,10 +118,10 @@ def test_SX4_a_hot_bucket_is_mapped_from_disk(
     (tmp_path / "in").mkdir()
     inbox.take((name, bucket, data.to_pybytes()) for _ in range(9) for name, bucket, data in blocks)
     assert len(list((tmp_path / "in").iterdir())) >= 4
-    rows = inbox.read(0, IDS.name)
+    rows = inbox.read(IDS.name)
     assert rows is not None
     assert rows.num_rows == 9 * 200
-    assert inbox.buckets == [0]
+    assert (Inbox(tmp_path).number, inbox.read("none")) == (None, None)
 
 
 def test_a_spill_with_fine_buckets_is_read_by_coarse_ones(

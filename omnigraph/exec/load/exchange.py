@@ -84,7 +84,8 @@ class Exchange(Protocol):
         lane: Lane = "keys",
     ) -> list[list[Done]]:
         """Run each function over each bucket; of each function the results in the order of buckets.
-        Buckets without rows may be left out."""
+        Buckets without rows may be left out, and several small ones be read as one: the
+        number that a function gets only tells buckets apart."""
         ...
 
     def forward(

@@ -32,7 +32,7 @@ from omnigraph.exec.load.parallel_edges import beside_equal
 from omnigraph.exec.load.recheck import Rechecked, inserted_since
 from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.spill import ORIGIN, part_and_line
-from omnigraph.exec.load.upsert import Upsert, kept_rows, row_keys
+from omnigraph.exec.load.upsert import JoinJob, Upsert, kept_rows, row_keys, write_joined
 from omnigraph.exec.rules.faults import Faults, Reject
 from omnigraph.exec.topology.end_numbers import LoadedEnds
 from omnigraph.exec.values.selection import KEYS_MAX
@@ -57,7 +57,7 @@ class IntakeResult:
     counts: dict[TableKey, int]
     faults: Faults
     fragments: dict[TableKey, Fragments] = field(default_factory=dict)
-    rows: Blocks | None = None  # of a merge
+    rows: Blocks | None = None  # of a merge, or of parts with few
     ends: dict[TableKey, LoadedEnds] = field(default_factory=dict)  # of edges that were numbered
     rounded: Counter[str] = field(default_factory=Counter)  # values cut, by `Type.property`
     beside_equal: Counter[str] = field(default_factory=Counter)  # new edges, by type
@@ -77,6 +77,7 @@ class Finish:
     first_lines: Sequence[int] = ()
     _losers: Losers | None = None  # depends on the input alone, so every attempt shares it
     _upsert: Upsert | None = None
+    _fragments: dict[TableKey, Fragments] = field(default_factory=dict)  # of joined rows
     _checked: dict[TableKey, TablePin] = field(default_factory=dict)
 
     def commit(self, write: Write, report: Report) -> Commit:
@@ -156,9 +157,23 @@ class Finish:
         for table in sorted(self.touched):
             if self.request.mode == "merge":
                 self._stage_merge(write, table)
-            elif replacing or self.taken.fragments.get(table):
-                fragments = self.taken.fragments.get(table, ())
+                continue
+            fragments = (*self.taken.fragments.get(table, ()), *self._joined(write, table))
+            if replacing or fragments:
                 write.fragments(table, fragments, replacing=replacing)
+
+    def _joined(self, write: Write, table: TableKey) -> Fragments:
+        """Fragments of rows that parts had too few of; written once, by the first attempt."""
+        rows = self.taken.rows
+        if rows is None or not rows.rows(row_keys(table).name):
+            return ()
+        if table not in self._fragments:
+            where, replacing = self.store.where, self.request.mode == "overwrite"
+            base, owner = write.base(table), self.catalog.of(table)
+            job = JoinJob(where.uri, where.storage_options, base, owner, replacing)
+            (done,) = self.exchange.read([partial(write_joined, job)], [rows], "rows")
+            self._fragments[table] = tuple(fragment for each in done for fragment in each)
+        return self._fragments[table]
 
     def _stage_merge(self, write: Write, table: TableKey) -> None:
         rows = self.taken.rows

@@ -246,6 +246,26 @@ def write_bucket(job: WriteJob, bucket: int, read: ReadKeys) -> BucketDone:
     return BucketDone(bucket, named, (*stage(old, row_ids=row_ids), *fresh))
 
 
+@dataclass(frozen=True, slots=True)
+class JoinJob:
+    """A table whose small parts are written together."""
+
+    uri: str
+    storage_options: dict[str, str] | None
+    pin: TablePin
+    owner: Owner
+    replacing: bool
+
+
+def write_joined(job: JoinJob, bucket: int, read: ReadKeys) -> Fragments:
+    """Write the rows of neighbouring parts that were too few for a fragment each."""
+    rows = kept_rows(job.owner, read(row_keys(job.owner.table).name), None)
+    if not rows.num_rows:
+        return ()
+    tables = job_tables(job.uri, job.storage_options)
+    return tables.write_fragments(job.pin, rows, replacing=job.replacing)
+
+
 def kept_rows(owner: Owner, rows: pa.Table | None, losers: pa.Array | None) -> pa.Table:
     """Rows of a merge, without those that a later row of the same id replaces."""
     schema = owner.schema
