@@ -68,8 +68,8 @@ def machines(tmp_path: Path) -> Iterator[str]:
             (private / "tmp").mkdir(parents=True)
             own |= {"TMPDIR": str(private / "tmp"), "SPARK_WORKER_DIR": str(private / "work")}
             own["SPARK_LOCAL_DIRS"] = str(private / "local")
-        log = (tmp_path / f"{what}-{host}.log").open("wb")
-        started.append(subprocess.Popen(command, env=own, stdout=log, stderr=log))
+        with (tmp_path / f"{what}-{host}.log").open("wb") as log:
+            started.append(subprocess.Popen(command, env=own, stdout=log, stderr=log))
 
     launch("master.Master", "127.0.0.1", ["--port", "17177"], apart=False)
     time.sleep(8)
