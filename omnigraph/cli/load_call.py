@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from omnigraph.arguments import as_given
 from omnigraph.catalog.near_names import did_you_mean, nearest
 from omnigraph.cli import completing
 from omnigraph.cli.address import confirm_destructive, write_target
@@ -123,7 +124,7 @@ def run_load(
     with open_graph(uri) as graph, following("load", quiet=quiet) as progress:
         named = rows.named(graph, options["branch"], options.get("from_branch"))
         try:
-            return graph.load(source, str(mode), progress=progress, **named, **options)
+            return graph.load(source, as_given(str(mode)), progress=progress, **named, **options)
         except ConstraintViolated as refused:
             for line in _column_hints(graph, options["branch"], refused):
                 typer.echo(line, err=True)
