@@ -13,6 +13,7 @@ from omnigraph.cli import completing
 from omnigraph.cli.address import graph_uri
 from omnigraph.cli.compat import OlderJsonl, OlderTables, export_types
 from omnigraph.cli.engine import open_graph
+from omnigraph.cli.interrupts import heard_interrupts
 from omnigraph.cli.load_call import (
     BASE_OPTION,
     INDEXES_OPTION,
@@ -127,7 +128,7 @@ def load(
     --mode append adds and refuses what is there, merge adds or replaces by key, patch sets the
     given properties alone, and overwrite replaces every row of the types that are loaded.
     """
-    with plain_errors():
+    with plain_errors(), heard_interrupts():
         exclusive(node=node, edge=edge, type=type_)
         columns = column_names(column)
         where = graph_uri(uri, store)

@@ -4,12 +4,13 @@ Invariant: a variable has one meaning in a block and in all blocks inside it. An
 the outer variables; its own bindings stay inside, unless the block is optional.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property, Type
 from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.errors import TypeCheckError
 from omnigraph.language.query import ast
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan.ir import Computed, Expr, Member, Param, PathSlots, Slot, SlotRef, Var
 from omnigraph.types import Scalar, Span, ValueType
 
