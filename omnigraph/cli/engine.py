@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from omnigraph.arguments import as_given
-from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.cli.config import config
 from omnigraph.cli.scope import scope
 from omnigraph.cli.servers import connected_graph, is_served
@@ -31,6 +30,8 @@ def open_graph(uri: str, *, read_only: bool = False) -> Iterator[Graph]:
             yield graph
         except NotFound as missing:
             if missing.kind == "branch" and not missing.hint:
+                from omnigraph.catalog.near_names import did_you_mean
+
                 near = did_you_mean(missing.name, _branches(graph), listed=False)
                 raise NotFound("branch", missing.name, near) from missing
             raise
