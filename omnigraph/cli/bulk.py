@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.arguments import as_given
 from omnigraph.cli import completing
 from omnigraph.cli.address import graph_uri
 from omnigraph.cli.compat import OlderJsonl, OlderTables, export_types
@@ -188,12 +189,12 @@ def export(
         with following("export", total=total, quiet=quiet or sys.stdout.isatty()) as progress:
             graph.export(
                 sys.stdout.buffer if out is None else out,
-                str(format),
+                as_given(str(format)),
                 types=types,
                 branch=branch or MAIN,
                 snapshot=snapshot,
                 progress=progress,
-                dates=str(dates),
+                dates=as_given(str(dates)),
             )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from omnigraph.arguments import as_given
 from omnigraph.cli.address import (
     graph_uri,
     is_local,
@@ -117,7 +118,12 @@ def query(
         text = query_source(query, source, or_stored=True)
         with open_graph(uri, read_only=True) as graph:
             result = graph.query(
-                text, given, name=query_name, branch=on, snapshot=snapshot, engine=str(engine)
+                text,
+                given,
+                name=query_name,
+                branch=on,
+                snapshot=snapshot,
+                engine=as_given(str(engine)),
             )
         if format in BINARY:
             show_bytes(column_bytes(result.to_arrow(), format), out)
@@ -185,7 +191,7 @@ def mutate(
                     given,
                     name=query_name,
                     branch=branch,
-                    embed=str(embed),
+                    embed=as_given(str(embed)),
                     actor=actor,
                     message=message,
                     metadata=metadata(meta),

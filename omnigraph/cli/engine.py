@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from omnigraph.catalog.near_names import did_you_mean
+from omnigraph.arguments import as_given
 from omnigraph.cli.config import config
 from omnigraph.cli.scope import scope
 from omnigraph.cli.servers import connected_graph, is_served
@@ -30,6 +30,8 @@ def open_graph(uri: str, *, read_only: bool = False) -> Iterator[Graph]:
             yield graph
         except NotFound as missing:
             if missing.kind == "branch" and not missing.hint:
+                from omnigraph.catalog.near_names import did_you_mean
+
                 near = did_you_mean(missing.name, _branches(graph), listed=False)
                 raise NotFound("branch", missing.name, near) from missing
             raise
@@ -53,7 +55,11 @@ def _opened(uri: str, *, read_only: bool) -> Graph:
     flags = scope()
     actor = None if flags.policy is None else flags.actor or config().actor
     return open_(
-        uri, read_only=read_only, durability=flags.durability, policy=flags.policy, actor=actor
+        uri,
+        read_only=read_only,
+        durability=as_given(flags.durability),
+        policy=flags.policy,
+        actor=actor,
     )
 
 
@@ -62,7 +68,7 @@ def init_graph(uri: str, schema: str) -> Graph:
     _prepare()
     from omnigraph.graph import init
 
-    return init(uri, schema, durability=scope().durability)
+    return init(uri, schema, durability=as_given(scope().durability))
 
 
 def _warnings() -> logging.Handler:

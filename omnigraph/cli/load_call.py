@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from omnigraph.catalog.near_names import did_you_mean, nearest
+from omnigraph.arguments import as_given
 from omnigraph.cli import completing
 from omnigraph.cli.address import confirm_destructive, write_target
 from omnigraph.cli.engine import open_graph
@@ -86,6 +86,8 @@ class RowsType:
             catalog = graph.schema.on(base).catalog
         is_edge = self.either in catalog.edges and self.either not in catalog.nodes
         if not is_edge and self.either not in catalog.nodes:
+            from omnigraph.catalog.near_names import did_you_mean
+
             known = (owner.name for owner in catalog.types)
             raise NotFound("type", self.either, did_you_mean(self.either, known))
         return {"edge" if is_edge else "type": self.either}
@@ -123,7 +125,7 @@ def run_load(
     with open_graph(uri) as graph, following("load", quiet=quiet) as progress:
         named = rows.named(graph, options["branch"], options.get("from_branch"))
         try:
-            return graph.load(source, str(mode), progress=progress, **named, **options)
+            return graph.load(source, as_given(str(mode)), progress=progress, **named, **options)
         except ConstraintViolated as refused:
             for line in _column_hints(graph, options["branch"], refused):
                 typer.echo(line, err=True)
@@ -139,6 +141,8 @@ def _column_hints(graph: Graph, branch: str, refused: ConstraintViolated) -> Ite
     ]
     if not unknown:
         return
+    from omnigraph.catalog.near_names import nearest
+
     types = {owner.name: owner for owner in graph.schema.on(branch).catalog.types}
     for type_name, name in dict.fromkeys(unknown):
         known = [prop.name for prop in types[type_name].properties] if type_name in types else []

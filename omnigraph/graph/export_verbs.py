@@ -17,6 +17,7 @@ from omnigraph.policy.actions import Action
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
+from omnigraph.types import DatesForm, ExportFormat, LocalEngineName
 
 if TYPE_CHECKING:
     from omnigraph.exec.changes.export import Exporting, ExportResult, choose_owners
@@ -41,15 +42,15 @@ class ExportVerbs:
     def export(
         self,
         target: str | os.PathLike[str] | IO[bytes],
-        format: str = "jsonl",
+        format: ExportFormat = "jsonl",
         *,
         types: Iterable[str] | None = None,
         branch: str = MAIN,
         snapshot: str | None = None,
-        engine: str = "local",
+        engine: LocalEngineName = "local",
         spark: Any = None,
         progress: Callable[[Progress], None] | None = None,
-        dates: str = "numbers",
+        dates: DatesForm = "numbers",
     ) -> ExportResult:
         """Write one snapshot as NDJSON that loads again, as Parquet or as CSV; how many rows of
         what. `dates="iso"` writes dates and moments of NDJSON as text instead of numbers.

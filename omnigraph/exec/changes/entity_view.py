@@ -15,7 +15,7 @@ from omnigraph.catalog.model import Catalog, NodeType, Type
 from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.changes.entities import Entities
-from omnigraph.exec.changes.images import NO_MOMENTS, Image, Moments, images, moments_of
+from omnigraph.exec.changes.images import Image, Moments, images, moments_of
 from omnigraph.exec.values.pushdown import ids_filter
 from omnigraph.storage.derived.node_file import NO_ROW
 from omnigraph.storage.lance.columns import CREATED, KEY, ROW_ID, UPDATED
@@ -47,7 +47,7 @@ class EntityView:
     image: Image
     edges: tuple[EdgeCount, ...]
     commit_id: str
-    moments: Moments = field(default=NO_MOMENTS, repr=False, compare=False)
+    moments: Moments = field(default_factory=dict, repr=False, compare=False)
     """The properties that are dates or moments."""
 
     @property
