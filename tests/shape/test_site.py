@@ -52,7 +52,7 @@ def test_lists_and_tables_are_made(site: Path) -> None:
 def test_a_link_that_leads_nowhere_stops_the_build(tmp_path: Path) -> None:
     for name in ("docs", "scripts", "examples", "bench/results"):
         shutil.copytree(ROOT / name, tmp_path / name)
-    for path in [*ROOT.glob("*.md"), ROOT / "LICENSE", ROOT / "mkdocs.yml"]:
+    for path in [*ROOT.glob("*.md"), *(ROOT / n for n in ("LICENSE", "Dockerfile", "mkdocs.yml"))]:
         shutil.copy(path, tmp_path)
     with (tmp_path / "docs" / "ui.md").open("a") as page:
         page.write("\n[a](gone.md) [b](branches.md#no-such-heading) [c](../examples/gone.py)\n")
