@@ -17,9 +17,10 @@ schema files that changed with it, before the commit is acknowledged.
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed, VersionMismatch, unpublished
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage import failpoints
 from omnigraph.storage.flushing import Flusher
 from omnigraph.storage.lance.staging import StagedWrite
