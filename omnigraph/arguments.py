@@ -7,13 +7,13 @@ before anything is opened or written, never an exception from deep inside.
 import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from functools import wraps
 from types import NoneType, UnionType
 from typing import IO, Any, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from omnigraph.deferred import Deferred
 from omnigraph.errors import BadRequest
+from omnigraph.light_dataclass import dataclass
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -7,9 +7,9 @@ used is refused by the name of its variable, never guessed at; an empty one coun
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from omnigraph.errors import BadRequest
+from omnigraph.light_dataclass import dataclass
 
 _PREFIX = "OMNIGRAPH_"
 _INTEGER_MAX = (1 << 63) - 1

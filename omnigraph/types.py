@@ -6,9 +6,10 @@ shown, so no room asks for more than it. Nothing here imports another room.
 
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType, assert_never
+
+from omnigraph.light_dataclass import dataclass
 
 TableKey = NewType("TableKey", str)
 """`node:<Type>` or `edge:<Type>`: the name of a table in a plan, a manifest row and an error."""

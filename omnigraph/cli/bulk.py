@@ -11,6 +11,7 @@ import typer
 from omnigraph.cli.address import graph_uri
 from omnigraph.cli.compat import OlderJsonl, OlderTables, export_types
 from omnigraph.cli.engine import open_graph
+from omnigraph.cli.interrupts import heard_interrupts
 from omnigraph.cli.load_call import (
     BASE_OPTION,
     INDEXES_OPTION,
@@ -87,7 +88,7 @@ def load(
     quiet: Quiet = False,
 ) -> None:
     """Load bulk data as one commit."""
-    with plain_errors():
+    with plain_errors(), heard_interrupts():
         exclusive(node=node, edge=edge)
         where = graph_uri(uri, store)
         done = run_load(

@@ -14,6 +14,7 @@ import typer
 
 from omnigraph.cli.address import confirm_destructive, graph_uri, write_target
 from omnigraph.cli.engine import open_graph
+from omnigraph.cli.interrupts import heard_interrupts
 from omnigraph.cli.options import (
     MAIN,
     Confirm,
@@ -60,7 +61,7 @@ def cleanup(
     """
     if keep is None and older_than is None:
         raise typer.BadParameter("say what stays: pass --keep N, --older-than DUR, or both")
-    with plain_errors():
+    with plain_errors(), heard_interrupts():
         where = graph_uri(uri, store)
         if confirm:
             confirm_destructive("cleanup", where, json=json)

@@ -19,6 +19,7 @@ from omnigraph.cli.address import (
 from omnigraph.cli.compat import QueryName
 from omnigraph.cli.config import config
 from omnigraph.cli.engine import init_graph, open_graph
+from omnigraph.cli.interrupts import heard_interrupts
 from omnigraph.cli.options import (
     MAIN,
     Actor,
@@ -94,7 +95,7 @@ def query(
     store: Store = None,
 ) -> None:
     """Run a read query and print its rows."""
-    with plain_errors():
+    with plain_errors(), heard_interrupts():
         exclusive(branch=branch, snapshot=snapshot)
         exclusive(json=json, format=None if format is Format.JSON else format)
         query_name, path = name_and_graph(list(words or ()), name, store)

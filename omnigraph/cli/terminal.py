@@ -134,7 +134,6 @@ def plain_errors() -> Iterator[None]:
         leave_output()
         fail(f"cannot write the result: {cause}; make room and look: a commit that was made stands")
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
         raise typer.Exit(INTERRUPTED) from None
     except OmnigraphError as cause:
         _trace()

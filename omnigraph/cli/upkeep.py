@@ -13,6 +13,7 @@ import typer
 
 from omnigraph.cli.address import graph_uri, write_target
 from omnigraph.cli.engine import open_graph
+from omnigraph.cli.interrupts import heard_interrupts
 from omnigraph.cli.options import (
     MAIN,
     Actor,
@@ -56,7 +57,7 @@ def optimize(
     quiet: Quiet = False,
 ) -> None:
     """Make fragments few and indexes whole, in one commit that changes no row."""
-    with plain_errors():
+    with plain_errors(), heard_interrupts():
         where = graph_uri(uri, store)
         write_target("optimize", where, quiet=quiet)
         with open_graph(where) as graph:
@@ -119,7 +120,7 @@ def repair(
     quiet: Quiet = False,
 ) -> None:
     """Look for table heads that no commit explains, and mend what can be mended."""
-    with plain_errors():
+    with plain_errors(), heard_interrupts():
         where = graph_uri(uri, store)
         write_target("repair", where, quiet=quiet)
         with open_graph(where, read_only=not confirm) as graph:

@@ -8,12 +8,13 @@ come at once none is lost. A record that is no review of this format is refused,
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import orjson
 
 from omnigraph.errors import NotFound, StorageFailed
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.beside import BesideObjects
 from omnigraph.storage.retry import REVIEW
 

@@ -3,12 +3,13 @@
 Invariant: a typed tree can be lowered without asking the catalog or the source again.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.deferred import deferred
 from omnigraph.language.query import ast
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.plan.expressions import substituted
 from omnigraph.plan.fixed_values import fixed_value

@@ -4,9 +4,10 @@ Invariant: pure; None means that the function does not take such arguments.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.types import FLOATS, INTEGER_BOUNDS, INTEGERS, Scalar, ValueType
 
 Types = Sequence[ValueType]

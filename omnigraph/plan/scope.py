@@ -5,12 +5,13 @@ the outer variables; its own bindings stay inside, unless the block is optional.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import get_close_matches
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property, Type
 from omnigraph.errors import TypeCheckError
 from omnigraph.language.query import ast
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan.ir import Computed, Expr, Member, Param, PathSlots, Slot, SlotRef, Var
 from omnigraph.types import Scalar, Span, ValueType
 

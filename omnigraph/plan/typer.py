@@ -6,11 +6,12 @@ from clause to clause, so each clause hands in its own reading of references (`L
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 from omnigraph.catalog.regex import regex_error
 from omnigraph.language.query import ast
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.plan.expressions import needs, type_of
 from omnigraph.plan.function_types import Function, arithmetic_type, common_type, is_moment

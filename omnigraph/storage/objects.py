@@ -9,7 +9,6 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +19,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import LocalStore, S3Store
 
 from omnigraph.errors import BadRequest, StorageFailed
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.flushing import Flusher
 from omnigraph.storage.stats import Stats
 

@@ -6,7 +6,6 @@ Invariant: a read-only store writes nothing, not even a lock file.
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from omnigraph.errors import (
     BadRequest,
@@ -15,6 +14,7 @@ from omnigraph.errors import (
     RecoveryRequired,
     StorageFailed,
 )
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.beside import BesideObjects
 from omnigraph.storage.derived.derived_folder import DerivedFiles
 from omnigraph.storage.external import ExternalBlobs, checked_bases

@@ -5,7 +5,6 @@ codes that order as the keys do. Without keys there is one group, also over no r
 stands for as many equal rows as its weight says.
 """
 
-from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
@@ -18,6 +17,7 @@ from omnigraph.exec.read.exact_sums import Totals, totals_of
 from omnigraph.exec.read.sorted_runs import Runs
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.rows import ONE_ROW, Rows, as_numpy
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 
 Op = ir.AggregateOp

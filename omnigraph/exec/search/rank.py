@@ -5,7 +5,6 @@ the pattern is applied first. Ties are in order of ids.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ from omnigraph.exec.memory.resident import Nodes
 from omnigraph.exec.memory.view import TablesView
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.rows import BoundEntities, Rows, as_numpy
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ import base64
 import binascii
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -30,6 +29,7 @@ from omnigraph.language.moments import (
     parse_date,
     parse_datetime,
 )
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.storage.lance.columns import BLOB_SIZE, BLOB_URI
 from omnigraph.types import INTEGER_BOUNDS, Scalar

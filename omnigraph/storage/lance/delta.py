@@ -8,13 +8,14 @@ An id that is listed may still be equal: rows are written again without being ch
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import BadRequest, NotFound
+from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
 from omnigraph.storage.lance.columns import KEY, ROW_ID
 from omnigraph.storage.lance.datasets import Datasets

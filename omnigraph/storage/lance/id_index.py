@@ -17,13 +17,14 @@ write that was undone never is.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock
 
 import numpy as np
 import pyarrow as pa
 from lance.fragment import LanceFragment
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
 from omnigraph.storage.lance.columns import addresses_in
 from omnigraph.storage.lance.datasets import Handle, files_of

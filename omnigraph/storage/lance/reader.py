@@ -5,7 +5,6 @@ it. What `arriving` raises when it is called with the bytes of a batch ends the 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance.fragment import FragmentMetadata
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.derived.node_file import NO_ROW
 from omnigraph.storage.lance import index_segments
 from omnigraph.storage.lance.columns import (

@@ -5,12 +5,12 @@ Invariant: a branch that was deleted and made again under its name has another i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, NewType
 
 import orjson
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.names import encode
 from omnigraph.storage.objects import Objects
 

@@ -10,12 +10,12 @@ that is listed may still be equal: rows are written again without being changed.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import OmnigraphError
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.lance.columns import ADDRESS, CREATED, KEY, ROW_ID, UPDATED, updated_after
 from omnigraph.storage.lance.datasets import Datasets, Handle, files_of
 from omnigraph.storage.lance.direct_read import DirectReader

@@ -12,7 +12,7 @@ that handle alone. Files that are never committed are garbage, which cleanup rem
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from lance.dataset import Index, LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 
 from omnigraph.errors import BadRequest, StorageFailed, unpublished
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.lance import index_segments
 from omnigraph.storage.lance.columns import ADDRESS, KEY, ROW_ID
 from omnigraph.storage.lance.datasets import Datasets, Handle

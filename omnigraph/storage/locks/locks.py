@@ -18,13 +18,14 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
 import orjson
 
 from omnigraph.errors import OmnigraphError, StorageFailed
+from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
 from omnigraph.storage.locks.process_mark import is_dead, own_mark
 from omnigraph.storage.names import BRANCH_MARK, branch_mark

@@ -5,11 +5,11 @@ Invariant: there is no second store of commits. The DAG in memory is a projectio
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
 
 from omnigraph.errors import NotFound, Reclaimed
+from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
 from omnigraph.storage.lance import row_versions
 from omnigraph.storage.lance.datasets import Datasets, files_of

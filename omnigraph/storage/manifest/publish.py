@@ -8,12 +8,13 @@ advance surfaces as `VersionMismatch` and is never rebased through.
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lance.dataset import LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.errors import StorageFailed
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage import failpoints, stamp
 from omnigraph.storage.flushing import durability_metadata
 from omnigraph.storage.lance.datasets import CommitRaced, Datasets, Handle, dataset_folder

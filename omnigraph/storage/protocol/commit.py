@@ -17,10 +17,11 @@ schema files that changed with it, before the commit is acknowledged.
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed, VersionMismatch, unpublished
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage import failpoints
 from omnigraph.storage.flushing import Flusher
 from omnigraph.storage.lance.datasets import CommitRaced, VersionTaken
