@@ -16,7 +16,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
@@ -63,6 +63,9 @@ class Locks(Protocol):
     def watch(self, names: Iterable[str]) -> None:
         """Look at locks that will be asked for, so that waiting for one waits for all."""
 
+    def is_free(self, name: str) -> bool:
+        """Whether nobody has a lock this moment, by one look."""
+
     def known(self, prefix: str) -> tuple[str, ...]:
         """The names with a beginning that anybody has taken, sorted."""
 
@@ -71,6 +74,9 @@ class Locks(Protocol):
 
     def presume_new(self, branch: str) -> None:
         """A branch is new, so most likely nobody has taken a lock of it yet."""
+
+    def release_all(self, taken: Sequence[Lock]) -> None:
+        """Give up locks that were taken here, the last one first where that costs nothing."""
 
 
 def make_locks(where: Root, objects: Objects, stats: Stats, *, term_s: float) -> Locks:
@@ -114,7 +120,9 @@ def hold(
     comes before a kept lock is taken only if it is free, and else `OutOfOrder`."""
     last = max(kept, default="")
     guard = Guard()
+    taken: list[Lock] = []
     with ExitStack() as stack:
+        stack.callback(locks.release_all, taken)
         ordered = sorted(set(names))
         for index, name in enumerate(ordered):
             lock = kept.get(name)
@@ -132,7 +140,7 @@ def hold(
                         f"waited {wait_s:g} s for the write lock {name}",
                         "another writer still has it",
                     )
-                stack.callback(lock.release)
+                taken.append(lock)
             guard.locks[name] = lock
         yield guard
 
@@ -190,6 +198,12 @@ class FileLocks:
     def watch(self, names: Iterable[str]) -> None:
         """A file lock of a dead holder is free at once."""
 
+    def is_free(self, name: str) -> bool:
+        lock = self.acquire(name, wait_s=0)
+        if lock is not None:
+            lock.release()
+        return lock is not None
+
     def known(self, prefix: str) -> tuple[str, ...]:
         try:
             names = os.listdir(self._folder)
@@ -205,6 +219,10 @@ class FileLocks:
 
     def presume_new(self, branch: str) -> None:
         """A file lock is opened and made by one call."""
+
+    def release_all(self, taken: Sequence[Lock]) -> None:
+        for lock in reversed(taken):
+            lock.release()
 
     def _open(self, name: str) -> int:
         self._stats.call("lock.acquire")
@@ -265,6 +283,10 @@ class LeaseLocks:
             if stored is not None and _owner(stored.data) is not None:
                 self._ran_out(path, stored)
 
+    def is_free(self, name: str) -> bool:
+        stored = self._objects.get(_path(name))
+        return stored is None or _owner(stored.data) is None
+
     def known(self, prefix: str) -> tuple[str, ...]:
         paths = self._objects.list(FOLDER)
         names = (path.removeprefix(f"{FOLDER}/").removesuffix(".json") for path in paths)
@@ -275,6 +297,17 @@ class LeaseLocks:
 
     def presume_new(self, branch: str) -> None:
         self._new.put(branch_mark(branch), None)
+
+    def release_all(self, taken: Sequence[Lock]) -> None:
+        """Each is a call, so they are made at once."""
+        if not taken:
+            return
+        others = [threading.Thread(target=lock.release) for lock in taken[1:]]
+        for each in others:
+            each.start()
+        taken[0].release()
+        for each in others:
+            each.join()
 
     def _take(self, name: str, *, wait_s: float, until_alive: bool) -> Lock | None:
         self._stats.call("lock.acquire")

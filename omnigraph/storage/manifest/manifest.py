@@ -9,12 +9,14 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 
 from omnigraph.errors import NotFound, Reclaimed
 from omnigraph.lru import Lru
 from omnigraph.storage import stamp
 from omnigraph.storage.lance.datasets import Datasets, Handle, has_version
+from omnigraph.storage.lance.parallel import both
 from omnigraph.storage.lance.refs import ForkId, Ref
 from omnigraph.storage.lance.strict_commit import now_s
 from omnigraph.storage.lance.tag_refs import TagRefs
@@ -61,13 +63,11 @@ class Manifest:
 
     def state(self, branch: str, *, own: bool = False) -> State:
         """The branch as it is now. What is new is this process's `own` work, or that of others."""
-        identity = self.identity(branch)
         known = self._states.get(branch)
+        identity, version = self._looked_at(branch, known)
         if known is not None and known.identity != identity:
-            known = None
-        version = None
+            known = version = None
         if known is not None:
-            version = self._datasets.latest_version(LOCATION, owner_of(branch), known.version)
             if version == known.version and self._counts(branch):
                 self._looked[branch] = now_s()
                 return known
@@ -83,6 +83,19 @@ class Manifest:
         if known is not None and not own:
             self._contested[branch] = now_s()
         return state
+
+    def _looked_at(self, branch: str, known: State | None) -> tuple[ForkId | None, int | None]:
+        """The incarnation of a branch, and its version where one is known to count from."""
+        if known is None:
+            return self.identity(branch), None
+        looks = (
+            partial(self.identity, branch),
+            partial(self._datasets.latest_version, LOCATION, owner_of(branch), known.version),
+        )
+        if branch != MAIN and self._datasets.is_remote:
+            return both(*looks)
+        identity = looks[0]()
+        return identity, looks[1]() if known.identity == identity else None
 
     def _counts(self, branch: str) -> bool:
         """Whether versions of a branch can still be counted up from the one this process knows: a

@@ -24,7 +24,7 @@ from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed, VersionM
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage import failpoints
 from omnigraph.storage.flushing import Flusher
-from omnigraph.storage.lance.datasets import VersionTaken
+from omnigraph.storage.lance.datasets import CommitRaced, VersionTaken
 from omnigraph.storage.lance.parallel import in_turn, together
 from omnigraph.storage.lance.staging import StagedWrite
 from omnigraph.storage.lance.strict_commit import now_s
@@ -155,12 +155,12 @@ class Committer:
             failpoints.hit("commit.locked")
             seen_at = now_s()
             with unpublished():
-                self._require_base(prepared, seen_at)
+                unlocked = self._require_base(prepared, seen_at)
                 sidecar = self._note(prepared)
                 self._write_sidecar(sidecar, prepared)
             try:
                 pins = self._commit_tables(prepared, sidecar, guard, seen_at)
-                commit = self._publish(prepared, pins, guard, turn)
+                commit = self._publish(prepared, pins, guard, turn, unlocked=unlocked)
                 self._promotions.promote(sidecar.files)
                 self._flusher.barrier()
                 self._reclaims.reclaim(intent.branch, intent.reclaim)
@@ -175,20 +175,28 @@ class Committer:
             failpoints.hit("commit.sidecar_deleted")
         return commit, sidecar.multi_step
 
-    def _require_base(self, prepared: Prepared, now: float) -> None:
+    def _require_base(self, prepared: Prepared, now: float) -> bool:
         """Under the locks, before anything is durable: the branch is the one we know, this program
-        may write to it, its pins and the heads stand still."""
+        may write to it, its pins and the heads stand still. Whether nobody seems to need the
+        publish lock, so that it can be spared."""
+        branch = prepared.intent.branch
+        asks = not prepared.is_serial and self._publisher.may_spare_lock(branch)
         watched = list(self._watched(prepared, now).values())
-        looks = [partial(self._tables.head, base) for base in watched]
+        looks: list[Callable[[], int]] = [partial(self._tables.head, base) for base in watched]
         run = together if self._tables.is_remote else in_turn
         # What was staged may build on a state that is seconds old. Lance would rebase the publish
         # over whatever came since, the stamp of a newer program included.
-        _, *heads = run([partial(self._published_version, prepared), *looks])
+        if asks:
+            looks.append(partial(self._locks.is_free, publish_lock(branch)))
+        published: Callable[[], int] = partial(self._published_version, prepared)
+        _, *heads = run([published, *looks])
+        unlocked = bool(heads.pop()) if asks else False
         for base, head in zip(watched, heads, strict=True):
             if head != base.version:
                 # Left by a writer that died: what is published was looked at above.
                 raise HeadAhead(base.table_key, base.version, head)
         failpoints.hit("commit.checked")
+        return unlocked
 
     def _published_version(self, prepared: Prepared) -> int:
         return self._require_published(prepared).version
@@ -264,14 +272,12 @@ class Committer:
         run = together if self._tables.is_remote and not sidecar.multi_step else in_turn
         try:
             pins = tuple(run([partial(each, write) for write in prepared.writes]))
-        except VersionTaken as cause:
-            if not self._is_refused_alone(prepared, seen_at):
-                raise
+        except HeadAhead:
+            if len(prepared.writes) > 1:
+                raise CommitRaced("a table head moved under this writer's lock") from None
             # Nothing moved and nothing will: without its note the write has never been.
-            base = prepared.writes[0].staged.base
-            head = self._tables.head(base)
             self._sidecars.delete(sidecar.operation_id)
-            raise HeadAhead(base.table_key, base.version, head) from cause
+            raise
         if sidecar.multi_step:
             guard.require_alive()
             reached = sidecar.confirmed({p.table_key: p.version for p in pins})
@@ -285,7 +291,11 @@ class Committer:
     ) -> TablePin:
         guard.require_alive()
         failpoints.hit("commit.table_before")
-        pin = self._tables.commit_staged(write.staged, sidecar.operation_id, seen_at=seen_at)
+        try:
+            pin = self._tables.commit_staged(write.staged, sidecar.operation_id, seen_at=seen_at)
+        except VersionTaken as cause:
+            base = write.staged.base
+            raise HeadAhead(base.table_key, base.version, self._tables.head(base)) from cause
         self._stats.event("phase_b.committed", table=pin.table_key, version=pin.version)
         failpoints.hit("commit.table_after")
         for step in write.then:
@@ -312,7 +322,13 @@ class Committer:
                 self._tables.published(write.staged, pin)
 
     def _publish(
-        self, prepared: Prepared, pins: tuple[TablePin, ...], guard: Guard, turn: Turn
+        self,
+        prepared: Prepared,
+        pins: tuple[TablePin, ...],
+        guard: Guard,
+        turn: Turn,
+        *,
+        unlocked: bool,
     ) -> Commit:
         guard.require_alive()
         return self._publisher.publish(
@@ -322,6 +338,7 @@ class Committer:
             expected_head=prepared.expected_head,
             # A turn may keep more than this commit asks for: the publish lock of a write before it.
             kept={**turn.kept, **guard.locks},
+            unlocked=unlocked,
         )
 
 

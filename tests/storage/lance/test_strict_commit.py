@@ -1,6 +1,7 @@
 """Commits by one conditional put: the versions that Lance would have made, or none."""
 
 import pickle
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,8 +16,11 @@ from omnigraph.storage.lance.datasets import Datasets, Handle, VersionTaken
 from omnigraph.storage.lance.protobuf import decoded
 from omnigraph.storage.lance.strict_commit import FreshHandle, now_s, writer_of
 from omnigraph.storage.locks.locks import hold
+from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.manifest.state import LOCATION, publish_lock
-from tests.storage.conftest import Server
+from omnigraph.storage.protocol.intent import WriterKind
+from omnigraph.storage.retry import MERGE
+from tests.storage.s3 import Server
 from tests.storage.world import CITY, PERSON, Where, append, content, heads_agree, put, rows
 
 VARYING = {
@@ -224,13 +228,49 @@ def test_writers_of_other_tables_publish_beside_each_other_without_the_lock(s3: 
     assert heads_agree(stores[0])
 
 
-def test_a_lone_writer_publishes_while_somebody_keeps_the_lock(s3: Where) -> None:
-    store = s3.create()
+def test_a_lone_writer_waits_for_whoever_keeps_the_publish_lock(s3: Where) -> None:
+    """A merge in its turn keeps it, and would lose to a writer that never pauses."""
+    store, other = s3.create(), s3.open()
     append(store, PERSON, "a")
-    other = s3.open()
-    with hold(other.locks, [publish_lock("main")]):
-        append(store, PERSON, "b")
+    with ThreadPoolExecutor(1) as thread:
+        with hold(other.locks, [publish_lock("main")]):
+            late = thread.submit(append, store, PERSON, "b")
+            with pytest.raises(TimeoutError):
+                late.result(2)
+            assert set(content(other)[PERSON]) == {"a"}
+        late.result(60)
     assert set(content(other)[PERSON]) == {"a", "b"}
+
+
+def test_a_conditional_write_gets_in_beside_a_writer_that_never_pauses(s3: Where) -> None:
+    store, other = s3.create(), s3.open()
+    append(store, PERSON, "a")
+    stop = threading.Event()
+
+    def insert() -> int:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            append(store, PERSON, f"r{number}")
+        return number
+
+    def serial(turn: Turn) -> None:
+        """A write that holds only if the branch head stands still."""
+        head = other.snapshot().commit_id
+        write = other.begin(kind=WriterKind.MUTATION, turn=turn)
+        write.append(CITY, rows(CITY, {"y": 1}))
+        other.commit(write, expected_head=head)
+
+    with ThreadPoolExecutor(1) as thread:
+        busy = thread.submit(insert)
+        try:
+            other.turns.prepared_again(serial, budget=MERGE)
+        finally:
+            stop.set()
+        written = busy.result(120)
+    assert len(content(other)[PERSON]) == written + 1
+    assert set(content(other)[CITY]) == {"y"}
+    assert heads_agree(other)
 
 
 def test_a_first_write_and_the_deletion_of_its_branch_exclude_each_other(s3: Where) -> None:
