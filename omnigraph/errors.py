@@ -26,6 +26,7 @@ OmnigraphError
 Invariant: fields carry the facts and survive pickling; the message is derived from them.
 """
 
+import builtins
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import field, fields
@@ -428,7 +429,7 @@ class Violation:
             return self.text
         return f"{self._where}: {self.text}"
 
-    @property
+    @builtins.property  # a violation has a field of that name
     def _where(self) -> str:
         return f"line {self.line}" if self.file is None else f"{self.file}:{self.line}"
 
@@ -440,7 +441,7 @@ class Violation:
         first = ", ".join([*named, *([] if self.line is None else [self._where])])
         return f"{count} rows: {self.text}" + (f"; first: {first}" if first else "")
 
-    @property
+    @builtins.property  # a violation has a field of that name
     def kind(self) -> tuple[str, str, str]:
         """What equal faults have in common: the rule, the type and the property."""
         return self.rule, self.type_name, self.property or ""

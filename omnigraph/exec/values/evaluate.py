@@ -251,7 +251,7 @@ def _has_width(kind: ValueType) -> bool:
 
 
 def _fits(kind: ValueType, stored: pa.DataType) -> bool:
-    return arrow_type(kind) != pa.uint64() or stored != pa.int64()
+    return bool(arrow_type(kind) != pa.uint64() or stored != pa.int64())
 
 
 def repeated(value: ir.Constant, type_: ValueType, length: int) -> pa.Array:
