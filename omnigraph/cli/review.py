@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli import completing
 from omnigraph.cli.address import graph_uri, write_target
 from omnigraph.cli.branch import (
     By,
@@ -67,7 +68,12 @@ class ReviewState(StrEnum):
 
 @app.command(name="open")
 def open_(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Branch to merge.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="Branch to merge.", autocompletion=completing.branches
+        ),
+    ],
     path: GraphPath = None,
     into: Annotated[str, typer.Option(metavar="BRANCH", help="Branch to merge into.")] = MAIN,
     title: Annotated[str, typer.Option("--title", metavar="TEXT", help="What it is about.")] = "",

@@ -36,6 +36,7 @@ from omnigraph.policy.actions import Action
 from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.records import TRANSACTIONS
 from omnigraph.storage.store import Store
+from omnigraph.types import MergeUnit
 
 if TYPE_CHECKING:
     from ulid import ULID
@@ -203,7 +204,7 @@ class ReviewsView:
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
         delete_source: bool = False,
-        by: str = "entity",
+        by: MergeUnit = "entity",
         resolve: Resolve = None,
         progress: Callable[[Progress], None] | None = None,
         dry_run: bool = False,

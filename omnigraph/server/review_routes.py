@@ -4,6 +4,7 @@ Invariant: a route is one call on the graph and one rendering. Who may do what i
 graph: reading is `read`, merging `branch_merge`, everything else `review`.
 """
 
+from omnigraph.arguments import as_given
 from omnigraph.errors import BadRequest
 from omnigraph.server import wire_reviews
 from omnigraph.server.bodies import merge_output
@@ -87,7 +88,7 @@ def merge_review(call: RouteCall) -> Answer:
         call.path["review"],
         actor=call.actor,
         delete_source=body.delete_branch,
-        by=body.by or "entity",
+        by=as_given(body.by or "entity"),
         resolve=resolved(body.resolutions),
         dry_run=body.dry_run,
         if_source=body.if_source_commit,

@@ -35,9 +35,9 @@ class EntityRevision:
     cause: Commit
     change: Change
 
-    def to_json(self) -> dict[str, Any]:
-        """The revision as a server sends it."""
-        return {"cause": cause_document(self.cause), "change": self.change.to_json()}
+    def to_json(self, dates: str = "numbers") -> dict[str, Any]:
+        """The revision as a server sends it; with `dates="iso"` dates are text."""
+        return {"cause": cause_document(self.cause), "change": self.change.to_json(dates)}
 
 
 class EntityHistory:

@@ -5,16 +5,17 @@ not the tables.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, NodeType, Type
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.changes.entities import Entities
-from omnigraph.exec.changes.images import Image, images
+from omnigraph.exec.changes.images import Image, Moments, images, moments_of
 from omnigraph.exec.values.pushdown import ids_filter
 from omnigraph.storage.derived.node_file import NO_ROW
 from omnigraph.storage.lance.columns import CREATED, KEY, ROW_ID, UPDATED
@@ -46,14 +47,21 @@ class EntityView:
     image: Image
     edges: tuple[EdgeCount, ...]
     commit_id: str
+    moments: Moments = field(default_factory=dict, repr=False, compare=False)
+    """The properties that are dates or moments."""
 
-    def to_json(self) -> dict[str, Any]:
-        """The entity as a server sends it."""
+    @property
+    def properties(self) -> dict[str, Any]:
+        """The values by name, as those of its image."""
+        return self.image.properties
+
+    def to_json(self, dates: str = "numbers") -> dict[str, Any]:
+        """The entity as a server sends it; with `dates="iso"` its dates are text."""
         return {
             "kind": self.kind,
             "type": {"id": self.type_id, "name": self.type},
             "id": self.id,
-            **self.image.to_json(),
+            **self.image.to_json(dates),
             "edges": [
                 {"type_name": each.type, "direction": each.direction, "count": each.count}
                 for each in self.edges
@@ -68,8 +76,8 @@ def require_type(catalog: Catalog, kind: str, name: str) -> Type:
         raise BadRequest(f"'{kind}' is neither node nor edge")
     owner = catalog.node(name) if kind == "node" else catalog.edge(name)
     if owner is None:
-        known = ", ".join(catalog.nodes if kind == "node" else catalog.edges)
-        raise BadRequest(f"unknown {kind} type '{name}'", f"known: {known}")
+        known = catalog.nodes if kind == "node" else catalog.edges
+        raise BadRequest(f"unknown {kind} type '{name}'", did_you_mean(name, known))
     return owner
 
 
@@ -156,7 +164,14 @@ def find_entity(
         edges = tuple(_edge_counts(store, catalog, snapshot, owner, entity))
     assert image is not None
     return EntityView(
-        str(owner.kind), owner.name, str(owner.id), entity, image, edges, str(snapshot.commit_id)
+        str(owner.kind),
+        owner.name,
+        str(owner.id),
+        entity,
+        image,
+        edges,
+        str(snapshot.commit_id),
+        moments_of(owner),
     )
 
 

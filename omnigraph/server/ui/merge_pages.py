@@ -4,6 +4,7 @@ Invariant: the page names the two commits that it looked at, and its merge is ma
 at all. Looking writes nothing.
 """
 
+from omnigraph.arguments import as_given
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.call import Answer, RouteCall
 from omnigraph.server.status import error_answer
@@ -59,7 +60,7 @@ def merge(call: RouteCall) -> Answer:
             actor=call.actor,
             message=form.get("message") or None,
             delete_source=deletes,
-            by=by,
+            by=as_given(by),
             resolve=form_answers(call, target, form),
             if_source=form.get("source_commit") or None,
             if_target=form.get("target_commit") or None,

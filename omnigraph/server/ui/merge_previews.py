@@ -9,6 +9,7 @@ from collections import defaultdict
 from itertools import islice
 from typing import Any, NamedTuple
 
+from omnigraph.arguments import as_given
 from omnigraph.errors import ApprovalsMissing, BadRequest, ChecksFailed, Forbidden, MergeConflict
 from omnigraph.exec.changes.images import Image
 from omnigraph.exec.merge.planned_changes import PlannedChange
@@ -39,7 +40,7 @@ def merge_preview(call: RouteCall, source: str, target: str, by: str) -> dict[st
     """The values of a page about a merge: outcome, conflicts, counts and the first changes."""
     ours, theirs = (call.graph.commits.get(each).id for each in (target, source))
     done = call.graph.branches.merge(
-        source, target, by=by, dry_run=True, if_source=theirs, if_target=ours
+        source, target, by=as_given(by), dry_run=True, if_source=theirs, if_target=ours
     )
     first = list(islice(done.changes, _SHOWN + 1))
     return {

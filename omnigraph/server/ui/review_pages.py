@@ -7,6 +7,7 @@ policy forbids on the branches of a review is not offered; every form asks the g
 from collections.abc import Callable
 from typing import Any
 
+from omnigraph.arguments import as_given
 from omnigraph.errors import BadRequest, NotFound, OmnigraphError
 from omnigraph.graph.review_records import OPEN, STATES, Review
 from omnigraph.server.call import Answer, RouteCall
@@ -190,7 +191,7 @@ def merge_reviewed(call: RouteCall) -> Answer:
             actor=call.actor,
             message=form.get("message") or None,
             delete_source=form.get("delete") == "on",
-            by=form.get("by") or "entity",
+            by=as_given(form.get("by") or "entity"),
             resolve=form_answers(call, shown.target, form),
             if_source=required(form, "source_commit", "the commit that is merged"),
             if_target=required(form, "target_commit", "the commit that it is merged into"),

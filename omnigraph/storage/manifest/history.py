@@ -14,6 +14,7 @@ from omnigraph.lru import Lru
 from omnigraph.storage.lance import row_versions
 from omnigraph.storage.lance.datasets import Datasets, files_of
 from omnigraph.storage.lance.refs import ForkId
+from omnigraph.storage.lance.strict_commit import known_fragments
 from omnigraph.storage.manifest.lost_commits import LostCommits
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.queries import Fragment, Queries
@@ -87,16 +88,17 @@ class History:
         commits = self._queries.commits_of_versions(state, last)
         return _listed(commits, _age, None, limit) if len(commits) >= limit else None
 
-    def dag(self, branch: str) -> dict[CommitId, Commit]:
-        """Every commit a branch can reach, by id."""
-        state = self._manifest.state(branch)
+    def dag(self, branch: str, *, recent: bool = False) -> dict[CommitId, Commit]:
+        """Every commit a branch can reach, by id; with `recent` as this process saw the branch a
+        moment ago."""
+        state = self._manifest.recent(branch) if recent else self._manifest.state(branch)
         known = self._lineages.get(branch)
         if known is not None and known.identity != state.identity:
             known = None
         if known is not None and known.version == state.version:
             return known.commits
         seen = frozenset() if known is None else known.seen
-        fresh = [f for f in state.handle.get_fragments() if f.fragment_id not in seen]
+        fresh = [f for f in known_fragments(state.handle) if f.fragment_id not in seen]
         commits = dict(known.commits if known else {})
         for read in self._read(state, fresh):
             commits.update(read)
@@ -104,6 +106,12 @@ class History:
         with self._turn:
             self._lineages[branch] = lineage
         return commits
+
+    def learn(self, state: State, commit: Commit) -> None:
+        """Note the commit that this process published last, which the newest fragment holds."""
+        newest = max(known_fragments(state.handle), key=lambda each: int(each.fragment_id))
+        with self._turn:
+            self._by_files[files_of(newest)] = {commit.id: commit}
 
     def _read(
         self, state: State, fragments: Sequence[Fragment]
@@ -135,6 +143,8 @@ class History:
         """The branch that a commit was written on, unless it is gone this moment."""
         branch = commit.branch or MAIN
         try:
+            if self._datasets.is_remote:
+                return branch, self._manifest.recent(branch).identity or ""
             return branch, self._manifest.identity(branch) or ""
         except NotFound:
             return None
