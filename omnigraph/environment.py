@@ -213,7 +213,13 @@ MAINTENANCE_CONCURRENCY = NumberVariable(
 LOCAL_BYTES = NumberVariable(
     "OMNIGRAPH_LOCAL_BYTES_MAX", 64 << 20, "bytes of input up to which a load does without Spark"
 )
-SCRATCH = TextVariable("OMNIGRAPH_SCRATCH", "folder for scratch files that all of a cluster reach")
+SCRATCH = TextVariable("OMNIGRAPH_SCRATCH", "folder for scratch files, on each machine its own")
+EXCHANGE = ChoiceVariable(
+    "OMNIGRAPH_EXCHANGE",
+    "auto",
+    "how tasks of a load on Spark exchange keys; auto takes the folder on one machine only",
+    ("auto", "folder", "shuffle"),
+)
 CLASS_ARCHIVE = ChoiceVariable(
     "OMNIGRAPH_CLASS_ARCHIVE",
     "on",
@@ -289,7 +295,8 @@ TABLE: tuple[Variable, ...] = (
     QUERY_MEMORY, QUERY_TIME, CACHE, TRAVERSAL, FRONTIER, TOPOLOGY_ROWS,
     INDEX_ROWS, TOPOLOGY_CACHE,
     WRITE_RETRIES, DURABILITY,
-    LOAD_CONCURRENCY, MAINTENANCE_CONCURRENCY, LOCAL_BYTES, SCRATCH, CLASS_ARCHIVE,
+    LOAD_CONCURRENCY, MAINTENANCE_CONCURRENCY, LOCAL_BYTES, SCRATCH, EXCHANGE,
+    CLASS_ARCHIVE,
     EMBED_PROVIDER, EMBED_MODEL, EMBED_BASE_URL, EMBED_TIMEOUT, EMBED_DEADLINE, EMBED_ATTEMPTS,
     EMBED_BACKOFF, EMBED_MOCK, OPENROUTER_KEY, OPENAI_KEY, GEMINI_KEY,
     *AWS.values(),

@@ -40,6 +40,7 @@ from omnigraph.graph.later_rooms import (
     filters,
     load,
     query_on_spark,
+    reads_by_match,
     request,
     require_sharing,
     require_window,
@@ -306,6 +307,8 @@ class Graph(
                     f"'{plan.name}' is a read — use omnigraph query {plan.name}",
                     USE_QUERY,
                 )
+            if reads_by_match(plan):
+                self._guard.reads(branch)
             asked = request(
                 plan,
                 params,
@@ -316,6 +319,7 @@ class Graph(
                 external=self._store.external_blobs(),
                 once=once,
                 fill=self._vector_fill(catalog, embed),
+                reading=self._reading,
             )
             if coalesce:
                 require_sharing(asked)

@@ -24,9 +24,10 @@ from omnigraph.exec.changes.export import (
     rows_as_now,
     write_lines,
 )
+from omnigraph.exec.load.exchange import RunJobs, in_process
 from omnigraph.exec.load.files import Options, is_remote, opened
 from omnigraph.exec.load.ndjson import Owner
-from omnigraph.exec.load.upsert import RunJobs, grouped, in_process
+from omnigraph.exec.load.upsert import grouped
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.schemas import Schemas

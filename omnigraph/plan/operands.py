@@ -168,6 +168,20 @@ def _literal_hint(target: ValueType) -> str:
             assert_never(target.scalar)
 
 
+def require_enum_value(names: Names, column: ir.Expr, given: ir.Expr, span: Span) -> None:
+    """T3 for a text, or one of a list, that no value of an enum can be equal to."""
+    values = column.type.enum_values if isinstance(column, ir.Column) else None
+    if values is None or not isinstance(given, ir.Const):
+        return
+    for value in given.value if isinstance(given.value, tuple) else (given.value,):
+        if value is not None and value not in values:
+            assert isinstance(column, ir.Column)
+            near = did_you_mean(str(value), values, listed=False)
+            hint = f"{near} {_literal_hint(column.type)}".strip()
+            text = f"'{value}' is no value of {column.name}"
+            raise names.fail(span, text, code="T3", hint=hint)
+
+
 def require_comparable(names: Names, value_type: ValueType, span: Span) -> None:
     """T7 for values that have no order and no equality."""
     if value_type.is_blob or value_type.is_list or value_type.is_vector:

@@ -35,12 +35,14 @@ def reviews(call: RouteCall) -> Answer:
     call.only("state", "source", "target", "limit", "page_token")
     limit = min(call.number("limit", 1) or _PAGE, _PAGE_MAX)
     listed = call.graph.reviews.list(
-        state=call.one("state"), source=call.one("source"), target=call.one("target")
+        state=call.one("state"),
+        source=call.one("source"),
+        target=call.one("target"),
+        limit=limit + 1,
+        before=call.one("page_token"),
     )
-    after = call.one("page_token")
-    rest = [each for each in listed if after is None or each.id < after]
-    page = rest[:limit]
-    more = {"next_page_token": page[-1].id} if len(rest) > limit else {}
+    page = listed[:limit]
+    more = {"next_page_token": page[-1].id} if len(listed) > limit else {}
     return answered({"reviews": [each.to_json() for each in page], **more})
 
 

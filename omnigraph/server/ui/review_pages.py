@@ -42,11 +42,11 @@ def _reviews_page(
     call: RouteCall, draft: dict[str, str], problem: str | None = None, status: int = 200
 ) -> Answer:
     state = call.one("state") or OPEN
-    after = call.one("page_token")
-    listed = call.graph.reviews.list(state=None if state == _ALL else state)
-    rest = [each for each in listed if after is None or each.id < after]
-    shown = rest[:_REVIEWS]
-    token = shown[-1].id if len(rest) > _REVIEWS else None
+    listed = call.graph.reviews.list(
+        state=None if state == _ALL else state, limit=_REVIEWS + 1, before=call.one("page_token")
+    )
+    shown = listed[:_REVIEWS]
+    token = shown[-1].id if len(listed) > _REVIEWS else None
     return page(
         call,
         "reviews.html",
