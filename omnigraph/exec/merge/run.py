@@ -80,6 +80,10 @@ class MergeOutcome:
 
     `changes` are the entities that change on the target; `kept_edges` those that an answer keeps
     with their node. `branch_deleted` is None unless deleting the source was asked for.
+
+    >>> name = graph.branches.create("draft")
+    >>> graph.branches.merge("draft").kind
+    'already_up_to_date'
     """
 
     kind: str
