@@ -202,10 +202,6 @@ class Store:
             return self.history.snapshot(commit)
         return self.manifest.snapshot(self.manifest.state(branch))
 
-    def seen_by(self, write: Write) -> Snapshot:
-        """What a write sees: the state of its branch that it builds on."""
-        return self.manifest.snapshot(write.state)
-
     def reader(
         self, snapshot: Snapshot, table_key: TableKey, arriving: Arriving = uncounted
     ) -> TableReader:
