@@ -196,8 +196,12 @@ class Store:
 
     # Reading
 
-    def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
-        """What a read sees now, or saw at a commit."""
+    def snapshot(
+        self, branch: str = MAIN, *, commit: str | None = None, seen_by: Write | None = None
+    ) -> Snapshot:
+        """What a read sees now, or saw at a commit; or what a write builds on."""
+        if seen_by is not None:
+            return self.manifest.snapshot(seen_by.state)
         if commit is not None:
             return self.history.snapshot(commit)
         return self.manifest.snapshot(self.manifest.state(branch))
