@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.deferred import deferred
 from omnigraph.language.query import ast
 from omnigraph.light_dataclass import dataclass
@@ -17,7 +18,7 @@ from omnigraph.plan.function_types import common_type
 from omnigraph.plan.operands import as_type, nullable_if, parameter_operand
 from omnigraph.plan.patterns import check_pattern, inner_matches
 from omnigraph.plan.returns import TypedReturn, check_return
-from omnigraph.plan.scope import Names, NodeVar, Scope, did_you_mean
+from omnigraph.plan.scope import Names, NodeVar, Scope
 from omnigraph.plan.typed import TypedPattern
 from omnigraph.types import INTEGERS, Span, ValueType
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from omnigraph.catalog.model import Catalog, NodeType
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.catalog.suggested_keys import suggested_keys
 from omnigraph.errors import ParseError, TypeCheckError
 from omnigraph.language.query import ast
@@ -16,7 +17,6 @@ from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.compile import plan_query
 from omnigraph.plan.expressions import parts_of_kind
 from omnigraph.plan.facts import Operation, describe
-from omnigraph.plan.scope import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.catalog.model import Catalog, EdgeType, Type
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.errors import TypeCheckError
 from omnigraph.language.query import ast
 from omnigraph.language.query.expression_builder import rewritten
 from omnigraph.plan import mutation_ir
 from omnigraph.plan.facts import tables_read, tables_written
-from omnigraph.plan.scope import EdgeVar, Names, NodeVar, Scope, did_you_mean
+from omnigraph.plan.scope import EdgeVar, Names, NodeVar, Scope
 from omnigraph.plan.statements import check_statement
 from omnigraph.types import Scalar, TableKey, parse_table_key
 

@@ -6,10 +6,11 @@ form of the type it is used as, or refused because it would have to change.
 
 from typing import assert_never
 
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.catalog.numbers import as_float, as_integer
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
-from omnigraph.plan.scope import EdgeVar, Names, NodeVar, Scope, did_you_mean
+from omnigraph.plan.scope import EdgeVar, Names, NodeVar, Scope
 from omnigraph.types import ID_TYPE, INTEGERS, NUMERICS, Scalar, Span, ValueType
 
 NOW = ir.Now(ValueType(Scalar.DATETIME))

@@ -7,6 +7,7 @@ no executor meets a text search on a number or a vector of another length.
 from typing import assert_never
 
 from omnigraph.catalog.indexes import Metric
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
 from omnigraph.plan.fixed_values import fixed_expression
@@ -15,7 +16,7 @@ from omnigraph.plan.operands import (
     parameter_operand,
     property_operand,
 )
-from omnigraph.plan.scope import EdgeVar, NodeVar, Scope, did_you_mean
+from omnigraph.plan.scope import EdgeVar, NodeVar, Scope
 from omnigraph.types import INTEGERS, Scalar, Span, ValueType
 
 FUZZY_EDITS = ir.Const(2, ValueType(Scalar.I64))

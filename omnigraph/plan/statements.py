@@ -7,11 +7,12 @@ fits, and selects only by properties that can be compared.
 from typing import assert_never
 
 from omnigraph.catalog.model import EdgeType, NodeType, Property, Type
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.language.query import ast
 from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.expressions import type_of
 from omnigraph.plan.operands import NOW, as_type, compatible, parameter_operand
-from omnigraph.plan.scope import Names, did_you_mean
+from omnigraph.plan.scope import Names
 from omnigraph.plan.typer import Typer
 from omnigraph.types import ID_TYPE, Kind, Scalar, TableKey, ValueType, table_key
 

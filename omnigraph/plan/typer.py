@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import assert_never
 
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.catalog.regex import regex_error
 from omnigraph.language.query import ast
 from omnigraph.light_dataclass import dataclass
@@ -26,7 +27,7 @@ from omnigraph.plan.operands import (
     require_comparable,
     require_enum_value,
 )
-from omnigraph.plan.scope import Names, did_you_mean
+from omnigraph.plan.scope import Names
 from omnigraph.types import INTEGERS, Scalar, Span, ValueType
 
 Leaf = Callable[[ast.Expr], ir.Expr]

@@ -206,6 +206,10 @@ class Store:
             return self.history.snapshot(commit)
         return self.manifest.snapshot(self.manifest.state(branch))
 
+    def recent_snapshot(self, branch: str) -> Snapshot:
+        """What a read saw a moment ago, without a look if this process has just had one."""
+        return self.manifest.snapshot(self.manifest.recent(branch))
+
     def reader(
         self, snapshot: Snapshot, table_key: TableKey, arriving: Arriving = uncounted
     ) -> TableReader:
@@ -235,18 +239,20 @@ class Store:
         metadata: Mapping[str, str] | None = None,
         schema: str | None = None,
         recent: bool = False,
+        healed: bool = False,
         turn: Turn | None = None,
     ) -> Write:
         """Begin a write at the branch's head, after settling what dead writers left. One that was
         planned against another schema than the branch has now is refused with `SchemaChanged`.
 
         `recent` takes the head this process saw a moment ago: for callers that can begin again,
-        since the commit holds only if that head is current. `turn` is that of an attempt which is
-        prepared again when it loses.
+        since the commit holds only if that head is current. `healed` says that the caller has
+        settled dead writers itself. `turn` is that of an attempt which is prepared again when it
+        loses.
         """
         facts = stated_facts(actor, message, metadata)
         turn = turn or Turn()
-        state = self._base_state(branch, schema, turn, recent=recent)
+        state = self._base_state(branch, schema, turn, recent=recent, healed=healed)
         return Write(state, self.tables, self.branches, facts, kind=kind, turn=turn)
 
     def begin_schema_change(
@@ -267,10 +273,17 @@ class Store:
         return SchemaWrite(state, self.tables, self.branches, facts, kind=kind, turn=turn)
 
     def _base_state(
-        self, branch: str, schema: str | None, turn: Turn, *, recent: bool = False
+        self,
+        branch: str,
+        schema: str | None,
+        turn: Turn,
+        *,
+        recent: bool = False,
+        healed: bool = False,
     ) -> State:
         self.require_writable()
-        self._recoverer.heal(patient=False, kept=turn.kept)
+        if not healed:
+            self._recoverer.heal(patient=False, kept=turn.kept)
         state = self.manifest.recent(branch) if recent else self.manifest.state(branch)
         state.require_schema(SchemaId(schema) if schema else None)
         return state
@@ -323,6 +336,7 @@ class Store:
         state = self.manifest.known(branch)
         if state is not None and state.version == commit.manifest_version:
             self.history.remember(commit, self.manifest.snapshot(state))
+            self.history.learn(state, commit)
         # A commit has at most four barriers: one with steps of its own leaves this to the next.
         if not (self.flusher.is_on and has_steps):
             self.folding.fold_manifest_quietly(branch, turn.kept)
