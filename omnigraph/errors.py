@@ -26,7 +26,6 @@ OmnigraphError
 Invariant: fields carry the facts and survive pickling; the message is derived from them.
 """
 
-import builtins
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import field, fields
@@ -521,9 +520,8 @@ class Violation:
     def __str__(self) -> str:
         if self.line is None:
             return self.text
-        return f"{self._where}: {self.text}"
+        return f"{self._where()}: {self.text}"
 
-    @builtins.property  # a violation has a field of that name
     def _where(self) -> str:
         return f"line {self.line}" if self.file is None else f"{self.file}:{self.line}"
 
@@ -532,10 +530,9 @@ class Violation:
         if count == 1:
             return str(self)
         named = [] if self.id is None else [f"id '{self.id}'"]
-        first = ", ".join([*named, *([] if self.line is None else [self._where])])
+        first = ", ".join([*named, *([] if self.line is None else [self._where()])])
         return f"{count} rows: {self.text}" + (f"; first: {first}" if first else "")
 
-    @builtins.property  # a violation has a field of that name
     def kind(self) -> tuple[str, str, str]:
         """What equal faults have in common: the rule, the type and the property."""
         return self.rule, self.type_name, self.property or ""

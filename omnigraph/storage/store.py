@@ -196,8 +196,12 @@ class Store:
 
     # Reading
 
-    def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
-        """What a read sees now, or saw at a commit."""
+    def snapshot(
+        self, branch: str = MAIN, *, commit: str | None = None, seen_by: Write | None = None
+    ) -> Snapshot:
+        """What a read sees now, or saw at a commit; or what a write builds on."""
+        if seen_by is not None:
+            return self.manifest.snapshot(seen_by.state)
         if commit is not None:
             return self.history.snapshot(commit)
         return self.manifest.snapshot(self.manifest.state(branch))
@@ -205,10 +209,6 @@ class Store:
     def recent_snapshot(self, branch: str) -> Snapshot:
         """What a read saw a moment ago, without a look if this process has just had one."""
         return self.manifest.snapshot(self.manifest.recent(branch))
-
-    def seen_by(self, write: Write) -> Snapshot:
-        """What a write sees: the state of its branch that it builds on."""
-        return self.manifest.snapshot(write.state)
 
     def reader(
         self, snapshot: Snapshot, table_key: TableKey, arriving: Arriving = uncounted

@@ -326,7 +326,7 @@ def _matched(
     assert asked.reading is not None
     for table in sorted(tables_read(op.read, staging.catalog)):
         write.read(table)
-    return asked.reading.rows_of(op.read, asked.given, store.seen_by(write)).to_arrow()
+    return asked.reading.rows_of(op.read, asked.given, store.snapshot(seen_by=write)).to_arrow()
 
 
 def run_statements(staging: Staging, asked: Request, matches: Matches | None) -> Counter[str]:
