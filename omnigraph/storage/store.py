@@ -196,15 +196,15 @@ class Store:
 
     # Reading
 
-    def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
-        """What a read sees now, or saw at a commit."""
+    def snapshot(
+        self, branch: str = MAIN, *, commit: str | None = None, recent: bool = False
+    ) -> Snapshot:
+        """What a read sees now, or saw at a commit; with `recent` what it saw a moment ago, without
+        a look if this process has just had one."""
         if commit is not None:
             return self.history.snapshot(commit)
-        return self.manifest.snapshot(self.manifest.state(branch))
-
-    def recent_snapshot(self, branch: str) -> Snapshot:
-        """What a read saw a moment ago, without a look if this process has just had one."""
-        return self.manifest.snapshot(self.manifest.recent(branch))
+        known = self.manifest.recent(branch) if recent else self.manifest.state(branch)
+        return self.manifest.snapshot(known)
 
     def reader(
         self, snapshot: Snapshot, table_key: TableKey, arriving: Arriving = uncounted
@@ -331,8 +331,7 @@ class Store:
             raise
         state = self.manifest.known(branch)
         if state is not None and state.version == commit.manifest_version:
-            self.history.remember(commit, self.manifest.snapshot(state))
-            self.history.learn(state, commit)
+            self.history.remember(commit, self.manifest.snapshot(state), published=state)
         # A commit has at most four barriers: one with steps of its own leaves this to the next.
         if not (self.flusher.is_on and has_steps):
             self.folding.fold_manifest_quietly(branch, turn.kept)
