@@ -213,7 +213,13 @@ MAINTENANCE_CONCURRENCY = NumberVariable(
 LOCAL_BYTES = NumberVariable(
     "OMNIGRAPH_LOCAL_BYTES_MAX", 64 << 20, "bytes of input up to which a load does without Spark"
 )
-SCRATCH = TextVariable("OMNIGRAPH_SCRATCH", "folder for scratch files that all of a cluster reach")
+SCRATCH = TextVariable("OMNIGRAPH_SCRATCH", "folder for scratch files, on each machine its own")
+EXCHANGE = ChoiceVariable(
+    "OMNIGRAPH_EXCHANGE",
+    "auto",
+    "how tasks of a load on Spark exchange keys; auto takes the folder on one machine only",
+    ("auto", "folder", "shuffle"),
+)
 CLASS_ARCHIVE = ChoiceVariable(
     "OMNIGRAPH_CLASS_ARCHIVE",
     "on",
@@ -279,6 +285,8 @@ TERM = TextVariable("TERM", "dumb: no colours")
 # Ours, for tests and shells.
 FAILPOINTS = TextVariable("OMNIGRAPH_FAILPOINTS", "for tests: where the program stops, `name=kill`")
 COMPLETE = TextVariable("_OMNIGRAPH_COMPLETE", "set by a shell that completes a command")
+COMPLETE_WORDS = TextVariable("COMP_WORDS", "set by bash: the words of the command so far")
+COMPLETE_ARGUMENTS = TextVariable("_TYPER_COMPLETE_ARGS", "set by zsh and fish: the same")
 
 TABLE: tuple[Variable, ...] = (
     HOME, PROFILE, BEARER_TOKEN,
@@ -287,13 +295,14 @@ TABLE: tuple[Variable, ...] = (
     QUERY_MEMORY, QUERY_TIME, CACHE, TRAVERSAL, FRONTIER, TOPOLOGY_ROWS,
     INDEX_ROWS, TOPOLOGY_CACHE,
     WRITE_RETRIES, DURABILITY,
-    LOAD_CONCURRENCY, MAINTENANCE_CONCURRENCY, LOCAL_BYTES, SCRATCH, CLASS_ARCHIVE,
+    LOAD_CONCURRENCY, MAINTENANCE_CONCURRENCY, LOCAL_BYTES, SCRATCH, EXCHANGE,
+    CLASS_ARCHIVE,
     EMBED_PROVIDER, EMBED_MODEL, EMBED_BASE_URL, EMBED_TIMEOUT, EMBED_DEADLINE, EMBED_ATTEMPTS,
     EMBED_BACKOFF, EMBED_MOCK, OPENROUTER_KEY, OPENAI_KEY, GEMINI_KEY,
     *AWS.values(),
     JAVA_HOME, PYSPARK_PYTHON, GATEWAY_PORT,
     PATH, CACHE_HOME, USER_HOME, NO_COLOR, TERM,
-    FAILPOINTS, COMPLETE,
+    FAILPOINTS, COMPLETE, COMPLETE_WORDS, COMPLETE_ARGUMENTS,
 )  # fmt: skip
 """Every variable, in the order in which they are listed."""
 

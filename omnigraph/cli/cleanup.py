@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.arguments import as_given
 from omnigraph.cli.address import confirm_destructive, graph_uri, write_target
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.interrupts import heard_interrupts
@@ -67,7 +68,9 @@ def cleanup(
             confirm_destructive("cleanup", where, json=json)
             write_target("cleanup", where, quiet=quiet)
         with open_graph(where, read_only=not confirm) as graph:
-            report = graph.cleanup(keep, older_than, confirm, grace=grace, engine=str(engine))
+            report = graph.cleanup(
+                keep, older_than, confirm, grace=grace, engine=as_given(str(engine))
+            )
         typer.echo(_policy(report, grace), err=True)
         for line in () if json or confirm else _kept_lines(report):
             typer.echo(line, err=True)

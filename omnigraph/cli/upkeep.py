@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from omnigraph.arguments import as_given
 from omnigraph.cli.address import graph_uri, write_target
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.interrupts import heard_interrupts
@@ -63,7 +64,7 @@ def optimize(
         with open_graph(where) as graph:
             report = graph.optimize(
                 branch,
-                engine=str(engine),
+                engine=as_given(str(engine)),
                 actor=actor,
                 message=message,
                 metadata=metadata(meta),
@@ -130,7 +131,7 @@ def repair(
                 actor=actor,
                 message=message,
                 metadata=metadata(meta),
-                engine=str(engine),
+                engine=as_given(str(engine)),
             )
             version = graph.snapshot().manifest_version
         if json:

@@ -1,4 +1,4 @@
-"""Spark data source: `spark.read.format("omnigraph")` and its three ways to write.
+"""Spark data source: `spark.read.format("omnigraph")`, the stream of changes, and ways to write.
 
 Invariant: a DataFrame reads one snapshot, chosen when it is made: Spark pickles the source then,
 and every later use of the DataFrame begins from that copy. (With a schema of the caller's own Spark
@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
     InputPartition,
@@ -26,7 +27,8 @@ from omnigraph.exec.changes.export import column_type, rows_as_now
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.upsert import grouped
 from omnigraph.exec.points import Points
-from omnigraph.pipeline.source_options import SourceOptions, read_options
+from omnigraph.pipeline.source_changes import CHANGES, ChangesReader
+from omnigraph.pipeline.source_options import SourceOptions, change_options, read_options
 from omnigraph.pipeline.source_write import BatchWriter, StreamWriter
 from omnigraph.storage.opening import open_store
 from omnigraph.storage.records import Snapshot, TablePin
@@ -49,7 +51,10 @@ class OmnigraphSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """The columns of the type, with types that Spark has."""
+        """The columns of the type, with types that Spark has; without one those of changes, which
+        only a stream can read."""
+        if not {"type", "edge"} & {name.lower() for name in self.options}:
+            return from_arrow_schema(CHANGES)
         return from_arrow_schema(self._pinned().schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -63,6 +68,10 @@ class OmnigraphSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A load of each micro-batch."""
         return StreamWriter(read_options(self.options), overwrite=overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """The changes of a branch."""
+        return ChangesReader(change_options(self.options))
 
     def _pinned(self) -> "_PinnedRead":
         if self._read is None:

@@ -5,7 +5,7 @@ write is made, not by a task.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -26,6 +26,8 @@ _OWN = frozenset(
     {"path", "type", "edge", "branch", "snapshot", "columns", "where", "mode", "actor"}
     | {"message", "metadata", "storage_options", "indexes"}
 )
+# Options of a stream of changes, which has no type.
+_STREAMS = frozenset({"startingcommit", "maxcommitspertrigger", "skipactors"})
 # Options that Spark itself adds to those of a query.
 _SPARKS = frozenset({"checkpointlocation", "queryname"})
 
@@ -46,6 +48,14 @@ class SourceOptions:
     note: CommitNote = NO_NOTE
     storage_options: dict[str, str] | None = None
     indexes: IndexTiming | None = None  # of a write; None: after a batch, not within a stream
+    starting_commit: str | None = None  # of a stream of changes
+    commits_max: int | None = None
+    skipped_actors: frozenset[str] = frozenset()
+
+    @property
+    def is_of_changes(self) -> bool:
+        """Whether no type is named."""
+        return self.type is None and self.edge is None
 
     def open(self, *, read_only: bool) -> tuple[Store, Schemas]:
         """The graph that the options name, and its schemas."""
@@ -66,15 +76,39 @@ class SourceOptions:
         return owner
 
 
+def change_options(given: Mapping[str, str]) -> SourceOptions:
+    """The options of a stream of changes, or `BadRequest` with what is wrong with them."""
+    known = {key.lower(): value for key, value in given.items()}
+    own = {key: known.pop(key) for key in _STREAMS & known.keys()}
+    limit = own.get("maxcommitspertrigger")
+    if limit is not None and not (limit.isascii() and limit.isdigit() and int(limit) > 0):
+        raise BadRequest(
+            f"maxCommitsPerTrigger cannot be '{limit}'", "give a whole number from 1 on"
+        )
+    return replace(
+        _options(known),
+        starting_commit=own.get("startingcommit"),
+        commits_max=None if limit is None else int(limit),
+        skipped_actors=frozenset(_names(own.get("skipactors", ""))),
+    )
+
+
 def read_options(given: Mapping[str, str]) -> SourceOptions:
     """The options that a caller gave, or `BadRequest` with what is wrong with them."""
+    options = _options(given)
+    if options.is_of_changes:
+        raise BadRequest("say which rows", "give either the option type or the option edge")
+    return options
+
+
+def _options(given: Mapping[str, str]) -> SourceOptions:
     known = {key.lower(): value for key, value in given.items()}
     for name in known:
         if name not in _OWN | _SPARKS:
             raise BadRequest(f"unknown option '{name}'", f"use {', '.join(sorted(_OWN))}")
     if not known.get("path"):
         raise BadRequest("no graph is named", "give its path to load() or save()")
-    if ("type" in known) == ("edge" in known):
+    if "type" in known and "edge" in known:
         raise BadRequest("say which rows", "give either the option type or the option edge")
     if "branch" in known and "snapshot" in known:
         raise BadRequest("branch and snapshot exclude each other", "give one of them")

@@ -1,7 +1,9 @@
 """Writes of the Spark data source: a load whose tasks Spark runs and whose commit is one call.
 
 Spark makes a writer in one process, runs `write` in tasks, and calls `commit` in a third process;
-what they share travels in the writer and in the tasks' messages.
+what they share travels in the writer and in the tasks' messages. None of these has a session, so
+keys and rows to merge are exchanged through block files beside the graph, on a disk or in an object
+store, one or a few for each task.
 
 Invariant: `commit` publishes once what all tasks staged, or raises with nothing visible. A
 micro-batch is marked with its query and its epoch: one that comes again is recognised and left out.
@@ -11,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -23,19 +24,23 @@ from pyspark.sql.datasource import (
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, StorageFailed
+from omnigraph.exec.load.block_files import BlockFile, fetched
+from omnigraph.exec.load.exchange import ThreadExchange
 from omnigraph.exec.load.finish import Finish, IntakeResult
 from omnigraph.exec.load.patch import PatchFinish
 from omnigraph.exec.load.request import BY_ID, LoadRequest
-from omnigraph.exec.load.scratch import SHARED, discard, forget_dead
+from omnigraph.exec.load.scratch import scratch_folder
+from omnigraph.exec.load.spill import Spill
 from omnigraph.exec.upkeep.after_load import after_load
-from omnigraph.pipeline.shared_scratch import scratch_parent
+from omnigraph.pipeline.shared_scratch import SharedFolder, scratch_parent
 from omnigraph.pipeline.source_options import SourceOptions
 from omnigraph.pipeline.tasks import LoadJob, PartDone, gathered, run_batches
 from omnigraph.storage.protocol.intent import AlreadyMarked, WriterKind
 from omnigraph.storage.store import Store
 
-BUCKETS = 8
-"""Buckets of keys: a fixed number, for the size of a DataFrame is not known beforehand."""
+BUCKETS = 64
+"""Buckets of keys in the files of tasks, for the size of a DataFrame is not known beforehand. The
+commit joins them until they are large enough."""
 
 QUERY_PROPERTY = "sql.streaming.queryId"
 """Local property with the id of a task's streaming query, the same after a restart."""
@@ -43,10 +48,11 @@ QUERY_PROPERTY = "sql.streaming.queryId"
 
 @dataclass
 class Message(WriterCommitMessage):
-    """Commit message of a task: its results, its scratch folder and its streaming query."""
+    """Commit message of a task: its result, its files and their folder, its streaming query."""
 
     done: PartDone
-    folder: str
+    files: list[BlockFile]
+    folder: SharedFolder
     query: str | None
 
 
@@ -65,6 +71,7 @@ class _LoadWriter:
         self._options = options
         self._mode = options.mode or ("overwrite" if overwrite else "append")
         self._job: LoadJob | None = None
+        self._folder: SharedFolder | None = None
 
     def _request(self, catalog: Catalog, once: str | None = None) -> LoadRequest:
         return LoadRequest(
@@ -77,8 +84,9 @@ class _LoadWriter:
             is_ordered=False,
         )
 
-    def _prepared(self) -> LoadJob:
-        """The job that the tasks get. The branch has its own copy of the table from here on."""
+    def _prepare(self) -> None:
+        """Make the job that the tasks get. The branch has its own copy of the table from here
+        on."""
         store, schemas = self._options.open(read_only=False)
         catalog = schemas.current(self._options.branch).catalog
         request = self._request(catalog)
@@ -87,24 +95,25 @@ class _LoadWriter:
             request.branch, kind=WriterKind.LOAD, **request.note.stated, schema=catalog.schema_id
         )
         table = request.owner.table
-        folder = Path(scratch_parent(store)) / f"{SHARED}{uuid4().hex}"
-        forget_dead(folder.parent)
-        folder.mkdir()
-        return LoadJob(
+        self._folder = SharedFolder.beside(store)
+        self._job = LoadJob(
             uri=store.where.uri,
             storage_options=store.where.storage_options,
             catalog=catalog,
             request=request,
-            folder=str(folder),
-            buckets=BUCKETS,
             pins={} if self._mode in BY_ID else {table: write.base(table)},
+            are_joined=True,
         )
 
     def _written(self, batches: Iterator[pa.RecordBatch]) -> Message:
         assert self._job is not None
+        assert self._folder is not None
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty(QUERY_PROPERTY)
-        return Message(run_batches(self._job, batches), self._job.folder, query)
+        out = Spill(self._folder.uri, BUCKETS, options=self._folder.options)
+        done = run_batches(self._job, batches, out)
+        out.flush()
+        return Message(done, out.files, self._folder, query)
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None], once: str | None) -> None:
         store, schemas = self._options.open(read_only=False)
@@ -113,9 +122,8 @@ class _LoadWriter:
         delivered = [message for message in messages if isinstance(message, Message)]
         if once is not None and store.marked(request.branch, once) is not None:
             return
-        folder = Path(delivered[0].folder) if delivered else Path(scratch_parent(store))
-        done = [message.done for message in delivered]
-        taken = self._finish(store, catalog, request, done, folder)
+        with scratch_folder(Path(scratch_parent(store))) as folder:
+            taken = self._finish(store, catalog, request, delivered, folder)
         # A stream of batches leaves upkeep to its owner, unless it is asked for.
         timing = self._options.indexes or ("now" if once is None else "later")
         if once is None or timing == "now":
@@ -127,12 +135,16 @@ class _LoadWriter:
         store: Store,
         catalog: Catalog,
         request: LoadRequest,
-        done: list[PartDone],
+        delivered: Sequence[Message],
         folder: Path,
     ) -> IntakeResult:
-        taken, keys = gathered(done, folder, BUCKETS, keep_rejects=False)
+        taken = gathered((message.done for message in delivered), keep_rejects=False)
+        files = fetched([file for message in delivered for file in message.files], folder)
+        blocks = Spill(folder, BUCKETS, files=files)
+        exchange = ThreadExchange(folder, blocks.coarsened())
+        taken.rows = blocks
         finish_kind = PatchFinish if request.mode == "patch" else Finish
-        finish = finish_kind(store, catalog, request, keys, taken, folder)
+        finish = finish_kind(store, catalog, request, blocks, taken, exchange)
         write = store.begin(
             request.branch, kind=WriterKind.LOAD, **request.note.stated, schema=catalog.schema_id
         )
@@ -145,7 +157,7 @@ class BatchWriter(_LoadWriter, DataSourceArrowWriter):
 
     def __init__(self, options: SourceOptions, *, overwrite: bool) -> None:
         super().__init__(options, overwrite=overwrite)
-        self._job = self._prepared()
+        self._prepare()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task: check and stage a partition."""
@@ -153,14 +165,14 @@ class BatchWriter(_LoadWriter, DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Check the whole and publish it."""
-        assert self._job is not None
+        assert self._folder is not None
         self._commit(messages, None)
-        discard(Path(self._job.folder))
+        self._folder.discard()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Forget it. What tasks staged is in no table, and cleanup removes it."""
-        assert self._job is not None
-        discard(Path(self._job.folder))
+        assert self._folder is not None
+        self._folder.discard()
 
 
 class StreamWriter(_LoadWriter, DataSourceStreamArrowWriter):
@@ -174,7 +186,7 @@ class StreamWriter(_LoadWriter, DataSourceStreamArrowWriter):
     def __getstate__(self) -> dict[str, object]:
         # The writer that tasks get is pickled; the one that commits is made anew and needs no job.
         if self._job is None:
-            self._job = self._prepared()
+            self._prepare()
         return self.__dict__.copy()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -200,7 +212,7 @@ class StreamWriter(_LoadWriter, DataSourceStreamArrowWriter):
 
     def _forget(self, delivered: Sequence[Message]) -> None:
         for folder in {message.folder for message in delivered}:
-            discard(Path(folder))
+            folder.discard()
 
 
 def mark_of(query: str, epoch: int) -> str:

@@ -23,10 +23,13 @@ from omnigraph.storage.lance.foreign import look_at
 PART_BYTES_MIN, PART_BYTES_MAX = 4 << 20, 128 << 20
 
 
-def split(input: Input, *, tasks: int, folder: Path) -> tuple[Part, ...]:
-    """Parts for about this many tasks or more. What is no file is written to `folder` first."""
+def split(input: Input, *, tasks: int, folder: Path | None) -> tuple[Part | Piece, ...]:
+    """Parts for about this many tasks or more. What is no file is written to `folder` first, or
+    travels with its task where there is none that tasks can read."""
     if input.parts is None:
         assert input.own is not None
+        if folder is None:
+            return tuple(replace(each, part=n) for n, each in enumerate(input.own))
         return tuple(_spooled(input.own, folder))
     size = sum(part.size for part in input.parts)
     target = max(PART_BYTES_MIN, min(PART_BYTES_MAX, size // max(1, tasks)))

@@ -1,30 +1,28 @@
-"""Tasks of a load on Spark: read a part, check a bucket, and gather the results.
+"""Tasks of a load on Spark that read a part of its input, and their results as one.
 
-Invariant: a task returns no rows, only names of files it wrote, counts, and samples of violations.
-Its files count through that result alone.
+Invariant: a task puts keys, and rows that meet others by id, into the exchange. Its result has no
+rows, only metadata of fragments it wrote, counts, and samples of violations; its fragments count
+through that result alone. A part that is read again in the same order gives the same ids.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
 
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import OmnigraphError, StorageFailed
-from omnigraph.exec.load.checks import CheckOutcome, KeyCheck, run_check, without_losers
 from omnigraph.exec.load.decode import LineBlock
-from omnigraph.exec.load.finish import IntakeResult, Losers
-from omnigraph.exec.load.intake import FRAGMENT_BYTES, FragmentSink, Intake, RowSink
+from omnigraph.exec.load.finish import IntakeResult
+from omnigraph.exec.load.intake import FragmentSink, Intake, JoiningSink, RowSink
 from omnigraph.exec.load.lines import line_count
-from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.pieces import Piece, pieces_of_part, ready_piece
 from omnigraph.exec.load.request import BY_ID, LoadRequest
 from omnigraph.exec.load.sources import Part
-from omnigraph.exec.load.spill import KeyFile, Spill, read_keys
+from omnigraph.exec.load.spill import Spill
 from omnigraph.exec.rules.faults import Faults, merged
+from omnigraph.exec.values.mint import minted_in_series, new_series
 from omnigraph.storage.lance.staging import Fragments
 from omnigraph.storage.opening import open_store
 from omnigraph.storage.records import TablePin
@@ -39,14 +37,14 @@ class LoadJob:
     storage_options: dict[str, str] | None
     catalog: Catalog
     request: LoadRequest
-    folder: str
-    buckets: int
     pins: dict[TableKey, TablePin]
+    are_joined: bool = False  # whether parts with few rows are written together
+    series: int = field(default_factory=new_series)  # of the ids that are minted
 
 
 @dataclass(slots=True)
 class PartDone:
-    """Result of a task: no rows, only the files it wrote, counts and violations."""
+    """Result of a task: no rows, only the fragments it wrote, counts and violations."""
 
     index: int
     lines: int = 0
@@ -54,75 +52,55 @@ class PartDone:
     rounded: Counter[str] = field(default_factory=Counter)
     faults: Faults = field(default_factory=Faults)
     fragments: dict[TableKey, Fragments] = field(default_factory=dict)
-    rows: list[KeyFile] = field(default_factory=list)
-    keys: list[KeyFile] = field(default_factory=list)
     error: OmnigraphError | None = None
 
 
-def run_part(job: LoadJob, part: Part) -> PartDone:
+def run_part(job: LoadJob, part: Part | Piece, out: Spill) -> PartDone:
     """Read one part: the whole work of a task."""
-    return run_pieces(job, part.index, pieces_of_part(part))
+    if isinstance(part, Piece):
+        return run_pieces(job, part.part, iter([part]), out)
+    return run_pieces(job, part.index, pieces_of_part(part), out)
 
 
-def run_pieces(job: LoadJob, index: int, pieces: Iterator[Piece]) -> PartDone:
-    """Decode and check pieces, and write their rows and keys."""
+def run_pieces(job: LoadJob, index: int, pieces: Iterator[Piece], out: Spill) -> PartDone:
+    """Decode and check pieces, put their keys, and write or put their rows."""
     done = PartDone(index, faults=Faults(job.request.rejects is not None))
-    folder = Path(job.folder)
-    sink = _sink(job, folder)
-    spill = Spill(folder, job.buckets)
-    intake = Intake(spill, sink, done.faults, done.counts, done.rounded)
+    sink = _sink(job, index, out)
+    intake = Intake(out, sink, done.faults, done.counts, done.rounded)
     try:
-        for piece in pieces:
-            faults, rows = ready_piece(job.catalog, job.request, piece, job.buckets)
-            done.faults.merge(faults)
-            for ready in rows:
-                intake.take(ready, piece.part)
-            if isinstance(piece.data, LineBlock):
-                done.lines += line_count(piece.data.data)
+        with minted_in_series(job.series, index):
+            for piece in pieces:
+                faults, rows = ready_piece(job.catalog, job.request, piece, out.buckets)
+                done.faults.merge(faults)
+                for ready in rows:
+                    intake.take(ready, piece.part)
+                if isinstance(piece.data, LineBlock):
+                    done.lines += line_count(piece.data.data)
         sink.finish()
     except StorageFailed:
         raise  # Another attempt may do better.
     except OmnigraphError as error:
         done.error = error
         return done
-    spill.flush()
-    done.keys = spill.files
-    if isinstance(sink, RowSink):
-        sink.spill.flush()
-        done.rows = sink.spill.files
-    else:
+    if isinstance(sink, FragmentSink):
         done.fragments = sink.written
     return done
 
 
-def _sink(job: LoadJob, folder: Path) -> FragmentSink | RowSink:
+def _sink(job: LoadJob, index: int, out: Spill) -> FragmentSink | RowSink:
     if job.request.mode in BY_ID:
-        spill = Spill(folder, job.buckets, FRAGMENT_BYTES)
-        return RowSink(spill, are_partial=job.request.mode == "patch")
+        return RowSink(out, are_partial=job.request.mode == "patch")
     store = open_store(job.uri, read_only=True, storage_options=job.storage_options)
-    replacing = job.request.mode == "overwrite"
+    replacing, base = job.request.mode == "overwrite", job.pins.__getitem__
     # Tasks are what runs at once on Spark, and each has the memory for one fragment.
-    return FragmentSink(store.tables, job.pins.__getitem__, replacing=replacing, threads=1)
+    if job.are_joined:
+        return JoiningSink(
+            store.tables, base, replacing=replacing, threads=1, spill=out, part=index
+        )
+    return FragmentSink(store.tables, base, replacing=replacing, threads=1)
 
 
-@dataclass(frozen=True, slots=True)
-class BucketJob:
-    """One rule over one bucket."""
-
-    check: KeyCheck
-    owner: Owner
-    bucket: int
-    files: tuple[KeyFile, ...]
-    losers: Losers
-
-
-def run_bucket(job: BucketJob) -> CheckOutcome:
-    """Check one rule over one bucket of keys."""
-    read = without_losers(partial(read_keys, job.files), job.losers)
-    return run_check(job.check, job.owner, job.bucket, read)
-
-
-def run_batches(job: LoadJob, batches: Iterator[pa.RecordBatch]) -> PartDone:
+def run_batches(job: LoadJob, batches: Iterator[pa.RecordBatch], out: Spill) -> PartDone:
     """Load a partition of a DataFrame where it is."""
     index = partition_number()
 
@@ -132,7 +110,7 @@ def run_batches(job: LoadJob, batches: Iterator[pa.RecordBatch]) -> PartDone:
             yield Piece(index, None, row, pa.Table.from_batches([batch]))
             row += batch.num_rows
 
-    return run_pieces(job, index, pieces())
+    return run_pieces(job, index, pieces(), out)
 
 
 def partition_number() -> int:
@@ -143,9 +121,7 @@ def partition_number() -> int:
     return 0 if context is None else int(context.partitionId())
 
 
-def gathered(
-    results: Iterable[PartDone], folder: Path, buckets: int, *, keep_rejects: bool
-) -> tuple[IntakeResult, Spill]:
+def gathered(results: Iterable[PartDone], *, keep_rejects: bool) -> IntakeResult:
     """The results of all tasks as one, in the order of the parts."""
     done = sorted(results, key=lambda each: each.index)
     for result in done:
@@ -159,6 +135,4 @@ def gathered(
         for table, fragments in result.fragments.items():
             taken.fragments[table] = (*taken.fragments.get(table, ()), *fragments)
     taken.counts = dict(counts)
-    taken.rows = Spill(folder, buckets, files=[file for result in done for file in result.rows])
-    key_files = [file for result in done for file in result.keys]
-    return taken, Spill(folder, buckets, files=key_files)
+    return taken

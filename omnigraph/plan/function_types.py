@@ -112,6 +112,11 @@ def text_to(kind: ValueType) -> Result:
     return when_types(_texts, kind)
 
 
+def highlighted(types: Types) -> ValueType | None:
+    """Texts: two, or four with both marks."""
+    return ValueType(Scalar.STRING) if len(types) != 3 and _texts(types) else None
+
+
 def numbers_to(kind: ValueType) -> Result:
     return when_types(lambda types: all(t.is_numeric for t in types), kind)
 

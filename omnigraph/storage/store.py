@@ -206,6 +206,10 @@ class Store:
         known = self.manifest.recent(branch) if recent else self.manifest.state(branch)
         return self.manifest.snapshot(known)
 
+    def seen_by(self, write: Write) -> Snapshot:
+        """What a write sees: the state of its branch that it builds on."""
+        return self.manifest.snapshot(write.state)
+
     def reader(
         self, snapshot: Snapshot, table_key: TableKey, arriving: Arriving = uncounted
     ) -> TableReader:

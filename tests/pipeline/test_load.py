@@ -19,6 +19,7 @@ import omnigraph as og
 from omnigraph.exec.load import local as loading
 from omnigraph.exec.load.inputs import Input, open_input
 from omnigraph.exec.load.request import LoadRequest
+from omnigraph.exec.load.spill import Spill
 from omnigraph.graph import Graph
 from omnigraph.pipeline import splits
 from omnigraph.pipeline.load import Order, choose_engine
@@ -71,13 +72,15 @@ def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "BUCKET_BYTES", 100)
 
 
-def both(graph: Graph, source: Any, mode: str) -> tuple[Any, Any]:
+def both(graph: Graph, source: Any, mode: str, exchange: str = "auto") -> tuple[Any, Any]:
     """The outcomes of the two engines, each on a branch of its own."""
     found = []
     for engine in ("local", "spark"):
         branch = f"{engine}-{len(graph.branches.list())}"
         graph.branches.create(branch)
-        found.append(outcome(graph, source, mode, engine=engine, branch=branch))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("OMNIGRAPH_EXCHANGE", exchange)
+            found.append(outcome(graph, source, mode, engine=engine, branch=branch))
     return found[0], found[1]
 
 
@@ -183,8 +186,9 @@ def test_SP1_both_engines_answer_alike_on_a_file_in_pieces(
     file.write_bytes(lines(*_FILE, *more))
     parts = splits.split(open_input(file), tasks=4, folder=tmp_path)
     assert len(parts) > 3 < loading.bucket_count(file.stat().st_size)
-    local, on_spark = both(graph, file, mode)
-    assert on_spark == local
+    for exchange in ("folder", "shuffle"):
+        local, on_spark = both(graph, file, mode, exchange)
+        assert on_spark == local
 
 
 _NAMES = st.sampled_from(["Ada", "Bob", "Cy", "Dan", ""])
@@ -205,7 +209,11 @@ _RECORDS = st.one_of(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(records=st.lists(_RECORDS, max_size=12), mode=st.sampled_from(MODES))
+@given(
+    records=st.lists(_RECORDS, max_size=12),
+    mode=st.sampled_from(MODES),
+    exchange=st.sampled_from(["shuffle", "folder"]),
+)
 def test_SP1_both_engines_answer_alike_on_anything(
     spark: SparkSession,
     graph: Graph,
@@ -213,10 +221,11 @@ def test_SP1_both_engines_answer_alike_on_anything(
     in_pieces: None,
     records: list[Any],
     mode: str,
+    exchange: str,
 ) -> None:
     file = tmp_path / "in.jsonl"
     file.write_bytes(lines(*records))
-    local, on_spark = both(graph, file, mode)
+    local, on_spark = both(graph, file, mode, exchange)
     assert on_spark == local
 
 
@@ -342,9 +351,9 @@ def test_LD6_a_task_that_ran_twice_counts_once(graph: Graph, tmp_path: Path) -> 
     write = graph._store.begin(kind=WriterKind.LOAD)
     pins = {owner.table: write.base(owner.table) for owner in CATALOG.nodes.values()}
     pins |= {owner.table: write.base(owner.table) for owner in CATALOG.edges.values()}
-    job = LoadJob(graph.uri, None, CATALOG, LoadRequest("append"), str(tmp_path), 1, pins)
-    run_part(job, part)
-    second = pickle.loads(pickle.dumps(run_part(job, part)))
+    job = LoadJob(graph.uri, None, CATALOG, LoadRequest("append"), pins)
+    run_part(job, part, Spill(tmp_path))
+    second = pickle.loads(pickle.dumps(run_part(job, part, Spill(tmp_path))))
     for table, fragments in second.fragments.items():
         write.fragments(table, fragments)
     graph._store.commit(write)

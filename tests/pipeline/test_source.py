@@ -220,6 +220,30 @@ def test_a_large_write_builds_indexes_unless_told_later(spark: SparkSession, gra
         read_options({"path": graph.uri, "type": "Person", "indexes": "soon"})
 
 
+@pytest.mark.parametrize("exchange", ["folder", "shuffle"])
+def test_SS2_small_partitions_are_joined(
+    spark: SparkSession, graph: Graph, monkeypatch: pytest.MonkeyPatch, exchange: str
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_EXCHANGE", exchange)
+
+    def fragments(branch: str) -> int:
+        snapshot = graph.snapshot(branch)
+        return len(graph._store.reader(snapshot, TableKey("node:Person")).fragments())
+
+    for way in ("load", "write"):
+        graph.branches.create(way)
+        before = fragments(way)
+        people = spark.range(0, 200, 1, 20).selectExpr("concat('p', id) as name")
+        if way == "load":
+            graph.load(people, "append", type="Person", branch=way)
+        elif exchange == "folder":
+            write(people, graph, "append", type="Person", branch=way)
+        else:
+            continue
+        assert fragments(way) == before + 1
+        assert len(contents(graph, way)["node:Person"]) == 203
+
+
 def test_DS2_merge_and_overwrite(spark: SparkSession, graph: Graph) -> None:
     some = spark.sql("select * from values ('Ada', 1), ('Dan', 2) as t(name, age)")
     write(some, graph, "append", type="Person", mode="merge")

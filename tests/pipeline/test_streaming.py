@@ -14,7 +14,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.graph import Graph
-from tests.exec.bulk import contents, new_graph
+from tests.exec.bulk import contents, lines, new_graph, node, person
 
 ROOT = Path(__file__).parents[2]
 ROWS_A_FILE = 3
@@ -35,7 +35,8 @@ def fill(folder: Path, files: int) -> Counter[str]:
 
 
 def start(graph: str, folder: Path, way: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "tests.pipeline.streaming", graph, str(folder / "in")]
+    source = folder / ("in/graph.omni" if way == "changes" else "in")
+    command = [sys.executable, "-m", "tests.pipeline.streaming", graph, str(source)]
     command += [str(folder / "checkpoint"), way]
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
@@ -109,3 +110,19 @@ def test_DS3_hundreds_of_batches_and_many_kills(tmp_path: Path, way: str) -> Non
     killed = run_to_its_end(graph, tmp_path, way, 12, random.Random(2))
     assert killed > 5
     require_once(graph, rows, 200, killed)
+
+
+@pytest.mark.slow
+def test_SS1_changes_of_one_graph_reach_another_exactly_once(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    source, graph = new_graph(tmp_path / "in"), new_graph(tmp_path)
+    dice = random.Random(3)
+    for number in range(100):
+        notes = [node("Log", id=f"l{dice.randrange(60)}", text=f"{number}") for _ in range(2)]
+        source.load(lines(*notes), "merge", engine="local")
+    source.load(lines(person("Ada")), "append", engine="local")
+    killed = run_to_its_end(graph, tmp_path, "changes", 8, dice)
+    assert killed > 3
+    assert contents(og.open(graph.uri))["node:Log"] == contents(source)["node:Log"]
+    marks = [c.mark for c in og.open(graph.uri).commits.list() if c.mark is not None]
+    assert len(marks) == len(set(marks)) <= 51

@@ -7,8 +7,9 @@ reads them.
 Invariant: the committed keys that a check sees are those of rows that the load leaves unchanged.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import assert_never
 
 import numpy as np
@@ -16,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import Violation
+from omnigraph.exec.load.exchange import Blocks, Exchange, ReadKeys
 from omnigraph.exec.load.ndjson import Owner, TypedRows
-from omnigraph.exec.load.spill import ORIGIN, KeyFile, KeySet, Spill, origins, read_rows
+from omnigraph.exec.load.spill import ORIGIN, KeySet, origins
 from omnigraph.exec.rules.key_rules import check_keys
 from omnigraph.exec.rules.row_rules import shown
 from omnigraph.exec.rules.rules import (
@@ -32,7 +34,6 @@ from omnigraph.exec.rules.rules import (
 from omnigraph.exec.topology.end_numbers import Ends
 from omnigraph.types import TableKey
 
-ReadBucket = Callable[[str, int], pa.Table | None]
 _MOSTLY_DISTINCT = 0.7
 _SAMPLED = 4_096
 
@@ -144,14 +145,14 @@ class CheckOutcome:
     total: int = 0
 
 
-def run_check(check: KeyCheck, owner: Owner, bucket: int, read: ReadBucket) -> CheckOutcome:
+def run_check(check: KeyCheck, owner: Owner, read: ReadKeys) -> CheckOutcome:
     """Check one rule over one bucket of keys."""
-    incoming = read(check.incoming, bucket)
+    incoming = read(check.incoming)
     if check.touched is not None:
-        incoming = _with_touched(incoming, read(check.touched, bucket), check, bucket, read)
+        incoming = _with_touched(incoming, read(check.touched), check, read)
     if incoming is None:
         return CheckOutcome()
-    stored = _concatenated(read(name, bucket) for name in check.committed)
+    stored = _concatenated(read(name) for name in check.committed)
     names = [name for name in incoming.column_names if name != ORIGIN]
     other = _matching(stored, names, check.rule, owner)
     broken = check_keys(incoming.select(names), other, check.rule)
@@ -163,13 +164,12 @@ def _with_touched(
     incoming: pa.Table | None,
     touched: pa.Table | None,
     check: KeyCheck,
-    bucket: int,
-    read: ReadBucket,
+    read: ReadKeys,
 ) -> pa.Table | None:
     if touched is None:
         return incoming
     if check.nodes:
-        nodes = _concatenated(read(name, bucket) for name in check.nodes)
+        nodes = _concatenated(read(name) for name in check.nodes)
         known = pa.array([], pa.utf8()) if nodes is None else nodes.column("id").combine_chunks()
         touched = touched.filter(pc.is_in(touched.column("src"), value_set=known))
     sources = pc.unique(touched.column("src"))
@@ -244,38 +244,31 @@ def losers_among(rows: pa.Table | None) -> pa.Array:
     return rows.column(ORIGIN).filter(mask).combine_chunks()
 
 
-@dataclass(frozen=True, slots=True)
-class LosersJob:
-    """The files of one bucket of ids, for a task that looks for losers."""
-
-    files: tuple[KeyFile, ...]
+def find_losers(name: str, bucket: int, read: ReadKeys) -> pa.Array:
+    """The losers of one bucket of ids."""
+    return losers_among(read(name))
 
 
-def find_losers(job: LosersJob) -> pa.Array:
-    """The losers of a bucket that is on disk."""
-    return losers_among(pa.concat_tables([read_rows(file.path) for file in job.files]))
+def losers_of(
+    tables: Sequence[TableKey], keys: Blocks, exchange: Exchange
+) -> dict[TableKey, pa.Array]:
+    """The losers of each table that has some, bucket by bucket."""
+    named = {table: id_keys(table).name for table in tables}
+    stated = [table for table, name in named.items() if keys.rows(name)]
+    works = [partial(find_losers, named[table]) for table in stated]
+    by_bucket = exchange.read(works, [keys]) if works else []
+    lost = {
+        table: pa.concat_arrays([pa.array([], pa.int64()), *each])
+        for table, each in zip(stated, by_bucket, strict=True)
+    }
+    return {table: origins for table, origins in lost.items() if len(origins)}
 
 
-def losers_of(table: TableKey, keys: Spill, run_jobs: Callable[..., list[pa.Array]]) -> pa.Array:
-    """The losers of a table, bucket by bucket: here while ids are in memory, else in jobs."""
-    name = id_keys(table).name
-    if keys.is_on_disk:
-        by_bucket: dict[int, list[KeyFile]] = {}
-        for file in keys.files:
-            if file.name == name:
-                by_bucket.setdefault(file.bucket, []).append(file)
-        jobs = [LosersJob(tuple(files)) for files in by_bucket.values()]
-        lost = run_jobs(find_losers, jobs) if jobs else []
-    else:
-        lost = [losers_among(keys.read(name, bucket)) for bucket in range(keys.buckets)]
-    return pa.concat_arrays([pa.array([], pa.int64()), *lost])
-
-
-def without_losers(read: ReadBucket, losers: Mapping[TableKey, pa.Array]) -> ReadBucket:
+def without_losers(read: ReadKeys, losers: Mapping[TableKey, pa.Array]) -> ReadKeys:
     """Key sets without the keys of rows that lose to a later one."""
 
-    def kept(name: str, bucket: int) -> pa.Table | None:
-        rows = read(name, bucket)
+    def kept(name: str) -> pa.Table | None:
+        rows = read(name)
         lost = losers.get(TableKey(name.partition("#")[0]))
         if rows is None or lost is None or ORIGIN not in rows.column_names:
             return rows

@@ -7,9 +7,9 @@ Invariant: every table that a check reads is read through the write, so the comm
 one of them moved.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from functools import partial
 from typing import Literal
 
 import pyarrow as pa
@@ -24,9 +24,10 @@ from omnigraph.exec.load.checks import (
     source_keys,
     unique_keys,
 )
+from omnigraph.exec.load.exchange import Blocks, Exchange, ReadKeys, put_tables
 from omnigraph.exec.load.ndjson import Owner
-from omnigraph.exec.load.spill import ORIGIN, KeyFile, KeySet, Spill
-from omnigraph.exec.load.upsert import FRAGMENTS_ROWS, RunJobs, grouped, in_process
+from omnigraph.exec.load.spill import ORIGIN, KeySet, Spill
+from omnigraph.exec.load.upsert import FRAGMENTS_ROWS, grouped
 from omnigraph.exec.rules.rules import EdgesPerSource, Endpoint, Unique, rules_of
 from omnigraph.exec.values.selection import KEYS_MAX, rows_by_key, rows_by_values, without_ids
 from omnigraph.storage.lance.reader import TableReader
@@ -51,20 +52,44 @@ class ScanJob:
     pin: TablePin
     fragments: tuple[int, ...]
     keys: KeySet
-    folder: str
-    buckets: int
+    has_origin: bool = False  # whether the set meets incoming keys, which have origins
 
 
-def scan_keys(job: ScanJob) -> list[KeyFile]:
-    """Scan the keys of a job's fragments and write them to spill files."""
+def scan_keys(job: ScanJob, out: Spill) -> None:
+    """Put the keys of a job's fragments."""
+    if not job.fragments:
+        return
     store = open_store(job.uri, read_only=True, storage_options=job.storage_options)
-    spill = Spill(Path(job.folder), job.buckets)
     names = list(dict.fromkeys(job.keys.columns))
-    if job.fragments:
-        for batch in store.tables.reader(job.pin).batches(names, fragments=job.fragments):
-            spill.add(job.keys, pa.Table.from_batches([batch]))
-    spill.flush()
-    return spill.files
+    for batch in store.tables.reader(job.pin).batches(names, fragments=job.fragments):
+        rows = pa.Table.from_batches([batch])
+        if job.has_origin:
+            none = pa.repeat(pa.scalar(-1, pa.int64()), rows.num_rows)
+            rows = rows.append_column(ORIGIN, none)
+        out.add(job.keys, rows)
+
+
+def retain(
+    stated: str,
+    by_id: str,
+    keys: KeySet,
+    lost: KeySet | None,
+    bucket: int,
+    read: ReadKeys,
+    out: Spill,
+) -> None:
+    """Put the committed rows of one bucket of ids that the input does not replace as `keys`, and
+    those it does as `lost`."""
+    rows, incoming = read(by_id), read(stated)
+    if rows is None:
+        return
+    if incoming is None:
+        out.add(keys, rows)
+        return
+    replaced = pc.is_in(rows.column("id"), value_set=incoming.column("id").combine_chunks())
+    out.add(keys, rows.filter(pc.invert(replaced)))
+    if lost is not None:
+        out.add(lost, rows.filter(replaced))
 
 
 def _none(columns: list[str]) -> pa.Table:
@@ -79,16 +104,18 @@ class Committed:
     mode: Mode
     touched: frozenset[TableKey]
     reader: Callable[[TableKey], TableReader]
-    keys: Spill  # of the input
-    spill: Spill  # of committed rows
-    run_jobs: RunJobs = in_process
-    store: Store | None = None  # opened again by jobs in other processes
+    keys: Blocks  # of the input
+    exchange: Exchange
+    store: Store  # opened again by jobs
     refuses_duplicates: bool = True
     advice: str = ""  # to the caller of a load that is refused for a duplicate
+    stored: list[Blocks] = field(default_factory=list)  # keys of committed rows
     _scanned: set[str] = field(default_factory=set)
+    _own: list[tuple[KeySet, pa.Table]] = field(default_factory=list)  # looked up here, so few
 
     def checks(self) -> list[Planned]:
-        """Every check of the load; the committed keys they name are read when this returns."""
+        """Every check of the load; the committed keys they name are in `stored` when this
+        returns."""
         owners: tuple[Owner, ...] = (*self.catalog.nodes.values(), *self.catalog.edges.values())
         planned: list[Planned] = []
         for owner in owners:
@@ -96,6 +123,8 @@ class Committed:
                 planned += [(check, owner) for check in self._of(owner)]
             elif isinstance(owner, EdgeType) and self.mode == "overwrite":
                 planned += [(check, owner) for check in self._left_behind(owner)]
+        if self._own:
+            self.stored.append(self.exchange.put(put_tables, [self._own])[1])
         return planned
 
     def _are_few(self, keys: KeySet) -> bool:
@@ -124,10 +153,7 @@ class Committed:
         for endpoint in rules_of(edge).endpoints:
             if endpoint.node_table in self.touched:
                 keys = end_keys(edge.table, endpoint.end)
-                for batch in self.reader(edge.table).batches(list(keys.columns)):
-                    rows = pa.Table.from_batches([batch])
-                    none = pa.repeat(pa.scalar(-1, pa.int64()), rows.num_rows)
-                    self.spill.add(keys, rows.append_column(ORIGIN, none))
+                self._scan(self.reader(edge.table), keys, has_origin=True)
                 yield KeyCheck(endpoint, keys.name, (id_keys(endpoint.node_table).name,))
 
     # Which committed keys
@@ -152,7 +178,7 @@ class Committed:
                 looked_up = KeySet(f"{keys.name}=>{table}", ids.columns, ids.by)
                 if len(mentioned):
                     rows = rows_by_key(reader, "id", mentioned, list(ids.columns))
-                    self._add(looked_up, [rows])
+                    self._add(looked_up, rows)
                 return (looked_up.name,)
         scanned = committed(ids)
         self._scan(reader, scanned)
@@ -175,20 +201,22 @@ class Committed:
             if rows is None:
                 return ()
             values = rows.select(list(rule.columns))
-            matches = rows_by_values(reader, owner, values, names)
-            self._add(stored, [self._without_replaced(owner, matches)])
+            self._keep(owner, stored, rows_by_values(reader, owner, values, names))
         else:
             self._retained(owner, reader, stored)
         return (stored.name,)
 
-    def _without_replaced(self, owner: Owner, rows: pa.Table) -> pa.Table:
-        if self.mode != "merge":
-            return rows
-        for bucket in range(self.keys.buckets):
-            stated = self.keys.read(id_keys(owner.table).name, bucket)
-            if stated is not None:
-                rows = without_ids(rows, stated.column("id").combine_chunks())
-        return rows
+    def _keep(self, owner: Owner, keys: KeySet, rows: pa.Table) -> None:
+        """Add committed rows, without those that a merge replaces."""
+        ids = id_keys(owner.table)
+        if self.mode != "merge" or not self.keys.rows(ids.name):
+            self._add(keys, rows)
+        elif self._are_few(ids):
+            self._add(keys, without_ids(rows, self._mentioned(ids, "id")))
+        else:
+            by_id = _by_id(keys)
+            put = self.exchange.put(put_tables, [[(by_id, rows)]])[1]
+            self._retain(owner, put, by_id, keys, None)
 
     def _edges_per_source(self, edge: EdgeType, rule: EdgesPerSource) -> KeyCheck:
         keys = source_keys(edge.table)
@@ -205,7 +233,7 @@ class Committed:
             return KeyCheck(rule, keys.name, (stored.name,), touched=lost.name)
         mentioned = self._mentioned(keys, "src") if self._are_few(keys) else None
         if mentioned is not None and len(mentioned) <= KEYS_MAX:
-            self._add(stored, [rows_by_key(reader, "src", mentioned, list(keys.columns))])
+            self._add(stored, rows_by_key(reader, "src", mentioned, list(keys.columns)))
         else:
             self._scan(reader, stored)
         return KeyCheck(rule, keys.name, (stored.name,))
@@ -227,8 +255,8 @@ class Committed:
         if len(sources) > KEYS_MAX or not len(sources):
             return False
         beside = rows_by_key(reader, "src", sources, columns)
-        self._add(lost, [replaced])
-        self._add(stored, [self._without_replaced(edge, beside)])
+        self._add(lost, replaced)
+        self._keep(edge, stored, beside)
         return True
 
     def _replaced_edges(
@@ -250,24 +278,20 @@ class Committed:
 
     # Reading
 
-    def _scan(self, reader: TableReader, keys: KeySet) -> None:
+    def _scan(self, reader: TableReader, keys: KeySet, *, has_origin: bool = False) -> None:
         if keys.name in self._scanned:
             return
         self._scanned.add(keys.name)
-        if self.store is not None and self.run_jobs is not in_process:
-            self._scan_elsewhere(self.store, reader, keys)
-            return
-        names = list(dict.fromkeys(keys.columns))
-        self._add(keys, (pa.Table.from_batches([batch]) for batch in reader.batches(names)))
+        self.stored.append(self._keys_of(reader, keys, has_origin=has_origin))
 
-    def _scan_elsewhere(self, store: Store, reader: TableReader, keys: KeySet) -> None:
-        where, folder, buckets = store.where, str(self.spill.folder), self.spill.buckets
+    def _keys_of(self, reader: TableReader, keys: KeySet, *, has_origin: bool = False) -> Blocks:
+        """The keys of all rows of a table."""
+        where = self.store.where
         jobs = [
-            ScanJob(where.uri, where.storage_options, reader.pin, group, keys, folder, buckets)
+            ScanJob(where.uri, where.storage_options, reader.pin, group, keys, has_origin)
             for group in grouped(reader.fragments(), FRAGMENTS_ROWS)
         ]
-        for files in self.run_jobs(scan_keys, jobs):
-            self.spill.files += files
+        return self.exchange.put(scan_keys, jobs)[1]
 
     def _retained(
         self, owner: Owner, reader: TableReader, keys: KeySet, lost: KeySet | None = None
@@ -276,21 +300,21 @@ class Committed:
         if self.mode != "merge":
             self._scan(reader, keys)
             return
-        by_id = KeySet(f"{keys.name}~", keys.columns, ("id",))
-        self._scan(reader, by_id)
-        for bucket in range(self.spill.buckets):
-            rows = self.spill.read(by_id.name, bucket)
-            if rows is None:
-                continue
-            stated = self.keys.read(id_keys(owner.table).name, bucket)
-            if stated is None:
-                self._add(keys, [rows])
-                continue
-            replaced = pc.is_in(rows.column("id"), value_set=stated.column("id").combine_chunks())
-            self._add(keys, [rows.filter(pc.invert(replaced))])
-            if lost is not None:
-                self._add(lost, [rows.filter(replaced)])
+        by_id = _by_id(keys)
+        self._retain(owner, self._keys_of(reader, by_id), by_id, keys, lost)
 
-    def _add(self, keys: KeySet, tables: Iterable[pa.Table]) -> None:
-        for rows in tables:
-            self.spill.add(keys, rows)
+    def _retain(
+        self, owner: Owner, rows: Blocks, by_id: KeySet, keys: KeySet, lost: KeySet | None
+    ) -> None:
+        """Put again, by the columns of `keys`, rows that were put by id."""
+        work = partial(retain, id_keys(owner.table).name, by_id.name, keys, lost)
+        self.stored.append(self.exchange.forward([work], [self.keys, rows])[1])
+
+    def _add(self, keys: KeySet, rows: pa.Table) -> None:
+        if rows.num_rows:
+            self._own.append((keys, rows))
+
+
+def _by_id(keys: KeySet) -> KeySet:
+    """A key set on its way: the same rows, by id."""
+    return KeySet(f"{keys.name}~", keys.columns, ("id",))

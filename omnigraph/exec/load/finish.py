@@ -6,7 +6,6 @@ Invariant: no table head moves before every rule was checked. Fragments that an 
 reused by the next one where they still apply.
 """
 
-import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ import pyarrow as pa
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.exec.load.checks import (
     CheckOutcome,
+    KeyCheck,
     end_keys,
     id_keys,
     losers_of,
@@ -26,13 +26,14 @@ from omnigraph.exec.load.checks import (
     without_losers,
 )
 from omnigraph.exec.load.committed import Committed, Planned
+from omnigraph.exec.load.exchange import Blocks, Exchange, ReadKeys, spill_of
+from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.parallel_edges import beside_equal
 from omnigraph.exec.load.recheck import Rechecked, inserted_since
 from omnigraph.exec.load.request import LoadRequest
-from omnigraph.exec.load.spill import ORIGIN, Spill, part_and_line
-from omnigraph.exec.load.upsert import RunJobs, Upsert, in_process, kept_rows, row_keys
+from omnigraph.exec.load.spill import ORIGIN, part_and_line
+from omnigraph.exec.load.upsert import JoinJob, Upsert, kept_rows, row_keys, write_joined
 from omnigraph.exec.rules.faults import Faults, Reject
-from omnigraph.exec.threads import in_order
 from omnigraph.exec.topology.end_numbers import LoadedEnds
 from omnigraph.exec.values.selection import KEYS_MAX
 from omnigraph.storage.lance.reader import TableReader
@@ -46,13 +47,7 @@ from omnigraph.types import TableKey
 
 Report = Callable[[str, int], None]
 Losers = dict[TableKey, pa.Array]
-RunChecks = Callable[[list[Planned], Spill, Spill, Losers], Faults]
-AHEAD = 2
-"""Calls beyond the one whose result is used: memory follows this number."""
-
 NO_ORDER = "a DataFrame has no order: order_by= says which row is the last"
-
-THREADS = min(AHEAD, os.cpu_count() or 1)
 
 
 @dataclass(slots=True)
@@ -62,7 +57,7 @@ class IntakeResult:
     counts: dict[TableKey, int]
     faults: Faults
     fragments: dict[TableKey, Fragments] = field(default_factory=dict)
-    rows: Spill | None = None  # of a merge
+    rows: Blocks | None = None  # of a merge, or of parts with few
     ends: dict[TableKey, LoadedEnds] = field(default_factory=dict)  # of edges that were numbered
     rounded: Counter[str] = field(default_factory=Counter)  # values cut, by `Type.property`
     beside_equal: Counter[str] = field(default_factory=Counter)  # new edges, by type
@@ -70,20 +65,19 @@ class IntakeResult:
 
 @dataclass(slots=True)
 class Finish:
-    """Commits the rows of an intake. `run_checks` and `run_jobs` choose the engine."""
+    """Commits the rows of an intake. The exchange chooses the engine."""
 
     store: Store
     catalog: Catalog
     request: LoadRequest
-    keys: Spill
+    keys: Blocks
     taken: IntakeResult
-    folder: Path
+    exchange: Exchange
     files: Sequence[str | None] = ()
     first_lines: Sequence[int] = ()
-    run_checks: RunChecks = field(default_factory=lambda: run_all)
-    run_jobs: RunJobs = in_process
     _losers: Losers | None = None  # depends on the input alone, so every attempt shares it
     _upsert: Upsert | None = None
+    _fragments: dict[TableKey, Fragments] = field(default_factory=dict)  # of joined rows
     _checked: dict[TableKey, TablePin] = field(default_factory=dict)
 
     def commit(self, write: Write, report: Report) -> Commit:
@@ -110,7 +104,6 @@ class Finish:
         faults = Faults(self.taken.faults.keep_rejects)
         faults.merge(self.taken.faults)
         losers = self._find_losers()
-        stored = Spill(self.folder, self.keys.buckets)
         seen: dict[TableKey, TablePin] = {}
 
         def read(table: TableKey) -> TableReader:
@@ -128,16 +121,14 @@ class Finish:
             self.touched,
             read,
             self.keys,
-            stored,
-            self.run_jobs,
+            self.exchange,
             self.store,
             self.request.on_duplicate == "refuse",
             "" if mode != "merge" or self.request.is_ordered else NO_ORDER,
         )
-        planned = (
-            Committed(*asked) if inserted is None else Rechecked(*asked, inserted=inserted)
-        ).checks()
-        faults.merge(self.run_checks(planned, self.keys, stored, losers))
+        committed = Committed(*asked) if inserted is None else Rechecked(*asked, inserted=inserted)
+        planned = committed.checks()
+        faults.merge(run_all(planned, self.exchange, [self.keys, *committed.stored], losers))
         raise_faults(self.request, faults, self.files, self.first_lines)
         self._checked = seen
 
@@ -148,15 +139,17 @@ class Finish:
             pins = [nodes.pin for nodes in loaded.nodes]
             if any(read(pin.table_key).pin != pin for pin in pins):
                 for number, end in enumerate(("src", "dst")):
-                    self.keys.add(end_keys(table, end), keys_without_rows(end, loaded, number))
+                    # Only a load in one process numbers ends.
+                    spill_of(self.keys).add(
+                        end_keys(table, end), keys_without_rows(end, loaded, number)
+                    )
                 del self.taken.ends[table]
 
     def _find_losers(self) -> Losers:
         """Origins of rows that a later row of the same id replaces."""
         if self._losers is None:
-            tables = self.touched if self.request.on_duplicate == "last" else ()
-            lost = ((table, losers_of(table, self.keys, self.run_jobs)) for table in tables)
-            self._losers = {table: origins for table, origins in lost if len(origins)}
+            tables = sorted(self.touched) if self.request.on_duplicate == "last" else []
+            self._losers = losers_of(tables, self.keys, self.exchange)
         return self._losers
 
     def _stage(self, write: Write) -> None:
@@ -164,9 +157,23 @@ class Finish:
         for table in sorted(self.touched):
             if self.request.mode == "merge":
                 self._stage_merge(write, table)
-            elif replacing or self.taken.fragments.get(table):
-                fragments = self.taken.fragments.get(table, ())
+                continue
+            fragments = (*self.taken.fragments.get(table, ()), *self._joined(write, table))
+            if replacing or fragments:
                 write.fragments(table, fragments, replacing=replacing)
+
+    def _joined(self, write: Write, table: TableKey) -> Fragments:
+        """Fragments of rows that parts had too few of; written once, by the first attempt."""
+        rows = self.taken.rows
+        if rows is None or not rows.rows(row_keys(table).name):
+            return ()
+        if table not in self._fragments:
+            where, replacing = self.store.where, self.request.mode == "overwrite"
+            base, owner = write.base(table), self.catalog.of(table)
+            job = JoinJob(where.uri, where.storage_options, base, owner, replacing)
+            (done,) = self.exchange.read([partial(write_joined, job)], [rows], "rows")
+            self._fragments[table] = tuple(fragment for each in done for fragment in each)
+        return self._fragments[table]
 
     def _stage_merge(self, write: Write, table: TableKey) -> None:
         rows = self.taken.rows
@@ -185,7 +192,7 @@ class Finish:
             (write.upsert if replaces else write.append)(table, few)
             return
         if self._upsert is None:
-            self._upsert = Upsert(self.store, self.folder, self.run_jobs)
+            self._upsert = Upsert(self.store, self.exchange)
         self._upsert.stage(write, owner, self.keys, rows, losers)
 
 
@@ -235,23 +242,23 @@ def raise_faults(
     raise located.error()
 
 
-def run_all(planned: list[Planned], keys: Spill, stored: Spill, losers: Losers) -> Faults:
-    """Run every check over every bucket, in threads of this process."""
+def run_all(
+    planned: list[Planned], exchange: Exchange, blocks: Sequence[Blocks], losers: Losers
+) -> Faults:
+    """Run every check over every bucket."""
     faults = Faults(keep_rejects=True)
-
-    def read(name: str, bucket: int) -> pa.Table | None:
-        tables = [t for t in (keys.read(name, bucket), stored.read(name, bucket)) if t is not None]
-        return pa.concat_tables(tables) if tables else None
-
-    read_kept = without_losers(read, losers)
-
-    asked = [(check, owner, bucket) for check, owner in planned for bucket in range(keys.buckets)]
-    outcomes = in_order(
-        lambda each: run_check(*each, read_kept), asked, threads=THREADS, ahead=AHEAD
-    )
-    for outcome in outcomes:
-        add_outcome(faults, outcome)
+    works = [partial(check_bucket, check, owner, losers) for check, owner in planned]
+    for by_bucket in exchange.read(works, blocks) if works else []:
+        for outcome in by_bucket:
+            add_outcome(faults, outcome)
     return faults
+
+
+def check_bucket(
+    check: KeyCheck, owner: Owner, losers: Losers, bucket: int, read: ReadKeys
+) -> CheckOutcome:
+    """Check one rule over one bucket of keys."""
+    return run_check(check, owner, without_losers(read, losers))
 
 
 def keys_without_rows(end: str, loaded: LoadedEnds, number: int) -> pa.Table:
@@ -268,7 +275,7 @@ def add_outcome(faults: Faults, outcome: CheckOutcome) -> None:
         faults.add(part, replace(violation, line=line))
     more = outcome.total - len(outcome.violations)
     if more > 0:
-        faults.counts[outcome.violations[0][1].rule] += more
+        faults.count(outcome.violations[0][1], more)
 
 
 def write_rejects(folder: Path, rejects: list[Reject]) -> None:

@@ -30,6 +30,11 @@ from omnigraph.types import Kind, TableKey, table_key
 
 FRAGMENT_ROWS = 1 << 20
 FRAGMENT_BYTES = 96 << 20
+JOINED_ROWS = FRAGMENT_ROWS // 16
+JOINED_BYTES = 8 << 20
+JOINED_PARTS = 64
+"""Parts whose rows are written together, when each has too few for a fragment."""
+
 _REJECTS_SHOWN = 1_000
 
 
@@ -191,6 +196,35 @@ class FragmentSink:
         """Wait until at most `waiting_max` fragments are being written, which bounds memory."""
         for table, fragments in self._writing.results(left=waiting_max):
             self.written[table] = (*self.written.get(table, ()), *fragments)
+
+
+class JoiningSink(FragmentSink):
+    """Writes fragments, but spills rows that are too few for one: those of neighbouring parts are
+    written together, once all parts are read."""
+
+    def __init__(
+        self,
+        tables: TableStaging,
+        base: Callable[[TableKey], TablePin],
+        *,
+        replacing: bool,
+        threads: int,
+        spill: Spill,
+        part: int,
+    ) -> None:
+        super().__init__(tables, base, replacing=replacing, threads=threads)
+        self._spill = spill
+        self._part = part
+
+    def finish(self) -> None:
+        """Spill or write the rest, and wait for what is written."""
+        for table, parts in list(self._unwritten.items()):
+            rows = pa.concat_tables(parts)
+            if rows.num_rows < JOINED_ROWS and rows.nbytes < JOINED_BYTES:
+                bucket = self._part // JOINED_PARTS % self._spill.buckets
+                self._spill.take(Cut(row_keys(table).name, ((bucket, rows),), rows.nbytes))
+                del self._unwritten[table]
+        super().finish()
 
 
 @dataclass(slots=True)

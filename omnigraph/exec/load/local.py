@@ -11,14 +11,14 @@ from itertools import chain, islice
 from pathlib import Path
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.exec.load.finish import AHEAD, THREADS, Finish, IntakeResult
+from omnigraph.exec.load.exchange import AHEAD, THREADS, ThreadExchange, write_threads
+from omnigraph.exec.load.finish import Finish, IntakeResult
 from omnigraph.exec.load.intake import FRAGMENT_BYTES, FragmentSink, Intake, Ready, RowSink
 from omnigraph.exec.load.patch import PatchFinish
 from omnigraph.exec.load.pieces import Piece, ready_piece
 from omnigraph.exec.load.request import BY_ID, LoadRequest
 from omnigraph.exec.load.scratch import scratch_folder
 from omnigraph.exec.load.spill import Spill
-from omnigraph.exec.load.upsert import write_threads
 from omnigraph.exec.progress import Meter
 from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.threads import in_order
@@ -73,8 +73,9 @@ class Loading:
         )
         taken = self._take(write, pieces)
         finish_kind = PatchFinish if request.mode == "patch" else Finish
+        exchange = ThreadExchange(self._folder, self._keys.buckets)
         finish = finish_kind(
-            self._store, self._catalog, request, self._keys, taken, self._folder, self._files
+            self._store, self._catalog, request, self._keys, taken, exchange, self._files
         )
         commit = finish.commit(write, self._meter.report)
         return commit, taken

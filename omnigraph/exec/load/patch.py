@@ -9,8 +9,8 @@ commit is fenced to, so every attempt completes anew. A job owns one bucket of i
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -18,31 +18,21 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.exec.load.checks import KeyCheck, id_keys
+from omnigraph.exec.load.exchange import Blocks, Exchange, ReadKeys
 from omnigraph.exec.load.finish import (
     NO_ORDER,
     Finish,
     IntakeResult,
     Report,
-    RunChecks,
     publish_load,
     raise_faults,
     run_all,
 )
-from omnigraph.exec.load.intake import FRAGMENT_BYTES, RowSink, absent_mark, made_ready
+from omnigraph.exec.load.intake import RowSink, absent_mark, made_ready
 from omnigraph.exec.load.ndjson import Owner, TypedRows
 from omnigraph.exec.load.request import LoadRequest
-from omnigraph.exec.load.spill import ORIGIN, KeyFile, Spill, part_and_line, read_keys
-from omnigraph.exec.load.upsert import (
-    FRAGMENTS_ROWS,
-    FindJob,
-    RunJobs,
-    grouped,
-    in_process,
-    job_tables,
-    note_rows,
-    replaced_keys,
-    row_keys,
-)
+from omnigraph.exec.load.spill import ORIGIN, Spill, part_and_line
+from omnigraph.exec.load.upsert import Matching, job_tables, replaced_keys, row_keys
 from omnigraph.exec.rules.faults import Faults, Reject, merged
 from omnigraph.exec.rules.rules import rules_of
 from omnigraph.exec.values.pushdown import ids_filter
@@ -59,53 +49,36 @@ from omnigraph.types import TableKey
 
 @dataclass(frozen=True, slots=True)
 class CompleteJob:
-    """Partial rows of one bucket of a type. `known` are files with the row ids of the committed
-    rows; None where they are few enough to be looked up by id."""
+    """A type whose partial rows are completed bucket by bucket. `are_many` says that the row ids of
+    the committed rows were put; else they are few enough to be looked up by id."""
 
     uri: str
     storage_options: dict[str, str] | None
     pin: TablePin
     owner: Owner
-    bucket: int
-    rows: tuple[KeyFile, ...]
-    known: tuple[KeyFile, ...] | None
-    folder: str
-    buckets: int
+    are_many: bool
     keep_rejects: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """Whole rows and their keys as spill files, and the faults of their row rules."""
-
-    rows: tuple[KeyFile, ...] = ()
-    keys: tuple[KeyFile, ...] = ()
-    faults: Faults = field(default_factory=Faults)
-
-
-def complete(job: CompleteJob) -> Completed:
-    """Fold and complete the rows of one bucket, check their row rules and cut their keys."""
-    given = read_keys(job.rows, row_keys(job.owner.table).name, job.bucket)
+def complete(job: CompleteJob, bucket: int, read: ReadKeys, out: Spill) -> Faults:
+    """Fold and complete the rows of one bucket, check their row rules, and put the whole rows and
+    their keys; the faults of their row rules."""
+    given = read(row_keys(job.owner.table).name)
     if given is None:
-        return Completed()
+        return Faults(job.keep_rejects)
     partial_rows = folded(job.owner, given)
-    whole = _whole(job, partial_rows)
+    whole = _whole(job, partial_rows, read)
     lines = partial_rows[ORIGIN].combine_chunks()
     every = pa.repeat(pa.scalar(True), len(lines))
     # Lines are origins here, whose part is in them, so part 0 adds nothing.
     typed = TypedRows(job.owner, whole, lines, every)
-    ready = made_ready(typed, 0, None, buckets=job.buckets, keep_rejects=job.keep_rejects)
+    ready = made_ready(typed, 0, None, buckets=out.buckets, keep_rejects=job.keep_rejects)
     faults = _by_part(ready.faults)
-    if faults:
-        return Completed(faults=faults)
-    keys = Spill(Path(job.folder), job.buckets)
-    for each in ready.keys:
-        keys.take(each)
-    sink = RowSink(Spill(Path(job.folder), job.buckets, FRAGMENT_BYTES))
-    sink.add(typed, 0)
-    keys.flush()
-    sink.spill.flush()
-    return Completed(tuple(sink.spill.files), tuple(keys.files), faults)
+    if not faults:
+        for each in ready.keys:
+            out.take(each)
+        RowSink(out).add(typed, 0)
+    return faults
 
 
 def folded(owner: Owner, rows: pa.Table) -> pa.Table:
@@ -137,7 +110,7 @@ def _with(rows: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.T
     return rows.set_column(index, rows.schema.field(index), values)
 
 
-def _whole(job: CompleteJob, rows: pa.Table) -> pa.Table:
+def _whole(job: CompleteJob, rows: pa.Table, read: ReadKeys) -> pa.Table:
     """The rows with what is absent filled in from the committed rows of their ids."""
     schema = job.owner.schema
     absent = {p.name: rows[absent_mark(p.name)].to_numpy() for p in job.owner.properties}
@@ -149,7 +122,7 @@ def _whole(job: CompleteJob, rows: pa.Table) -> pa.Table:
     reader = job_tables(job.uri, job.storage_options).reader(job.pin)
     some_absent = pa.array(np.logical_or.reduce([absent[name] for name in incomplete]))
     ids = rows["id"].filter(some_absent).combine_chunks()
-    known = _committed_row_ids(job, reader, ids)
+    known = _committed_row_ids(job, reader, ids, read)
     if not known.num_rows:
         return whole
     committed = _read(reader, known[ROW_ID].combine_chunks(), incomplete)
@@ -163,10 +136,12 @@ def _whole(job: CompleteJob, rows: pa.Table) -> pa.Table:
     return whole
 
 
-def _committed_row_ids(job: CompleteJob, reader: TableReader, ids: pa.Array) -> pa.Table:
+def _committed_row_ids(
+    job: CompleteJob, reader: TableReader, ids: pa.Array, read: ReadKeys
+) -> pa.Table:
     """The committed rows among these ids, with their row ids."""
-    if job.known is not None:
-        known = read_keys(job.known, replaced_keys(job.owner.table).name, job.bucket)
+    if job.are_many:
+        known = read(replaced_keys(job.owner.table).name)
     elif not job.pin.row_count or reader.lacks(ids):
         known = None
     else:
@@ -184,7 +159,7 @@ def _read(reader: TableReader, row_ids: pa.Array, names: Sequence[str]) -> pa.Ta
 
 def _by_part(faults: Faults) -> Faults:
     """Faults whose lines are origins, with the part and the line that each stands for."""
-    located = Faults(faults.keep_rejects, faults.counts)
+    located = Faults(faults.keep_rejects, faults.counts, kinds=faults.kinds)
     for key, (_, violation) in faults.first.items():
         part, line = part_and_line(violation.line or 0)
         located.first[key] = part, replace(violation, line=line)
@@ -199,26 +174,21 @@ def _by_part(faults: Faults) -> Faults:
 
 @dataclass(slots=True)
 class PatchFinish:
-    """Commits the partial rows of an intake. `run_checks` and `run_jobs` choose the engine."""
+    """Commits the partial rows of an intake. The exchange chooses the engine."""
 
     store: Store
     catalog: Catalog
     request: LoadRequest
-    keys: Spill
+    keys: Blocks
     taken: IntakeResult
-    folder: Path
+    exchange: Exchange
     files: Sequence[str | None] = ()
     first_lines: Sequence[int] = ()
-    run_checks: RunChecks = field(default_factory=lambda: run_all)
-    run_jobs: RunJobs = in_process
 
     def commit(self, write: Write, report: Report) -> Commit:
         """Complete the rows, check the rules, stage and publish; again from a new base when another
         writer came first."""
         self._raise(self.taken.faults)
-        self.keys.flush()
-        if self.taken.rows is not None:
-            self.taken.rows.flush()
         if self.request.on_duplicate == "refuse":
             self._raise(self._duplicates())
 
@@ -230,11 +200,9 @@ class PatchFinish:
                 replace(self.request, mode="merge"),
                 keys,
                 taken,
-                self.folder,
+                self.exchange,
                 self.files,
                 self.first_lines,
-                self.run_checks,
-                self.run_jobs,
                 _losers={},
             )
             finish.prepare(current, report)
@@ -252,64 +220,30 @@ class PatchFinish:
             (KeyCheck(replace(rules_of(owner).distinct, advice=advice), id_keys(table).name), owner)
             for table, owner in self._owners()
         ]
-        return self.run_checks(planned, self.keys, Spill(self.folder, self.keys.buckets), {})
+        return run_all(planned, self.exchange, [self.keys], {})
 
     def _owners(self) -> list[tuple[TableKey, Owner]]:
         return [(table, self.catalog.of(table)) for table in sorted(self.taken.counts)]
 
-    def _completed(self, write: Write) -> tuple[Spill, IntakeResult]:
+    def _completed(self, write: Write) -> tuple[Blocks, IntakeResult]:
         """The whole rows of this attempt and their keys."""
-        jobs = [job for table, owner in self._owners() for job in self._jobs(write, table, owner)]
-        done: list[Completed] = self.run_jobs(complete, jobs)
-        keep = self.taken.faults.keep_rejects
-        faults = merged((each.faults for each in done), keep_rejects=keep)
-        buckets = self.keys.buckets
-        taken = IntakeResult(self.taken.counts, faults, rounded=self.taken.rounded)
-        taken.rows = Spill(self.folder, buckets, files=[f for each in done for f in each.rows])
-        return Spill(self.folder, buckets, files=[f for each in done for f in each.keys]), taken
-
-    def _jobs(self, write: Write, table: TableKey, owner: Owner) -> list[CompleteJob]:
-        """A job a bucket that has rows, in order of buckets."""
         assert self.taken.rows is not None
-        named = row_keys(table).name
-        files = tuple(file for file in self.taken.rows.files if file.name == named)
-        reader = write.read(table)
-        known = self._known(reader, table) if self._are_many(reader, table) else None
-        where = self.store.where
-        return [
-            CompleteJob(
-                where.uri,
-                where.storage_options,
-                reader.pin,
-                owner,
-                bucket,
-                tuple(file for file in files if file.bucket == bucket),
-                None if known is None else tuple(f for f in known if f.bucket == bucket),
-                str(self.folder),
-                self.keys.buckets,
-                self.taken.faults.keep_rejects,
-            )
-            for bucket in sorted({file.bucket for file in files})
-        ]
+        blocks = [self.taken.rows]
+        works = []
+        for table, owner in self._owners():
+            reader = write.read(table)
+            are_many = not is_few(self.keys.rows(id_keys(table).name), reader)
+            if are_many:
+                # The id column is read once, instead of an index being asked for each id.
+                blocks.append(Matching(self.store, self.exchange).replaced(reader, self.keys))
+            works.append(partial(complete, self._job(reader, owner, are_many=are_many)))
+        done, put = self.exchange.forward(works, blocks, "rows")
+        keep = self.taken.faults.keep_rejects
+        faults = merged((each for by_bucket in done for each in by_bucket), keep_rejects=keep)
+        taken = IntakeResult(self.taken.counts, faults, rounded=self.taken.rounded)
+        taken.rows = put
+        return put, taken
 
-    def _are_many(self, reader: TableReader, table: TableKey) -> bool:
-        """Whether the id column is read once, instead of an index being asked for each id."""
-        return not is_few(self.keys.rows(id_keys(table).name), reader)
-
-    def _known(self, reader: TableReader, table: TableKey) -> tuple[KeyFile, ...]:
-        """Files with the row ids of the committed rows that the input names."""
-        where, folder = self.store.where, str(self.folder)
-        stated = tuple(file for file in self.keys.files if file.name == id_keys(table).name)
-        jobs = [
-            FindJob(
-                where.uri,
-                where.storage_options,
-                reader.pin,
-                group,
-                stated,
-                folder,
-                self.keys.buckets,
-            )
-            for group in grouped(reader.fragments(), FRAGMENTS_ROWS)
-        ]
-        return tuple(file for files in self.run_jobs(note_rows, jobs) for file in files)
+    def _job(self, reader: TableReader, owner: Owner, *, are_many: bool) -> CompleteJob:
+        where, keep = self.store.where, self.taken.faults.keep_rejects
+        return CompleteJob(where.uri, where.storage_options, reader.pin, owner, are_many, keep)

@@ -66,13 +66,13 @@ class Rechecked(Committed):
         ids = id_keys(owner.table)
         if self.mode == "append":
             stored = committed(ids)
-            self._add(stored, [reader.by_row_id(new, ["id"])])
+            self._add(stored, reader.by_row_id(new, ["id"]))
             yield KeyCheck(rules.free, ids.name, (stored.name,))
         for number, unique in enumerate(rules.uniques):
             keys = unique_keys(owner.table, number, unique)
             stored = committed(keys)
             rows = reader.by_row_id(new, list(dict.fromkeys(keys.columns))).drop_null()
-            self._add(stored, [self._without_replaced(owner, rows)])
+            self._keep(owner, stored, rows)
             yield KeyCheck(unique, keys.name, (stored.name,))
         if rules.cardinality is not None:
             # Counting needs the other edges of a source too.

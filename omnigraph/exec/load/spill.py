@@ -1,11 +1,11 @@
-"""Spill files: tables of keys, hash-partitioned into buckets and written to disk when they grow.
+"""Spill of keys and rows: hash-partitioned into buckets, written to block files when it grows.
 
 Invariant: rows that are equal in the `by` columns of their key set are in the same bucket, in every
 process. So a rule can be checked bucket by bucket, and the memory it takes follows the bucket.
 """
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
@@ -13,6 +13,8 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.exec.load.block_files import BlockFile, read_blocks, write_blocks
+from omnigraph.exec.load.files import Options
 from omnigraph.exec.values.buckets import bucket_numbers
 
 ORIGIN = "__origin"
@@ -20,6 +22,7 @@ ORIGIN = "__origin"
 
 _PART_SHIFT = 36
 _MEMORY_BYTES_MAX = 64 << 20
+_COARSE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +32,6 @@ class KeySet:
     name: str
     columns: tuple[str, ...]
     by: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class KeyFile:
-    """A file with rows of one bucket of a key set."""
-
-    name: str
-    bucket: int
-    path: str
-    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +64,15 @@ def part_and_line(origin: int) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class Spill:
-    """Key sets that grow by rows. Small ones stay in memory unless `flush` is called."""
+    """Key sets that grow by rows. Small ones stay in memory unless `flush` is called. The folder is
+    local, or a URI that every process reaches with the options."""
 
-    folder: Path
+    folder: Path | str
     buckets: int = 1
     memory_bytes_max: int = _MEMORY_BYTES_MAX
-    files: list[KeyFile] = field(default_factory=list)
+    files: list[BlockFile] = field(default_factory=list)
+    options: Options = ()
+    fine: int = 0  # buckets in the files, where each of ours is several of theirs
     _buffered: dict[tuple[str, int], list[pa.Table]] = field(default_factory=dict)
     _bytes: int = 0
 
@@ -92,26 +88,49 @@ class Spill:
         if self._bytes > self.memory_bytes_max:
             self.flush()
 
+    def absorb(self, other: "Spill") -> None:
+        """Everything of another spill with as many buckets, in memory and on disk."""
+        self.files += other.files
+        for key, tables in other._buffered.items():
+            self._buffered.setdefault(key, []).extend(tables)
+        self._bytes += other._bytes
+        if self._bytes > self.memory_bytes_max:
+            self.flush()
+
     def flush(self) -> None:
-        """Write the buffered rows to disk."""
-        for (name, bucket), tables in self._buffered.items():
-            table = pa.concat_tables(tables)
-            path = str(self.folder / f"{uuid4().hex}.arrow")
-            write_rows(path, table)
-            self.files.append(KeyFile(name, bucket, path, table.num_rows))
+        """Write the buffered rows to one file."""
+        if not self._buffered:
+            return
+        path = f"{self.folder}/{uuid4().hex}.blocks"
+        self.files.append(write_blocks(path, self.buffered(), self.options))
         self._buffered.clear()
         self._bytes = 0
 
+    def buffered(self) -> Iterator[tuple[str, int, pa.Table]]:
+        """The rows in memory by key set and bucket, in the order in which these first came."""
+        for (name, bucket), tables in self._buffered.items():
+            yield name, bucket, pa.concat_tables(tables)
+
+    def coarsened(self) -> int:
+        """Join buckets until they are large enough to be worth a job each; their number then."""
+        self.flush()
+        self.fine = max(self.fine, self.buckets)
+        while self.buckets % 2 == 0 and self.bytes < self.buckets * _COARSE_BYTES:
+            self.buckets //= 2
+        return self.buckets
+
     @property
-    def is_on_disk(self) -> bool:
-        """Whether nothing is buffered, so that other processes can read it all."""
-        return not self._buffered
+    def bytes(self) -> int:
+        """About how much there is, in memory and on disk."""
+        return self._bytes + sum(file.bytes for file in self.files)
 
     def read(self, name: str, bucket: int) -> pa.Table | None:
         """One bucket of a key set; None when it has no rows."""
         buffered = self._buffered.get((name, bucket), [])
-        stored = read_keys(self.files, name, bucket)
-        tables = buffered if stored is None else [stored, *buffered]
+        # Equal remainders by the finer number are equal by one that divides it.
+        fine = range(bucket, max(self.fine, self.buckets), self.buckets)
+        stored = (read_blocks(self.files, name, each) for each in fine)
+        tables = [*(table for table in stored if table is not None), *buffered]
         return pa.concat_tables(tables) if tables else None
 
     def every(self, name: str) -> pa.Table | None:
@@ -121,28 +140,16 @@ class Spill:
 
     def rows(self, name: str) -> int:
         """How many rows a key set has."""
-        buffered = (t.num_rows for (n, _), ts in self._buffered.items() if n == name for t in ts)
-        return int(sum(buffered)) + sum(file.rows for file in self.files if file.name == name)
+        return self.counts()[name]
 
-
-def read_keys(files: Iterable[KeyFile], name: str, bucket: int) -> pa.Table | None:
-    """One bucket of a key set from its files."""
-    paths = [f.path for f in files if f.name == name and f.bucket == bucket]
-    return pa.concat_tables([read_rows(path) for path in paths]) if paths else None
-
-
-def write_rows(path: str, rows: pa.Table) -> None:
-    """Write a table as an Arrow file, atomically: another process sees it whole or not at all."""
-    unfinished = f"{path}.{os.getpid()}"
-    with pa.OSFile(unfinished, "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
-        writer.write_table(rows)
-    Path(unfinished).replace(path)
-
-
-def read_rows(path: str) -> pa.Table:
-    """A table that `write_rows` wrote."""
-    with pa.memory_map(path) as file:
-        return pa.ipc.open_file(file).read_all()
+    def counts(self) -> Counter[str]:
+        """How many rows each key set has."""
+        counted: Counter[str] = Counter()
+        for (name, _), tables in self._buffered.items():
+            counted[name] += sum(table.num_rows for table in tables)
+        for file in self.files:
+            counted.update(dict(file.rows))
+        return counted
 
 
 def _cut(rows: pa.Table, by: Sequence[str], buckets: int) -> Iterator[tuple[int, pa.Table]]:

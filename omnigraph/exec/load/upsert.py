@@ -3,29 +3,31 @@
     fragments of the table ─▶ ids, row ids, addresses ─▶ deletion vectors for replaced rows
     buckets of new rows    ─▶ a replacing row keeps the row id, the others are new
 
+Where every job can read every bucket, a job that owns some fragments looks for the ids of the input
+among its own. Elsewhere ids of the table and of the input meet by bucket, and addresses of the rows
+to take out by fragment.
+
 Invariant: of the committed table only ids, row ids and addresses are read. A job owns its fragments
 or its bucket, so jobs can run in any process and in any order, and together they make one version
 of the table. The fragments of a bucket are reused by a later attempt that replaces the same rows.
 """
 
 import hashlib
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph import environment
+from omnigraph.exec.load.block_files import BlockFile, read_blocks
 from omnigraph.exec.load.checks import id_keys
+from omnigraph.exec.load.exchange import Blocks, Exchange, ReadKeys, spill_of
 from omnigraph.exec.load.ndjson import Owner
-from omnigraph.exec.load.spill import ORIGIN, KeyFile, KeySet, Spill, read_keys
-from omnigraph.exec.threads import in_order
+from omnigraph.exec.load.spill import ORIGIN, KeySet, Spill
 from omnigraph.exec.values.buckets import bucket_numbers
 from omnigraph.storage.lance.columns import ADDRESS, ROW_ID
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.staging import Fragments, TableStaging
 from omnigraph.storage.opening import open_store
 from omnigraph.storage.protocol.write import Write
@@ -35,21 +37,6 @@ from omnigraph.types import TableKey
 
 FRAGMENTS_ROWS = 1 << 20
 """Rows, roughly, in the fragments of one job."""
-
-RunJobs = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
-"""Runs a function over jobs, in this process or on Spark; the results in the order of the jobs."""
-
-Item = TypeVar("Item")
-
-
-def write_threads() -> int:
-    """How many files a load in this process writes at once: encoding them is work for a core."""
-    return min(environment.LOAD_CONCURRENCY.read(), max(2, os.cpu_count() or 1))
-
-
-def in_process(work: Callable[[Item], Any], items: Sequence[Item]) -> list[Any]:
-    """Run every job in threads of this process; the results in the order of the items."""
-    return list(in_order(work, items, threads=write_threads()))
 
 
 def row_keys(table: TableKey) -> KeySet:
@@ -62,110 +49,221 @@ def replaced_keys(table: TableKey) -> KeySet:
     return KeySet(f"{table}@replaced", ("id", ROW_ID), ("id",))
 
 
-# Jobs
+def address_keys(table: TableKey) -> KeySet:
+    """Committed rows with their row ids and addresses, to meet the ids of the input."""
+    return KeySet(f"{table}@address", ("id", ROW_ID, ADDRESS), ("id",))
+
+
+def gone_keys(table: TableKey) -> KeySet:
+    """Addresses of rows to take out, by their fragment, which one job then rewrites."""
+    return KeySet(f"{table}@gone", (ADDRESS, _FRAGMENT), (_FRAGMENT,))
+
+
+_FRAGMENT = "fragment"
+_OFFSET_BITS = 32
+
+
+# Which rows are replaced
 
 
 @dataclass(frozen=True, slots=True)
 class FindJob:
-    """Fragments to search for the ids of the input, which are in spill files."""
+    """Fragments to search for the ids of the input. `ids` are files with these, where every job can
+    read them all; None where ids meet by bucket."""
 
     uri: str
     storage_options: dict[str, str] | None
     pin: TablePin
     fragments: tuple[int, ...]
-    ids: tuple[KeyFile, ...]
-    folder: str
+    ids: tuple[BlockFile, ...] | None
     buckets: int
 
 
 @dataclass(frozen=True, slots=True)
 class TakenOut:
-    """Fragments without their replaced rows, and spill files with the row ids of those."""
+    """Fragments without their replaced rows."""
 
     left: Fragments = ()
     gone: tuple[int, ...] = ()
-    replaced: tuple[KeyFile, ...] = ()
 
 
-def take_out(job: FindJob) -> TakenOut:
-    """Find the rows whose ids are in the input, and delete them from their fragments."""
+def take_out(job: FindJob, out: Spill) -> TakenOut:
+    """Find the rows whose ids are in the input, delete them from their fragments, and put their row
+    ids."""
     tables = job_tables(job.uri, job.storage_options)
     rows = _matching(job, tables)
     if not rows.num_rows:
         return TakenOut()
-    left, gone = tables.without_rows(job.pin, rows[ADDRESS].combine_chunks())
-    return TakenOut(left, gone, _noted(job, rows))
+    out.add(replaced_keys(job.pin.table_key), rows.select(["id", ROW_ID]))
+    return TakenOut(*tables.without_rows(job.pin, rows[ADDRESS].combine_chunks()))
 
 
-def note_rows(job: FindJob) -> tuple[KeyFile, ...]:
-    """Find the rows whose ids are in the input, and write their row ids to spill files."""
-    return _noted(job, _matching(job, job_tables(job.uri, job.storage_options)))
-
-
-def _noted(job: FindJob, rows: pa.Table) -> tuple[KeyFile, ...]:
-    noted = Spill(Path(job.folder), job.buckets)
-    noted.add(replaced_keys(job.pin.table_key), rows.select(["id", ROW_ID]))
-    noted.flush()
-    return tuple(noted.files)
+def note_rows(job: FindJob, out: Spill) -> None:
+    """Find the rows whose ids are in the input, and put their row ids."""
+    rows = _matching(job, job_tables(job.uri, job.storage_options))
+    out.add(replaced_keys(job.pin.table_key), rows.select(["id", ROW_ID]))
 
 
 def _matching(job: FindJob, tables: TableStaging) -> pa.Table:
     """The ids, row ids and addresses of the rows whose ids are in the input."""
+    assert job.ids is not None
     committed = tables.reader(job.pin).addresses(job.fragments)
     numbers = bucket_numbers(committed, ["id"], job.buckets) if job.buckets > 1 else None
     matches = []
     for bucket in range(job.buckets):
-        ids = read_keys(job.ids, id_keys(job.pin.table_key).name, bucket)
+        ids = read_blocks(job.ids, id_keys(job.pin.table_key).name, bucket)
         if ids is not None:
             of_bucket = (
                 committed if numbers is None else committed.filter(pa.array(numbers == bucket))
             )
-            matches.append(
-                of_bucket.filter(pc.is_in(of_bucket["id"], value_set=ids["id"].combine_chunks()))
-            )
+            matches.append(_among(of_bucket, ids))
     return pa.concat_tables([committed.slice(0, 0), *matches])
+
+
+def _among(committed: pa.Table, ids: pa.Table) -> pa.Table:
+    return committed.filter(pc.is_in(committed["id"], value_set=ids["id"].combine_chunks()))
+
+
+def put_addresses(job: FindJob, out: Spill) -> None:
+    """Put the ids of the fragments of a job, with row ids and addresses."""
+    rows = job_tables(job.uri, job.storage_options).reader(job.pin).addresses(job.fragments)
+    out.add(address_keys(job.pin.table_key), rows)
+
+
+def match_bucket(table: TableKey, bucket: int, read: ReadKeys, out: Spill) -> None:
+    """In one bucket of ids, find the rows whose ids are in the input: put their row ids by id and
+    their addresses by fragment."""
+    committed, ids = read(address_keys(table).name), read(id_keys(table).name)
+    if committed is None or ids is None:
+        return
+    rows = _among(committed, ids)
+    out.add(replaced_keys(table), rows.select(["id", ROW_ID]))
+    fragments = pc.shift_right(rows[ADDRESS], pa.scalar(_OFFSET_BITS, pa.uint64()))
+    out.add(gone_keys(table), rows.select([ADDRESS]).append_column(_FRAGMENT, fragments))
+
+
+def take_out_bucket(job: FindJob, bucket: int, read: ReadKeys) -> TakenOut:
+    """Delete the rows to take out of the fragments of one bucket."""
+    rows = read(gone_keys(job.pin.table_key).name)
+    if rows is None:
+        return TakenOut()
+    tables = job_tables(job.uri, job.storage_options)
+    return TakenOut(*tables.without_rows(job.pin, rows[ADDRESS].combine_chunks()))
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Finds the committed rows that the input of a load names by id."""
+
+    store: Store
+    exchange: Exchange
+
+    def replaced(self, reader: TableReader, ids: Blocks) -> Blocks:
+        """The row ids of these rows, by id."""
+        if self.exchange.is_shared:
+            return self.exchange.put(note_rows, self._jobs(reader, ids))[1]
+        return self._matched(reader, ids)
+
+    def taken_out(self, reader: TableReader, ids: Blocks) -> tuple[list[TakenOut], Blocks]:
+        """The fragments without these rows, and their row ids."""
+        if self.exchange.is_shared:
+            return self.exchange.put(take_out, self._jobs(reader, ids))
+        matched = self._matched(reader, ids)
+        if not matched.rows(gone_keys(reader.pin.table_key).name):
+            return [], matched
+        where = self.store.where
+        job = FindJob(where.uri, where.storage_options, reader.pin, (), None, self.exchange.buckets)
+        (taken,) = self.exchange.read([partial(take_out_bucket, job)], [matched])
+        return taken, matched
+
+    def _matched(self, reader: TableReader, ids: Blocks) -> Blocks:
+        """Ids of the table and of the input meet by bucket."""
+        _, committed = self.exchange.put(put_addresses, self._jobs(reader, ids))
+        work = partial(match_bucket, reader.pin.table_key)
+        return self.exchange.forward([work], [ids, committed])[1]
+
+    def _jobs(self, reader: TableReader, ids: Blocks) -> list[FindJob]:
+        """A job a group of fragments; none when every id of the input was minted for it."""
+        if not ids.rows(id_keys(reader.pin.table_key).name):
+            return []
+        files: tuple[BlockFile, ...] | None = None
+        if self.exchange.is_shared:
+            spill = spill_of(ids)
+            spill.flush()
+            files = tuple(spill.files)
+        where, buckets = self.store.where, self.exchange.buckets
+        return [
+            FindJob(where.uri, where.storage_options, reader.pin, group, files, buckets)
+            for group in grouped(reader.fragments(), FRAGMENTS_ROWS)
+        ]
+
+
+# Which rows are written
 
 
 @dataclass(frozen=True, slots=True)
 class BucketDone:
     """The fragments of one bucket, and a digest of the rows they replace."""
 
+    bucket: int
     replaces: str
     fragments: Fragments
 
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """The rows of one bucket, and the row ids of the committed rows they replace."""
+    """A table whose new rows are written bucket by bucket; `before` is what an earlier attempt
+    wrote."""
 
     uri: str
     storage_options: dict[str, str] | None
     pin: TablePin
     owner: Owner
-    bucket: int
-    rows: tuple[KeyFile, ...]
     losers: pa.Array | None
-    replaced: tuple[KeyFile, ...]
-    before: BucketDone | None
+    before: Mapping[int, BucketDone]
 
 
-def write_bucket(job: WriteJob) -> BucketDone:
+def write_bucket(job: WriteJob, bucket: int, read: ReadKeys) -> BucketDone:
     """Write the rows of one bucket. Idempotent: reuses what an earlier attempt wrote."""
     table = job.owner.table
-    replaced = read_keys(job.replaced, replaced_keys(table).name, job.bucket)
+    replaced = read(replaced_keys(table).name)
     named = _digest(replaced)
-    if job.before is not None and job.before.replaces == named:
-        return job.before
-    tables = job_tables(job.uri, job.storage_options)
-    rows = kept_rows(job.owner, read_keys(job.rows, row_keys(table).name, job.bucket), job.losers)
-    stage = partial(tables.write_fragments, job.pin, replacing=False)
+    before = job.before.get(bucket)
+    if before is not None and before.replaces == named:
+        return before
+    rows = kept_rows(job.owner, read(row_keys(table).name), job.losers)
+    if not rows.num_rows:
+        return BucketDone(bucket, named, ())
+    stage = partial(
+        job_tables(job.uri, job.storage_options).write_fragments, job.pin, replacing=False
+    )
     if replaced is None:
-        return BucketDone(named, stage(rows) if rows.num_rows else ())
+        return BucketDone(bucket, named, stage(rows))
     positions = pc.index_in(rows["id"].combine_chunks(), replaced["id"].combine_chunks())
     old, new = rows.filter(positions.is_valid()), rows.filter(positions.is_null())
     row_ids = replaced[ROW_ID].combine_chunks().take(positions.drop_null())
     fresh = stage(new) if new.num_rows else ()
-    return BucketDone(named, (*stage(old, row_ids=row_ids), *fresh))
+    return BucketDone(bucket, named, (*stage(old, row_ids=row_ids), *fresh))
+
+
+@dataclass(frozen=True, slots=True)
+class JoinJob:
+    """A table whose small parts are written together."""
+
+    uri: str
+    storage_options: dict[str, str] | None
+    pin: TablePin
+    owner: Owner
+    replacing: bool
+
+
+def write_joined(job: JoinJob, bucket: int, read: ReadKeys) -> Fragments:
+    """Write the rows of neighbouring parts that were too few for a fragment each."""
+    rows = kept_rows(job.owner, read(row_keys(job.owner.table).name), None)
+    if not rows.num_rows:
+        return ()
+    tables = job_tables(job.uri, job.storage_options)
+    return tables.write_fragments(job.pin, rows, replacing=job.replacing)
 
 
 def kept_rows(owner: Owner, rows: pa.Table | None, losers: pa.Array | None) -> pa.Table:
@@ -202,65 +300,28 @@ class Upsert:
     """Upserts of one load; remembers the fragments of buckets between attempts."""
 
     store: Store
-    folder: Path
-    run_jobs: RunJobs
-    _done: dict[tuple[TableKey, int], BucketDone] = field(default_factory=dict)
+    exchange: Exchange
+    _done: dict[TableKey, dict[int, BucketDone]] = field(default_factory=dict)
 
     def stage(
-        self, write: Write, owner: Owner, ids: Spill, rows: Spill, losers: pa.Array | None
+        self, write: Write, owner: Owner, ids: Blocks, rows: Blocks, losers: pa.Array | None
     ) -> None:
         """Stage one table's merge as one version."""
-        ids.flush()
-        rows.flush()
-        taken: list[TakenOut] = self.run_jobs(take_out, self._find_jobs(write, owner, ids))
-        replaced = tuple(file for each in taken for file in each.replaced)
-        jobs = self._write_jobs(write, owner, rows, losers, replaced)
-        done: list[BucketDone] = self.run_jobs(write_bucket, jobs)
-        self._done |= {(owner.table, j.bucket): d for j, d in zip(jobs, done, strict=True)}
+        matching = Matching(self.store, self.exchange)
+        taken, replaced = matching.taken_out(write.read(owner.table), ids)
+        where, before = self.store.where, self._done.get(owner.table, {})
+        base = write.base(owner.table)
+        job = WriteJob(where.uri, where.storage_options, base, owner, losers, before)
+        (done,) = self.exchange.read([partial(write_bucket, job)], [rows, replaced], "rows")
+        self._done[owner.table] = {each.bucket: each for each in done}
         added = tuple(fragment for each in done for fragment in each.fragments)
         left = tuple(fragment for each in taken for fragment in each.left)
         gone = tuple(fragment for each in taken for fragment in each.gone)
         if left or gone:
-            updated = sum(file.rows for file in replaced)
+            updated = replaced.rows(replaced_keys(owner.table).name)
             write.replace_rows(owner.table, left=left, gone=gone, added=added, updated=updated)
         else:
             write.fragments(owner.table, added)
-
-    def _find_jobs(self, write: Write, owner: Owner, ids: Spill) -> list[FindJob]:
-        """A job a group of fragments; none when every id of the input was minted for it."""
-        stated = tuple(f for f in ids.files if f.name == id_keys(owner.table).name)
-        base, where, folder = write.base(owner.table), self.store.where, str(self.folder)
-        groups = grouped(write.read(owner.table).fragments(), FRAGMENTS_ROWS) if stated else []
-        return [
-            FindJob(where.uri, where.storage_options, base, group, stated, folder, ids.buckets)
-            for group in groups
-        ]
-
-    def _write_jobs(
-        self,
-        write: Write,
-        owner: Owner,
-        rows: Spill,
-        losers: pa.Array | None,
-        replaced: tuple[KeyFile, ...],
-    ) -> list[WriteJob]:
-        """A job a bucket that has rows, in order of buckets."""
-        files = tuple(f for f in rows.files if f.name == row_keys(owner.table).name)
-        base, where = write.base(owner.table), self.store.where
-        return [
-            WriteJob(
-                where.uri,
-                where.storage_options,
-                base,
-                owner,
-                bucket,
-                tuple(f for f in files if f.bucket == bucket),
-                losers,
-                tuple(f for f in replaced if f.bucket == bucket),
-                self._done.get((owner.table, bucket)),
-            )
-            for bucket in sorted({file.bucket for file in files})
-        ]
 
 
 def grouped(fragments: dict[int, int], rows_max: int) -> list[tuple[int, ...]]:

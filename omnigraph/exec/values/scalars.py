@@ -69,6 +69,9 @@ class JsonForm(StrEnum):
     RECORD = "record"
     """For a load: dates and moments as the numbers that are stored, floats as they are."""
 
+    ISO = "iso"
+    """For a load that a person reads: dates and moments as ISO text, floats as they are."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScalarRow:
@@ -263,7 +266,7 @@ def _of_decimal(value: Decimal) -> int | float:
 
 def _json_floats(values: pa.Array, form: JsonForm) -> list[Any]:
     numbers: list[Any] = values.to_pylist()
-    if form is JsonForm.RECORD:
+    if form is not JsonForm.RESULT:
         return numbers
     finite = np.isfinite(_numpy(values.fill_null(0)))
     for position in np.flatnonzero(~finite).tolist():

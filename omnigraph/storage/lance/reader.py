@@ -29,6 +29,7 @@ from omnigraph.storage.lance.columns import (
 from omnigraph.storage.lance.datasets import Datasets, Handle, files_of
 from omnigraph.storage.lance.id_index import IdIndex
 from omnigraph.storage.lance.index_segments import IndexFacts, IndexLag
+from omnigraph.storage.lance.recent_rows import RecentRows
 from omnigraph.storage.lance.row_cache import RowCache
 from omnigraph.storage.lance.rowids import rows_by_id
 from omnigraph.storage.records import TablePin
@@ -62,6 +63,7 @@ class TableReader:
     _datasets: Datasets
     _id_index: IdIndex
     _row_cache: RowCache
+    recent_rows: RecentRows
     _arriving: Arriving = uncounted
     finder: RowFinder | None = None
 

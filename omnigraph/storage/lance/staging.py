@@ -30,6 +30,7 @@ from omnigraph.storage.lance.id_index import IdIndex, IdMatches
 from omnigraph.storage.lance.index_segments import IndexRequest, SegmentPlan
 from omnigraph.storage.lance.parallel import both, together
 from omnigraph.storage.lance.reader import Arriving, RowFinder, TableReader, uncounted
+from omnigraph.storage.lance.recent_rows import RecentRows
 from omnigraph.storage.lance.row_cache import RowCache
 from omnigraph.storage.lance.rowids import (
     field_ids,
@@ -70,6 +71,7 @@ class TableStaging:
     def __init__(self, datasets: Datasets, row_cache: RowCache) -> None:
         self._datasets = datasets
         self._row_cache = row_cache
+        self._recent_rows = RecentRows()
         self.id_index = IdIndex(self._read_ids)
         self.finder: RowFinder | None = None
 
@@ -88,6 +90,7 @@ class TableStaging:
             self._datasets,
             self.id_index,
             self._row_cache,
+            self._recent_rows,
             arriving,
             self.finder,
         )

@@ -33,6 +33,11 @@ T = TypeVar("T")
 _SNAPSHOTS_MAX = 1_024
 _FRAGMENTS_MAX = 4_096
 _WINDOW_VERSIONS = 64  # of the first read of a walk along a line
+_LINES_MAX = 16
+
+
+_LineKey = tuple[str, ForkId | None, int, str, int]
+"""Branch, its identity, manifest version of its head, table, end of the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,7 @@ class History:
         self._lineages: dict[str, _Lineage] = {}
         self._snapshots: Lru[CommitId, Snapshot] = Lru(_SNAPSHOTS_MAX)
         self._by_files: dict[tuple[str, ...], dict[CommitId, Commit]] = {}
+        self._lines: Lru[_LineKey, TableLine] = Lru(_LINES_MAX)
         self._turn = Lock()
 
     def list(
@@ -179,8 +185,15 @@ class History:
             yield commit
 
     def table_line(self, branch: str, location: str, end: int) -> TableLine:
-        """The versions of one table that a branch showed before a manifest version."""
-        return TableLine(self._queries, self._manifest.state(branch), location, end)
+        """The versions of one table that a branch showed before a manifest version; what was read
+        of them is kept until the branch moves."""
+        state = self._manifest.state(branch)
+        key = branch, state.identity, state.version, location, end
+        line = self._lines.get(key)
+        if line is None:
+            line = TableLine(self._queries, state, location, end)
+            self._lines.put(key, line)
+        return line
 
     def everything(self) -> dict[CommitId, Commit]:
         """The commits of every live branch."""
@@ -196,8 +209,14 @@ class History:
                     raise
 
     def find(self, branch: str, ids: Iterable[CommitId]) -> tuple[Commit, ...]:
-        """Those of the commits that a branch has."""
-        return self._queries.find(self._manifest.state(branch), ids)
+        """Those of the commits that a branch has; looked up in memory where its history is."""
+        state, listed = self._manifest.state(branch), list(dict.fromkeys(ids))
+        known = self._lineages.get(branch)
+        if known is not None and known.identity == state.identity:
+            commits = [known.commits[each] for each in listed if each in known.commits]
+            if len(commits) == len(listed) or known.version == state.version:
+                return tuple(commits)
+        return self._queries.find(state, listed)
 
     def snapshot(self, commit_id: str) -> Snapshot:
         """What a read at a past commit sees."""
@@ -235,6 +254,7 @@ class History:
             self._lineages.clear()
             self._by_files.clear()
             self._snapshots.clear()
+            self._lines.clear()
 
     def branches(self) -> tuple[str, ...]:
         """Every branch that has commits of its own, main first."""

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.exec.load import finish, upsert
+from omnigraph.exec.load import exchange, finish, upsert
 from omnigraph.exec.load import local as loading
 from omnigraph.exec.threads import in_order
 from omnigraph.graph import Graph
@@ -171,6 +171,7 @@ def test_a_merge_writes_as_many_files_at_once_as_it_may(
         pools.append(threads)
         return in_order(work, items, threads=threads, **options)
 
-    monkeypatch.setattr(upsert, "in_order", noted)
+    monkeypatch.setattr(exchange, "in_order", noted)
+    monkeypatch.setattr(exchange, "THREADS", at_once)
     graph.load(lines(*(person(f"New {n}") for n in range(40))), "merge", engine="local")
     assert set(pools) == {at_once}

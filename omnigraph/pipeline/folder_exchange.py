@@ -1,0 +1,119 @@
+"""Exchange of a load on Spark through a folder, where every task shares one machine's disk.
+
+Invariant: a task writes its own block files and no other writes there. The driver knows a file for
+each task and what it holds by key set, not by bucket.
+"""
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+
+from omnigraph.exec.load.block_files import BlockFile
+from omnigraph.exec.load.exchange import Blocks, Lane, ReadKeys, reader_of, spill_of
+from omnigraph.exec.load.spill import Spill
+from omnigraph.pipeline.executors import run_tasks, spark_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Item = TypeVar("Item")
+Done = TypeVar("Done")
+PutBatches = Callable[[Iterator[pa.RecordBatch], Spill], Done]
+
+
+@dataclass(slots=True)
+class FolderExchange:
+    """Tasks that write and read block files of one folder."""
+
+    spark: "SparkSession"
+    folder: Path
+    buckets: int
+    doing: str
+
+    @property
+    def is_shared(self) -> bool:
+        return True
+
+    def put(
+        self, work: Callable[[Item, Spill], Done], items: Sequence[Item]
+    ) -> tuple[list[Done], Blocks]:
+        job = partial(_put, work, str(self.folder), self.buckets)
+        return self._delivered(run_tasks(self.spark, job, items, doing=self.doing), self.buckets)
+
+    def put_frame(self, work: PutBatches[Done], frame: "DataFrame") -> tuple[list[Done], Blocks]:
+        """Run a job a partition of a DataFrame. From here on there are as many buckets as the data
+        needs; the tasks could not know."""
+        fine = self.buckets
+        task = partial(_frame_task, work, str(self.folder), fine)
+        with spark_errors(self.doing):
+            rows = frame.mapInArrow(task, "done binary").collect()
+        done, blocks = self._delivered([pickle.loads(bytes(row["done"])) for row in rows], fine)
+        self.buckets = spill_of(blocks).coarsened()
+        return done, blocks
+
+    def read(
+        self,
+        works: Sequence[Callable[[int, ReadKeys], Done]],
+        blocks: Sequence[Blocks],
+        lane: Lane = "keys",
+    ) -> list[list[Done]]:
+        spills = _on_disk(blocks)
+        asked = [(work, bucket) for work in works for bucket in range(self.buckets)]
+        done: list[Done] = run_tasks(self.spark, partial(_read, spills), asked, doing=self.doing)
+        return [done[n : n + self.buckets] for n in range(0, len(done), self.buckets)]
+
+    def forward(
+        self,
+        works: Sequence[Callable[[int, ReadKeys, Spill], Done]],
+        blocks: Sequence[Blocks],
+        lane: Lane = "keys",
+    ) -> tuple[list[list[Done]], Blocks]:
+        asked = [(work, bucket) for work in works for bucket in range(self.buckets)]
+        done, put = self.put(partial(_forward, _on_disk(blocks)), asked)
+        return [done[n : n + self.buckets] for n in range(0, len(done), self.buckets)], put
+
+    def _delivered(
+        self, results: list[tuple[Done, list[BlockFile]]], buckets: int
+    ) -> tuple[list[Done], Blocks]:
+        files = [file for _, written in results for file in written]
+        return [done for done, _ in results], Spill(self.folder, buckets, files=files)
+
+
+def _on_disk(blocks: Sequence[Blocks]) -> list[Spill]:
+    spills = [spill_of(each) for each in blocks]
+    for spill in spills:
+        spill.flush()
+    return spills
+
+
+def _put(
+    work: Callable[[Any, Spill], Any], folder: str, buckets: int, item: Any
+) -> tuple[Any, list[BlockFile]]:
+    out = Spill(Path(folder), buckets)
+    done = work(item, out)
+    out.flush()
+    return done, out.files
+
+
+def _read(spills: list[Spill], asked: tuple[Callable[[int, ReadKeys], Any], int]) -> Any:
+    work, bucket = asked
+    return work(bucket, reader_of(spills, bucket))
+
+
+def _forward(
+    spills: list[Spill], asked: tuple[Callable[[int, ReadKeys, Spill], Any], int], out: Spill
+) -> Any:
+    work, bucket = asked
+    return work(bucket, reader_of(spills, bucket), out)
+
+
+def _frame_task(
+    work: PutBatches[Any], folder: str, buckets: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    done = pickle.dumps(_put(work, folder, buckets, batches))
+    yield pa.RecordBatch.from_arrays([pa.array([done], pa.binary())], ["done"])

@@ -1,0 +1,128 @@
+"""A cluster whose machines share no folder: the graph in an object store, all loads, kills."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+import omnigraph as og
+from omnigraph.graph import Graph
+from omnigraph.pipeline.java import find_java
+from tests.exec.bulk import SCHEMA, contents, new_graph
+from tests.pipeline import apart
+from tests.storage.s3 import BUCKET, Server, serve
+
+ROOT = Path(__file__).parents[2]
+MASTER = "spark://127.0.0.1:17177"
+MADE_UP = re.compile("0[0-9A-Z]{25}")
+
+
+@pytest.fixture
+def objects() -> Iterator[Server]:
+    with serve() as server:
+        yield server
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[str]:
+    """A master and two workers, each with a temporary folder that nobody else sees: mounted for it
+    alone where this process may, else another name."""
+    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415
+
+    home = _find_spark_home()
+    base = {
+        **os.environ,
+        "JAVA_HOME": str(find_java().home),
+        "SPARK_HOME": home,
+        "SPARK_NO_DAEMONIZE": "1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    can_hide = (
+        not ROOT.is_relative_to("/tmp")
+        and not subprocess.run(
+            ["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/tmp"],
+            check=False,
+            capture_output=True,
+        ).returncode
+    )
+    started = []
+
+    def launch(what: str, host: str, words: list[str], *, apart: bool) -> None:
+        command = [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{what}", "--host", host]
+        command += ["--webui-port", "0", *words]
+        own = {**base, "SPARK_LOCAL_IP": host}
+        if apart and can_hide:
+            script = 'mount -t tmpfs -o size=1g tmpfs /tmp && exec "$@"'
+            command = ["unshare", "-m", "sh", "-c", script, "sh", *command]
+            own["SPARK_WORKER_DIR"] = "/tmp/work"
+        elif apart:
+            private = tmp_path / f"machine-{host}"
+            (private / "tmp").mkdir(parents=True)
+            own |= {"TMPDIR": str(private / "tmp"), "SPARK_WORKER_DIR": str(private / "work")}
+            own["SPARK_LOCAL_DIRS"] = str(private / "local")
+        with (tmp_path / f"{what}-{host}.log").open("wb") as log:
+            started.append(subprocess.Popen(command, env=own, stdout=log, stderr=log))
+
+    launch("master.Master", "127.0.0.1", ["--port", "17177"], apart=False)
+    time.sleep(8)
+    for number in (1, 2):
+        words = ["--cores", "1", "--memory", "1g", MASTER]
+        launch("worker.Worker", f"127.0.0.{number}", words, apart=True)
+    yield MASTER
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def rows_of(graph: Graph) -> dict[str, list[str]]:
+    """Every row of every table, without the ids that each load makes up."""
+    return {
+        table: sorted(MADE_UP.sub("…", repr(sorted(row.items()))) for row in rows)
+        for table, rows in contents(graph).items()
+    }
+
+
+@pytest.mark.slow
+def test_SX2_machines_that_share_no_folder_load_write_and_stream(
+    tmp_path: Path, objects: Server, machines: str
+) -> None:
+    where = objects.place()
+    options: dict[str, str] = objects.options
+    og.init(where.uri, SCHEMA, storage_options=options).close()
+    client = boto3.client(
+        "s3",
+        endpoint_url=options["aws_endpoint"],
+        aws_access_key_id=options["aws_access_key_id"],
+        aws_secret_access_key=options["aws_secret_access_key"],
+        region_name=options["aws_region"],
+    )
+    client.put_object(Bucket=BUCKET, Key="in/people.jsonl", Body=apart.people_and_edges())
+    command = [sys.executable, "-m", "tests.pipeline.apart", where.uri, json.dumps(options)]
+    command += [f"s3://{BUCKET}/in/people.jsonl", str(tmp_path), machines]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    ran = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1_500
+    )
+    assert ran.returncode == 0, ran.stderr[-4_000:]
+    told: dict[str, Any] = json.loads(ran.stdout)
+    assert told["killed"] == 2
+    assert told["streamed"] >= apart.BATCHES * apart.BATCH_ROWS
+    assert told["streamed"] % apart.BATCH_ROWS == 0
+
+    graph = og.open(where.uri, storage_options=options)
+    alone = new_graph(tmp_path)
+    apart.same(alone, told["streamed"])
+    assert rows_of(graph) == rows_of(alone)
+    report = graph.check()
+    assert not report.findings, report
+    left = client.list_objects_v2(Bucket=BUCKET, Prefix=where.uri.removeprefix(f"s3://{BUCKET}/"))
+    names = [each["Key"] for each in left.get("Contents", [])]
+    assert not [name for name in names if "__scratch" in name and not name.endswith("/")]
