@@ -326,7 +326,7 @@ class Store:
         try:
             commit, has_steps = self._committer.commit(prepared, turn)
         except HeadAhead as ahead:
-            raise self._settled(prepared, ahead, turn) from ahead
+            raise _settled(self, prepared, ahead, turn) from ahead
         except RecoveryRequired as stopped:
             if isinstance(stopped.__cause__, Conflict):
                 # Lost at the very end: undo it now, the caller may begin again.
@@ -340,20 +340,6 @@ class Store:
         if not (self.flusher.is_on and has_steps):
             self.folding.fold_manifest_quietly(branch, turn.kept)
         return commit
-
-    def _settled(self, prepared: Prepared, ahead: HeadAhead, turn: Turn) -> Exception:
-        """A writer died between our look and our locks: settle it, then say what this write met."""
-        branch = prepared.intent.branch
-        alive = self._recoverer.heal(patient=True, kept=turn.kept)
-        self.manifest.state(branch).require(prepared.expected_table_versions)
-        blocking = _blocking(self.sidecars, alive, ahead.table_key, branch)
-        if blocking is not None:
-            return RecoveryRequired(blocking, ROLLBACK_PENDING)
-        return StorageFailed(
-            f"checked {ahead.table_key} on {branch}",
-            f"its head {ahead.head} is ahead of the published version {ahead.pinned} and no "
-            "sidecar explains it; run `omnigraph repair`",
-        )
 
     @contextmanager
     def upkeep(self, *, reclaims: bool = False) -> Iterator[None]:
@@ -413,6 +399,21 @@ class Store:
         """Pass unless the store was opened read-only."""
         if self.read_only:
             raise BadRequest("the graph is open read-only", "open it without read_only to write")
+
+
+def _settled(store: Store, prepared: Prepared, ahead: HeadAhead, turn: Turn) -> Exception:
+    """A writer died between our look and our locks: settle it, then say what this write met."""
+    branch = prepared.intent.branch
+    alive = store._recoverer.heal(patient=True, kept=turn.kept)
+    store.manifest.state(branch).require(prepared.expected_table_versions)
+    blocking = _blocking(store.sidecars, alive, ahead.table_key, branch)
+    if blocking is not None:
+        return RecoveryRequired(blocking, ROLLBACK_PENDING)
+    return StorageFailed(
+        f"checked {ahead.table_key} on {branch}",
+        f"its head {ahead.head} is ahead of the published version {ahead.pinned} and no "
+        "sidecar explains it; run `omnigraph repair`",
+    )
 
 
 def _blocking(
