@@ -106,6 +106,10 @@ def stored_row(reader: TableReader, entity: str) -> StoredRow | None:
     row = None if recent is None else row_at(reader, recent, entity)
     if row is not None or reader.lacks(pa.array([entity])):
         return row
+    ordered = reader.ordered_row(entity)
+    row = None if ordered is None else row_at(reader, ordered, entity)
+    if row is not None:
+        return row
     rows = reader.rows([KEY, CREATED, UPDATED], filter=ids_filter([entity]), with_row_id=True)
     reader.recent_rows.note(reader.pin, rows[KEY], rows[ROW_ID])
     return _stored(rows)

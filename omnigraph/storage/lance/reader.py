@@ -29,10 +29,13 @@ from omnigraph.storage.lance.columns import (
 from omnigraph.storage.lance.datasets import Datasets, Handle, files_of
 from omnigraph.storage.lance.id_index import IdIndex
 from omnigraph.storage.lance.index_segments import IndexFacts, IndexLag
+from omnigraph.storage.lance.ordered_ids import OrderedIds
 from omnigraph.storage.lance.recent_rows import RecentRows
 from omnigraph.storage.lance.row_cache import RowCache
 from omnigraph.storage.lance.rowids import rows_by_id
 from omnigraph.storage.records import TablePin
+
+_ROWS_WORTH_A_SEARCH = 20_000  # a filter looks at fewer in less time
 
 Arriving = Callable[[int], None]
 """Called with the bytes of each batch that is read and kept, or 0 if it may be dropped again."""
@@ -64,6 +67,7 @@ class TableReader:
     _id_index: IdIndex
     _row_cache: RowCache
     recent_rows: RecentRows
+    _ordered_ids: OrderedIds
     _arriving: Arriving = uncounted
     finder: RowFinder | None = None
 
@@ -74,6 +78,13 @@ class TableReader:
         if row_ids is not None:
             return bool((row_ids == NO_ROW).all())
         return self._id_index.lacks(self.pin, self._handle, ids)
+
+    def ordered_row(self, entity: str) -> int | None:
+        """The row id of an id in a large table, where ids ascend; None says nothing."""
+        if self.pin.row_count < _ROWS_WORTH_A_SEARCH:
+            return None
+        with self._datasets.lance_call("ordered_row", self.pin.table_key):
+            return self._ordered_ids.find(self._handle, entity)
 
     @cached_property
     def schema(self) -> pa.Schema:

@@ -28,6 +28,7 @@ from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.lance.evolution import Evolution, evolved
 from omnigraph.storage.lance.id_index import IdIndex, IdMatches
 from omnigraph.storage.lance.index_segments import IndexRequest, SegmentPlan
+from omnigraph.storage.lance.ordered_ids import OrderedIds
 from omnigraph.storage.lance.parallel import both, together
 from omnigraph.storage.lance.reader import Arriving, RowFinder, TableReader, uncounted
 from omnigraph.storage.lance.recent_rows import RecentRows
@@ -72,6 +73,7 @@ class TableStaging:
         self._datasets = datasets
         self._row_cache = row_cache
         self._recent_rows = RecentRows()
+        self._ordered_ids = OrderedIds()
         self.id_index = IdIndex(self._read_ids)
         self.finder: RowFinder | None = None
 
@@ -91,6 +93,7 @@ class TableStaging:
             self.id_index,
             self._row_cache,
             self._recent_rows,
+            self._ordered_ids,
             arriving,
             self.finder,
         )

@@ -167,7 +167,7 @@ def test_UI8_a_person_signs_in_branches_edits_resolves_merges_and_asks(
     page.get_by_text("has no property 'agee'").wait_for()
     text.fill("")
     text.press_sequentially("frie")
-    page.get_by_role("option", name="friends").wait_for()
+    page.get_by_role("option", name="Whom somebody knows").wait_for()
     text.press("Tab")
     assert text.input_value().startswith("query friends($n: String)")
     page.get_by_role("button", name="Run").click()
